@@ -65,7 +65,7 @@ def test_copies_from_lds(bits: int) -> None:
         before[int(offsets[lane]) + 32 :][:size] = lds[int(sources[lane]) + 32 :][:size]
     np.testing.assert_array_equal(place.view(), before)
     sources[5] = 1020
-    with pytest.raises(EmulationError, match="LDS beyond its end"):
+    with pytest.raises(EmulationError, match="beyond the end of LDS"):
         run(source, memory, place, {0: offsets, 1: sources}, lds=lds.tobytes())
 
 
@@ -232,7 +232,7 @@ def test_arrivals_of_more_than_one() -> None:
     source = "ds_atomic_barrier_arrive_rtn_b64 v[4:5], v0, v[2:3]"
     state = run(source, memory, place, counts, lds=barrier(5, 7).to_bytes(8, "little"), exec=3)
     assert int.from_bytes(state.lds[:8].tobytes(), "little") == barrier(7, 7, 1)
-    with pytest.raises(EmulationError, match="more than an LDS barrier waits for"):
+    with pytest.raises(EmulationError, match="more arrivals than an LDS barrier waits for"):
         run(source, memory, place, counts, lds=barrier(1, 7).to_bytes(8, "little"), exec=1)
 
 

@@ -50,7 +50,7 @@ def fails(module: Module, kernel: str, *arguments: Any, **sizes: Any) -> Emulati
     return error
 
 
-FAR = "far from all that is allocated"
+FAR = "far from all allocations"
 WILD = {
     0: "a null pointer;",
     64: "a null pointer plus 64;",
@@ -137,8 +137,8 @@ def test_a_missing_barrier_partner(bad: Module) -> None:
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"block": 65}, "a work-group of 65 work-items; the kernel allows 64"),
-        ({"block": (8, 8, 2)}, "a work-group of 128 work-items; the kernel allows 64"),
+        ({"block": 65}, "a work-group of 65 work-items; the kernel allows at most 64"),
+        ({"block": (8, 8, 2)}, "a work-group of 128 work-items; the kernel allows at most 64"),
         ({"block": 0}, "three positive numbers"),
         ({"grid": (1, 0), "block": 64}, "three positive numbers"),
         ({"grid": -1, "block": 64}, "three positive numbers"),
@@ -165,7 +165,7 @@ _GOOD = (0, 1.0, 2.0, 3, 4)
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        (0, 1.0, "a pointer and takes no float"),
+        (0, 1.0, "a pointer and cannot hold a float"),
         (0, "text", "cannot be 'text', a str"),
         (0, None, "cannot be None, a NoneType"),
         (0, 1 << 64, "cannot hold"),

@@ -155,7 +155,7 @@ def test_a_misaligned_atomic() -> None:
 
 
 def test_a_jump_out_of_the_code() -> None:
-    with pytest.raises(EmulationError, match="jump to 0x1234, which is no instruction"):
+    with pytest.raises(EmulationError, match="jump to 0x1234, where no instruction"):
         run_assembly("gfx942", "s_mov_b64 s[0:1], 0x1234\ns_setpc_b64 s[0:1]")
 
 

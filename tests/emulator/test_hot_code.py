@@ -262,7 +262,7 @@ GUARDED = """
 import ctypes, mmap, sys
 import luthier, numpy as np
 from luthier.emulator.binding.bind import Binder, operation_name
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.operations import operations_of
 from luthier.emulator.running import hot
 
@@ -274,7 +274,7 @@ def zeros(count, dtype):
     assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(end), mmap.PAGESIZE, 0) == 0
     return np.frombuffer(memory, dtype, count, room - size)
 
-Code.__init__.__defaults__ = (zeros,)
+DecodedCode.__init__.__defaults__ = (zeros,)
 hot.HOT = hot.LEAST = 1
 out = np.zeros(1024, np.uint32)
 kernel = luthier.open_device("emu:gfx90a").load(sys.argv[1]).kernel("loop")
@@ -316,7 +316,7 @@ def test_what_goes_wrong_is_said_and_changes_nothing(
         raise ValueError("no room")
 
     monkeypatch.setattr(hot, "compile_runs", compile_runs)
-    with pytest.warns(RuntimeWarning, match="no functions for hot code: ValueError.*no room"):
+    with pytest.warns(RuntimeWarning, match="cannot compile functions for hot code: ValueError.*no room"):
         (first, _), (second, _) = launches(compile_object, "gfx90a", [100, 100])
     assert first.tolist() == second.tolist()
 

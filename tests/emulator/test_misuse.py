@@ -48,7 +48,7 @@ def test_kernels_that_never_end(bad: Module, kernel: str) -> None:
 
 
 def test_a_jump_into_the_middle_of_an_instruction(bad: Module) -> None:
-    with pytest.raises(EmulationError, match=r"jump to 0x.*, which is no instruction of the object") as caught:
+    with pytest.raises(EmulationError, match=r"jump to 0x.*, where no instruction of the object begins") as caught:
         bad.kernel("into_the_middle").launch(np.zeros(4, np.int32), block=64)
     assert "s_setpc_b64" in caught.value.message
     works(bad.device, bad)

@@ -192,10 +192,10 @@ def test_nothing_is_waited_for_alone() -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (f"{INIT}s_barrier_join 1\ns_barrier_wait 1", "deadlock|no wave .* can go on"),
+        (f"{INIT}s_barrier_join 1\ns_barrier_wait 1", "deadlock|no wave .* can continue"),
         (f"{m0(9, 2)}s_barrier_init m0", "does not allocate"),
         ("s_barrier_signal 9", "does not allocate"),
-        ("s_barrier_signal 2", "nobody has said how many"),
+        ("s_barrier_signal 2", "member count is not set"),
         ("s_barrier_signal_isfirst -3", "who is the first"),
         (f"{m0(0, 2)}s_barrier_signal_isfirst m0", "who is the first|whether a wave is the first"),
         ("s_get_barrier_state s8, -3", "the sources do not say alike"),

@@ -88,5 +88,5 @@ def test_counts_without_code() -> None:
     nothing = np.zeros(0, np.int64)
     stats = LaunchStats("k", AddressCounts(nothing, nothing, nothing), dict, 0, 0, 0.0)
     assert stats.to_json(blocks=False)["opcodes"] == {}
-    with pytest.raises(LiftError, match="know no code"):
+    with pytest.raises(LiftError, match="no code to lift"):
         _ = stats.blocks

@@ -403,8 +403,8 @@ def test_sizes_of_memory_are_said_where_nothing_was(original, hooks: ToolModule)
     [
         ({".kernarg_segment_size": 0, ".args": []}, "takes 0 arguments"),
         ({".args": [{".offset": 0, ".size": 0, ".value_kind": "by_value"}]}, "0 bytes and cannot hold"),
-        ({".args": [{".offset": MOST, ".size": MOST, ".value_kind": "by_value"}]}, "bytes of arguments, of at most"),
-        ({".max_flat_workgroup_size": 1}, "the kernel allows 1"),
+        ({".args": [{".offset": MOST, ".size": MOST, ".value_kind": "by_value"}]}, "bytes of arguments; at most"),
+        ({".max_flat_workgroup_size": 1}, "the kernel allows at most 1"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

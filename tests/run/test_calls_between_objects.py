@@ -69,7 +69,7 @@ def test_checks_look_at_them(build_program: Build) -> None:
 def test_a_pointer_to_no_code_is_a_fault(build_program: Build, luthier_run: Run) -> None:
     outcome = luthier_run("emu:gfx90a", build_program(NAME), "wild")
     assert outcome.code != 0
-    assert "which is no instruction of the object" in outcome.err
+    assert "where no instruction of the object begins" in outcome.err
 
 
 def test_kernels_of_freed_memory_have_names(build_program: Build, luthier_run: Run, temporary: Path) -> None:

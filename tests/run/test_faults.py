@@ -29,7 +29,7 @@ Run = Callable[..., Outcome]
     [
         ("address", "global_store_dword", "Memory access fault by GPU node-1"),
         ("null", "at address 0x0, lane 0: a null pointer", "Memory access fault by GPU node-1"),
-        ("jump", "which is no instruction of the object", "Memory access fault by GPU node-1"),
+        ("jump", "where no instruction of the object begins", "Memory access fault by GPU node-1"),
         ("trap", "trap 2 at", "HSA_STATUS_ERROR_EXCEPTION"),
         ("abort", "trap 2 at", "HSA_STATUS_ERROR_EXCEPTION"),
         ("assert", "trap 2 at", "HSA_STATUS_ERROR_EXCEPTION"),

@@ -268,5 +268,5 @@ def test_a_load_by_what_a_load_gives(target: str, first: str, distance: int) -> 
 def test_what_touches_too_much_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(layout, "FACT_SPANS", 1)
     monkeypatch.setattr(waits, "_known_facts", lambda isa: BoundedCache(1))  # what other tests have left there
-    with pytest.raises(EmulationError, match=r"S_LOAD\w+ touches 3 spans of registers, .* \(1\)"):
+    with pytest.raises(EmulationError, match=r"S_LOAD\w+ uses 3 spans of registers; .* at most 1"):
         launch("gfx942", begin("gfx942"))

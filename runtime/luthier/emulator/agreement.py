@@ -1,8 +1,8 @@
-"""Agreement of Python and its native libraries: the text of the header that these are built with, and its digest.
+"""Agreement of Python and its native libraries: the text of the header that they are built with, and its digest.
 
-Each native library holds the digest of what it was built with. It says it in the first request of a connection to the
-service of a run, and finds it at the begin of memory that it maps; the executor of this process is asked for it when it
-is loaded.
+Each native library holds the digest of its header. It sends the digest with the first request of a connection to a
+run's service, and compares it with the one at the start of memory that it maps. Python asks the executor of this
+process for the digest when it loads the library.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ REMEDY = "build Luthier again (`make setup`), or install it again"
 
 
 def differs(part: str, other: str) -> str:
-    """Return the message for two parts that do not fit."""
+    """Return the error message for two parts with different digests."""
     return f"{part} and {other} were built from different sources: {REMEDY}"
 
 
 @functools.cache
 def digest() -> str:
-    """Return the digest of all that is agreed about: 64 hexadecimal digits."""
+    """Return the digest of all shared declarations: 64 hexadecimal digits."""
     return hashlib.sha256(_declarations().encode()).hexdigest()
 
 
 def declared_messages() -> list[type[Message]]:
-    """Return the messages, each behind its parts."""
+    """Return the messages, each after the messages that it contains."""
     modules = (messages, device_requests, tool_requests)
     values = dict.fromkeys(value for module in modules for value in vars(module).values() if inspect.isclass(value))
     return [value for value in values if issubclass(value, Message) and value is not Message]
@@ -58,7 +58,7 @@ def _declarations() -> str:
 
 
 def _layouts() -> Iterator[str]:
-    """Yield the emulator's: each layout as a namespace of fields, numbers by the names that Python has for them."""
+    """Yield the emulator's declarations: each layout as a namespace of fields, numbers under their Python names."""
     yield "struct Field { uint32_t offset, size; };"
     for name, value in vars(layout).items():
         if isinstance(value, FieldLayout):

@@ -1,4 +1,4 @@
-"""Compilation of what kernels need before they are launched."""
+"""Ahead-of-time compilation of the operations that kernels use."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from luthier.emulator.running.plan import entry_of, kernel_plan
 from luthier.objects import CodeObject, Kernel
 
 
-def compile_ahead(found: CodeObject, kernels: Iterable[Kernel]) -> int:
+def compile_ahead(code_object: CodeObject, kernels: Iterable[Kernel]) -> int:
     """Compile the operations that kernels and the functions of their object use, and keep them in the user's cache.
 
-    A launch compiles what is missing all the same: what control reaches by pointers into other objects, or in another
-    MODE.
+    A launch still compiles what is missing: code reached through pointers into other objects, or in another MODE.
 
     Returns:
-        how many operations were compiled, and not in the cache.
+        The number of operations that were compiled because the cache did not have them.
 
     Raises:
-        DeviceError: the emulated device has no such target.
-        EmulationError: an entry is no instruction.
+        DeviceError: the emulated device does not support the target.
+        EmulationError: no instruction begins at a kernel's entry.
     """
     shared = machine_code()
     before = shared.compiled
-    device = EmulatedDevice(found.target, threads=1)
-    module = device.load(found)
-    functions = [symbol.address for symbol in found.symbols if symbol.type == "func" and symbol.defined]
+    device = EmulatedDevice(code_object.target, threads=1)
+    module = device.load(code_object)
+    functions = [symbol.address for symbol in code_object.symbols if symbol.type == "func" and symbol.defined]
     for kernel in kernels:
         code = module.code(kernel.wave_size)
         key = kernel_plan(kernel, device.target.target, code)["key"]

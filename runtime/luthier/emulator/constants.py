@@ -1,4 +1,4 @@
-"""Inline constants: the numbers that instructions encode without a literal, kept in every wave as if they were SGPRs.
+"""Inline constants: the numbers that instructions encode without a literal. Every wave holds them like SGPRs.
 
 Source: ISA documents, "Scalar source operands", encodings 128 to 208 and 240 to 248.
 """
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 
 HALF, BFLOAT, OPEN = 16, 17, 31
-"""Roles of operands of 32 bits, beside 32: those whose floats have 16, and those of whose floats it is not known."""
+"""Roles of 32-bit operands besides 32: those with 16-bit floats, and those whose float format is not known."""
 _FLOATS = (0.5, -0.5, 1.0, -1.0, 2.0, -2.0, 4.0, -4.0, 0.15915494309189532)
 _INV_2PI = {"<e": 0x3118, "<f": 0x3E22F983, "<d": 0x3FC45F306DC9C882}
 
@@ -36,16 +36,16 @@ INLINE: dict[int, int] = _table()
 
 
 def inline_offset(value: int, bits: int) -> int | None:
-    """Return where a wave keeps a constant whose low `bits` bits are those of `value`.
+    """Return the offset in a wave of the constant whose low `bits` bits are those of `value`.
 
-    None if it is no inline constant.
+    None: it is not an inline constant.
     """
-    found = INLINE.get(value & 0xFFFFFFFFFFFFFFFF)
-    if found is None and bits <= 32:
-        found = INLINE.get(value & 0xFFFFFFFF)
-        if found is None and value & 0x80000000:
-            found = INLINE.get(value & 0xFFFFFFFF | 0xFFFFFFFF00000000)
-    return found
+    offset = INLINE.get(value & 0xFFFFFFFFFFFFFFFF)
+    if offset is None and bits <= 32:
+        offset = INLINE.get(value & 0xFFFFFFFF)
+        if offset is None and value & 0x80000000:
+            offset = INLINE.get(value & 0xFFFFFFFF | 0xFFFFFFFF00000000)
+    return offset
 
 
 _PATTERNS = np.array(sorted(INLINE), np.uint64)
@@ -60,13 +60,13 @@ def _look_up(values: NDArray[np.uint64]) -> NDArray[np.uint32]:
 def inline_offsets(values: NDArray[np.int64], bits: int) -> NDArray[np.uint32]:
     """Return `inline_offset` of many values; 0 where it is None."""
     whole = values.view(np.uint64)
-    found = _look_up(whole)
+    offsets = _look_up(whole)
     if bits <= 32:
         low = whole & np.uint64(0xFFFFFFFF)
-        found = np.where(found == 0, _look_up(low), found)
+        offsets = np.where(offsets == 0, _look_up(low), offsets)
         extended = np.where(low & np.uint64(0x80000000), low | np.uint64(0xFFFFFFFF00000000), low)
-        found = np.where(found == 0, _look_up(extended), found)
-    return found
+        offsets = np.where(offsets == 0, _look_up(extended), offsets)
+    return offsets
 
 
 SINGLES = frozenset(_patterns("<f"))
@@ -79,14 +79,14 @@ _WIDER = {
 
 
 def own_float(value: int, role: int) -> int:
-    """Return what an operand holds for an inline constant that LLVM gives as a float of more bits than it has.
+    """Return the value in an operand's own format of an inline constant that LLVM gives as a wider float.
 
     Args:
-        role: 32, `HALF` or `BFLOAT`; with others nothing is changed.
+        role: 32, `HALF` or `BFLOAT`; other roles leave the value unchanged.
     """
     return _WIDER.get(role, {}).get(value & 0xFFFFFFFFFFFFFFFF, value)
 
 
 def inline_bytes() -> bytes:
-    """Return the table as it lies in a wave."""
+    """Return the table as laid out in a wave."""
     return b"".join(struct.pack("<Q", pattern) for pattern in INLINE)

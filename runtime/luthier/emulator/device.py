@@ -30,14 +30,14 @@ from luthier.objects import CodeObject, Kernel, load_object_for
 from luthier.objects.origins import teller
 from luthier.support.wording import enumerated
 
-if TYPE_CHECKING:  # what most launches do without
+if TYPE_CHECKING:  # most launches do not need these
     from luthier.emulator.inspection.debug import Trace
     from luthier.emulator.inspection.debugger import DebugSession
     from luthier.findings.finding import Finding
     from luthier.lifting import LiftedRepresentation
 
 WAITING = 1 << 12
-"""Factor of the time limit of a work-group whose waves may have to wait for a channel: each `s_sleep` counts."""
+"""Factor on the step limit of work-groups whose waves may wait for a channel: each `s_sleep` counts as a step."""
 Source = bytes | str | os.PathLike[str] | CodeObject
 
 
@@ -58,13 +58,13 @@ class Module:
             raise
         self._codes: dict[int, DecodedCode] = {}
         self.waves: Counter[str] = Counter()
-        """Number of waves of each kernel that were launched."""
+        """Launched waves by kernel."""
 
     def kernel(self, name: str) -> KernelHandle:
         """Return the kernel called `name`.
 
         Raises:
-            ObjectError: there is none.
+            ObjectError: the object has no such kernel.
         """
         if name not in self.object.kernels:
             known = enumerated(self.object.kernels)
@@ -72,10 +72,10 @@ class Module:
         return KernelHandle(self, self.object.kernels[name])
 
     def variable(self, name: str) -> ModuleVariable:
-        """Return the variable called `name`, by its symbol or as the source names it (``counters::total``).
+        """Return the variable called `name`: its symbol, or its name in the source (``counters::total``).
 
         Raises:
-            ObjectError: there is no such symbol, or it has no storage.
+            ObjectError: the object has no such variable, or it has no storage.
         """
         symbol = self.object.variable(name)
         storage = self.image.managed.get(name if symbol is None else symbol.name)
@@ -90,37 +90,38 @@ class Module:
         return ModuleVariable(name, address, symbol.size, self.device.memory, holder)
 
     def channel(self, name: str) -> DeviceChannel:
-        """Return the channel of a tool that is called `name`, by its symbol or as the source names it.
+        """Return the tool's channel called `name`: its symbol, or its name in the source.
 
         Raises:
-            ObjectError: there is none, or there are several.
+            ObjectError: no channel or several channels have this name.
         """
-        found = [one for symbol, one in self.channels.items() if name in (symbol, one.name)]
-        if len(found) != 1:
+        matches = [one for symbol, one in self.channels.items() if name in (symbol, one.name)]
+        if len(matches) != 1:
             known = ", ".join(one.name for one in self.channels.values()) or "none"
-            raise ObjectError(f"{len(found)} channels {name!r}; there are: {known}", object=self.object.name)
-        return found[0]
+            raise ObjectError(f"{len(matches)} channels {name!r}; there are: {known}", object=self.object.name)
+        return matches[0]
 
     def code(self, wave_size: int) -> DecodedCode:
         """Return the decoded code, for waves of `wave_size` lanes."""
-        found = self._codes.get(wave_size)
-        if found is None:
+        code = self._codes.get(wave_size)
+        if code is None:
             isa = Isa.of(replace(self.object.target, target=self.device.target.target), wave_size)
             ranges = self.object.text_as_loaded(self.image.address_of)
-            found = self._codes[wave_size] = DecodedCode(isa, ranges)
-            found.target, found.origin = self.object.target, teller(self.object)
-        return found
+            code = self._codes[wave_size] = DecodedCode(isa, ranges)
+            code.target, code.origin = self.object.target, teller(self.object)
+        return code
 
     def rewrite(self, address: int, data: bytes) -> None:
-        """Put other instructions into the place of as many that take the same bytes, as it is loaded: its `object`
-        stays. So much is tried with one kernel without loading it again; what was decoded and found out of the others
-        stays.
+        """Replace instructions of the loaded code by as many of the same sizes; `object` stays unchanged.
+
+        This tries variants of a kernel without loading it again. What was decoded and analysed of all other
+        instructions is kept.
 
         Args:
-            address: virtual address of the first one.
+            address: virtual address of the first instruction.
 
         Raises:
-            DeviceError: other instructions are there, or control does not simply go on behind one of them.
+            DeviceError: the instructions have other sizes, or one of them does not fall through to the next.
         """
         sizes = {*self._codes, *(kernel.wave_size for kernel in self.object.kernels.values())}
         codes = [self.code(size) for size in sizes]
@@ -132,7 +133,7 @@ class Module:
             holder.view()[host - holder.address :][: len(data)] = np.frombuffer(data, np.uint8)
 
     def unload(self) -> None:
-        """Give the memory back; its kernels must not be launched any more."""
+        """Free the module's memory. Its kernels cannot be launched any more."""
         for channel in self.channels.values():
             channel.free()
         self.channels.clear()
@@ -154,7 +155,7 @@ class KernelHandle:
         """Lift the kernel to functions and basic blocks.
 
         Raises:
-            LiftError: its code cannot be understood.
+            LiftError: the code cannot be lifted.
         """
         if self._lifted is None:
             from luthier.lifting import lift
@@ -163,10 +164,11 @@ class KernelHandle:
         return self._lifted
 
     def plan(self) -> dict[str, int]:
-        """Return how its waves begin: the fields of `layout.PLAN`.
+        """Return the initial state of its waves: the fields of `layout.PLAN`.
 
         Raises:
-            DeviceError: its entry is no instruction, or its descriptor contradicts itself.
+            DeviceError: its descriptor contradicts itself.
+            EmulationError: no instruction begins at its entry.
         """
         if self._plan is None:
             code = self.module.code(self.kernel.wave_size)
@@ -174,12 +176,12 @@ class KernelHandle:
         return self._plan
 
     def refused(self) -> dict[int, str]:
-        """Return the instructions of the kernel and its functions that are a fault when a wave reaches them.
+        """Return the reasons why instructions of the kernel and its functions cannot be executed, by virtual address.
 
-        They come with the reason, by virtual address. All others are compiled, none is executed.
+        A wave that reaches one faults. All other instructions are compiled; none is executed.
 
         Raises:
-            LiftError: its code cannot be understood.
+            LiftError: the code cannot be lifted.
         """
         lifted, code = self.lift(), self.module.code(self.kernel.wave_size)
         places = lifted.code.addresses[lifted.reached]
@@ -209,19 +211,19 @@ class KernelHandle:
             dynamic_lds: bytes of LDS beyond the kernel's own.
             trace: called before every instruction of every wave, with all waves on one thread; returning False ends
                 the launch.
-            breakpoints: virtual addresses (in the code object) to which calls of `trace` are limited.
+            breakpoints: virtual addresses in the code object; `trace` is called only there.
             cooperative: all work-groups run at once, so that they may wait for each other.
 
         Raises:
-            DeviceError: arguments or sizes the kernel does not take.
-            EmulationError: a fault, an unimplemented operation, a deadlock. Arrays are not copied back; the device is
-                usable.
+            DeviceError: the kernel does not take these arguments or sizes.
+            EmulationError: a fault, an unimplemented operation or a deadlock. Arrays are not copied back; the device
+                stays usable.
         """
         device = self.module.device
         if not self.module.image.allocations:
             raise DeviceError("the kernel's module was unloaded", kernel=self.name)
         if not isinstance(dynamic_lds, (int, np.integer)):
-            raise DeviceError(f"dynamic LDS is a number of bytes, not {dynamic_lds!r}", kernel=self.name)
+            raise DeviceError(f"dynamic_lds must be a number of bytes, not {dynamic_lds!r}", kernel=self.name)
         geometry = abi.Geometry(abi.as_triple(grid), abi.as_triple(block), int(dynamic_lds))
         if len(arguments) == 1 and isinstance(arguments[0], (bytes, bytearray)):
             raw = abi.complete_arguments(self.kernel, bytes(arguments[0]), geometry, device.queue)
@@ -251,9 +253,9 @@ class KernelHandle:
 
 def _copy_in(memory: AllocationTable, array: NDArray[Any]) -> DeviceAllocation:
     if array.dtype.hasobject:
-        raise DeviceError("an array of Python objects cannot be a kernel argument")
+        raise DeviceError("a kernel argument cannot be an array of Python objects")
     if not array.flags.writeable:
-        raise DeviceError("a read-only array cannot be a kernel argument: pass a copy")
+        raise DeviceError("a kernel argument cannot be a read-only array: pass a copy")
     allocation = memory.allocate(array.nbytes, "argument array")
     allocation.view()[:] = np.ascontiguousarray(array).view(np.uint8).ravel() if array.size else 0
     return allocation
@@ -264,13 +266,13 @@ class EmulatedDevice:
 
     Args:
         target: target id, e.g. ``gfx942`` or ``gfx942:xnack-``.
-        threads: host threads that run work-groups; None: as many as there are cores.
-        check: what to look for in every launch, one of `luthier.emulator.inspection.checks.DEVICE_CHECKS` or several:
+        threads: host threads that run work-groups; None: one for each core.
+        check: one or several checks of every launch, from `luthier.emulator.inspection.checks.DEVICE_CHECKS`:
             ``memory``, ``race``, ``init``, ``barrier``, ``early-exit``, ``waits``, ``hazards``, ``fp``; see `findings`.
-            With ``init``, memory that is allocated has contents by which it is known, not zeros.
+            With ``init``, allocated memory holds a recognisable pattern, not zeros.
 
     Raises:
-        DeviceError: there is no such check, or fewer than one thread.
+        DeviceError: a check does not exist, or `threads` is less than 1.
     """
 
     def __init__(
@@ -282,20 +284,20 @@ class EmulatedDevice:
             raise DeviceError(f"an emulated device runs on at least 1 thread, not {threads}")
         self.memory = AllocationTable()
         self.step_limit = 1 << 20
-        """Quanta (of 4096 backward branches) a work-group may use before it counts as never ending."""
+        """Quanta (of 4096 backward branches) after which a work-group counts as never ending."""
         self.turns = IN_TURNS
-        """Order of the waves of a launch."""
+        """Order in which waves run."""
         self._kinds = frozenset[str]() if check is None else self._kinds_of(check)
-        """Kinds of findings that launches are looked at for."""
+        """Kinds of findings that launches are checked for."""
         self._session: threading.Thread | None = None
-        """The thread of a debug session, while one is open."""
+        """Thread of the open debug session."""
         self._findings: tuple[Finding, ...] = ()
         self._stats: LaunchStats | None = None
         self._modules: list[Module] = []
         self.exclusive = threading.Lock()
-        """Held by a launch, and by what must not happen meanwhile."""
+        """Held during a launch, and by whatever must not overlap with one."""
         self._executor = Executor(self.threads)
-        # What the queue pointer points to: amd_queue_t, with the aperture words that old code objects read.
+        # The queue pointer's amd_queue_t, with the aperture words that old code objects read.
         queue = self.memory.allocate(256, "queue")
         queue.view()[64:72] = np.frombuffer(
             (abi.SHARED_BASE >> 32).to_bytes(4, "little") + (abi.PRIVATE_BASE >> 32).to_bytes(4, "little"), np.uint8
@@ -328,9 +330,9 @@ class EmulatedDevice:
         return self._findings
 
     def allocate(self, size: int) -> DeviceBuffer:
-        """Allocate `size` bytes of zeroed memory; with the check ``init`` of memory that was never written."""
+        """Allocate `size` bytes of zeroed memory; with the check ``init``, of memory that counts as never written."""
         allocation = self.memory.allocate(size)
-        # Exceptional floats that come of it are no findings.
+        # Exceptional floats that result from its contents are not findings.
         if "uninitialised-read" in self._kinds and not leave_unwritten(
             allocation.address, size, undefined="nan" in self._kinds
         ):
@@ -340,10 +342,10 @@ class EmulatedDevice:
         return DeviceBuffer(self.memory, allocation)
 
     def load(self, source: Source) -> Module:
-        """Load a code object: bytes, a path, or one already read. Of a bundle, the image for this target.
+        """Load a code object: bytes, a path, or a `CodeObject`. A bundle must contain an image for this target.
 
         Raises:
-            ObjectError: malformed, for another target, or with undefined symbols.
+            ObjectError: the object is malformed, is for another target, or has undefined symbols.
         """
         code = source if isinstance(source, CodeObject) else load_object_for(source, self.target)
         module = Module(self, code)
@@ -359,7 +361,7 @@ class EmulatedDevice:
         return None
 
     def forget(self, module: Module) -> None:
-        """Forget a module that is unloaded, which calls this."""
+        """Forget a module; `Module.unload` calls this."""
         if module in self._modules:
             self._modules.remove(module)
 
@@ -374,7 +376,7 @@ class EmulatedDevice:
         """Launch a kernel that stops before its first instruction; see `DebugSession`. Arguments as in `launch`.
 
         Raises:
-            DeviceError: what a launch refuses, or another session is open.
+            DeviceError: a launch would raise it, or another session is open.
         """
         if kernel.module.device is not self:
             raise DeviceError("the kernel is loaded on another device", kernel=kernel.name)
@@ -405,7 +407,7 @@ class EmulatedDevice:
         """Run a kernel whose kernarg segment is ready. One launch runs at a time.
 
         Raises:
-            DeviceError: sizes the kernel does not take, or a debug session is open.
+            DeviceError: the kernel does not take these sizes, or a debug session is open.
             EmulationError: the kernel failed.
         """
         if self._session is not None and self._session is not threading.current_thread():

@@ -1,6 +1,6 @@
 """Layout of the memory that compiled code and Python share.
 
-Each structure is one table of fields; compiled code and NumPy use the same offsets.
+Each structure is one table of fields. Compiled code and NumPy use the same offsets.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ RECORD = FieldLayout(function=8, count=8, lanes=8, slots=4 * RECORD_SLOTS)
 """One decoded instruction of one thread's copy of a program."""
 
 RUN_MOST = 64
-"""Records of a run, at most, whose work one function does (`emulator.running.hot`)."""
+"""The most records of a run, whose instructions one function executes (`emulator.running.hot`)."""
 
 CONSTANTS = 1024
 """Offset in a wave of the inline constants, one 64-bit entry each (see `constants.py`)."""
 VECTORS = 2048
-"""Offset in a wave of VGPR 0: rows of 4 bytes per lane, the VGPRs, then the AGPRs (touched only where the target has
+"""Offset in a wave of VGPR 0: rows of 4 bytes per lane for the VGPRs, then the AGPRs (unused on targets without
 them)."""
 FLAT_SCRATCH_BIT, FLAT_LANE_SHIFT = 58, 52
-"""Where scratch has global addresses: the bit that tells them from memory's, and where the lane's number begins (the
-code that LLVM makes for ``addrspacecast`` and ``is.private`` on GFX1250: ``lane << 52`` plus SRC_FLAT_SCRATCH_BASE, and
-bits 63:58 those of the base)."""
+"""On targets where scratch has global addresses: the bit that distinguishes them from memory, and the lowest bit of the
+lane number. Source: LLVM's code for ``addrspacecast`` and ``is.private`` on GFX1250: ``lane << 52`` plus
+SRC_FLAT_SCRATCH_BASE; bits 63:58 are those of the base."""
 VECTOR_ROWS = 256
-"""VGPRs that instructions can name, and as many AGPRs."""
+"""VGPRs that instructions can name; there are as many AGPRs."""
 VECTOR_UNIT, AGPR_UNIT, UNITS = r.VGPR_FIRST, r.AGPR_FIRST, r.UNIT_LIMIT
-"""The first unit of each vector file, and one above the last."""
+"""First unit of each vector file, and one above the last unit."""
 SCALARS = 4 * r.SCC
-"""Bytes of a wave before what is no numbered register: SGPRs, VCC, trap temporaries, M0 and EXEC, by unit."""
+"""Bytes of a wave's numbered scalar registers: SGPRs, VCC, trap temporaries, M0 and EXEC, by unit."""
 
 
 def agprs(wave_size: int) -> int:
@@ -47,15 +47,15 @@ def sink_row(wave_size: int) -> int:
 
 
 def rows(wave_size: int) -> int:
-    """Return the rows of a wave: VGPRs and AGPRs; in waves of 32 lanes, where there are no AGPRs, VGPRs alone, as many
-    as ``s_set_vgpr_msb`` can name."""
+    """Return the rows of a wave: VGPRs and AGPRs; in waves of 32 lanes, which have no AGPRs, the VGPRs that
+    ``s_set_vgpr_msb`` can name."""
     return (4 if wave_size == 32 else 2) * VECTOR_ROWS
 
 
 def wave_stride(wave_size: int) -> int:
     """Return the bytes from one wave to the next.
 
-    They are an odd number of rows, so that their registers fall into different cache sets.
+    The number of rows is odd, so that the same register of two waves falls into different cache sets.
     """
     return sink_row(wave_size) + 4 * wave_size + (4 * wave_size if wave_size == 32 else 0)
 
@@ -65,7 +65,7 @@ WAVE = FieldLayout(
     scc=4,
     mode=4,
     flat_scratch=8,
-    sink=64,  # what is written to SGPR_NULL
+    sink=64,  # target of writes to SGPR_NULL
     zero=8,
     shared_base=8,  # apertures, read by name as 64-bit scalars
     shared_limit=8,
@@ -75,27 +75,27 @@ WAVE = FieldLayout(
     pc=8,  # record to continue at
     context=8,
     group=8,
-    tables=8,  # array of TABLES record tables by table_key, 0 where not made yet
-    table=8,  # the one in use
+    tables=8,  # array of TABLES record tables by table key; 0: not made yet
+    table=8,  # the current one
     lds=8,  # host address of the work-group's LDS
     lds_size=8,
     scratch=8,  # host address of lane 0's scratch
-    scratch_size=8,  # bytes a lane
-    stepping=4,  # STEPPING, or OBSERVED, WATCHED_VALUES
+    scratch_size=8,  # bytes per lane
+    stepping=4,  # STEPPING, or OBSERVED and WATCHED_VALUES
     status=4,
     index=4,  # of the wave in its work-group
     barrier=4,
     pending=4,
-    banks=16,  # bytes that the upper bits of VGPR numbers stand for: of src0, src1, src2 and the result, four each
-    bank_bits=4,  # these bits, as s_set_vgpr_msb has them
-    bank_key=4,  # what they add to a table key: a bit for each place where they are not 0
-    unseen=4,  # stepped: it is to go on at an instruction that has not been shown yet
-    told=4,  # observed: not only its barriers are told, but also its accesses
+    banks=16,  # byte offsets for the upper bits of VGPR numbers: src0, src1, src2 and the result, four bytes each
+    bank_bits=4,  # these bits, as s_set_vgpr_msb encodes them
+    bank_key=4,  # their part of a table key: a bit for each operand where they are not 0
+    unseen=4,  # stepped: it continues at an instruction that was not shown yet
+    told=4,  # observed: its accesses are reported as well as its barriers
     joined=4,  # named barrier at which it waits; 0 for none
-    named_seen=4,  # how often that one had opened when the wave joined it, or last passed it
+    named_seen=4,  # how often that barrier had opened when the wave joined it, or last passed it
 )
-"""One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these, inline constants, VGPRs,
-AGPRs."""
+"""One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these fields, inline constants,
+VGPRs, AGPRs."""
 
 UNIT_OFFSETS = {
     r.SCC: WAVE["scc"],
@@ -103,28 +103,27 @@ UNIT_OFFSETS = {
     r.FLAT_SCRATCH_LO: WAVE["flat_scratch"],
     r.FLAT_SCRATCH_HI: WAVE["flat_scratch"] + 4,
 }
-"""Units that are not at four times their number."""
+"""Offsets of the units that are not at four times their number."""
 VCC = r.VCC_LO * 4
 M0 = r.M0 * 4
 EXEC = r.EXEC_LO * 4
 
 ACCESS = FieldLayout(mask=8, size=4, kind=4, addresses=64 * 8)
-"""One checked memory access of a stepped instruction: lanes, bytes a lane, kind, addresses (of a scalar access one)."""
+"""One checked memory access of a stepped instruction: lanes, bytes per lane, kind, addresses (one if scalar)."""
 ACCESS_LANES, ACCESS_SCALAR, ACCESS_OUTSIDE, ACCESS_ROW = range(4)
-"""Kinds: by lanes and by the wave at host addresses; by lanes at offsets outside LDS; by lanes at host addresses each
-of which is behind the bytes of the lane before, where only that of lane 0 is given."""
+"""Kinds: by lanes at host addresses; by the wave at a host address; by lanes at offsets outside LDS; by lanes at
+consecutive host addresses, of which only that of lane 0 is given."""
 ACCESSES = 32
-"""Entries of a context's log, more than an instruction makes."""
+"""Entries of a context's log: more than an instruction makes."""
 
 ALIAS = FieldLayout(address=8, size=8, host=8)
 """Memory that kernels see at another address than the host."""
 
-
 FLOATS = FieldLayout(
-    nan=8,  # lanes with such a result of operands that are not …
+    nan=8,  # lanes with such a result where no operand is one
     infinity=8,
     denormal=8,
-    nan_flow=8,  # … and of such as are
+    nan_flow=8,  # lanes with such a result where an operand is one
     infinity_flow=8,
     denormal_flow=8,
     operand_nan=8,  # lanes with such an operand
@@ -132,68 +131,68 @@ FLOATS = FieldLayout(
     operand_denormal=8,
     operand_zero=8,
 )
-"""Exceptional floats of one instruction, as bits of lanes."""
+"""Exceptional floats of one instruction, as lane masks."""
 
 DECIDED = FieldLayout(lanes=8, kind=4, scalar=4)
-"""An undefined value that decides something: bits of lanes, what it decides, whether it is one of the whole wave."""
+"""A decision by an undefined value: lane mask, kind, whether the value belongs to the whole wave."""
 DECIDES_BRANCH, DECIDES_ADDRESS, DECIDES_MASK = range(3)
-"""Kinds: where the wave goes on, which memory is accessed, which lanes are active."""
+"""Kinds: where the wave continues, which memory it accesses, which lanes are active."""
 UNDEFINED_MASK = (1 << 44) - 1
-"""Bits of a host address by which the shadow of memory is ordered."""
+"""Bits of a host address that index the shadow of memory."""
 UNDEFINED_COPY = UNDEFINED_MASK + 1
-"""Distance in bytes from the shadow to what memory held when it became undefined: what holds something else now was
-written since."""
+"""Distance in bytes from the shadow to a copy of memory from when it became undefined: a byte that differs from its
+copy was written since."""
 
 CONTEXT = FieldLayout(
     budget=8,  # taken backward branches left before the wave yields
     launch=8,
     ranges=8,  # host address of the allocation table
     range_count=8,
-    aliases=8,  # host address of the ALIASes, looked at where the allocation table has nothing
+    aliases=8,  # host address of the ALIASes, searched for addresses that are not in the allocation table
     alias_count=8,
     code_base=8,  # host address of the program's first code byte
     code_size=8,
-    code_index=8,  # u32 per code word: record number, or 0xFFFFFFFF, every bit of it inverted
-    clock=8,  # advances with every reading
+    code_index=8,  # u32 per code word: record number or 0xFFFFFFFF, stored with all bits inverted
+    clock=8,  # advances with every read
     fault_address=8,
     fault_lane=4,
     fault_size=4,
     fault_kind=4,
-    translate=8,  # host address of the helper for addresses that the fast check does not know
+    translate=8,  # host address of the helper for addresses that the fast check does not find
     current=8,  # wave that returned
     resume=8,  # wave index to continue with
     addresses=64 * 8,  # lane addresses under translation
-    accesses=8,  # entries in the log, filled by stepped code only
+    accesses=8,  # entries in the log, which only stepped code fills
     access_log=ACCESSES * ACCESS.size,
-    observe=8,  # function that observed code calls: of a wave, its record, ACCESS, FLOATS or 0, and an EVENT
+    observe=8,  # function that observed code calls with a wave, its record, ACCESS, FLOATS or 0, and an EVENT
     floats=FLOATS.size,
-    undefined=8,  # host address of the shadow of memory: which bits are undefined
+    undefined=8,  # host address of the shadow of memory, which marks undefined bits
     decided=DECIDED.size,
 )
 """One thread."""
 
 NAMED_BARRIERS = 32
-"""As many as numbers of 5 bits name; kernels have up to 28 (LLVM, COMPUTE_PGM_RSRC3_GFX125_NAMED_BAR_CNT)."""
+"""Named barriers that 5-bit numbers can name; kernels have up to 28 (LLVM, COMPUTE_PGM_RSRC3_GFX125_NAMED_BAR_CNT)."""
 
 GROUP = FieldLayout(
     waves=8,  # host address of the first wave
     wave_stride=8,
     wave_count=8,
     live=8,  # waves that have not ended
-    waiting=8,  # of them, at the barrier
-    active=8,  # 0: a new work-group is to be started
+    waiting=8,  # live waves at the barrier
+    active=8,  # 0: start a new work-group
     progress=8,
     number=8,  # of the work-group in the grid
     signals=8,  # arrivals at the split barrier since it last opened
     phase=8,  # how often it opened
     steps=8,  # turns, and backward branches taken in them
-    slice_begin=8,  # of these, when the work-group's slice began
+    slice_begin=8,  # steps at the start of the work-group's slice
     lds=8,
     lds_size=8,
-    watched=8,  # of the host's checks; 0: nothing is known of it yet
-    named=8,  # named barriers that the kernel has allocated; none in work-groups of one wave
-    named_members=4 * NAMED_BARRIERS,  # arrivals that open each of them; 0: not known yet
-    named_signals=4 * NAMED_BARRIERS,  # since it last opened
+    watched=8,  # state of the host's checks; 0: none yet
+    named=8,  # named barriers that the kernel allocates; 0 in work-groups of one wave
+    named_members=4 * NAMED_BARRIERS,  # arrivals that open each barrier; 0: not set
+    named_signals=4 * NAMED_BARRIERS,  # arrivals since it last opened
     named_phase=4 * NAMED_BARRIERS,  # how often it opened
 )
 """One work-group."""
@@ -217,73 +216,72 @@ LAUNCH = FieldLayout(
     vgpr_bytes=8,  # to clear, from VGPR 0
     agpr_bytes=8,  # to clear, from AGPR 0
     agprs=8,  # offset of AGPR 0 in a wave
-    lane_images=8,  # a wave: EXEC, then its initial VGPR rows
+    lane_images=8,  # for each wave: EXEC, then its initial VGPR rows
     lane_image_stride=8,
     lane_image_size=8,
-    group_id_x=4,  # offsets in a wave where the ids go; the sink if nowhere
+    group_id_x=4,  # offsets in a wave of the ids; the sink: not wanted
     group_id_y=4,
     group_id_z=4,
     group_info=4,
-    scratch_offset=4,  # where the wave's scratch offset goes
-    wave_id=4,  # where the wave's index in its work-group goes
+    scratch_offset=4,  # offset in a wave of the wave's scratch offset
+    wave_id=4,  # offset in a wave of the wave's index in its work-group
     wave_id_shift=4,
-    packed_yz=4,  # not 0: y and z share the place of y, 16 bits each, of which these are given
+    packed_yz=4,  # not 0: y and z share the place of y, 16 bits each; the mask of the enabled halves
     mode=4,
     stepping=4,
-    cooperative=4,  # every work-group is resident: one whose waves all wait may go on later
+    cooperative=4,  # every work-group is resident: one whose waves all wait may continue later
     slice=8,  # steps of a work-group after which the scheduler returns; 0: after each round of its waves
     grid_arrived=8 * GRID_BARRIERS,  # waves at each barrier of the grid
     grid_phase=8 * GRID_BARRIERS,  # how often it opened
     scc=4,  # initial SCC
     lds_image=8,  # initial contents of LDS, 0 for zeros
-    architected_scratch=4,  # FLAT_SCRATCH starts as the wave's own scratch; 2: and has FLAT_SCRATCH_BIT
+    architected_scratch=4,  # FLAT_SCRATCH starts as the wave's own scratch; 2: with FLAT_SCRATCH_BIT
     scratch_base=8,
     entry=8,  # byte offset of the first record in a table
-    told=4,  # WAVE.told at the beginning
+    told=4,  # initial WAVE.told
     named=4,  # GROUP.named of work-groups of more than one wave
-    undefined=8,  # CONTEXT.undefined; 0: undefined values are not followed
+    undefined=8,  # CONTEXT.undefined; 0: undefined values are not tracked
     shadow=8,  # bytes from a wave to the shadow of its registers
     lane_scratch=8,  # bytes of a lane's scratch
     wave_size=4,
-    given_sgprs=4,  # from s0 on: SGPRs that have a value
-    backward=4,  # the last work-group comes first, and of each its last wave
+    given_sgprs=4,  # initialised SGPRs, from s0 on
+    backward=4,  # the last work-group comes first, and in each work-group the last wave
 )
 """One launch, shared by its threads."""
 
 YIELD, BARRIER, END, FAULT, UNIMPLEMENTED, UNBOUND, MODE, JUMP = range(8)
 TRAP, STOP, DEADLOCK, RUNAWAY, DONE, STEP, RETRY, SWITCH, MESSAGE = range(8, 17)
-"""Reasons why compiled code came back. RETRY: the wave waits for others, at the same instruction; SWITCH: it is another
-work-group's turn; MESSAGE: the wave has sent an interrupt, whose event is in M0, and goes on."""
+"""Reasons why compiled code returned. RETRY: the wave waits for other waves at the same instruction. SWITCH: it is
+another work-group's turn. MESSAGE: the wave sent an interrupt, whose event is in M0, and continues."""
 
 MODE_MASK = 1023
 """Bits of MODE that code depends on: rounding, denormals, DX10_CLAMP, IEEE."""
 GPR_INDEX_ENABLE = 1 << 27
-"""MODE bit of GFX9: vector operands are relative to M0, those that M0[15:12] names."""
+"""MODE bit of GFX9: the vector operands that M0[15:12] selects are relative to M0."""
 RELATIVE_KEY_SHIFT = 10
-"""Position in a table key of four bits for places of vector operands: those relative to M0, or those whose VGPR numbers
-have upper bits (`WAVE`, ``bank_key``)."""
+"""Position in a table key of four bits for vector operands: those relative to M0, or those whose VGPR numbers have
+upper bits (`WAVE`, ``bank_key``)."""
 FP16_OVERFLOW_SHIFT = 23
-"""Position in MODE of FP16_OVFL: what is too large for 16- and 8-bit floats becomes the largest number."""
+"""Position in MODE of FP16_OVFL: overflow of 16- and 8-bit floats gives the largest number."""
 OVERFLOW_KEY_SHIFT = 14
-"""Position of the same in a table key."""
+"""Position of FP16_OVFL in a table key."""
 STEPPING = 1 << 15
 """Bit of a table key: code that returns after every instruction."""
 SKIP_SHIFT = 28
-"""Position in MODE of GFX9's VSKIP: vector instructions do nothing."""
+"""Position in MODE of GFX9's VSKIP: vector instructions have no effect."""
 SKIPPING = 1 << 16
-"""Bit of vector skip mode in a table key."""
+"""Bit of a table key: vector skip mode."""
 OBSERVED = 1 << 17
-"""Bit of a table key: code that says what it accesses, and where it waits."""
+"""Bit of a table key: code that reports its accesses and barriers."""
 WATCHED_VALUES = 1 << 18
-"""Bit of a table key: code that tells of its values: exceptional floats, undefined ones that decide something."""
+"""Bit of a table key: code that reports exceptional floats and decisions by undefined values."""
 TABLES = 1 << 19
-"""Record tables: by MODE & MODE_MASK, above these bits M0[15:12] while GPR_INDEX_ENABLE is set, or places with upper
-bits of VGPR numbers, FP16_OVFL, STEPPING, SKIPPING, OBSERVED and
-WATCHED_VALUES."""
+"""Number of record tables. Their keys: MODE & MODE_MASK; above it M0[15:12] while GPR_INDEX_ENABLE is set, or the
+operands with upper bits of VGPR numbers; FP16_OVFL, STEPPING, SKIPPING, OBSERVED and WATCHED_VALUES."""
 
 
 def mode_key(mode: int) -> int:
-    """Return the part of MODE that is in a table key (M0's bits are not)."""
+    """Return MODE's part of a table key, without the bits of M0."""
     return (
         mode & MODE_MASK
         | (mode >> FP16_OVERFLOW_SHIFT & 1) << OVERFLOW_KEY_SHIFT
@@ -299,50 +297,51 @@ READY, WAITING, ENDED = range(3)
 
 FAULT_MEMORY, FAULT_LDS, FAULT_SCRATCH, FAULT_ALIGNMENT, FAULT_BUFFER = range(1, 6)
 FAULT_ELEMENT, FAULT_FORMAT, FAULT_SCALED, FAULT_SELECT, FAULT_NARROWED = range(7, 12)
-"""Faults of typed buffers: a misaligned element; for the others the address is the format's number."""
+"""Faults of typed buffers. ELEMENT: a misaligned element. For the others, the fault address is the format number."""
 FAULT_LANES, FAULT_MODE, FAULT_BANK, FAULT_BANK_MODE, FAULT_SWIZZLED, FAULT_STRIDED, FAULT_OPEN = range(12, 19)
-"""A transposing load with lanes off (the address is EXEC); MODE bits that are not modelled (the address is MODE); upper
-bits of VGPR numbers (the address) beyond what the kernel has, or that a write of MODE may or may not change; accesses
-to a swizzled buffer (the address is the offset in it), and scalar ones to one with a stride (the address), whose bounds
-are not known; what no source answers (the address is the place in `questions.QUESTIONS`)."""
+"""Other faults, each with the meaning of its address. LANES: a transposing load with lanes off (EXEC). MODE: MODE bits
+that are not modelled (MODE). BANK: upper bits of VGPR numbers (the bits) beyond the kernel's VGPRs. BANK_MODE: upper
+bits (the bits) that a write of MODE may or may not change. SWIZZLED: an access to a swizzled buffer (its offset) whose
+bounds are not known. STRIDED: a scalar access to a buffer with a stride (the stride) whose bounds are not known. OPEN:
+a question that no source answers (its index in `questions.QUESTIONS`)."""
 
-# What the native executor is told ------------------------------------------------------------------------------------
+# Inputs of the native executor ---------------------------------------------------------------------------------------
 
 MASTER = FieldLayout(records=8, version=8, runs=8)
-"""One master table of records: its address, 0 where there is none, how often it has changed, and the address of a
-function by record that does the work of a run of them, 0 where there is none."""
+"""One master table of records: its address or 0; how often it has changed; the address of a table, by record, of
+functions that execute a run (0: none), or 0."""
 CHECK = FieldLayout(offset=8, size=8)
-"""A stretch of code that must be as it was when the plan was made: bytes from the code's base."""
+"""A stretch of code that must not change after the plan was made: bytes from the code's base."""
 ABSENT = 0xFFFFFFFF
-"""In place of an SGPR's offset: the kernel does not ask for it."""
+"""Instead of an SGPR's offset: the kernel does not enable it."""
 PLAN = FieldLayout(
     code=8,  # number of the decoded code, for further requests
     kernel=8,  # number of the kernel, for reports
     code_delta=8,  # from the kernel descriptor to the code's first byte
     code_size=8,
     code_index=8,
-    code_copy=8,  # the code as it was decoded
+    code_copy=8,  # the code that was decoded
     checks=8,  # CHECKs
     check_count=8,
     masters=8,  # MASTERs, one for each table key
     record_count=8,  # of a table
     entry=8,  # byte offset of the first record in a table
-    beyond=8,  # u32 records whose execution is a fault: they name registers that the kernel does not have
+    beyond=8,  # u32 records that fault when executed: they name registers that the kernel does not have
     beyond_count=8,
     uses=8,  # u16 by record, USEs of memory; of an observed kernel
-    watch=8,  # WATCH that launches begin with a copy of; 0 where neither waits nor hazards are checked
-    name=8,  # address of the kernel's name, which ends with a zero
+    watch=8,  # WATCH that each launch copies; 0: neither waits nor hazards are checked
+    name=8,  # address of the kernel's zero-terminated name
     key=4,
     mode=4,
-    stepping=4,  # STEPPING, then the entry is a record that leads to the kernel's; or OBSERVED, WATCHED_VALUES
+    stepping=4,  # STEPPING: the entry is a record that leads to the kernel's; or OBSERVED and WATCHED_VALUES
     wave_size=4,
     vgpr_bytes=4,
     agpr_bytes=4,
-    work_item_ids=4,  # how many of x, y, z arrive
+    work_item_ids=4,  # how many of x, y, z are passed
     packed_ids=4,
     lds_limit=4,
-    scratch_limit=4,  # bytes a lane
-    scratch_extra=4,  # bytes a lane beyond what the packet asks for
+    scratch_limit=4,  # bytes per lane
+    scratch_extra=4,  # bytes per lane beyond those of the packet
     architected_scratch=4,
     simd_waves=4,  # waves of the kernel that fit a SIMD
     processors=4,  # of the device, with four SIMDs each
@@ -367,76 +366,78 @@ PLAN = FieldLayout(
     kernarg_preload_offset=4,  # bytes
     kernarg_preload_size=4,  # bytes
     given_sgprs=4,  # LAUNCH.given_sgprs
-    undefined=4,  # undefined values are followed
+    undefined=4,  # undefined values are tracked
 )
-"""Plan of a kernel's start: all that does not depend on the dispatch packet."""
+"""Plan of a kernel's start: everything that does not depend on the dispatch packet."""
 
 USE_READS, USE_WRITES, USE_COHERENT, USE_RETURNS, USE_PLAIN, USE_GUARDS, USE_NARROW = 1, 2, 4, 8, 16, 32, 64
-"""An instruction reads memory, writes it, both if it is an atomic; it does so past caches that others do not see, as
-atomic loads and stores; it is an atomic that gives the old value; no atomic load is like it; it is a load that only
-decides on an atomic at the same place; it is an atomic that other work-groups need not see."""
+"""Facts about a memory instruction. READS, WRITES: both for an atomic. COHERENT: it bypasses private caches, like
+atomic loads and stores. RETURNS: an atomic that returns the old value. PLAIN: cannot be an atomic load. GUARDS: a load
+that only decides whether an atomic is tried at the same address. NARROW: an atomic that other work-groups may not
+see."""
 USE_LDS_SHIFT = 8
-"""Where the same bits begin for addresses in LDS: loads to LDS read memory and write LDS."""
+"""Position of the same bits for addresses in LDS: loads to LDS read memory and write LDS."""
 EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)
 EVENT_FLOATS, EVENT_BEYOND_LDS, EVENT_UNDEFINED = 7, 8, 9
-"""What observed code tells: it is about to access memory; a wave has come to a barrier, has signalled that it is there,
-has passed it; the same of a barrier of the whole grid; it has ended; results are exceptional floats; an undefined value
-decides something (`DECIDED`); and all code: it is about to access what is beyond the end of LDS."""
+"""Events that observed code reports. ACCESS: before a memory access. BARRIER, SIGNAL, WAIT: a wave arrived at a
+barrier, signalled it, passed it. GRID_SIGNAL, GRID_WAIT: the same for a barrier of the whole grid. END: the wave ended.
+FLOATS: exceptional results. UNDEFINED: a decision by an undefined value (`DECIDED`). BEYOND_LDS, which all code
+reports: before an access beyond the end of LDS."""
 
 FACT_SPANS = 26
 FACT = FieldLayout(
-    reads=1,  # spans of registers, one kind after the other: read …
-    both=1,  # … read and written, where results may be overwritten, but not these …
-    writes=1,  # … written …
-    results=1,  # … outstanding behind it …
-    locked=1,  # … read late
-    streams=2,  # up to two that it adds to: index + 1, 0 for none
+    reads=1,  # numbers of SPANs, which follow in this order: registers that are read,
+    both=1,  # read and written: outstanding results in them may not be overwritten,
+    writes=1,  # written,
+    results=1,  # outstanding after the instruction,
+    locked=1,  # read late
+    streams=2,  # up to two streams that it adds to: index + 1, 0 for none
     flags=1,  # FACT_ENDS, FACT_ANY_LANE
-    released=1,  # stream that is done behind it: index + 1
+    released=1,  # stream that is done after it: index + 1
     limits=8,  # by counter: the limit to wait for + 1, 0 for none
     replaced=4,  # bit set of streams whose results it may overwrite
     spans=4 * FACT_SPANS,  # SPANs
 )
 """Facts about an instruction for the check of waits (`isa.waits`)."""
 SPAN = FieldLayout(first=2, count=1, half=1)
-"""Register units; half: HALF_LOW or HALF_HIGH of each is meant, 0 for all."""
+"""Register units; half: HALF_LOW or HALF_HIGH of each unit, 0 for whole units."""
 HALF_LOW, HALF_HIGH = 1, 2
 FACT_ENDS, FACT_ANY_LANE = 1, 2
-"""The wave ends; registers of lanes that are not active count, too."""
+"""The wave ends; registers of inactive lanes count, too."""
 STREAM = FieldLayout(counter=1, most=1, ordered=1, locks=1, beside=4)
 FOUND = FieldLayout(consumer=4, producer=4, unit=2, stream=1, position=1, writes=1, wave=4, lane=4, group=8)
 """A use of an outstanding register: records of both instructions. FOUND.lane of a scalar register: ABSENT."""
 HIT = FieldLayout(producers=8, rule=4, more=4)
-"""A hazard that a step of the automaton of hazards meets: a byte for each record, not 0 where it may be the producer;
-whether the next HIT is of the same step, too."""
+"""A hazard in a step of the hazard automaton. producers: a byte for each record, not 0 if it may be the producer.
+more: the next HIT is in the same step."""
 MET = FieldLayout(consumer=4, producer=4, hit=4, wave=4, group=8)
-"""A hazard that a wave met: records, the producer's or ABSENT; the index of the HIT."""
+"""A hazard that a wave met: both records (the producer may be ABSENT), and the index of the HIT."""
 FOLLOW_ENDS = 1 << 63
 FOLLOW_SHIFT = 32
 TRANSITION = WireStructure(key="u8", next="u8")
-"""A step of the automaton of hazards. key: a record, above it (FOLLOW_SHIFT) the state before. next: the state behind
-it, above that the index of the first HIT + 1 or 0 for none; FOLLOW_ENDS: nothing is known behind it."""
+"""A step of the hazard automaton. key: a record, and above it (FOLLOW_SHIFT) the state before. next: the state after,
+and above it the index of the first HIT + 1, or 0 for none. FOLLOW_ENDS: the state after is not known."""
 FOLLOW_MOST = 64
-"""TRANSITIONs that WATCH.follow fills in at most: one for a state and a record, and those of the records behind it that
-are executed next, as far as they are new. It gives how many."""
+"""The most TRANSITIONs that WATCH.follow fills in: one for a state and a record, and new ones for the records that are
+executed next. It returns their number."""
 LOOK_BACK = 256
-"""Instructions of a wave among which the producer of a hazard is looked for."""
+"""Instructions of a wave that are searched for the producer of a hazard."""
 WATCH = FieldLayout(
-    facts=8,  # FACTs by record; 0 where waits are not checked
+    facts=8,  # FACTs by record; 0: waits are not checked
     streams=8,  # STREAMs
     stream_count=4,
-    poison=4,  # what outstanding registers hold
+    poison=4,  # content of outstanding registers
     found=8,  # FOUNDs
     capacity=8,
-    count=8,  # of FOUNDs, more than the capacity where some are lost
+    count=8,  # of FOUNDs; more than the capacity if some are lost
     follow=8,  # function of the WATCH, a state, a record and the place for TRANSITIONs; 0: hazards are not checked
-    automaton=8,  # its number: others have other states
-    forgotten=8,  # 32-bit records, in the order in which their transitions became other ones
+    automaton=8,  # its number: each automaton has its own states
+    forgotten=8,  # 32-bit records, in the order in which their transitions changed
     forgotten_count=8,
     hits=8,  # HITs
     met=8,  # METs
     met_capacity=8,
-    met_count=8,  # as count
+    met_count=8,  # like count
 )
 """State of the watch of a launch."""
 
@@ -450,7 +451,7 @@ ENGINE = FieldLayout(
 """Parameters of an executor of this process."""
 DISPATCH = FieldLayout(
     plan=8,
-    packet=8,  # addresses that the kernel is given
+    packet=8,  # addresses for the kernel
     queue=8,
     id=8,
     kernarg=8,
@@ -466,38 +467,38 @@ DISPATCH = FieldLayout(
     first_z=4,
     lds_size=4,
     cooperative=4,  # all work-groups run at once
-    resident=4,  # work-groups that may run at once; there is scratch for so many
-    stepped=4,  # on the thread that asks what is next, no more than one worker at a time
+    resident=4,  # work-groups that may run at once and have scratch
+    stepped=4,  # one worker at a time, on the thread that asks for the next event
     scc=4,
-    observe=4,  # OBSERVE_RACES and the others; the plan's code is observed then
-    whole_x=4,  # work-groups of the launch, of which these are a part
+    observe=4,  # OBSERVE_RACES and the others; the plan's code must be observed
+    whole_x=4,  # work-groups of the whole launch
     whole_y=4,
     whole_z=4,
-    backward=4,  # the last work-group comes first, and of each its last wave
-    scratch=8,  # address for all lanes of all workers
-    scratch_lane=8,  # bytes
+    backward=4,  # the last work-group comes first, and in each work-group the last wave
+    scratch=8,  # address of the scratch of all lanes of all workers
+    scratch_lane=8,  # bytes per lane
     quantum=8,  # backward branches of a wave's turn
     step_limit=8,  # backward branches of a work-group
     ranges=8,  # RANGEs
     range_count=8,
-    counts=8,  # u64 a record, to which executions are added
-    lanes=8,  # the same of active lanes
-    sgprs=8,  # 128 SGPRs before those that the plan says are put in; 0: zeros
-    images=8,  # EXEC in the first of 64 bytes, then VGPR rows, for each wave; 0: all work-items and their ids
+    counts=8,  # u64 for each record, to which executions are added
+    lanes=8,  # u64 for each record, to which active lanes are added
+    sgprs=8,  # 128 initial SGPRs, which the plan's inputs overwrite; 0: zeros
+    images=8,  # for each wave 64 bytes that begin with EXEC, then VGPR rows; 0: all work-items and their ids
     image_size=8,
     lds_image=8,
-    watch=8,  # WATCH, 0 where neither waits nor hazards are checked
+    watch=8,  # WATCH; 0: neither waits nor hazards are checked
 )
 """A launch in this process."""
 OBSERVE_RACES, OBSERVE_UNWRITTEN, OBSERVE_BARRIERS, OBSERVE_FOOTPRINT, OBSERVE_FLOATS, OBSERVE_FLOW = 1, 2, 4, 8, 16, 32
 OBSERVE_UNDEFINED, OBSERVE_LDS = 64, 128
-"""What observed code is looked at for: races, reads of what nobody wrote, barriers that not all come to; or, without
-these, which bytes are read and written; results that are exceptional floats, also where operands are; undefined values
-that decide something; accesses beyond the LDS of their work-group, which all code tells."""
+"""Observations. RACES; UNWRITTEN: reads of memory that was never written; BARRIERS: barriers that not all waves reach;
+FOOTPRINT, without these: bytes that are read and written; FLOATS: exceptional results; FLOW: also of exceptional
+operands; UNDEFINED: decisions by undefined values; LDS: accesses beyond a work-group's LDS, which all code reports."""
 OBSERVE_VALUES = OBSERVE_FLOATS | OBSERVE_FLOW | OBSERVE_UNDEFINED
-"""What needs `WATCHED_VALUES`."""
+"""Observations that need `WATCHED_VALUES`."""
 EVENT = FieldLayout(reason=8, context=8, group=8, key=8, record=8)
-"""Reason why a worker needs help, with its CONTEXT and GROUP: UNBOUND or MODE with a table key and a record to bind, or
-what stopped it."""
+"""Reason why a worker needs help, with its CONTEXT and GROUP: UNBOUND or MODE with a table key and a record to bind;
+any other reason stopped it."""
 RUNNING, HELP, ENDING = range(3)
 """States of a launch."""

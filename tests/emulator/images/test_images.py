@@ -384,7 +384,7 @@ def test_tiles_that_are_not_modelled(target: str, dim: str, mode: int) -> None:
 def test_rows_of_tiles_are_next_to_each_other(pitch: int, fits: bool) -> None:
     """Some make descriptors without a pitch, so that its field is 0."""
     image = Image("gfx1030", "32_UINT", "2D", (40, 40), pitch=pitch, selections=(4, 0, 0, 0), mode=22)
-    with nullcontext() if fits else pytest.raises(EmulationError, match="in tiles not next to each other"):
+    with nullcontext() if fits else pytest.raises(EmulationError, match="in tiles that are not adjacent"):
         check_load(image)
 
 
@@ -484,7 +484,7 @@ _MORE = [
     (6, 1 << 3, "an image with levels"),
 ]
 _SINCE_GFX10 = (4, 1 << 16, "an image with levels")
-_ROWS = "rows are nearer"
+_ROWS = "a row pitch below its width"
 
 
 @pytest.mark.parametrize(

@@ -281,7 +281,7 @@ def test_relative_moves_with_dpp(target: str) -> None:
 
 def test_exchange_that_no_source_describes() -> None:
     source = "v_permlane_up_b32 v16, v0, s0, s1"
-    with pytest.raises(EmulationError, match="width is no power of two"):
+    with pytest.raises(EmulationError, match="width of a lane group is not a power of two"):
         run(source, words(), sgprs={0: 1, 1: 12})
     with pytest.raises(EmulationError, match="some lanes are off"):
         run(source, words(), sgprs={0: 1, 1: 8}, exec=0xFFFF)
@@ -422,7 +422,7 @@ def test_blocks(kind: str, wide: str) -> None:
 
 def test_scales_that_are_no_powers() -> None:
     source = "v_cvt_scalef32_pk8_fp8_f16 v[16:17], v[0:3], v4"
-    with pytest.raises(EmulationError, match="no power of two"):
+    with pytest.raises(EmulationError, match="not a power of two"):
         run(source, *[words() for _ in range(4)], np.full(LANES, 1.5, np.float32).view(np.uint32))
 
 

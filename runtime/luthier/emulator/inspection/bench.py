@@ -1,5 +1,4 @@
-"""A workbench for single operations: assemble a few instructions, run one wave over given registers, look at the
-result."""
+"""Execution of single operations: assemble a few instructions, run one wave with given registers, return its state."""
 
 from __future__ import annotations
 
@@ -36,11 +35,11 @@ class WaveState(WaveRegisters, frozen=True):
     counts: NDArray[np.uint64]
     """Executions of each instruction."""
     sightings: tuple[Sighting, ...] = ()
-    """Exceptional floats that instructions made, or that went through them; undefined values that decided something."""
+    """Exceptional floats that instructions produced or passed on; decisions by undefined values."""
 
     @property
     def undefined(self) -> WaveRegisters:
-        """Return the registers' undefined bits, where undefined values were followed."""
+        """Return the registers' undefined bits, if undefined values were tracked."""
         shadow = self.memory[layout.wave_stride(self.wave_size) :]
         return WaveRegisters(shadow, self.wave_size, self.vgprs)
 
@@ -50,8 +49,8 @@ class Bench:
 
     Args:
         program: machine code, at address 0.
-        memory: allocations the wave may touch; its addresses go into registers.
-        scratch: bytes of scratch a lane.
+        memory: allocations that the wave may access.
+        scratch: bytes of scratch per lane.
     """
 
     def __init__(self, isa: Isa, program: bytes, memory: AllocationTable | None = None, scratch: int = 0) -> None:
@@ -61,11 +60,11 @@ class Bench:
         self._stack = Arena(isa.wave_size * scratch + 64)
         self._host = np.zeros(max(self.code.size, 1), np.uint8)
         self.scratch: NDArray[np.uint8] = self._stack.array[: isa.wave_size * scratch].reshape(isa.wave_size, scratch)
-        """[lanes, bytes]; kept from run to run."""
+        """[lanes, bytes]; kept between runs."""
 
     @property
     def code_base(self) -> int:
-        """Return the address of the program as a wave sees it."""
+        """Return the address of the program for the wave."""
         return int(self._host.ctypes.data)
 
     def run(
@@ -86,11 +85,11 @@ class Bench:
 
         Args:
             sgprs: 128, by unit: 106 is VCC, 124 M0.
-            vectors: [registers, lanes]: VGPRs, from row 256 on AGPRs.
-            lds: contents, and with them the size.
+            vectors: [registers, lanes]: VGPRs; AGPRs from row 256 on.
+            lds: contents of LDS, and so its size.
             step_limit: quanta of backward branches.
-            floats: kinds of exceptional floats that are looked for: `layout.FLOAT_NAN` and the like.
-            undefined: whether undefined values are followed: registers that are not given, VCC, M0, scratch.
+            floats: kinds of exceptional floats to look for, such as `layout.FLOAT_NAN`.
+            undefined: track undefined values: registers that are not given, VCC, M0, scratch.
 
         Raises:
             EmulationError: the wave faulted.
@@ -158,15 +157,15 @@ def run_assembly(
     """Run `source` (assembly or machine code; `s_endpgm` is appended) on one wave.
 
     Args:
-        vgprs: register index to an array with one value a lane (64-bit values fill two registers), or one number for
-            all.
-        sgprs: register index to a number of 32 bits, or of 64 if it needs them; VCC and M0 have their unit numbers
+        vgprs: by register index, an array with one value per lane (64-bit values fill two registers), or one number
+            for all lanes.
+        sgprs: by register index, a number of 32 bits, or of 64 if it needs them; VCC and M0 have their unit numbers
             (`luthier.isa.registers`).
         lds: contents of LDS, or its size.
-        scratch: bytes of scratch a lane.
-        memory: allocations the wave may touch; its addresses go into registers.
-        floats: kinds of exceptional floats that are looked for: `layout.FLOAT_NAN` and the like.
-        undefined: whether undefined values are followed.
+        scratch: bytes of scratch per lane.
+        memory: allocations that the wave may access.
+        floats: kinds of exceptional floats to look for, such as `layout.FLOAT_NAN`.
+        undefined: track undefined values.
 
     Raises:
         EmulationError: the wave faulted.
@@ -190,20 +189,20 @@ def _code_of(isa: Isa, source: str | bytes) -> bytes:
 
 
 def assemble(isa: Isa, source: str) -> bytes:
-    """Return the machine code of a source whose only symbols are labels of branches.
+    """Return the machine code of a source whose only symbols are branch labels.
 
     Raises:
-        DecodeError: it does not assemble, or refers to something else.
+        DecodeError: it does not assemble, or uses another symbol.
     """
     assembly = isa.assemble(source)
     code = bytearray(assembly.instructions.code)
     places = [*assembly.instructions.offset.tolist(), len(code)]
     for fixup in assembly.fixups:
         if fixup.kind != "sopp_branch" or fixup.symbol not in assembly.labels:
-            raise DecodeError(f"symbol {fixup.symbol!r} is no branch target here")
-        here = places[fixup.instruction]
-        distance = (places[assembly.labels[fixup.symbol]] - here - 4) // 4
-        code[here : here + 2] = (distance & 0xFFFF).to_bytes(2, "little")
+            raise DecodeError(f"symbol {fixup.symbol!r} is not a label that a branch uses")
+        branch = places[fixup.instruction]
+        distance = (places[assembly.labels[fixup.symbol]] - branch - 4) // 4
+        code[branch : branch + 2] = (distance & 0xFFFF).to_bytes(2, "little")
     return bytes(code)
 
 
@@ -217,7 +216,7 @@ def _rows(vgprs: Mapping[int, Any], lanes: int) -> NDArray[np.uint32]:
                 np.full(lanes, value, np.uint32) if not isinstance(value, float) else np.full(lanes, value, np.float32)
             )
         if array.shape != (lanes,):
-            raise ValueError(f"v{index} needs {lanes} values, not {array.shape}")
+            raise ValueError(f"v{index} must have shape ({lanes},), not {array.shape}")
         if array.dtype.itemsize == 8:
             pairs = np.ascontiguousarray(array).view(np.uint32).reshape(lanes, 2)
             given[index], given[index + 1] = pairs[:, 0].copy(), pairs[:, 1].copy()

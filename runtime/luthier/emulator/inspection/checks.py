@@ -1,4 +1,4 @@
-"""Checks of launches on an emulated device: what native code looks for, and the findings of what it saw."""
+"""Checks of launches on an emulated device: the observations of native code, and the findings from them."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ OBSERVED = {
     "early-exit": layout.OBSERVE_BARRIERS,
     "fp": layout.OBSERVE_FLOATS,
 }
-"""Checks by which native code looks at accesses, barriers and results, and the bits for them."""
+"""Observation bits of the checks that need accesses, barriers or results."""
 DEVICE_CHECKS = tuple(check for check in CHECKS if check in OBSERVED or check in ("waits", "hazards"))
 """Checks of an emulated device, and of captured launches."""
 _UNINITIALISED = kinds_of_check("init")
 
 
 class CheckWarning(UserWarning):
-    """A kernel did something that a check looks for."""
+    """A finding of a check."""
 
 
 def kinds_of_checks(names: str | Collection[str]) -> frozenset[str]:
-    """Return the kinds of findings of checks of a device.
+    """Return the kinds of findings of a device's checks.
 
     Raises:
-        DeviceError: there is no such check.
+        DeviceError: a check does not exist.
     """
     try:
         checks = named_checks([names] if isinstance(names, str) else names, DEVICE_CHECKS)
@@ -56,18 +56,14 @@ def kinds_of_checks(names: str | Collection[str]) -> frozenset[str]:
 
 
 class DeviceFindings(FindingSet):
-    """Findings of launches on a device of this process.
-
-    Args:
-        memory: of the device.
-    """
+    """Findings of launches on a device of this process."""
 
     def __init__(self, kinds: Collection[str], memory: AllocationTable) -> None:
         super().__init__(kinds)
         self._memory = memory
 
     def allocation(self, process: int, seen: Sighting) -> NearbyAllocation | None:
-        """Return the allocation that something was seen of; None: none is known."""
+        """Return the allocation of a sighting, or None if none is known."""
         inside = None if seen.in_lds else self._memory.find(seen.address)
         if inside is None:
             return super().allocation(process, seen)
@@ -75,7 +71,7 @@ class DeviceFindings(FindingSet):
 
 
 def kernel_code(code: DecodedCode, kernel: str, object: CodeObject) -> KernelCode:
-    """Return a kernel of an object as findings refer to it."""
+    """Return a kernel of an object for findings."""
     return KernelCode(
         kernel,
         object.name,
@@ -87,11 +83,11 @@ class LaunchChecks(Observation):
     """The checks of one launch.
 
     Args:
-        findings: takes what is found; its kinds are what is looked for.
-        code: that runs.
-        kernel: the same for findings.
+        findings: receives the findings; its kinds select the checks.
+        code: code of the kernel.
+        kernel: the kernel for findings.
         launch: number of the launch.
-        filled: memory that was never written has contents that no program would have.
+        filled: memory that was never written holds a recognisable pattern.
     """
 
     def __init__(
@@ -112,7 +108,7 @@ class LaunchChecks(Observation):
         self._block = StructureBlock(layout.WATCH, fields) if fields else None
 
     def begin(self) -> int:
-        """Return the address of what the launch is to know of its instructions (`uses` of `layout.PLAN`)."""
+        """Return the address of the memory uses that the launch needs (`uses` of `layout.PLAN`); 0: none."""
         if not self.what:
             return 0
         self._code.floats, self._code.undefined = self._floats, bool(self.what & layout.OBSERVE_UNDEFINED)
@@ -123,15 +119,15 @@ class LaunchChecks(Observation):
         return 0 if self._block is None else self._block.address
 
     def end(self, executor: Executor, fault: EmulationError | None) -> None:
-        """Take the findings of a launch that has ended.
+        """Collect the findings of a finished launch.
 
         Args:
-            executor: that has run it.
-            fault: that stopped it.
+            executor: the executor that ran it.
+            fault: the fault that stopped it.
         """
         if self._block is not None:
             read = functools.partial(self._block.read, layout.WATCH)
-            for pair in (each for watch in self._watches for each in watch.sightings(read)):
+            for pair in (sighting for watch in self._watches for sighting in watch.sightings(read)):
                 self._findings.add_pair(0, pair, self._kernel, self._launch)
         for seen in executor.sightings() if self.what else ():
             self._findings.add(0, replace(seen, launch=self._launch), self._kernel)
@@ -141,11 +137,11 @@ class LaunchChecks(Observation):
 
 
 def warn_unchecked(what: str) -> None:
-    """Warn that something is not checked, where the caller of a device's method is."""
+    """Warn that something is not checked, at the caller of a device's method."""
     warnings.warn(what, CheckWarning, stacklevel=3)
 
 
 def warn(findings: Iterable[Finding]) -> None:
-    """Warn of each finding, where the kernel was launched."""
+    """Warn of each finding, at the launch of the kernel."""
     for finding in findings:
         warnings.warn(str(finding), CheckWarning, stacklevel=4)

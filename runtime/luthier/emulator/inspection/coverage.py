@@ -18,23 +18,23 @@ from luthier.isa import Isa, Opcode
 from luthier.isa.instructions import InstructionFlag
 
 NOT_COMPUTE = InstructionFlag.IMAGE | InstructionFlag.EXPORT | InstructionFlag.GWS | InstructionFlag.INTERPOLATION
-"""Classes that compute kernels do not use: no descriptors, no parameters, no global wave sync exist for them here."""
+"""Instruction classes that compute kernels do not use."""
 
 _NO_OPERATION = ("v_illegal",)
-"""Encodings that LLVM knows as reserved."""
+"""Encodings that LLVM marks as reserved."""
 Names = dict[str, set[str]]
 """LLVM's opcode names by mnemonic."""
 
 
 class Coverage(Struct):
-    """Opcodes of one target by what becomes of them."""
+    """Opcodes of one target by how the emulator handles them."""
 
     target: str
     exact: Names = field(default_factory=dict)
     bounded: Names = field(default_factory=dict)
     refused: Names = field(default_factory=dict)
     outside: Names = field(default_factory=dict)
-    """Not of the compute ISA."""
+    """Opcodes outside the compute ISA."""
     reasons: dict[str, str] = field(default_factory=dict)
     """Reasons for refused mnemonics."""
 
@@ -75,7 +75,7 @@ _examined: dict[tuple[object, ...], Coverage] = {}
 
 
 def coverage(target: str, wave_size: int | None = None) -> Coverage:
-    """Examine every opcode of `target`, and return the result."""
+    """Return the coverage of all opcodes of `target`."""
     isa = Isa.of(target, wave_size)
     instructions = samples(isa)
     table = operations_of(isa.target.target.emulated_major)

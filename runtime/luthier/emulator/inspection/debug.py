@@ -1,4 +1,4 @@
-"""Looking at a kernel while it runs: single steps, breakpoints, traces."""
+"""Observation of a running kernel: single steps, breakpoints, traces."""
 
 from __future__ import annotations
 
@@ -43,10 +43,8 @@ Trace = Callable[[WaveStep], object]
 
 
 def observer_of(code: DecodedCode, trace: Trace, breakpoints: Collection[int] | None) -> Callable[[WorkerState], bool]:
-    """Return what an execution calls before every instruction, for a trace.
-
-    `breakpoints` are virtual addresses to which calls of the trace are limited.
-    """
+    """Return the observer that calls `trace` before every instruction, or only at the virtual addresses in
+    `breakpoints`."""
     places = None if breakpoints is None else frozenset(breakpoints)
 
     def observe(worker: WorkerState) -> bool:
@@ -57,7 +55,7 @@ def observer_of(code: DecodedCode, trace: Trace, breakpoints: Collection[int] | 
 
 
 def step_of(code: DecodedCode, worker: WorkerState) -> WaveStep:
-    """Return where the wave that stopped last is."""
+    """Return the step of the wave that stopped last."""
     wave = worker.current()
     return WaveStep(
         code,
@@ -76,15 +74,15 @@ class TraceEntry(NamedTuple):
     wave: int
     address: int
     exec: int
-    """EXEC before it."""
+    """EXEC before the instruction."""
     text: str
 
 
 class TraceRecorder:
-    """A trace that is kept: pass it as `trace` of a launch, then read `entries`.
+    """A recorded trace: pass it as `trace` of a launch, then read `entries`.
 
     Args:
-        limit: entries to keep; the launch goes on without more.
+        limit: the most entries to keep; the launch continues without recording more.
     """
 
     def __init__(self, limit: int = 1_000_000) -> None:
@@ -93,7 +91,7 @@ class TraceRecorder:
         self._texts: dict[int, str] = {}
 
     def __call__(self, step: WaveStep) -> None:
-        """Keep one step, as a launch calls it."""
+        """Record one step."""
         if len(self.entries) >= self.limit:
             return
         address = step.address

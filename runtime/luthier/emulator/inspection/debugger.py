@@ -1,4 +1,4 @@
-"""A kernel under a person's control: stopped, stepped, run to breakpoints."""
+"""Interactive control of a kernel: stop, step, run to breakpoints."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from luthier.emulator.running.stats import LaunchStats
 from luthier.errors import DeviceError
 from luthier.objects import Kernel
 from luthier.support.threads import Worker
+from luthier.support.wording import counted
 
 Stop = Callable[[WaveStep], bool]
 
@@ -25,13 +26,13 @@ Stop = Callable[[WaveStep], bool]
 class DebugSession:
     """A launch that stops before instructions.
 
-    It begins stopped before the first instruction of the first wave. Instructions of all waves are shown one after
-    another, in the order in which they execute; a wave runs until it ends, waits, or has used its turn. What a stop
-    shows (`where`, registers, LDS) is the live state: it may be changed, and is something else after the next step.
+    It starts stopped before the first instruction of the first wave. Instructions of all waves are shown one after
+    another, in execution order; a wave runs until it ends, waits, or has used its turn. `where`, registers and LDS are
+    the live state of a stop: they may be changed, and they change with the next step.
 
-    Made by `EmulatedDevice.debug`. Close a session (it is a context manager): until then no other launch runs on the
-    device. Argument arrays receive their results when the kernel has ended or the session is closed; before that, read
-    them with `memory`.
+    `EmulatedDevice.debug` makes sessions. Close a session (it is a context manager): until then no other launch runs on
+    the device. Argument arrays receive their results when the kernel has ended or the session is closed; before that,
+    read them with `memory`.
     """
 
     def __init__(
@@ -45,9 +46,9 @@ class DebugSession:
         self._code = code
         self._memory = memory
         self.where: WaveStep | None = None
-        """The wave about to execute an instruction; None when the kernel has ended."""
+        """The wave about to execute an instruction; None: the kernel has ended."""
         self.stats: LaunchStats | None = None
-        """Counts of the launch, once it has ended; None where nobody counts."""
+        """Counts of the launch after it has ended; None if nothing was counted."""
         self._breakpoints: set[int] = set()
         self._until: Stop = lambda step: True
         self._events: queue.SimpleQueue[WaveStep | LaunchStats | BaseException | None] = queue.SimpleQueue()
@@ -58,13 +59,13 @@ class DebugSession:
     # Going on -------------------------------------------------------------------------------------------------------
 
     def step(self, count: int = 1) -> WaveStep | None:
-        """Execute `count` instructions, of whatever waves are next; where that leads, None at the end of the kernel.
+        """Execute the next `count` instructions, of any wave; return the new stop, or None at the end of the kernel.
 
         Raises:
-            EmulationError: the kernel fails; the session is over.
+            EmulationError: the kernel failed; the session is over.
         """
         if count < 1:
-            raise DeviceError(f"cannot make {count} steps", kernel=self.kernel.name)
+            raise DeviceError(f"the number of steps must be at least 1, not {count}", kernel=self.kernel.name)
         left = count
 
         def enough(step: WaveStep) -> bool:
@@ -75,14 +76,13 @@ class DebugSession:
         return self._resume(enough)
 
     def step_wave(self) -> WaveStep | None:
-        """Execute until the wave that is stopped now is about to execute its next instruction, or a breakpoint is
-        reached; None if the kernel ends first.
+        """Execute one instruction of the stopped wave, or up to a breakpoint; None if the kernel ends first.
 
         Raises:
-            EmulationError: the kernel fails; the session is over.
+            EmulationError: the kernel failed; the session is over.
         """
-        here = self._stopped()
-        group, wave = here.workgroup, here.wave
+        stopped = self._stopped()
+        group, wave = stopped.workgroup, stopped.wave
         return self._resume(
             lambda step: (step.workgroup == group and step.wave == wave) or step.address in self._breakpoints
         )
@@ -91,15 +91,15 @@ class DebugSession:
         """Execute up to a breakpoint, or to a step for which `until` holds; None at the end of the kernel.
 
         Raises:
-            EmulationError: the kernel fails; the session is over.
+            EmulationError: the kernel failed; the session is over.
         """
         return self._resume(lambda step: step.address in self._breakpoints or (until is not None and until(step)))
 
     def finish(self) -> LaunchStats:
-        """Execute to the end whatever the breakpoints; the counts.
+        """Execute to the end without stopping at breakpoints, and return the counts.
 
         Raises:
-            EmulationError: the kernel fails.
+            EmulationError: the kernel failed.
         """
         if self.where is not None:
             self._resume(lambda step: False)
@@ -108,7 +108,7 @@ class DebugSession:
         return self.stats
 
     def close(self) -> None:
-        """End the launch where it is. Closing twice does nothing."""
+        """End the launch. Closing twice has no effect."""
         if self.where is not None:
             self.where = None
             self._go_on.put(False)
@@ -122,8 +122,11 @@ class DebugSession:
         return frozenset(self._breakpoints)
 
     def break_at(self, address: int | None = None, *, offset: int | None = None) -> int:
-        """Stop before an instruction: by its virtual address in the code object, or its offset in bytes from the
-        kernel's entry. The virtual address.
+        """Set a breakpoint and return its virtual address.
+
+        Args:
+            address: virtual address of an instruction in the code object.
+            offset: instead, its offset in bytes from the kernel's entry.
 
         Raises:
             DeviceError: no instruction begins there.
@@ -135,7 +138,7 @@ class DebugSession:
         return place
 
     def clear(self, address: int | None = None, *, offset: int | None = None) -> None:
-        """Remove a breakpoint; all of them if none is named."""
+        """Remove a breakpoint; without arguments, remove all."""
         if address is None and offset is None:
             self._breakpoints.clear()
         else:
@@ -143,7 +146,7 @@ class DebugSession:
 
     def _place(self, address: int | None, offset: int | None) -> int:
         if (address is None) == (offset is None):
-            raise DeviceError("a breakpoint is either an address or an offset", kernel=self.kernel.name)
+            raise DeviceError("give a breakpoint either an address or an offset", kernel=self.kernel.name)
         return address if address is not None else self.kernel.entry + (offset or 0)
 
     # Looking --------------------------------------------------------------------------------------------------------
@@ -159,18 +162,19 @@ class DebugSession:
         return self._stopped().worker.group_field("wave_count")
 
     def wave(self, index: int) -> WaveRegisters:
-        """Return the registers of another wave of the work-group, by its index.
+        """Return the registers of a wave of the work-group, by its index.
 
         Raises:
-            DeviceError: there is none.
+            DeviceError: the work-group has no such wave.
         """
-        here = self._stopped()
+        stopped = self._stopped()
         if not 0 <= index < self.wave_count:
-            raise DeviceError(f"the work-group has {self.wave_count} waves, none is {index}", kernel=self.kernel.name)
-        return replace(here.registers, memory=here.worker.wave(index))
+            message = f"the work-group has no wave {index}, only {counted(self.wave_count, 'wave')}"
+            raise DeviceError(message, kernel=self.kernel.name)
+        return replace(stopped.registers, memory=stopped.worker.wave(index))
 
     def waves(self) -> list[str]:
-        """Return a line for each wave of the work-group: where it is, and whether it runs, waits or has ended."""
+        """Return a line for each wave of the work-group: its location, and whether it runs, waits or has ended."""
         worker = self._stopped().worker
         return [worker.describe_wave(index) for index in range(self.wave_count)]
 
@@ -180,15 +184,15 @@ class DebugSession:
         return worker.lds()[: worker.group_field("lds_size")]
 
     def memory(self, address: int, size: int) -> bytes:
-        """Return device memory.
+        """Return `size` bytes of device memory.
 
         Raises:
-            DeviceError: it is not inside one allocation.
+            DeviceError: they are not inside one allocation.
         """
         holder = self._memory.find(address)
         if size < 0 or holder is None or address + size > holder.end:
             where = self._memory.describe(address)
-            raise DeviceError(f"no {size} bytes at {address:#x}: {where}", kernel=self.kernel.name)
+            raise DeviceError(f"cannot read {size} bytes at {address:#x}: {where}", kernel=self.kernel.name)
         return host_bytes(address, size).tobytes()
 
     # The launch -----------------------------------------------------------------------------------------------------
@@ -201,7 +205,7 @@ class DebugSession:
         self._events.put(outcome)
 
     def _trace(self, step: WaveStep) -> bool:
-        """Hand over a step and wait, if it is one to stop at; runs on the launch's thread."""
+        """Pass on a step to stop at, and wait; runs on the launch's thread."""
         if not self._until(step):
             return True
         self._events.put(step)

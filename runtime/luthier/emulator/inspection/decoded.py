@@ -1,4 +1,4 @@
-"""Instructions of a loaded code as the checks of launches look at them (`luthier.lifting.instructions.effects`)."""
+"""Decoded instructions of a loaded code for the checks of launches (`luthier.lifting.instructions.effects`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Columns, EffectTable
 
 CONTEXT = max(DS_NOPS.values())
-"""Instructions before one that may matter to what it does."""
+"""Instructions before one that may affect its meaning."""
 
 
 class InstructionPlace(NamedTuple):
@@ -34,19 +34,19 @@ class Decoded:
         self._rewritten: dict[int, tuple[Columns, int]] = {}
 
     def place(self, record: int) -> InstructionPlace | None:
-        """Return the place of a record; None where there is no instruction."""
-        found = self._rewritten.get(record)
-        if found is None:
+        """Return the place of a record; None if it has no instruction."""
+        position = self._rewritten.get(record)
+        if position is None:
             place = self._code.place_of(record)
             if place is None:
                 return None
             self._columns += [Columns(part) for part in self._code.parts[len(self._columns) :]]  # other objects' code
-            found = self._columns[place[0]], place[1]
-        columns, index = found
+            position = self._columns[place[0]], place[1]
+        columns, index = position
         return None if columns.opcode[index] < 0 else InstructionPlace(columns, self.table.code(columns), index)
 
     def forget(self, records: Iterable[int]) -> None:
-        """Decode anew consecutive records, where other instructions are now."""
+        """Decode consecutive records again after their instructions were replaced."""
         first, *_, last = *(every := sorted(records)), every[-1]
         place = self._code.place_of(first)
         if place is None:
@@ -60,8 +60,8 @@ class Decoded:
 
 
 def decoded(code: DecodedCode) -> Decoded:
-    """Return the decoded form of a code, made once."""
-    found = code.decoded
-    if not isinstance(found, Decoded):
-        found = code.decoded = Decoded(code)
-    return found
+    """Return the decoded form of a code, which is made once."""
+    known = code.decoded
+    if not isinstance(known, Decoded):
+        known = code.decoded = Decoded(code)
+    return known

@@ -1,8 +1,8 @@
-"""Loads of LDS that an atomic at the same place makes good: they only decide whether it is tried, or with what.
+"""Guard loads of LDS: loads that only decide whether an atomic at the same address is tried, or with which operand.
 
-``if (*most < value) atomicMax(most, value)`` and the load before a loop of compare-and-swap are right whatever the
-load sees. A load is taken for one of these if nothing else comes of it: what depends on it, by data or since it is
-done in some lanes only, is neither stored nor used as an address, and dead behind.
+``if (*most < value) atomicMax(most, value)`` and the load before a compare-and-swap loop are correct for any loaded
+value. A load is a guard if nothing else depends on it: values that depend on it, by data or because only some lanes
+compute them, are neither stored nor used as an address, and are dead afterwards.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from luthier.lifting.instructions.effects import Columns, Effects, effect_table
 from luthier.lifting.instructions.semantics import Control, LaneChange
 
 NEAR = 512
-"""Instructions before and behind the load that are looked at."""
+"""Instructions before and after the load that are examined."""
 STATES = 2048
-"""The most states that are followed: a kernel where it takes more has no such load."""
+"""The most states that are explored: a load that needs more is not a guard."""
 _MOVE = re.compile(r"v_(?:dual_)?mov_b32\w* v(\d+), (\S+)")
 _VGPR = re.compile(r"v(\d+)")
 _ELSEWHERE = ("s_barrier", "s_setreg", "s_sendmsg", "s_trap", "s_rfe", "s_wakeup", "s_set_gpr", "s_setvskip")
-"""Beginnings of the names of instructions by which others could learn of the load."""
+"""Prefixes of mnemonics by which the loaded value could become visible outside the wave."""
 
 
 def guards(isa: Isa, part: InstructionArray, position: int) -> bool:
-    """Return whether an instruction is such a load."""
+    """Return whether an instruction is a guard load."""
     mnemonic = mnemonic_at(isa, part, position)
     behind = {int(number) for number in np.unique(part.opcode[position + 1 : position + 1 + NEAR]) if number >= 0}
     if not mnemonic.startswith(("ds_read", "ds_load")) or not any(_is_atomic(isa, number) for number in behind):
@@ -43,7 +43,7 @@ def guards(isa: Isa, part: InstructionArray, position: int) -> bool:
 
 
 def _constant(isa: Isa, part: InstructionArray, load: int) -> str | None:
-    """Return the address of a load if the instructions before it, which nobody jumps between, say that."""
+    """Return the address of a load, if the straight-line code before it moves a constant to the address register."""
     first = max(0, load - NEAR)
     near = Columns(part.part(first, load + 1))
     address = _units(isa, near, load - first, "addr")
@@ -60,7 +60,7 @@ def _constant(isa: Isa, part: InstructionArray, load: int) -> str | None:
 
 
 class _Region(NamedTuple):
-    """Code that some lanes do not run, or no lane, since a condition does not hold."""
+    """Conditional code, which some or all lanes skip."""
 
     begin: int
     depends: bool
@@ -70,37 +70,37 @@ class _Region(NamedTuple):
 
 
 class _State(Struct, frozen=True):
-    """State before an instruction on some way from the load; numbers are bit sets of units."""
+    """State before an instruction on a path from the load; numbers without other meaning are bit sets of units."""
 
     at: int
     active: int = 0
-    """Depend on the load, in active lanes."""
+    """Units that depend on the load, in active lanes."""
     anywhere: int = 0
-    """Depend on it, in some lane."""
+    """Units that depend on the load, in any lane."""
     hidden: int = 0
-    """Were written in regions that depend on it: behind them it can be seen whether that was done."""
+    """Units written in regions that depend on the load: after the region, their values tell whether it ran."""
     address: int = 0
-    """Hold the load's address ever since."""
+    """Units that have held the load's address since the load."""
     same: int = 0
-    """Hold it in active lanes."""
+    """Units that hold it in active lanes."""
     answers: int = 0
-    """Hold what a compare-and-swap has found: a comparison with it does not depend on what was loaded."""
+    """Units with the result of a compare-and-swap: a comparison with it does not depend on the loaded value."""
     regions: tuple[_Region, ...] = ()
     saved: tuple[tuple[int, int], ...] = ()
-    """Units that hold lanes that were active, or those of them that are not now, and how many regions they were in."""
+    """Units with a saved EXEC, or its lanes that are inactive now, and the number of regions around the save."""
     written: int = 0
-    """Scalars that were written since the load."""
+    """Scalar units written since the load."""
     tried: bool = False
-    """The atomic was on the way."""
+    """The path contains the atomic."""
 
     @property
     def depends(self) -> bool:
-        """Return whether the instruction is only done because of what was loaded."""
+        """Return whether the loaded value decides whether the instruction is executed."""
         return any(region.depends for region in self.regions)
 
 
 class _Walk:
-    """The ways from a load on."""
+    """The paths from a load."""
 
     def __init__(self, isa: Isa, code: InstructionArray, load: int) -> None:
         self._isa, self._code, self._load = isa, code, load
@@ -110,14 +110,14 @@ class _Walk:
 
     @property
     def has_one_place(self) -> bool:
-        """Return whether each lane loads from one place."""
+        """Return whether each lane loads from one address."""
         return self._number(self._load, "offset") is not None and self._number(self._load, "gds") == 0
 
     def is_made_good(self, constant: str | None) -> bool:
-        """Return whether nothing else comes of the load than an atomic's try.
+        """Return whether nothing but the attempt of an atomic depends on the load.
 
         Args:
-            constant: its address, if that is known, as assembly has it.
+            constant: its address in assembly syntax, if known.
         """
         self._place = constant
         todo, known, tried = [_State(self._load)], set[_State](), False
@@ -134,7 +134,7 @@ class _Walk:
         return tried
 
     def _step(self, state: _State) -> list[_State] | None:
-        """Return the states behind an instruction; None if something else comes of the load there, or may."""
+        """Return the states after an instruction; None if something else depends, or may depend, on the load."""
         state = _left(state)
         index = state.at
         if index != self._load and not (state.anywhere | state.hidden) and not state.depends:
@@ -166,7 +166,7 @@ class _Walk:
         return [self._behind(state, effects, depends=depends)]
 
     def _tells(self, index: int, state: _State, *, depends: bool) -> bool:
-        """Return whether others may see by an instruction what was loaded."""
+        """Return whether an instruction may make the loaded value visible outside the wave."""
         mnemonic = self._mnemonic(index)
         if index == self._load:
             return False
@@ -186,7 +186,7 @@ class _Walk:
         if to <= state.at:
             return [taken, falls] if state.tried else None
         if_not = replace(falls, regions=(*state.regions, _Region(state.at, True, to)))
-        # The other way is a region, too, if the first one goes around it.
+        # The taken path is a region, too, if the other one jumps over it.
         around = self._columns.target[to - 1] if self._is_jump(to - 1) else NO_TARGET
         join = int(np.searchsorted(self._code.addresses, around)) if around != NO_TARGET else to
         if join > to:
@@ -200,7 +200,7 @@ class _Walk:
     def _behind(
         self, state: _State, effects: Effects, *, depends: bool, swaps: bool = False, tries: bool = False
     ) -> _State:
-        """Return the state behind an instruction that does not branch."""
+        """Return the state after an instruction that does not branch."""
         index = state.at
         made = effects.writes & _DATA if depends or index == self._load else 0
         lasting = any(region.end < 0 for region in state.regions)
@@ -225,7 +225,7 @@ class _Walk:
         return state
 
     def _widened(self, state: _State, index: int, *, depends: bool, flips: bool) -> _State:
-        """Return the state where lanes have become active, by an instruction that may make others inactive, too."""
+        """Return the state after an instruction that activates lanes, and may deactivate others."""
         state = replace(state, active=state.anywhere, same=state.address, answers=0)
         mnemonic = self._mnemonic(index)
         if mnemonic.startswith("s_or_saveexec"):  # a flip follows
@@ -239,7 +239,7 @@ class _Walk:
         return state
 
     def _ending(self, state: _State, index: int) -> list[_Region]:
-        """Return the regions that end where an instruction makes lanes active: those since their mask was saved."""
+        """Return the regions that end where an instruction activates lanes: those since the save of its mask."""
         mask = self._table.of(self._columns, index).reads & _SGPRS
         of_lanes = [region for region in state.regions if region.end < 0]
         outer = [within for units, within in state.saved if mask & units]
@@ -248,18 +248,18 @@ class _Walk:
         return of_lanes[outer[0] :] if outer else of_lanes[-1:]
 
     def _saved(self, state: _State, effects: Effects) -> tuple[tuple[int, int], ...]:
-        """Return what masks are saved behind an instruction."""
+        """Return the saved masks after an instruction."""
         mnemonic, written = self._mnemonic(state.at), effects.writes & _SGPRS
         if not written:
             return state.saved
         if mnemonic.startswith("s_xor") and any(units == written and effects.reads & units for units, _ in state.saved):
-            return state.saved  # the lanes that are not active of those
-        kept = tuple(one for one in state.saved if not one[0] & written)
+            return state.saved  # its inactive lanes
+        kept = tuple(entry for entry in state.saved if not entry[0] & written)
         saves = "_saveexec" in mnemonic or (mnemonic.startswith("s_mov_b") and effects.reads & r.EXEC_MASK)
         return (*kept, (written, sum(region.end < 0 for region in state.regions))) if saves else kept
 
     def _copies(self, index: int, state: _State) -> int:
-        """Return the units that an instruction gives the load's address."""
+        """Return the units to which an instruction copies the load's address."""
         copies = 0
         for unit, source in _moves(self._isa.text(self._code, index)):
             register = _VGPR.fullmatch(source)
@@ -276,7 +276,7 @@ class _Walk:
         return bool(address) and not address & ~state.same and at == (self._number(self._load, "offset"), 0)
 
     def _data(self, index: int) -> int:
-        """Return the units of an atomic's operands but the address."""
+        """Return the units of an atomic's operands without the address."""
         names = "data0", "data1"
         return sum(_units(self._isa, self._columns, index, name) for name in names)
 
@@ -284,13 +284,13 @@ class _Walk:
         return mnemonic_at(self._isa, self._code, index)
 
     def _number(self, index: int, name: str) -> int | None:
-        """Return an operand's number; None if there is no such operand."""
+        """Return the value of an operand; None if the instruction has no such operand."""
         position = self._table.opcode(self._columns.opcode[index]).position(name)
         return None if position < 0 else self._columns.values(index)[position]
 
 
 _DATA = (r.TRACKED_SCALARS | r.VECTOR_MASK) & ~(r.EXEC_MASK | 1 << r.M0)
-"""Units in which values are followed."""
+"""Units whose values are tracked."""
 _SGPRS = r.TRACKED_SCALARS & ~(r.EXEC_MASK | 1 << r.M0 | 1 << r.SCC)
 """Units in which masks are saved."""
 
@@ -304,15 +304,15 @@ def _left(state: _State) -> _State:
 
 
 def _without(state: _State, region: _Region) -> _State:
-    """Return the state behind a region."""
-    state = replace(state, regions=tuple(one for one in state.regions if one is not region))
+    """Return the state after a region."""
+    state = replace(state, regions=tuple(other for other in state.regions if other is not region))
     if not region.depends or state.depends:
         return state
     return replace(state, active=state.active | state.hidden, anywhere=state.anywhere | state.hidden, hidden=0)
 
 
 def _units(isa: Isa, columns: Columns, index: int, name: str) -> int:
-    """Return the units of an operand; none if it is not there, or no register."""
+    """Return the units of an operand; none if it is absent or not a register."""
     table = effect_table(isa)
     position = table.opcode(columns.opcode[index]).position(name)
     register = 0 if position < 0 else columns.registers(index)[position]
@@ -320,13 +320,13 @@ def _units(isa: Isa, columns: Columns, index: int, name: str) -> int:
 
 
 def _moves(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the units that an instruction moves something to, and what, as assembly has it."""
+    """Yield the destination unit and the source, in assembly syntax, of each move in an instruction."""
     for part in text.split(" :: "):
-        if found := _MOVE.fullmatch(part.strip()):
-            yield r.VGPR_FIRST + int(found[1]), found[2]
+        if match := _MOVE.fullmatch(part.strip()):
+            yield r.VGPR_FIRST + int(match[1]), match[2]
 
 
 def _is_atomic(isa: Isa, number: int) -> bool:
-    """Return whether an opcode is of atomics of LDS."""
+    """Return whether an opcode is an LDS atomic."""
     mnemonic = isa.opcode(number).mnemonic if number >= 0 else ""
     return mnemonic.startswith("ds_") and kind_in_lds(mnemonic) == AccessKind.ATOMIC

@@ -1,9 +1,9 @@
 """The check of hazards while a kernel runs: ``check="hazards"``.
 
-Every wave has the state that the check of all paths has (`luthier.hazards.wait_states`), on the one path that it goes.
-What an instruction does to a state is found once for each code: an automaton, that the native executor follows
-(`runtime/native/executor/hazards.h`) and that grows here when it asks. Nothing goes wrong on the emulated device where
-wait states are missing, so there is only what is found.
+Every wave has the state of the static check (`luthier.hazards.wait_states`), on the one path that it executes. The
+effect of an instruction on a state is computed once for each code: the native executor follows an automaton
+(`runtime/native/executor/hazards.h`), which this module extends on request. Missing wait states have no other effect on
+the emulated device than these findings.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from luthier.isa.targets import TargetId
 
 HAZARD = FindingKind.HAZARD.label
 MOST = 1 << 14
-"""Findings that are kept of a launch."""
+"""The most findings that are kept of a launch."""
 _MOST_HITS = 1 << 20
 _FOLLOW = ctypes.CFUNCTYPE(ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p)
 _HIT, _MET = layout.HIT.dtype(), layout.MET.dtype()
@@ -54,22 +54,22 @@ class _Shared(NamedTuple):
     ends: bool
     """They end waves."""
     own: Ticks | None
-    """They take; None: each as long as it says."""
+    """Their duration; None: it depends on the operands."""
     taking: Taking
-    """Roles that they may have, in rules that the code may break."""
+    """Roles that they may have in rules that the code may break."""
 
 
 _NUMBERS = itertools.count(1)
 
 
 class HazardAutomaton:
-    """Automaton of the states of waves under the instructions of a code, as far as it was asked for.
+    """Automaton over the states of waves and the instructions of a code, computed on demand.
 
     Args:
-        code: that of the kernels. Nothing is known behind instructions that come later, from other objects.
-        zeros: makes what native code reads.
-        more: number of records that may come so.
-        target: that of the object, which may say more than the device's: XNACK is off, or that it is for several.
+        code: code of the kernels. States after instructions that other objects add later are not known.
+        zeros: allocates the arrays that native code reads.
+        more: number of records that other objects may add.
+        target: the object's target, which may be more specific than the device's (XNACK off), or generic.
     """
 
     def __init__(
@@ -90,23 +90,23 @@ class HazardAutomaton:
         self._states: list[State] = [EMPTY]
         self._numbers: dict[State, int] = {EMPTY: 0}
         self._next: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        """By record and state."""
+        """Successors by record and state."""
         self._lock = threading.Lock()
         self.hits: list[_Hit] = []
         self._rows = zeros(_MOST_HITS, _HIT)
         self._makers: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        """By rule: records that are its producer, with their units."""
+        """Records that are a rule's producer, with their units, by rule."""
         self._producers: dict[tuple[int, int], NDArray[np.uint8]] = {}
-        """By rule and units, 0 where they do not matter: for each record whether it may be the producer."""
+        """Whether each record may be the producer, by rule and units (0: units do not matter)."""
         self.problem: BaseException | None = None
-        """Exception raised here while native code asked."""
+        """Exception raised while native code asked."""
         self._function = _FOLLOW(self._answer)
         self._number = next(_NUMBERS)
         self._forgotten = np.zeros(0, np.uint32)
 
     @property
     def fields(self) -> Mapping[str, int]:
-        """Return fields of `layout.WATCH`, for a launch that begins now."""
+        """Return fields of `layout.WATCH` for a new launch."""
         return {
             "follow": ctypes.cast(self._function, ctypes.c_void_p).value or 0,
             "automaton": self._number,
@@ -116,15 +116,15 @@ class HazardAutomaton:
         }
 
     def _answer(self, _: int, number: int, record: int, made: int) -> int:
-        """Answer native code by `follow`; runs on its threads, which no exception may cross."""
+        """Answer native code with `follow`; runs on its threads, so no exception may leave it."""
         try:
-            found = self.follow(number, record)
+            transitions = self.follow(number, record)
         except BaseException as problem:
             self.problem = self.problem or problem
-            found = [(record | number << layout.FOLLOW_SHIFT, layout.FOLLOW_ENDS)]
-        rows = np.array(found, layout.TRANSITION.dtype)
+            transitions = [(record | number << layout.FOLLOW_SHIFT, layout.FOLLOW_ENDS)]
+        rows = np.array(transitions, layout.TRANSITION.dtype)
         ctypes.memmove(made, rows.ctypes.data, rows.nbytes)
-        return len(found)
+        return len(transitions)
 
     def knows(self, number: int) -> bool:
         """Return whether there is a state of this number."""
@@ -133,28 +133,28 @@ class HazardAutomaton:
     def follow(self, number: int, record: int) -> list[tuple[int, int]]:
         """Return the answer to `layout.WATCH.follow`, as `layout.TRANSITION`s.
 
-        A question takes about as long as finding out what one instruction does, so others are found out at once: those
-        after it, up to the first that does not simply follow. Where this one was known already, to another thread, they
-        are returned as far as they were, too.
+        A request costs about as much as computing one transition, so the answer also has those of the instructions
+        after it, up to the first that does not fall through. If another thread already asked for this one, the answer
+        has the following ones that are known.
         """
         with self._lock:
             was_known = number in self._next[record]
             made: list[tuple[int, int]] = []
             while len(made) < layout.FOLLOW_MOST:
                 known = self._next[record]
-                found = known.get(number)
-                if made and (found is not None) != was_known:
+                successor = known.get(number)
+                if made and (successor is not None) != was_known:
                     break
-                if found is None:
-                    found = known[number] = self._follow(number, record)
-                made.append((record | number << layout.FOLLOW_SHIFT, found))
-                if found & layout.FOLLOW_ENDS or not self._code.goes_on(record):
+                if successor is None:
+                    successor = known[number] = self._follow(number, record)
+                made.append((record | number << layout.FOLLOW_SHIFT, successor))
+                if successor & layout.FOLLOW_ENDS or not self._code.goes_on(record):
                     break
-                number, record = found & (1 << layout.FOLLOW_SHIFT) - 1, record + 1
+                number, record = successor & (1 << layout.FOLLOW_SHIFT) - 1, record + 1
             return made
 
     def forget(self, records: Iterable[int]) -> None:
-        """Forget these records: other instructions are there now."""
+        """Forget these records after their instructions were replaced."""
         with self._lock:
             changed = set(records)
             changed |= {record + behind for record in changed for behind in range(1, CONTEXT + 1)}
@@ -176,7 +176,7 @@ class HazardAutomaton:
 
     def _follow(self, number: int, record: int) -> int:
         step = self._step(record)
-        if step is None:  # it ended, or what it does is not known
+        if step is None:  # the wave ends, or the effects are not known
             return layout.FOLLOW_ENDS
         hits: list[_Hit] = []
 
@@ -197,7 +197,8 @@ class HazardAutomaton:
         """Add hits; return the index of the first row + 1, or 0 if there are none."""
         first = len(self.hits)
         if first + len(hits) > len(self._rows):
-            raise EmulationError("more kinds of hazards than can be kept", target=str(self._code.isa.target))
+            message = f"the code has more than {len(self._rows)} kinds of hazards, which is the most that are kept"
+            raise EmulationError(message, target=str(self._code.isa.target))
         for hit in hits:
             row = self._rows[len(self.hits)]
             hazard = hit.rule.hazard
@@ -210,12 +211,12 @@ class HazardAutomaton:
 
     def _possible(self, rule: Rule, units: int) -> NDArray[np.uint8]:
         key = rule.number, units
-        found = self._producers.get(key)
-        if found is None:
-            found = self._producers[key] = self._zeros(self._most, np.uint8)
+        producers = self._producers.get(key)
+        if producers is None:
+            producers = self._producers[key] = self._zeros(self._most, np.uint8)
             for record, made in self._makers[rule.number]:
-                found[record] = bool(made & units) or not units
-        return found
+                producers[record] = bool(made & units) or not units
+        return producers
 
     def _step(self, record: int) -> HazardStep | None:
         if record in self._steps:
@@ -252,16 +253,12 @@ class HazardAutomaton:
         )
 
     def _met(self) -> frozenset[int]:
-        """Return the rules that the code may break; others do not matter."""
+        """Return the rules that the code may break."""
         return self._model.met_by(self._code.isa.opcode(number) for number in self._opcodes)
 
 
 class HazardWatch:
-    """Watches one launch.
-
-    Args:
-        automaton: of its code.
-    """
+    """Watches the hazards of one launch."""
 
     def __init__(self, automaton: HazardAutomaton) -> None:
         self._automaton = automaton
@@ -270,12 +267,10 @@ class HazardWatch:
         """Fields of `layout.WATCH`."""
 
     def sightings(self, read: Callable[[str], int]) -> list[PairSighting]:
-        """Return the hazards that were met, by instruction.
-
-        Each producer, consumer and hazard comes once, where a work-group met it first.
+        """Return the hazards that were met, as `met_hazards` does.
 
         Args:
-            read: gives a field of `layout.WATCH`.
+            read: returns a field of `layout.WATCH`.
         """
         if self._automaton.problem is not None:
             problem, self._automaton.problem = self._automaton.problem, None
@@ -284,12 +279,9 @@ class HazardWatch:
 
 
 def met_hazards(rows: NDArray[np.void], automaton: HazardAutomaton) -> list[PairSighting]:
-    """Return what `layout.MET`s say, by instruction.
+    """Return the hazards in `layout.MET`s, by instruction.
 
-    Each producer, consumer and hazard comes once, where a work-group met it first.
-
-    Args:
-        automaton: of the code.
+    Each producer, consumer and hazard comes once, from the first work-group that met it.
     """
     known: dict[tuple[int, int, int], PairSighting] = {}
     for row in rows[np.argsort(rows["group"], kind="stable")]:

@@ -1,7 +1,7 @@
-"""One instruction for every opcode that a target has.
+"""One instruction for every opcode of a target.
 
-LLVM's table has the opcodes of all processors. Each one that may be the target's is encoded with the simplest operands,
-and the target's disassembler says which of them it knows.
+LLVM's table has the opcodes of all processors. Each candidate is encoded with the simplest operands, and the target's
+disassembler decides which of them exist.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Samples = dict[int, tuple[InstructionArray, int]]
 
 _GENERATION = re.compile(r"_(si|ci|vi|gfx\d\w*?)(?:_gfx\d\w*|_format|_[av]cd)?$")
 _ROOM = 24
-"""Bytes for one instruction, more than the longest has."""
+"""Bytes reserved for one instruction, more than the longest takes."""
 _CHUNK = 256
-"""Opcodes encoded at once; one that cannot be costs another try with the rest."""
+"""Opcodes encoded at once; each one that cannot be encoded costs another try with the rest."""
 _DPP8_ALL_LANES = 0xE9
 _VECTOR, _SCALAR = re.compile(r"[VA]GPR0(_|$)"), re.compile(r"SGPR0(_|$)")
 
@@ -33,9 +33,9 @@ class _OperandChoice(Struct, frozen=True):
     """Choice of operands."""
 
     registers: tuple[re.Pattern[str], ...] = (_VECTOR, _SCALAR)
-    """Registers to take first, of a class that has several kinds."""
+    """Preferred registers of a class that has several kinds."""
     immediates: tuple[tuple[str, int], ...] = (("simm16", 1),)
-    """By operand name; others are 0. Hardware register 1 is MODE, which every target has."""
+    """By operand name; all others are 0. Hardware register 1 is MODE, which every target has."""
 
 
 _ATTEMPTS = (
@@ -43,31 +43,31 @@ _ATTEMPTS = (
     _OperandChoice((_SCALAR, _VECTOR), (("offset", 4), ("cpol", 1), ("simm16", 1))),
     _OperandChoice(immediates=(("cpol", 16), ("simm16", 1))),
 )
-"""The later ones for opcodes whose encoding means another with the earlier operands."""
+"""Later attempts are for opcodes whose encoding with the earlier operands is another instruction."""
 
 
 @functools.lru_cache(maxsize=4)
 def samples(isa: Isa) -> Samples:
     """Return one decoded instruction for every opcode of the target."""
-    found: Samples = {}
-    others: Samples = {}
+    by_opcode: Samples = {}
+    aliased: Samples = {}
     for attempt in range(len(_ATTEMPTS)):
         encoded = _encodings(isa.target.target.widest, isa.wave_size, attempt)
-        wanted = [number for number in encoded if number not in found]
+        wanted = [number for number in encoded if number not in by_opcode]
         code = isa.decode(b"".join(encoded[number] for number in wanted))
         starts = np.flatnonzero(code.offset % _ROOM == 0)
         for number, index in zip(code.opcode[starts].tolist(), starts.tolist(), strict=True):
             if number >= 0 and (isa.target.target.has_agprs or "_agpr" not in isa.opcode(number).name):
-                # An encoding of another target may be this one's with fields set that the operands here leave at 0.
-                kind = found if wanted[int(code.offset[index]) // _ROOM] == number else others
+                # Another target's encoding may decode as this opcode with fields set that these operands leave at 0.
+                kind = by_opcode if wanted[int(code.offset[index]) // _ROOM] == number else aliased
                 kind.setdefault(number, (code, index))
-    found |= {number: place for number, place in others.items() if number not in found}
-    return found
+    by_opcode |= {number: place for number, place in aliased.items() if number not in by_opcode}
+    return by_opcode
 
 
 @functools.cache
 def _candidates(widest: str, wave_size: int) -> tuple[Isa, tuple[Opcode, ...]]:
-    """Return the opcodes that the targets of a generation may have, described by one of them."""
+    """Return the opcodes that targets of a generation may have, and the `Isa` that describes them."""
     isa = Isa.of(widest, wave_size)
     prefixes = isa.target.target.opcode_suffixes
     matches = enumerate(map(_GENERATION.search, isa.opcode_names()))
@@ -81,16 +81,16 @@ def _encodings(widest: str, wave_size: int, attempt: int) -> Mapping[int, bytes]
     """Return the candidates' encodings with the operands of an attempt, each followed by zeros."""
     isa, opcodes = _candidates(widest, wave_size)
     register = _register_choice(isa, _ATTEMPTS[attempt])
-    found: dict[int, bytes] = {}
+    encodings: dict[int, bytes] = {}
     for start in range(0, len(opcodes), _CHUNK):
-        found |= _encoded(isa, opcodes[start : start + _CHUNK], _ATTEMPTS[attempt], register)
-    return found
+        encodings |= _encoded(isa, opcodes[start : start + _CHUNK], _ATTEMPTS[attempt], register)
+    return encodings
 
 
 def _encoded(
     isa: Isa, opcodes: tuple[Opcode, ...], choice: _OperandChoice, register: Callable[[str], int]
 ) -> dict[int, bytes]:
-    """Return encodings of some opcodes, without those for which LLVM does not take the operands."""
+    """Return encodings of some opcodes, without those whose operands LLVM rejects."""
     while True:
         try:
             code, offsets = isa.encode(_instructions(opcodes, choice, register))
@@ -121,7 +121,7 @@ def _register_choice(isa: Isa, choice: _OperandChoice) -> Callable[[str], int]:
 def _instructions(
     opcodes: Iterable[Opcode], choice: _OperandChoice, register: Callable[[str], int]
 ) -> InstructionArray:
-    """Return one instruction per opcode, in columns without code."""
+    """Return one instruction per opcode, without code bytes."""
     immediates = dict(choice.immediates)
     starts = [0]
     kinds: list[int] = []

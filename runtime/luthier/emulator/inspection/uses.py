@@ -1,4 +1,4 @@
-"""Memory that instructions use, as native code is told: the checks of races and of what was never written need it."""
+"""Memory uses of instructions for native code: the checks for races and uninitialised reads need them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ _BITS = {
     AccessKind.ATOMIC: layout.USE_READS | layout.USE_WRITES,
 }
 
-
 _PLAIN = re.compile(r"2st64|read2|2addr|b96|b128")
-"""What is in the names of loads of LDS that no atomic load becomes: of several places, or of more than 64 bits."""
+"""Parts of mnemonics of LDS loads that cannot be atomic loads: of several addresses, or of more than 64 bits."""
 
 
 class RegisterUses:
-    """Table of what instructions do, by record of a code, as `layout.USE_READS` and the like: a `Watcher` of the code.
+    """Table of memory uses by record of a code, as bits such as `layout.USE_READS`; a `Watcher` of the code.
 
     Args:
-        zeros: makes the array that native code reads.
+        zeros: allocates the array that native code reads.
     """
 
     def __init__(self, code: DecodedCode, zeros: Zeros) -> None:
@@ -39,7 +38,7 @@ class RegisterUses:
         self.table: NDArray[np.uint16] = zeros(code.count + 1, np.uint16)
 
     def fill(self, records: Iterable[int]) -> None:
-        """Note what the instructions of these records do."""
+        """Add the uses of these records."""
         if self._code.count >= len(self.table):
             table = self._zeros(self._code.count + 1, np.uint16)
             table[: len(self.table)] = self.table
@@ -48,7 +47,7 @@ class RegisterUses:
             self.table[record] = self._use(record)
 
     def forget(self, records: Iterable[int]) -> None:
-        """Forget these records: other instructions are there now."""
+        """Forget these records after their instructions were replaced."""
         for record in records:
             self.table[record] = 0
 
@@ -73,10 +72,10 @@ class RegisterUses:
 
 @lru_cache(1 << 14)
 def use_of(mnemonic: str, returns: bool, text: str) -> int:
-    """Return what an instruction of memory does: a `layout.USE_READS` and the like, those for LDS above.
+    """Return the uses of a memory instruction: bits such as `layout.USE_READS`, those for LDS above.
 
     Args:
-        returns: of an atomic, whether it gives the old value.
+        returns: whether an atomic returns the old value.
     """
     more = layout.USE_RETURNS * returns | layout.USE_COHERENT * is_coherent(text)
     more |= layout.USE_PLAIN * bool(_PLAIN.search(mnemonic))
@@ -85,10 +84,10 @@ def use_of(mnemonic: str, returns: bool, text: str) -> int:
 
 
 def is_narrow(target: Target, text: str) -> bool:
-    """Return whether an atomic of memory is for its own work-group alone.
+    """Return whether a memory atomic is limited to its own work-group.
 
-    Where atomics have no scope that is not known. Where there are clusters, the next larger scope is a cluster's, which
-    may have all that use it.
+    False on targets whose atomics have no scope, and on targets with clusters: there the next larger scope is the
+    cluster, which may contain all work-groups that use the memory.
     """
     scopes = (target.device_scope, "scope:SCOPE_SYS")
     has_clusters = target.launch_ttmps is not None and target.launch_ttmps.cluster is not None
@@ -96,15 +95,15 @@ def is_narrow(target: Target, text: str) -> bool:
 
 
 def is_coherent(text: str) -> bool:
-    """Return whether an access is seen by other work-groups, as atomic and volatile ones are.
+    """Return whether other work-groups see an access, like those of atomic and volatile operations.
 
-    LLVM marks these so (AMDGPUUsage, "Memory Model"): loads with ``glc`` up to GFX11, both with ``sc1`` on GFX940, with
-    a scope from GFX12 on. Nontemporal ones have ``slc`` besides.
+    LLVM marks them (AMDGPUUsage, "Memory Model") with ``glc`` on loads up to GFX11, with ``sc1`` on loads and stores on
+    GFX940, with a scope from GFX12 on. Nontemporal accesses also have ``slc``.
     """
     words = text.replace(",", " ").split()
     return ("glc" in words and "slc" not in words) or "sc1" in words or any(word.startswith("scope:") for word in words)
 
 
 def uses_of(code: DecodedCode) -> int:
-    """Return the address of what a launch of this code is to know of its instructions (`uses` of `layout.PLAN`)."""
+    """Return the address of the memory uses of a code (`uses` of `layout.PLAN`)."""
     return int(code.watcher(RegisterUses, lambda: RegisterUses(code, own_zeros)).table.ctypes.data)

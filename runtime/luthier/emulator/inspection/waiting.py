@@ -1,7 +1,7 @@
-"""Loads by which a wave waits for others: those of a loop that does nothing but load the same again.
+"""Loads by which a wave waits for others: those in a loop that only repeats the load.
 
-Atomic loads and volatile ones are plain instructions where scope or target need no other. But a compiler does not leave
-a plain load in a loop that stores nothing, meets nobody, and does not change the address.
+Atomic and volatile loads are plain instructions where scope and target allow it. But a compiler moves a plain load out
+of a loop that stores nothing, does not synchronise, and does not change the address.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from luthier.isa.access_kinds import AccessKind, is_memory, kind_of, mnemonic_at
 from luthier.lifting.instructions.effects import Columns, EffectTable, effect_table
 
 LOOP = 24
-"""Instructions of the longest loop that is looked at."""
+"""Instructions of the longest loop that is examined."""
 _MEETS = ("s_barrier", "s_atomic", "s_endpgm", "s_swappc", "s_setpc", "s_call")
 
 
@@ -54,7 +54,7 @@ class _LoadSurroundings:
         return False
 
     def is_before_loop(self, load: int) -> bool:
-        """Return whether the load is in a loop's first turn, which compilers put before it, where it may be skipped."""
+        """Return whether the load is in the first iteration, which compilers peel off where the loop may be skipped."""
         alike = self._columns.alike(load)
         for other in range(load + 1, min(load + 1 + LOOP, len(self._code))):
             if self._columns.alike(other) == alike:
@@ -68,14 +68,14 @@ class _LoadSurroundings:
         return mnemonic_at(self._isa, self._code, index)
 
     def _is_idle(self, index: int) -> bool:
-        """Return whether an instruction neither changes memory nor meets others."""
+        """Return whether an instruction neither changes memory nor synchronises."""
         mnemonic = self._mnemonic(index)
         if is_memory(mnemonic):
             return kind_of(mnemonic) == AccessKind.READ
         return bool(mnemonic) and not mnemonic.startswith(_MEETS)
 
     def _address(self, load: int) -> int:
-        """Return the units that the address of a load is in."""
+        """Return the units that hold the address of a load."""
         return self._table.of(self._columns, load).reads & ~r.EXEC_MASK
 
     def _written(self, indices: range) -> int:

@@ -1,9 +1,9 @@
 """The check of waits while a kernel runs: ``check="waits"``.
 
-An operation counts as done when its counters say so and not before (`luthier.hazards.wait_counters.model`): until then
-the registers that it writes hold a pattern, and whatever uses them is found. The native executor does it for every
-instruction (`runtime/native/executor/watch.h`); here it is told what instructions do, and what it found is put into
-words.
+An operation is done only when a wait on its counters guarantees it (`luthier.hazards.wait_counters.model`). Until then
+the registers that it writes hold a pattern, and each use of them is a finding. The native executor checks every
+instruction (`runtime/native/executor/watch.h`). This module gives it facts about instructions and describes what it
+found.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from luthier.lifting.instructions.effects import Columns
 
 MISSING_WAIT = FindingKind.MISSING_WAIT.label
 POISON = 0x7FF7A5A5
-"""Content of an outstanding register: no number as a float of 16, 32 or 64 bits."""
+"""Content of an outstanding register: a NaN as a float of 32 or 64 bits, and of 16 in its upper half."""
 MOST = 1024
-"""Findings that are kept of a launch."""
+"""The most findings that are kept of a launch."""
 
 _FACT = layout.FACT.dtype(streams=("u1", 2), limits=("u1", 8), spans=("<u4", layout.FACT_SPANS))
 _FOUND = layout.FOUND.dtype()
@@ -40,29 +40,29 @@ _ANY_LANE = (*("V_READLANE", "V_READFIRSTLANE", "V_WRITELANE"), "V_MFMA", "V_SMF
 
 
 class WaitFacts:
-    """Facts about instructions of one code for the native executor; those of a record when it is bound.
+    """Facts about instructions of one code for the native executor; filled in when a record is bound.
 
     Args:
         code: the code; instructions that are bound later are added.
-        zeros: makes what native code reads.
-        more: number of records that may come from other objects.
+        zeros: allocates the arrays that native code reads.
+        more: number of records that other objects may add.
     """
 
     def __init__(self, code: DecodedCode, zeros: Zeros = own_zeros, more: int = 0) -> None:
         self.model: WaitModel = wait_model(code.isa.target.target)
         self.facts: NDArray[np.void] = zeros(code.count + 1 + more, _FACT)
         self.streams: NDArray[np.void] = zeros(len(self.model.streams), layout.STREAM.dtype())
-        for number, (stream, others) in enumerate(zip(self.model.streams, self.model.beside, strict=True)):
-            most, beside = self.model.counters[stream.counter].most, sum(1 << other for other in others)
+        for number, (stream, beside_streams) in enumerate(zip(self.model.streams, self.model.beside, strict=True)):
+            most, beside = self.model.counters[stream.counter].most, sum(1 << other for other in beside_streams)
             self.streams[number] = (stream.counter, most, stream.ordered, stream.locks, beside)
         self._decoded = decoded(code)
         self._filled = np.zeros(len(self.facts), np.bool_)
         self._flags: dict[int, int] = {}
-        """By opcode number, `FACT.flags`."""
+        """`FACT.flags` by opcode number."""
         self._known = _known_facts(code.isa)
 
     def fill(self, records: Iterable[int]) -> None:
-        """Add records."""
+        """Add the facts of these records."""
         for record in records:
             if self._filled[record]:
                 continue
@@ -78,7 +78,7 @@ class WaitFacts:
                 self.facts[record] = fact
 
     def forget(self, records: Iterable[int]) -> None:
-        """Forget these records: other instructions are there now."""
+        """Forget these records after their instructions were replaced."""
         for record in records:
             self._filled[record] = False
             self.facts[record] = _NOTHING
@@ -112,8 +112,7 @@ class WaitFacts:
         spans = [span for part in parts for span in part]
         if len(spans) > layout.FACT_SPANS:
             raise EmulationError(
-                f"{pseudo} touches {len(spans)} spans of registers, more than the check of waits can watch "
-                f"({layout.FACT_SPANS})"
+                f"{pseudo} uses {len(spans)} spans of registers; the check of waits handles at most {layout.FACT_SPANS}"
             )
         streams, limits = [0] * 2, [0] * layout.FACT.fields["limits"].size
         for position, (stream, _) in enumerate(step.issues):
@@ -139,7 +138,7 @@ class WaitFacts:
 
 @functools.lru_cache(maxsize=64)
 def _known_facts(isa: Isa) -> BoundedCache[tuple[int, ...], NDArray[np.void]]:
-    """Return the facts of a processor's instructions by what is alike (`Columns.alike`), for all codes."""
+    """Return the facts of a processor's instructions for all codes, by `Columns.alike`."""
     return BoundedCache(MOST_KNOWN)
 
 
@@ -151,30 +150,26 @@ def wait_watch(code: DecodedCode) -> WaitWatch:
 @functools.lru_cache(1 << 14)
 def _spans(units: int, half: int = 0) -> tuple[int, ...]:
     """Return a set of units as `layout.SPAN`s."""
-    found, first = [], 0
+    spans, first = [], 0
     while units:
         skip = (units & -units).bit_length() - 1
         units >>= skip
         first += skip
         count = min(255, (~units & (units + 1)).bit_length() - 1)
-        found.append(first | count << 16 | half << 24)
+        spans.append(first | count << 16 | half << 24)
         units >>= count
         first += count
-    return tuple(found)
+    return tuple(spans)
 
 
 def _half_spans(units: int) -> tuple[int, ...]:
-    """Return a set that distinguishes halves as `layout.SPAN`s."""
+    """Return a set of units and halves of units as `layout.SPAN`s."""
     low, high = units & (1 << HALVES) - 1, units >> HALVES
     return _spans(low & high) + _spans(low & ~high, layout.HALF_LOW) + _spans(high & ~low, layout.HALF_HIGH)
 
 
 class WaitWatch:
-    """Watches one launch.
-
-    Args:
-        facts: of its code.
-    """
+    """Watches the waits of one launch."""
 
     def __init__(self, facts: WaitFacts, code: DecodedCode) -> None:
         self._facts, self._code = facts, code
@@ -183,21 +178,18 @@ class WaitWatch:
         """Fields of `layout.WATCH`."""
 
     def sightings(self, read: Callable[[str], int]) -> list[PairSighting]:
-        """Return the missing waits that were met, by instruction; for each operation and register once.
+        """Return the missing waits, by instruction; one for each operation and register.
 
         Args:
-            read: gives a field of `layout.WATCH`.
+            read: returns a field of `layout.WATCH`.
         """
         return missing_waits(self._found[: min(read("count"), MOST)], self._facts)
 
 
 def missing_waits(rows: NDArray[np.void], facts: WaitFacts) -> list[PairSighting]:
-    """Return what `layout.FOUND`s say, by instruction.
+    """Return the missing waits in `layout.FOUND`s, by instruction.
 
-    Each operation and register comes once, where the first work-group met it, with the smallest count that is enough.
-
-    Args:
-        facts: of the code.
+    Each operation and register comes once, from the first work-group that needs the smallest count.
     """
     known: dict[tuple[int, ...], np.void] = {}
     for row in rows[np.argsort(rows["group"], kind="stable")]:

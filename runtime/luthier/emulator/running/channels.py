@@ -1,4 +1,4 @@
-"""Channels of a loaded module: their rings, and what becomes of the records."""
+"""Channels of a loaded module: their rings and records."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from luthier.terminal import say_raw
 from luthier.wire.channels import MAGIC, Kind
 
 LONGEST_STRING = 1 << 16
-"""Bytes of a format that are looked at."""
+"""Bytes of a format string that are read."""
 
 
 class DeviceChannel(Channel):
     """One channel of a loaded module.
 
-    While a kernel runs, a thread takes its records. Batches go to whoever listens; without a listener they are kept for
-    `records`, and lines of `luthier::printf` go to standard output.
+    While a kernel runs, a thread takes its records in batches and passes them to the listener. Without a listener,
+    records are kept for `records`, and lines of `luthier::printf` go to standard output.
     """
 
     def __init__(self, ring: Ring, memory: AllocationTable, allocation: DeviceAllocation) -> None:
@@ -39,19 +39,19 @@ class DeviceChannel(Channel):
         self._listener: Callable[[NDArray[Any]], object] | None = None
 
     def records(self) -> NDArray[Any]:
-        """Return what the launches since the last call have pushed, in the order of tickets."""
+        """Return the records that launches have pushed since the last call, in the order of tickets."""
         kept, self._kept[:] = list(self._kept), []
         return np.concatenate([np.zeros(0, self.dtype), *kept]).astype(self.dtype, copy=False)
 
     def listen(self, listener: Callable[[Any], object] | None) -> None:
-        """Give what comes to a function, in batches, while kernels run, on another thread: arrays of records, or text
-        of `luthier::printf`. None: as before."""
+        """Pass batches to `listener` while kernels run, on another thread: arrays of records, or text of
+        `luthier::printf`. None: remove the listener."""
         if listener is not None and isinstance(self._default, Printer):
             listener = Printer(self._string, listener)
         self._listener = listener
 
     def sink(self, batch: NDArray[Any]) -> None:
-        """Take a batch."""
+        """Pass a batch to the listener, or to the default."""
         (self._listener or self._default)(batch)
 
     def _string(self, address: int) -> bytes | None:
@@ -62,7 +62,7 @@ class DeviceChannel(Channel):
         return data[: data.index(0)] if 0 in data else None
 
     def free(self) -> None:
-        """Give the ring back."""
+        """Free the ring."""
         self._memory.free(self._allocation)
 
 
@@ -71,11 +71,12 @@ def open_channels(object: CodeObject, image: LoadedImage, memory: AllocationTabl
 
     Raises:
         ToolError: a channel is malformed.
-        DeviceError: there is not enough memory.
+        DeviceError: the device has too little memory.
     """
     channels: dict[str, DeviceChannel] = {}
-    # Variables that are written; the file around may be large.
-    written = (object.view[one.offset : one.offset + one.filesz] for one in object.segments if one.flags & E.PF_W)
+    # Search only writable segments: the file may be large.
+    writable = [segment for segment in object.segments if segment.flags & E.PF_W]
+    written = (object.view[segment.offset : segment.offset + segment.filesz] for segment in writable)
     if not any(MAGIC in bytes(contents) for contents in written):
         return channels
     for symbol in object.symbols:
@@ -97,10 +98,10 @@ def open_channels(object: CodeObject, image: LoadedImage, memory: AllocationTabl
 
 @contextmanager
 def drained(channels: Mapping[str, DeviceChannel]) -> Iterator[None]:
-    """Drain the channels' rings meanwhile.
+    """Drain the channels' rings while the block runs.
 
     Raises:
-        BaseException: what a listener raised, unless the block raises.
+        BaseException: an exception of a listener, unless the block raises.
     """
     if not channels:
         yield

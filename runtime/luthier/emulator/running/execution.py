@@ -1,4 +1,4 @@
-"""Waves executed to their end, or to what stops them; records bound meanwhile."""
+"""Execution of waves to their end or to a fault; records are bound meanwhile."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ QUANTUM = 4096
 STEPPED_QUANTUM = 16
 """Quantum where Python observes every instruction."""
 _LOOKS = 50
-"""One part in so many of a launch may go to looking for what is hot."""
+"""The search for hot code takes at most this fraction (1 / `_LOOKS`) of a launch."""
 
 Observer = Callable[[WorkerState], bool]
-"""Called before every instruction, with the worker whose current wave is about to execute it; False ends all."""
+"""Called before every instruction with the worker whose current wave will execute it; False ends the launch."""
 
 
 class ExecutionOutcome(Struct, frozen=True):
@@ -38,7 +38,7 @@ class ExecutionOutcome(Struct, frozen=True):
     lanes: NDArray[np.uint64]
     """Active lanes by record, summed over its executions."""
     seconds: float
-    """Wall-clock time, without compiling ahead."""
+    """Wall-clock time, without compiling before the launch."""
     fault: EmulationError | None
 
 
@@ -61,19 +61,18 @@ def execute(
 
     Args:
         plan: fields of `layout.PLAN`.
-        dispatch: those of `layout.DISPATCH` that are not made here.
-        name: of the kernel, for reports.
-        parts: fields of `layout.DISPATCH` that are not the same in all parts of the grid.
+        dispatch: fields of `layout.DISPATCH` that this function does not set.
+        name: name of the kernel for reports.
+        parts: fields of `layout.DISPATCH` that differ between parts of the grid.
         step_limit: quanta that a work-group may use.
-        observer: looks at every instruction.
-        stepped: on this thread; so it is with an observer.
-        observed: what accesses, barriers and results are looked at for, `layout.OBSERVE_RACES` and the like, with the
-            plan's `uses`, and `DecodedCode.floats` for the latter: the executor keeps what comes of it until
-            `Executor.forget`.
-        quantum: backward branches of a wave's turn, where no observer looks on.
+        observer: sees every instruction.
+        stepped: run on this thread; implied by an observer.
+        observed: what to look for, bits such as `layout.OBSERVE_RACES`. The plan must have `uses`, and for float
+            results `DecodedCode.floats` must be set. The executor keeps what it sees until `Executor.forget`.
+        quantum: backward branches of a wave's turn, without an observer.
 
     Raises:
-        BaseException: whatever the observer raised, or a signal's handler.
+        BaseException: an exception of the observer or of a signal handler.
     """
     entry = plan["entry"] // layout.RECORD.size
     if observed:

@@ -1,8 +1,8 @@
-"""The native executor of this process: what it is told, and the help that it asks for while it runs.
+"""The native executor of this process: its inputs, and its requests for help while it runs.
 
-Its sources are in `runtime/native/executor/`; under `luthier run` the same run in the program's process. A launch runs
-on threads of its own, and the thread that began it waits and helps: so signals reach Python, and Python's exceptions
-the caller.
+Its sources are in `runtime/native/executor/`; `luthier run` uses the same ones in the program's process. A launch runs
+on its own threads, and the thread that started it waits and helps. So signals reach Python, and exceptions reach the
+caller.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from luthier.wire.structures import FieldLayout
 
 _LIBRARY = Path(__file__).parents[1] / "native" / "libluthier_executor.so"
 _GLANCE = 50
-"""Milliseconds after which the waiting thread looks up: a signal that comes just before it waits does not wake it."""
+"""Milliseconds of one wait: a signal that arrives just before the thread waits does not wake it."""
 _FREQUENT = 4096
 MOST_UNWRITTEN = 1 << 28
-"""Bytes of the largest allocation whose reads are checked (`kMostUnwritten` of programs): to write it takes memory."""
+"""Bytes of the largest allocation whose reads are checked (`kMostUnwritten`): filling it makes its pages resident."""
 _PLACES = 256
 _REASON, _CONTEXT, _GROUP, _KEY, _RECORD = (
     layout.EVENT[name] // 8 for name in ("reason", "context", "group", "key", "record")
 )
 
 FOOTPRINT = np.dtype([("address", "<u8"), ("read", "u1", 512), ("written", "u1", 512)])
-"""Address of a page, and a bit for each of its bytes, the lowest bit first."""
+"""Address of a page, and a bit for each of its bytes, lowest bit first."""
 
 Help = Callable[[int, int, int, int, int], bool]
-"""Called with an event's reason, addresses of context and group, key and record; whether the launch goes on."""
+"""Called with an event's reason, context address, group address, key and record; returns whether to continue."""
 
 
 @functools.cache
@@ -48,7 +48,7 @@ def _library() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(_LIBRARY))
     except OSError as problem:
-        raise DeviceError(f"{_LIBRARY} is missing: build it with `make setup` ({problem})") from problem
+        raise DeviceError(f"cannot load {_LIBRARY}: build it with `make setup` ({problem})") from problem
     pointer = ctypes.c_void_p
     for name, result, arguments in (
         ("digest", ctypes.c_char_p, []),
@@ -78,47 +78,47 @@ def _library() -> ctypes.CDLL:
 
 
 class StructureBlock:
-    """A structure of `layout` that native code reads, or several one behind the other."""
+    """One or several consecutive structures of `layout` for native code."""
 
     def __init__(self, structure: FieldLayout, *rows: Mapping[str, int]) -> None:
         self._bytes = bytearray(structure.size * len(rows))
         for number, values in enumerate(rows):
             for name, value in values.items():
                 field = structure.fields[name]
-                held = int(value) & (1 << 8 * field.size) - 1  # distances may be negative
+                bits = int(value) & (1 << 8 * field.size) - 1  # distances may be negative
                 at = number * structure.size + field.offset
-                self._bytes[at : at + field.size] = held.to_bytes(field.size, "little")
+                self._bytes[at : at + field.size] = bits.to_bytes(field.size, "little")
         self._view = (ctypes.c_char * len(self._bytes)).from_buffer(self._bytes)
         self.address = ctypes.addressof(self._view)
-        """Valid as long as this."""
+        """Valid during the lifetime of this object."""
 
     def read(self, structure: FieldLayout, name: str) -> int:
-        """Return a field of the first one as native code has left it."""
+        """Return a field of the first structure, as native code left it."""
         field = structure.fields[name]
         return int.from_bytes(self._bytes[field.offset : field.offset + field.size], "little")
 
 
 def resident_groups(plan: Mapping[str, int], waves: int, lds: int, scratch_lane: int) -> int:
-    """Return how many work-groups of a kernel a device holds at once, as its registers, waves and LDS allow.
+    """Return how many work-groups of a kernel a device holds at once, limited by registers, waves and LDS.
 
     Args:
         plan: fields of `layout.PLAN`.
-        waves: of a work-group.
-        lds: bytes of a work-group.
-        scratch_lane: bytes of a lane.
+        waves: waves of a work-group.
+        lds: bytes of LDS of a work-group.
+        scratch_lane: bytes of scratch of a lane.
     """
     return int(_library().luthier_resident(StructureBlock(layout.PLAN, plan).address, waves, lds, scratch_lane))
 
 
 def leave_unwritten(address: int, size: int, *, undefined: bool) -> bool:
-    """Mark memory as never written: fill it with contents by which native code recognises it.
+    """Mark memory as never written: fill it with a pattern that native code recognises.
 
     Args:
         size: bytes.
-        undefined: also for `layout.OBSERVE_UNDEFINED`.
+        undefined: also mark it for `layout.OBSERVE_UNDEFINED`.
 
     Returns:
-        Whether that was done; not of more than `MOST_UNWRITTEN` bytes.
+        False, without any effect, for more than `MOST_UNWRITTEN` bytes.
     """
     if size > MOST_UNWRITTEN:
         return False
@@ -127,8 +127,7 @@ def leave_unwritten(address: int, size: int, *, undefined: bool) -> bool:
 
 
 def group_number(group: int) -> int:
-    """Return the number in its launch of the work-group that a worker of this process runs, by the address of its
-    `layout.GROUP`."""
+    """Return the number in its launch of a running work-group of this process, by the address of its `layout.GROUP`."""
     return int(_library().luthier_group_number(group))
 
 
@@ -146,7 +145,7 @@ class Executor:
         self._handle = 0
 
     def _open(self) -> int:
-        """Return the native executor; another one in a child process, which has none of its parent's threads."""
+        """Return the native executor; a child process opens its own, since it has none of its parent's threads."""
         if self._process != os.getpid():
             constants = np.frombuffer(inline_bytes(), np.uint8)
             engine = {"threads": self.threads, "constants": constants.ctypes.data, "constants_size": len(constants)}
@@ -166,20 +165,21 @@ class Executor:
         look: Callable[[], None] | None = None,
         describe: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """Run a launch, given the fields of `layout.DISPATCH` of each part of its grid, to its end.
+        """Run a launch to its end.
 
         Args:
-            look: called from time to time while it runs.
-            describe: returns sentences about it; they become notes of a KeyboardInterrupt that ends it.
+            dispatches: fields of `layout.DISPATCH` for each part of the grid.
+            look: called from time to time while the launch runs.
+            describe: returns sentences about the launch, as notes of a KeyboardInterrupt that ends it.
 
         Raises:
             DeviceError: the host lacks memory or threads.
-            BaseException: whatever `help` raised, or a signal's handler.
+            BaseException: an exception of `help` or of a signal handler.
         """
         library, handle = _library(), self._open()
         block = StructureBlock(layout.DISPATCH, *dispatches)
         if not library.luthier_launch(handle, block.address, len(dispatches)):
-            raise DeviceError(f"the launch cannot begin: {library.luthier_problem(handle).decode()}")
+            raise DeviceError(f"cannot start the launch: {library.luthier_problem(handle).decode()}")
         event, asked = self._event, False
         try:
             while (state := library.luthier_next(handle, event, _GLANCE)) != layout.ENDING:
@@ -201,7 +201,7 @@ class Executor:
             raise DeviceError(f"the executor failed: {problem}")
 
     def _drain(self, asked: bool) -> None:
-        """Say no to everything until the launch, which was aborted, has ended."""
+        """Decline every request until the aborted launch has ended."""
         library, state = _library(), layout.HELP if asked else layout.RUNNING
         while state != layout.ENDING:
             with contextlib.suppress(KeyboardInterrupt):
@@ -210,18 +210,18 @@ class Executor:
                 state = library.luthier_next(self._handle, self._event, _GLANCE)
 
     def frequent(self, code: int, count: int) -> NDArray[np.uint64]:
-        """Return how often the launch that is under way has executed each of `count` records of a code.
+        """Return how often the running launch has executed each of `count` records of a code.
 
-        Of records that no thread has executed `_FREQUENT` times it is 0.
+        The count is 0 for records that no thread has executed `_FREQUENT` times.
         """
         rows = np.zeros((count, 2), np.uint64)
-        found = min(count, _library().luthier_frequent(code, _FREQUENT, rows.ctypes.data, count))
+        row_count = min(count, _library().luthier_frequent(code, _FREQUENT, rows.ctypes.data, count))
         executions = np.zeros(count, np.uint64)
-        executions[rows[:found, 0].astype(np.intp)] = rows[:found, 1]
+        executions[rows[:row_count, 0].astype(np.intp)] = rows[:row_count, 1]
         return executions
 
     def progress(self) -> Progress:
-        """Return how far the launch is that is under way."""
+        """Return the progress of the running launch."""
         row = (ctypes.c_uint64 * (6 + 2 * _PLACES))()
         count = min(_PLACES, _library().luthier_progress(self._open(), row, _PLACES))
         groups, begun, running, resident, is_full, repeats, *places = row[: 6 + 2 * count]
@@ -229,20 +229,24 @@ class Executor:
         return Progress(groups, begun, running, resident, bool(is_full), bool(repeats), reached)
 
     def take_runs(self) -> None:
-        """Let launches that are under way use the functions of runs that were made since they began."""
+        """Let running launches use the functions of runs that were compiled since they began."""
         _library().luthier_take_runs()
 
     def forget(self, *, keep_undefined: bool = False) -> None:
-        """Forget what observed launches have done; where it is kept, not which memory was never written."""
+        """Forget what observed launches have done.
+
+        Args:
+            keep_undefined: remember which memory was never written.
+        """
         _library().luthier_begin_anew(self._open(), keep_undefined)
 
     def sightings(self) -> list[Sighting]:
-        """Return what the checks of observed launches have found since they were asked last."""
+        """Return what the checks of observed launches have seen since the last call."""
         dtype = Sighting.dtype()
         return [Sighting(*row) for row in self._rows("sightings", dtype.itemsize).view(dtype).tolist()]
 
     def footprint(self) -> NDArray[np.void]:
-        """Return `FOOTPRINT` of the pages that observed launches have accessed, by address."""
+        """Return a `FOOTPRINT` for each page that observed launches have accessed, by address."""
         return self._rows("footprint", FOOTPRINT.itemsize).view(FOOTPRINT)
 
     def _rows(self, what: str, size: int) -> NDArray[np.uint8]:

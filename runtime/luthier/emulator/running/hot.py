@@ -1,7 +1,7 @@
-"""Hot code: runs of instructions that are executed often get one function each, made beside the launches.
+"""Hot code: each run of frequently executed instructions becomes one function, compiled in the background.
 
-The functions are made by a thread of their own (`native.fused`), and are kept on disk. Launches that begin later use
-them, and one that is under way from the next look of the thread that waits for it on.
+A separate thread compiles the functions (`native.fused`) and keeps them on disk. Later launches use them; a running
+launch uses them from the next time on that its waiting thread looks.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from luthier.emulator.ir.variant import FusedKey
 from luthier.support.threads import Worker
 
 HOT = 1 << 20
-"""Wave-instructions of a stretch of code from which on its runs are compiled: a few milliseconds of executing it."""
+"""Executed wave-instructions that make a stretch of code hot: a few milliseconds of execution."""
 LEAST = 3
-"""Instructions of a run that do something, at least."""
+"""The fewest instructions with an effect in a run."""
 _WORK = threading.RLock()
-"""Held by the thread while it has locks of others: a process that is forked meanwhile would find them held for ever."""
+"""Held while the thread holds other locks: a process forked meanwhile would have them locked for ever."""
 os.register_at_fork(before=_WORK.acquire, after_in_parent=_WORK.release, after_in_child=_WORK.release)
 _OFTEN = 4
-"""How often it is asked what is hot, in the time in which the first code becomes so."""
+"""Searches for hot code in the time that the first code takes to become hot."""
 
 
 class Heat:
@@ -41,12 +41,12 @@ class Heat:
         self._code = weakref.ref(code)
         self._executions = np.zeros(0, np.uint64)
         self._fresh = 0
-        """Wave-instructions added since it was last asked what is hot."""
+        """Wave-instructions added since the last search for hot code."""
         self._seen: set[int] = set()
-        """First records of stretches that are compiled, or waited for."""
+        """First records of stretches that are compiled or queued."""
 
     def add(self, executions: NDArray[np.uint64]) -> None:
-        """Add the executions of a launch that has ended, by record; what has become hot is compiled."""
+        """Add the executions of a finished launch, by record, and compile what has become hot."""
         if len(self._executions) < len(executions):
             self._executions = self._with(executions)
         else:
@@ -57,10 +57,10 @@ class Heat:
             self._compile(self._executions)
 
     def look(self, executions: NDArray[np.uint64]) -> None:
-        """Let what has become hot be compiled.
+        """Compile what has become hot.
 
         Args:
-            executions: by record, beside those that were added.
+            executions: by record, in addition to those that were added.
         """
         self._compile(self._with(executions))
 
@@ -87,7 +87,7 @@ class Heat:
 
 
 class Compiler:
-    """A thread that compiles runs; it begins with the first of them, and ends with the process."""
+    """A thread that compiles runs; it ends with the process."""
 
     def __init__(self) -> None:
         self._wanted: collections.deque[tuple[weakref.ref[DecodedCode], range]] = collections.deque()
@@ -95,23 +95,23 @@ class Compiler:
         self._busy = self._ended = False
         self._process = os.getpid()
         Worker(self._work)
-        # LLVM must not be at work while the process takes itself apart.
+        # LLVM must not be running while the process exits.
         atexit.register(self.end)
 
     def put(self, code: DecodedCode, stretches: Iterable[range]) -> None:
-        """Let the runs in stretches of code be compiled."""
+        """Queue the runs in stretches of code."""
         with self._changed:
             if not self._ended:
                 self._wanted.extend((weakref.ref(code), stretch) for stretch in stretches)
                 self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until all that is wanted is compiled."""
+        """Wait until everything queued is compiled."""
         with self._changed:
             self._changed.wait_for(lambda: not self._wanted and not self._busy)
 
     def end(self) -> None:
-        """Compile nothing more, and wait for what is at work; in a process that was forked nothing is."""
+        """Stop compiling, and wait for the current run; a forked process has none."""
         if self._process != os.getpid():
             return
         with self._changed:
@@ -128,8 +128,8 @@ class Compiler:
             try:
                 if (code := reference()) is not None:
                     compile_runs(code, stretch)
-            except Exception as problem:  # a bug of ours, or no room: instructions are executed one by one, as before
-                warnings.warn(f"no functions for hot code: {problem!r}", RuntimeWarning, stacklevel=1)
+            except Exception as problem:  # a bug, or no memory: instructions are still executed one by one
+                warnings.warn(f"cannot compile functions for hot code: {problem!r}", RuntimeWarning, stacklevel=1)
             finally:
                 code = None
                 with self._changed:
@@ -143,7 +143,7 @@ def _compiler(process: int) -> Compiler:
 
 
 def compiler() -> Compiler:
-    """Return the thread of this process."""
+    """Return the compiler of this process."""
     return _compiler(os.getpid())
 
 
@@ -151,32 +151,32 @@ _HEATS: weakref.WeakKeyDictionary[DecodedCode, Heat] = weakref.WeakKeyDictionary
 
 
 def heat(code: DecodedCode) -> Heat:
-    """Return what is known of how hot a code is."""
-    found = _HEATS.get(code)
-    if found is None:
-        found = _HEATS[code] = Heat(code)
-    return found
+    """Return the executions of a code so far."""
+    known = _HEATS.get(code)
+    if known is None:
+        known = _HEATS[code] = Heat(code)
+    return known
 
 
 def compile_runs(code: DecodedCode, stretch: range) -> None:
-    """Compile the runs in a stretch of code, for each value of MODE with which waves were there."""
+    """Compile the runs in a stretch of code, for each value of MODE that waves used there."""
     from luthier.emulator.native.machine import machine_code
 
     with _WORK:
-        found_there = {key: code.instructions(key, stretch) for key in code.plain_tables()}
-    for key, instructions in found_there.items():
+        instructions_by_key = {key: code.instructions(key, stretch) for key in code.plain_tables()}
+    for key, instructions in instructions_by_key.items():
         for part in _parts(instructions):
             own = instructions[part]
             run = FusedKey(tuple(one.variant for one in own if one.variant), tuple(one.slots for one in own))
-            # One by one: who wants other code, or forks, meanwhile waits for it.
+            # One by one: whoever needs other code, or forks, waits meanwhile.
             with _WORK:
-                found = machine_code().addresses([run.symbol], {run.symbol: run}.__getitem__, calls=False)
-                if run.symbol in found:
-                    code.run_at(key, stretch[part], found[run.symbol], own)
+                functions = machine_code().addresses([run.symbol], {run.symbol: run}.__getitem__, calls=False)
+                if run.symbol in functions:
+                    code.run_at(key, stretch[part], functions[run.symbol], own)
 
 
 def _parts(instructions: list[BoundInstruction]) -> Iterator[slice]:
-    """Yield where the runs among instructions are."""
+    """Yield the slices of instructions that are runs."""
     from luthier.emulator.native.emit import PURE
     from luthier.emulator.native.fused import step_of
 

@@ -1,4 +1,4 @@
-"""One launch of a kernel: arguments, packet and scratch put into memory, waves executed, counts collected."""
+"""One launch of a kernel: put arguments, packet and scratch into memory, execute the waves, collect the counts."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 class Turns(Struct, frozen=True):
-    """Order in which waves run, as far as one thread runs them."""
+    """Order in which one thread runs waves."""
 
     quantum: int = QUANTUM
     """Backward branches of a wave's turn."""
     backward: bool = False
-    """Whether the last work-group comes first, and of each its last wave."""
+    """Whether the last work-group comes first, and in each work-group the last wave."""
 
 
 IN_TURNS = Turns()
@@ -44,15 +44,15 @@ class LaunchResult(Struct, frozen=True):
 
     stats: LaunchStats
     fault: EmulationError | None
-    """Fault that stopped it."""
+    """Fault that stopped the launch."""
 
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """A kernel with its geometry and arguments, as it is launched.
+    """A kernel with its geometry and arguments.
 
     Raises:
-        DeviceError: no device of the target would take the launch.
+        DeviceError: no device of the target can run the launch.
     """
 
     target: Target
@@ -69,16 +69,16 @@ class KernelLaunch:
     step_limit: int
     """Quanta that a work-group may use."""
     lift: Callable[[], LiftedRepresentation] | None = None
-    """Gives the kernel's functions and blocks, for its counts."""
+    """Lifts the kernel, for its counts."""
     cooperative: bool = False
     """All work-groups run at once."""
     observer: Observer | None = None
-    """Looks at every instruction; then all waves run on the launching thread."""
+    """Sees every instruction; then all waves run on the launching thread."""
     observed: int = 0
-    """`layout.OBSERVE_RACES` and the like; the plan has its `uses` then, and the executor what comes of it."""
+    """Bits such as `layout.OBSERVE_RACES`; the plan then has `uses`, and the executor keeps what is seen."""
     turns: Turns = IN_TURNS
     watch: int = 0
-    """Address of a `layout.WATCH`, 0 where neither waits nor hazards are checked."""
+    """Address of a `layout.WATCH`; 0: neither waits nor hazards are checked."""
 
     def __post_init__(self) -> None:
         abi.check_geometry(self.kernel, self.target, self.geometry)
@@ -104,10 +104,10 @@ class KernelLaunch:
         return resident_groups(self.plan, self.waves, self.lds, abi.scratch_bytes(self.kernel, self.target))
 
     def run(self, memory: AllocationTable, executor: Executor) -> LaunchResult:
-        """Execute it.
+        """Execute the launch.
 
         Raises:
-            EmulationError: the kernel's entry is no instruction.
+            EmulationError: no instruction begins at the kernel's entry.
         """
         compiled = machine_code().compiled
         with self._dispatch(memory, executor.threads) as dispatch:
@@ -129,7 +129,7 @@ class KernelLaunch:
 
     @contextmanager
     def _dispatch(self, memory: AllocationTable, threads: int) -> Iterator[dict[str, int]]:
-        """Provide what is dispatched, with what it finds in memory, which is given back afterwards."""
+        """Yield the dispatch, with arguments, packet and scratch in memory until the block ends."""
         kernel, geometry = self.kernel, self.geometry
         resident = min(geometry.groups, max(threads, self.resident))
         scratch_lane = abi.scratch_bytes(kernel, self.target)
@@ -141,7 +141,7 @@ class KernelLaunch:
 
         try:
             scratch = take(resident * self.waves * kernel.wave_size * scratch_lane, "scratch").address
-            # Compilers widen scalar loads within what alignment makes safe on hardware.
+            # Compilers widen scalar loads up to the alignment that is safe on hardware.
             kernarg = take(max(1, -(-len(self.arguments) // 64)) * 64, f"arguments of {kernel.name}")
             kernarg.view()[: len(self.arguments)] = np.frombuffer(self.arguments, np.uint8)
             packet = take(64, "dispatch packet")

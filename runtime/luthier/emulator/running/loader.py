@@ -38,7 +38,7 @@ class LoadedImage:
         high = max((segment.vaddr + segment.memsz for segment in code.segments), default=0)
         if high - low > 1 << 32:
             raise ObjectError("segments span more than 4 GiB", object=code.name)
-        # One block for all, so that PC-relative addresses hold; only the segments in it may be touched.
+        # All segments share one block, so that PC-relative addresses hold; only the segments are accessible.
         self._block = memory.allocate(high - low + 64, f"image of {code.name}", PAGE)
         memory.free(self._block)
         self.bias = self._block.address - low
@@ -47,7 +47,7 @@ class LoadedImage:
             if segment.memsz == 0:
                 continue
             label = f"segment {number} of {code.name}"
-            # Up to a cache line more, where the next segment is not: compilers widen scalar loads that far.
+            # Compilers widen scalar loads up to the end of a cache line: allow that before the next segment.
             following = next(start for start in starts if start > segment.vaddr)
             size = max(segment.memsz, min(-(-segment.memsz // 64) * 64, following - segment.vaddr))
             allocation = memory.register(self.bias + segment.vaddr, size, label, self._block)
@@ -75,7 +75,7 @@ class LoadedImage:
         size = _SIZES[kind]
         place = self.host(offset)
         if not any(a.address <= place and place + size <= a.end for a in self.allocations):
-            raise ObjectError("a relocation outside the loaded segments", object=self.code.name, offset=offset)
+            raise ObjectError("the relocation is outside the loaded segments", object=self.code.name, offset=offset)
         value = self.bias if kind == _RELATIVE64 else self._value_of(relocation, resolve)
         value += relocation.addend
         if kind in (_REL32, _REL64, _REL32_LO, _REL32_HI):
@@ -88,13 +88,13 @@ class LoadedImage:
 
     def address_of(self, name: str) -> int | None:
         """Return the host address of a symbol that the object defines."""
-        found = self.code.symbol(name)
-        return None if found is None or not found.defined else self.host(found.address)
+        symbol = self.code.symbol(name)
+        return None if symbol is None or not symbol.defined else self.host(symbol.address)
 
     def _value_of(self, relocation: Relocation, resolve: Callable[[str], int | None]) -> int:
-        found, name = relocation.definition, relocation.symbol
-        if found is not None:
-            return found.address if found.section == ABSOLUTE else self.host(found.address)
+        definition, name = relocation.definition, relocation.symbol
+        if definition is not None:
+            return definition.address if definition.section == ABSOLUTE else self.host(definition.address)
         if not name:
             return 0
         outside = resolve(name)
@@ -103,9 +103,9 @@ class LoadedImage:
         return outside
 
     def _managed(self) -> None:
-        """Give HIP managed variables their storage.
+        """Allocate the storage of HIP managed variables.
 
-        ``NAME`` holds a pointer; the storage starts as ``NAME.managed``.
+        ``NAME`` holds a pointer to it; ``NAME.managed`` has its initial contents.
         """
         self.managed: dict[str, DeviceAllocation] = {}
         for symbol in self.code.symbols:

@@ -16,23 +16,23 @@ from numpy.typing import NDArray
 from luthier.errors import DeviceError
 
 REACH = 1 << 36
-"""Bytes from an allocation to the farthest address that may be meant to be in it: what an index of 32 bits reaches."""
+"""Distance in bytes up to which an address may be meant for an allocation: the reach of a 32-bit index."""
 _NULL = 1 << 16
-"""Bytes from address 0 on where no process has memory (vm.mmap_min_addr)."""
+"""Bytes from address 0 that no process can map (vm.mmap_min_addr)."""
 _ADDRESSES = 1 << 64
 SLACK = 256
-"""Unmapped-looking bytes between allocations: an access that runs over the end hits no neighbour."""
+"""Bytes between allocations, which kernels cannot access: an access past an end does not hit the next allocation."""
 
 
 def null_pointer(address: int) -> str:
-    """Return how an address is a null pointer's; empty if it is none."""
+    """Return an address as a null pointer with an offset; empty if it is not near 0."""
     if address < _NULL:
         return f"a null pointer plus {address}" if address else "a null pointer"
     return f"a null pointer minus {_ADDRESSES - address}" if address >= _ADDRESSES - _NULL else ""
 
 
 class DeviceAllocation(Struct, frozen=True):
-    """One range of addresses that kernels may touch."""
+    """One range of addresses that kernels may access."""
 
     address: int
     size: int
@@ -40,7 +40,7 @@ class DeviceAllocation(Struct, frozen=True):
     label: str
     """Name for reports."""
     keep: Any
-    """Holds the host memory alive."""
+    """Keeps the host memory alive."""
 
     @property
     def end(self) -> int:
@@ -53,10 +53,10 @@ class DeviceAllocation(Struct, frozen=True):
 
 
 def host_bytes(address: int, size: int, keep: object = None) -> NDArray[np.uint8]:
-    """Return a writable view of host memory, which the caller knows to be mapped.
+    """Return a writable view of host memory. The caller guarantees that it is mapped.
 
     Args:
-        keep: held as long as the view is.
+        keep: kept alive by the view.
     """
     if size == 0:
         return np.zeros(0, np.uint8)
@@ -64,7 +64,7 @@ def host_bytes(address: int, size: int, keep: object = None) -> NDArray[np.uint8
 
 
 class _HostArray:
-    """Host memory as NumPy takes it."""
+    """Host memory with NumPy's array interface."""
 
     def __init__(self, address: int, size: int, keep: object) -> None:
         self.__array_interface__ = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
@@ -72,7 +72,7 @@ class _HostArray:
 
 
 class Arena:
-    """Zeroed host memory, page-aligned; pages cost nothing until touched."""
+    """Zeroed, page-aligned host memory; pages take no memory until they are accessed."""
 
     def __init__(self, size: int) -> None:
         self._map = mmap.mmap(-1, max(size, 1) + SLACK)
@@ -82,7 +82,7 @@ class Arena:
 
 
 def _host_memory() -> int:
-    """Return the bytes of the host's memory: more would end the process when it is touched."""
+    """Return the bytes of the host's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
@@ -90,8 +90,8 @@ class AllocationTable:
     """The allocations of a device, and the table of them that compiled code searches. Safe from several threads.
 
     Args:
-        limit: bytes of all allocations together; None: as many as the host's memory has.
-        elsewhere: returns what an address is that is in no allocation; empty if nothing is known of it.
+        limit: bytes of all allocations together; None: the size of the host's memory.
+        elsewhere: describes an address outside all allocations; empty if unknown.
     """
 
     def __init__(self, limit: int | None = None, elsewhere: Callable[[int], str] = null_pointer) -> None:
@@ -109,7 +109,7 @@ class AllocationTable:
         """Allocate `size` bytes of zeroed memory.
 
         Raises:
-            DeviceError: there is not that much.
+            DeviceError: there is not enough memory.
         """
         if size < 0:
             raise DeviceError(f"cannot allocate {size} bytes of device memory")
@@ -153,7 +153,7 @@ class AllocationTable:
         return allocation
 
     def free(self, allocation: DeviceAllocation) -> None:
-        """Forget an allocation; touching it from then on is a fault.
+        """Remove an allocation; accesses to it fault from then on.
 
         Raises:
             DeviceError: it is not allocated.
@@ -169,11 +169,10 @@ class AllocationTable:
     def table(self) -> tuple[NDArray[np.uint64], tuple[DeviceAllocation, ...]]:
         """Return the table of allocations for compiled code, and the allocations.
 
-        The table has the address and length of every allocation, sorted, and is never changed once given out. The
-        allocations' host memory stays while they are held, even if another thread frees them.
+        The table has the address and length of every allocation, sorted, and never changes after it was returned.
+        Holding the allocations keeps their host memory alive, even if another thread frees them.
 
-        The table never gets shorter: records remember an index into it from launch to launch. Unused entries hold
-        nothing.
+        The table never gets shorter: records remember an index into it between launches. Unused entries are empty.
         """
         with self._lock:
             if self._table is None:
@@ -193,7 +192,7 @@ class AllocationTable:
         return None
 
     def describe(self, address: int) -> str:
-        """Describe where an address is: inside what, or how far from the nearest allocation, if that is near."""
+        """Describe an address: the allocation around it, or its distance from the nearest one within `REACH`."""
         inside = self.find(address)
         if inside is not None:
             left = inside.end - address
@@ -203,10 +202,10 @@ class AllocationTable:
         with self._lock:
             allocations = list(self._allocations.values())
         if not allocations:
-            return "and nothing is allocated"
+            return "nothing is allocated"
         nearest = min(allocations, key=lambda a: a.address - address if address < a.address else address - a.end)
         if not nearest.address - REACH < address < nearest.end + REACH:
-            return "far from all that is allocated"
+            return "far from all allocations"
         what = f"{nearest.label} of {nearest.size} bytes at {nearest.address:#x}"
         if address < nearest.address:
             return f"{nearest.address - address} bytes before {what}"

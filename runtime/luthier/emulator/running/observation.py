@@ -10,10 +10,10 @@ class Observation:
     """Observation of one launch."""
 
     what: int = 0
-    """`luthier.emulator.layout.OBSERVE_RACES` and the like."""
+    """Bits such as `luthier.emulator.layout.OBSERVE_RACES`."""
 
     def begin(self) -> int:
-        """Return the address of what the launch is to know of its instructions (`uses` of `layout.PLAN`)."""
+        """Return the address of the facts about instructions that the launch needs (`uses` of `layout.PLAN`)."""
         return 0
 
     def watch(self) -> int:
@@ -21,8 +21,8 @@ class Observation:
         return 0
 
     def end(self, executor: Executor, fault: EmulationError | None) -> None:
-        """Take what the watch and the executor of a launch that has ended know.
+        """Collect the results of a finished launch from its watch and executor.
 
         Args:
-            fault: that stopped it.
+            fault: the fault that stopped it.
         """

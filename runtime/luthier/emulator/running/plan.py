@@ -1,6 +1,6 @@
-"""Plans: how the waves of a kernel begin, as far as that does not depend on the dispatch.
+"""Plans: the part of a wave's initial state that does not depend on the dispatch.
 
-The native executor is told so in the fields of `layout.PLAN`, in this process and under `luthier run`. Source: LLVM
+The native executor reads the fields of `layout.PLAN`, in this process and under `luthier run`. Source: LLVM
 AMDGPUUsage, "Initial Kernel Execution State".
 """
 
@@ -23,7 +23,7 @@ USER_SGPRS = (
     *("private_segment_buffer", "dispatch_ptr", "queue_ptr", "kernarg_segment_ptr", "dispatch_id"),
     *("flat_scratch_init", "private_segment_size", "kernarg_preload"),
 )
-"""Values that the executor puts into user SGPRs, if the descriptor asks for them."""
+"""Values that the executor puts into user SGPRs if the descriptor enables them."""
 _SINK = layout.WAVE["sink"]
 
 
@@ -35,14 +35,14 @@ def entry_of(kernel: Kernel, code: DecodedCode) -> int:
     """
     entry = code.record_at(kernel.entry + kernel.descriptor.hardware_entry)
     if entry is None:
-        raise EmulationError(f"the entry {kernel.entry:#x} is no instruction", kernel=kernel.name)
+        raise EmulationError(f"no instruction begins at the entry {kernel.entry:#x}", kernel=kernel.name)
     return entry
 
 
 def code_plan(code: DecodedCode, entry: int, mode: int, target: Target) -> dict[str, int]:
     """Return the fields of `layout.PLAN` for waves that begin at the record `entry`.
 
-    They have all vector registers and nothing in them: work-item ids, work-group ids and other inputs are discarded.
+    All vector registers are allocated and cleared; work-item ids, work-group ids and other inputs are discarded.
     """
     row = 4 * code.isa.wave_size
     return {
@@ -69,8 +69,8 @@ def kernel_plan(kernel: Kernel, target: Target, code: DecodedCode) -> dict[str, 
     """Return the fields of `layout.PLAN` for a kernel.
 
     Raises:
-        EmulationError: its entry is no instruction.
-        DeviceError: the descriptor asks for more inputs than it has user SGPRs.
+        EmulationError: no instruction begins at its entry.
+        DeviceError: the descriptor enables more inputs than it has user SGPRs.
     """
     descriptor = kernel.descriptor
     row = 4 * kernel.wave_size
@@ -97,7 +97,7 @@ def kernel_plan(kernel: Kernel, target: Target, code: DecodedCode) -> dict[str, 
 
 
 def _sgpr_places(kernel: Kernel, target: Target) -> dict[str, int]:
-    """Return where inputs go, as offsets in a wave: user SGPRs in the order of the ABI, then the system SGPRs."""
+    """Return the offsets in a wave of the inputs: user SGPRs in the order of the ABI, then the system SGPRs."""
     descriptor = kernel.descriptor
     places: dict[str, int] = {}
     for name, (first, count) in descriptor.sgpr_inputs.items():
@@ -112,7 +112,7 @@ def _sgpr_places(kernel: Kernel, target: Target) -> dict[str, int]:
     fields["scratch_offset"] = places.get("private_segment_wavefront_offset", _SINK)
     ttmps = target.launch_ttmps
     if ttmps is not None:
-        # The half of an id that is not asked for is 0.
+        # The half of an id that is not enabled is 0.
         halves = 0xFFFF * descriptor.enable_sgpr_workgroup_id_y | 0xFFFF0000 * descriptor.enable_sgpr_workgroup_id_z
         x, yz, wave = (4 * TTMPS[number] for number in (ttmps.workgroup_id_x, ttmps.workgroup_id_yz, ttmps.wave_id))
         fields |= {"group_id_x": x, "group_id_y": yz if halves else _SINK, "group_id_z": _SINK}
@@ -123,23 +123,23 @@ def _sgpr_places(kernel: Kernel, target: Target) -> dict[str, int]:
 
 
 def beyond(kernel: Kernel, code: DecodedCode, executed: NDArray[np.bool_]) -> list[tuple[str, NDArray[np.intp], int]]:
-    """Return the `executed` records that name registers beyond what the descriptor allocates, which is a fault.
+    """Return the `executed` records that name registers beyond those that the descriptor allocates: they fault.
 
-    For each file of registers it is its letter, the records, and how many registers there are.
+    Each entry is the letter of a register file, the records, and the number of registers.
     """
     limits = kernel.descriptor.register_limits(uses_agprs=bool((executed & (code.agprs > 0)).any()))
-    found = [(name, np.flatnonzero(executed & (_used(code, name) > limit)), limit) for name, limit in limits.items()]
-    return [entry for entry in found if entry[1].size]
+    used = {name: np.flatnonzero(executed & (_used(code, name) > limit)) for name, limit in limits.items()}
+    return [(name, records, limits[name]) for name, records in used.items() if records.size]
 
 
 def _used(code: DecodedCode, file: str) -> NDArray[np.int32]:
-    """Return how many registers of a file each record needs at least."""
+    """Return how many registers of a file each record needs."""
     return code.vgprs if file == "v" else code.agprs if file == "a" else code.sgprs
 
 
 def find_beyond(kernel: Kernel, code: DecodedCode, executed: NDArray[np.bool_]) -> EmulationError | None:
-    """Return the fault of the first of the `executed` records that names a register beyond what the descriptor
-    allocates; None if there is none."""
+    """Return the fault of the first `executed` record that names a register beyond those that the descriptor
+    allocates, or None."""
     for name, records, limit in beyond(kernel, code, executed):
         record = int(records[0])
         shortage = kernel.descriptor.shortage(f"{name}{int(_used(code, name)[record]) - 1}", limit)

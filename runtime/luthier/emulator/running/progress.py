@@ -1,5 +1,5 @@
-"""Progress of a launch that does not end: how many work-groups have begun, where those are that run, and why no others
-begin."""
+"""Progress of a launch that does not end: how many work-groups have begun, where the running ones are, and why no
+others begin."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from luthier.support.wording import counted
 from luthier.wire.messages import Progress
 
 _MOST_PLACES = 4
-"""Of places in sentences."""
+"""The most places that are listed."""
 
 
 def progress_lines(progress: Progress, places: Sequence[tuple[str, int]]) -> list[str]:
-    """Return sentences about what a launch does, and why it does not end if that is known.
+    """Return sentences about the progress of a launch, and why it does not end if that is known.
 
     Args:
-        places: its places, as `named_places` returns them.
+        places: as `named_places` returns them.
     """
     ended = progress.begun - progress.running
     lines = [f"{progress.begun} of {counted(progress.groups, 'work-group')} have begun, {ended} have ended"]
@@ -27,17 +27,16 @@ def progress_lines(progress: Progress, places: Sequence[tuple[str, int]]) -> lis
     for place, groups in places[:_MOST_PLACES]:
         lines.append(f"waves of {counted(groups, 'work-group')} {verb} at {place}")
     if (more := len(places) - _MOST_PLACES) > 0:
-        lines.append(f"others are at {counted(more, 'more instruction')}")
+        lines.append(f"other waves are at {counted(more, 'more instruction')}")
     if progress.is_full:
         lines.append(
             f"{progress.groups - progress.begun} cannot begin before others end, since the device holds "
-            f"{progress.resident} work-groups of this kernel at once; as a cooperative launch it would have been "
-            "refused"
+            f"{progress.resident} work-groups of this kernel at once; a cooperative launch of this size is refused"
         )
     if progress.repeats:
         lines.append(
-            "all that run repeat themselves, with the same in all registers: it never ends if they wait for those "
-            "that have not begun"
+            "all running work-groups loop with unchanged registers: the launch never ends if they wait for "
+            "work-groups that have not begun"
         )
     return lines
 
@@ -46,7 +45,7 @@ def progress_json(progress: Progress, places: Sequence[tuple[str, int]]) -> dict
     """Return the state of a launch as plain data.
 
     Args:
-        places: its places, as `named_places` returns them.
+        places: as `named_places` returns them.
     """
     return {
         "work_groups": progress.groups,
@@ -60,11 +59,11 @@ def progress_json(progress: Progress, places: Sequence[tuple[str, int]]) -> dict
 
 
 def named_places(progress: Progress, code: DecodedCode, kernel: str, entry: int) -> tuple[tuple[str, int], ...]:
-    """Return where waves of a launch are, and the numbers of work-groups; most first.
+    """Return where waves of a launch are, and the number of work-groups there; most first.
 
     Args:
-        kernel: symbol of the kernel,
-        entry: and the address of its code, in which places are told by their distance.
+        kernel: symbol of the kernel.
+        entry: address of its code; places are given relative to it.
     """
     places = [place for place in progress.places if place.record < code.count]
     named = [(_place(code, kernel, entry, place.record), place.groups) for place in places]

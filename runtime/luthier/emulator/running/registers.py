@@ -1,4 +1,4 @@
-"""A look at the registers of a wave."""
+"""Registers of a wave."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from luthier.isa.registers import EXEC_HI, EXEC_LO, M0, SGPRS, VCC_LO
 
 def _check(index: int, count: int, limit: int) -> None:
     if index < 0 or count < 1 or index + count > limit:
-        raise DeviceError(f"{count} registers from number {index} are not among 0 to {limit - 1}")
+        raise DeviceError(f"{count} registers from number {index} are not within 0 to {limit - 1}")
 
 
 class WaveRegisters(Struct, frozen=True):
-    """Registers in the memory of a wave; of a stopped wave they may be changed."""
+    """Registers in the memory of a wave; those of a stopped wave may be changed."""
 
     memory: NDArray[np.uint8]
     wave_size: int
@@ -28,7 +28,7 @@ class WaveRegisters(Struct, frozen=True):
     """VGPRs that instructions of the target can name."""
 
     def vgpr(self, index: int, count: int = 1, dtype: Any = np.uint32) -> NDArray[Any]:
-        """Return VGPRs from `index`, one value of `dtype` per lane ([count, lanes] for several).
+        """Return VGPRs from `index`: one value of `dtype` per lane; [count, lanes] if `count` is not 1.
 
         64-bit types take two registers.
         """
@@ -59,17 +59,14 @@ class WaveRegisters(Struct, frozen=True):
         return chosen.copy()
 
     def set_vgpr(self, index: int, values: Any) -> None:
-        """Set a VGPR: one number, or one a lane."""
+        """Set a VGPR to one number, or to one number per lane."""
         _check(index, 1, self.vgprs)
         row = 4 * self.wave_size
         place = layout.VECTORS + index * row
         self.memory[place : place + row].view(np.uint32)[:] = values
 
     def sgpr(self, index: int, count: int = 1) -> int:
-        """Return SGPRs from `index` as one number.
-
-        VCC, M0 and EXEC have their unit numbers (`luthier.isa.registers`).
-        """
+        """Return SGPRs from `index` as one number; VCC, M0 and EXEC by unit number (`luthier.isa.registers`)."""
         _check(index, count, EXEC_HI + 1)
         return int.from_bytes(self.memory[4 * index : 4 * (index + count)].tobytes(), "little")
 
@@ -104,7 +101,7 @@ class WaveRegisters(Struct, frozen=True):
         return get_field(self.memory, layout.WAVE, "mode")
 
     def dump(self, sgprs: int = len(SGPRS), vgprs: int = 0) -> str:
-        """Return the registers as text: scalars that are not 0, and the first `vgprs` vector registers by lane."""
+        """Return the registers as text: non-zero scalars, and the first `vgprs` VGPRs by lane."""
         lines = [f"EXEC {self.exec:#x}  VCC {self.vcc:#x}  SCC {self.scc}  M0 {self.m0:#x}  MODE {self.mode:#x}"]
         scalars = [f"s{index}={self.sgpr(index):#x}" for index in range(sgprs) if self.sgpr(index)]
         lines += [" ".join(scalars[start : start + 8]) for start in range(0, len(scalars), 8)]

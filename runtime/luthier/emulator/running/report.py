@@ -1,4 +1,4 @@
-"""Errors that a person understands, from the state in which a wave stopped."""
+"""Error messages from the state in which a wave stopped."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _WHAT = {
 }
 _SPACES = {layout.FAULT_MEMORY: "memory", layout.FAULT_BUFFER: "memory", layout.FAULT_LDS: "LDS"}
 _WRONG = (*_SPACES, layout.FAULT_SCRATCH, layout.FAULT_ALIGNMENT)
-"""Faults that hardware has, too."""
+"""Faults that hardware also raises."""
 _STATE = {
-    layout.FAULT_LANES: "a transposing load with some lanes off (EXEC is {:#x}): what it does then is not documented",
+    layout.FAULT_LANES: "a transposing load with some lanes off (EXEC is {:#x}): the result is not documented",
     layout.FAULT_MODE: "MODE becomes {:#x}, with bits whose effect is not modelled (floating-point exceptions, traps, "
     "skipping of vector instructions, or bits that the target does not define)",
     layout.FAULT_BANK: "s_set_vgpr_msb {:#x}: VGPRs beyond those that the kernel has",
     layout.FAULT_SWIZZLED: "an access at {:#x} of a swizzled buffer, beyond its number of records as bytes: whether it "
     "is out of bounds is not documented",
     layout.FAULT_STRIDED: "a scalar access to a buffer with a stride of {}: its bounds are not documented",
-    layout.FAULT_BANK_MODE: "a write of MODE where the upper bits of VGPR numbers are {:#x}, and bits 19:12 of what is "
-    "written are others: whether it changes them is not the same on all hardware",
+    layout.FAULT_BANK_MODE: "a write of MODE where the upper bits of VGPR numbers are {:#x} and bits 19:12 of the new "
+    "value differ: whether it changes them depends on the hardware",
 }
 _FORMAT = {
     layout.FAULT_FORMAT: "there is no data format {}",
     layout.FAULT_SCALED: "data format {} holds scaled integers or sRGB, which can be loaded but not stored",
-    layout.FAULT_SELECT: "the buffer descriptor selects components (DST_SEL) that data format {} does not have, or in "
-    "a way that is not defined for stores",
+    layout.FAULT_SELECT: "the buffer descriptor selects components (DST_SEL) that data format {} does not have, or a "
+    "combination that is not defined for stores",
     layout.FAULT_NARROWED: "how the 32-bit integers of buffer data format {} become 16 bits is not documented",
 }
 
@@ -50,10 +50,10 @@ def explain(
     reason: int,
     describe: Callable[[], Sequence[str]] = tuple,
 ) -> EmulationError:
-    """Return the error for a code that the compiled scheduler returned.
+    """Return the error for a reason code of the compiled scheduler.
 
     Args:
-        describe: returns sentences about the launch, for one that does not end.
+        describe: returns sentences about a launch that does not end.
     """
     if reason in (layout.DEADLOCK, layout.RUNAWAY):
         return _stuck(kernel, code, worker, reason, describe())
@@ -94,10 +94,10 @@ def _waves(worker: WorkerState) -> tuple[str, ...]:
 
 
 def _what(memory: AllocationTable, worker: WorkerState, reason: int) -> str:
-    """Return what happened, without its place."""
+    """Return the fault, without its location."""
     address, lane, size = (worker.field(f"fault_{name}") for name in ("address", "lane", "size"))
     if reason == layout.JUMP:
-        return f"jump to {address:#x}, which is no instruction of the object"
+        return f"jump to {address:#x}, where no instruction of the object begins"
     if reason == layout.TRAP:
         return f"trap {address}"
     if reason != layout.FAULT:
@@ -122,9 +122,9 @@ def _what(memory: AllocationTable, worker: WorkerState, reason: int) -> str:
 def _stuck(kernel: str, code: DecodedCode, worker: WorkerState, reason: int, launch: Sequence[str]) -> EmulationError:
     waves = _waves(worker)
     what = (
-        "deadlock: no wave of the work-group can go on"
+        "deadlock: no wave of the work-group can continue"
         if reason == layout.DEADLOCK
-        else "the work-group does not end: the limit of executed loops is reached"
+        else "the work-group does not end: it reached the limit of loop iterations"
     )
     shown = "\n  ".join([*waves[:32], *launch])
     message = f"{what} (work-group {worker.workgroup}):\n  {shown}"

@@ -23,10 +23,10 @@ SHARED_BASE = 0x0001_0000_0000_0000
 PRIVATE_BASE = 0x0002_0000_0000_0000
 """Flat address of a lane's scratch."""
 DYNAMIC_STACK = 16384
-"""Bytes a lane, beyond the kernel's own scratch, for calls whose depth the compiler does not know."""
+"""Bytes per lane, beyond the kernel's own scratch, for calls whose depth the compiler does not know."""
 
 LARGEST_KERNARG = 1 << 20
-"""Bytes of arguments that a launch can have: far more than any compiler allows."""
+"""Bytes of arguments that a launch can have: far more than compilers allow."""
 
 Triple = tuple[int, int, int]
 
@@ -53,7 +53,7 @@ class Geometry(Struct, frozen=True):
 
 
 def hidden_value(argument: KernelArgument, geometry: Geometry, queue: int) -> int:
-    """Return what the runtime puts into a hidden argument; 0 for services that do not exist here."""
+    """Return the runtime's value for a hidden argument; 0 for services that the emulated device does not have."""
     kind = argument.value_kind.removeprefix("hidden_")
     axis = {"x": 0, "y": 1, "z": 2}.get(kind[-1], 0)
     if kind.startswith("block_count_"):
@@ -89,7 +89,7 @@ def pack_explicit(kernel: Kernel, values: Sequence[int | float | bytes]) -> byte
     """Return the kernarg segment with explicit values in order, and zeros for hidden ones.
 
     Raises:
-        DeviceError: the number of values is wrong, or an argument cannot hold its value; there are too many bytes.
+        DeviceError: the number of values is wrong, an argument cannot hold its value, or the segment is too large.
     """
     _check_size(kernel)
     segment = bytearray(kernel.kernarg_size)
@@ -105,7 +105,7 @@ def pack_explicit(kernel: Kernel, values: Sequence[int | float | bytes]) -> byte
 
 
 def explicit_size(kernel: Kernel) -> int:
-    """Return the bytes of the kernarg segment up to the last explicit argument's end."""
+    """Return the bytes of the kernarg segment up to the end of the last explicit argument."""
     return max((argument.offset + argument.size for argument in kernel.arguments if not argument.hidden), default=0)
 
 
@@ -113,7 +113,8 @@ def complete_arguments(kernel: Kernel, explicit: bytes, geometry: Geometry, queu
     """Return the kernarg segment for the raw bytes of its explicit part; a whole segment keeps its hidden arguments.
 
     Raises:
-        DeviceError: there are fewer bytes than the explicit arguments have, or more than the segment; too many.
+        DeviceError: there are fewer bytes than the explicit arguments take, or more than the segment has, or the
+            segment is too large.
     """
     _check_size(kernel)
     needed = explicit_size(kernel)
@@ -131,7 +132,8 @@ def complete_arguments(kernel: Kernel, explicit: bytes, geometry: Geometry, queu
 
 def _check_size(kernel: Kernel) -> None:
     if kernel.kernarg_size > LARGEST_KERNARG:
-        raise DeviceError(f"{kernel.kernarg_size} bytes of arguments, of at most {LARGEST_KERNARG}", kernel=kernel.name)
+        message = f"the kernel takes {kernel.kernarg_size} bytes of arguments; at most {LARGEST_KERNARG} are allowed"
+        raise DeviceError(message, kernel=kernel.name)
 
 
 def _store_hidden(segment: bytearray, kernel: Kernel, geometry: Geometry, queue: int) -> None:
@@ -161,12 +163,12 @@ def _encode(argument: KernelArgument, value: int | float | bytes, kernel: Kernel
             raise DeviceError(f"{name} takes {size} bytes, not {len(value)}", kernel=kernel.name)
         return value
     if isinstance(value, float):
-        # Metadata seldom says whether a number is a float; a Python float is one.
+        # Metadata seldom says whether an argument is a float: a Python float is stored as one.
         layout_code = {2: "<e", 4: "<f", 8: "<d"}.get(size)
         if layout_code is None:
-            raise DeviceError(f"{name} has {size} bytes and takes no float", kernel=kernel.name)
+            raise DeviceError(f"{name} has {size} bytes and cannot hold a float", kernel=kernel.name)
         if argument.value_kind == "global_buffer":
-            raise DeviceError(f"{name} is a pointer and takes no float", kernel=kernel.name)
+            raise DeviceError(f"{name} is a pointer and cannot hold a float", kernel=kernel.name)
         try:
             return struct.pack(layout_code, value)
         except OverflowError:
@@ -190,30 +192,31 @@ def dispatch_packet(
 
 
 def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
-    """Refuse a launch that no device of the target would take.
+    """Check that a device of the target can run a launch.
 
     Raises:
-        DeviceError: a size that is not positive or too large.
+        DeviceError: a size is not positive, or is too large.
     """
     for name, sizes in (("grid", geometry.grid), ("block", geometry.block)):
         if len(sizes) != 3 or any(not isinstance(size, int) or size < 1 or size >= 1 << 32 for size in sizes):
             raise DeviceError(f"{name} {sizes} must be three positive numbers", kernel=kernel.name)
     if any(groups * items >= 1 << 32 for groups, items in zip(geometry.grid, geometry.block, strict=True)):
         raise DeviceError(
-            f"grid {geometry.grid} of {geometry.block} has 2**32 work-items on a side", kernel=kernel.name
+            f"grid {geometry.grid} of {geometry.block} has 2**32 or more work-items on a side", kernel=kernel.name
         )
     if target.architected_sgprs and max(geometry.grid[1:]) > 1 << 16:
         raise DeviceError(
-            f"grid {geometry.grid}: y and z of a work-group's id have 16 bits each on {target.name}", kernel=kernel.name
+            f"grid {geometry.grid}: y and z of a work-group id have 16 bits each on {target.name}", kernel=kernel.name
         )
     if geometry.items > kernel.largest_workgroup:
         raise DeviceError(
-            f"a work-group of {geometry.items} work-items; the kernel allows {kernel.largest_workgroup}",
+            f"a work-group of {geometry.items} work-items; the kernel allows at most {kernel.largest_workgroup}",
             kernel=kernel.name,
         )
     lds = kernel.group_segment_fixed_size + geometry.dynamic_lds
     if geometry.dynamic_lds < 0 or lds > target.lds_bytes:
-        raise DeviceError(f"{lds} bytes of LDS; {target.name} has {target.lds_bytes}", kernel=kernel.name)
+        message = f"a work-group needs {lds} bytes of LDS; {target.name} has {target.lds_bytes}"
+        raise DeviceError(message, kernel=kernel.name)
     waves = -(-geometry.items // kernel.wave_size)
     simd_waves = -(-waves // 4)
     resident = target.occupancy(kernel.descriptor.vgprs, kernel.wave_size)
@@ -226,14 +229,14 @@ def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
 
 
 def initial_mode(kernel: Kernel) -> int:
-    """Return the register MODE of a wave that starts."""
+    """Return the initial MODE register of a wave."""
     descriptor = kernel.descriptor
     return (
         descriptor.float_round_mode_32
         | descriptor.float_round_mode_16_64 << 2
         | descriptor.float_denorm_mode_32 << 4
         | descriptor.float_denorm_mode_16_64 << 6
-        # Without DX10_CLAMP numbers are clamped as with it.
+        # Targets without DX10_CLAMP clamp as if it were set.
         | (descriptor.enable_dx10_clamp if descriptor.target.ieee_mode else 1) << 8
         | descriptor.enable_ieee_mode << 9
         | descriptor.fp16_ovfl << layout.FP16_OVERFLOW_SHIFT
@@ -241,10 +244,10 @@ def initial_mode(kernel: Kernel) -> int:
 
 
 def scratch_bytes(kernel: Kernel, target: Target) -> int:
-    """Return the scratch of a lane: the kernel's own, and room for a stack whose depth is not known.
+    """Return the bytes of scratch of a lane: the kernel's own, and room for a stack of unknown depth.
 
     Raises:
-        DeviceError: it is more than the hardware can give a wave.
+        DeviceError: the hardware cannot give a wave that much.
     """
     size = kernel.private_segment_fixed_size
     most = target.scratch_per_lane(kernel.wave_size)
@@ -264,8 +267,8 @@ def as_triple(size: int | Sequence[int]) -> Triple:
     if isinstance(size, (Sequence, np.ndarray)) and not isinstance(size, (str, bytes)):
         values = list(size)
     if any(not isinstance(value, (int, np.integer)) for value in values):
-        raise DeviceError(f"a size is made of whole numbers, not {size!r}")
+        raise DeviceError(f"grid and block sizes must be whole numbers, not {size!r}")
     if not 1 <= len(values) <= 3:
-        raise DeviceError(f"a size has one to three numbers, not {size!r}")
+        raise DeviceError(f"grid and block sizes have one to three numbers, not {size!r}")
     x, y, z = (int(value) for value in (*values, 1, 1)[:3])
     return x, y, z

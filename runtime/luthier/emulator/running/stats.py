@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class AddressCounts(NamedTuple):
-    """Columns, one row an instruction that was executed, in address order."""
+    """Columns with one row for each executed instruction, in address order."""
 
     addresses: NDArray[np.int64]
     """Virtual address in the code object."""
     executions: NDArray[np.int64]
     """Wave-instructions."""
     active_lanes: NDArray[np.int64]
-    """Lanes set in EXEC, summed over the executions; of scalar instructions too."""
+    """Lanes set in EXEC, summed over the executions; also for scalar instructions."""
 
 
 class BlockCounts(NamedTuple):
@@ -52,7 +52,7 @@ class LaunchStats:
     kernel: str
     by_address: AddressCounts
     name_opcodes: Callable[[], Mapping[int, str]] = field(repr=False, compare=False)
-    """Gives `opcode_of`."""
+    """Returns `opcode_of`."""
     waves: int
     workgroups: int
     seconds: float
@@ -60,7 +60,7 @@ class LaunchStats:
     compiled: int = 0
     """Operations compiled because of this launch."""
     lift: Callable[[], LiftedRepresentation] | None = field(default=None, repr=False, compare=False)
-    """Gives the kernel's functions and blocks."""
+    """Lifts the kernel."""
 
     @cached_property
     def opcode_of(self) -> Mapping[int, str]:
@@ -93,48 +93,48 @@ class LaunchStats:
 
     @cached_property
     def blocks(self) -> tuple[BlockCounts, ...]:
-        """Return the basic blocks that were entered, in the order of functions, then of addresses.
+        """Return the basic blocks that were entered, by function, then by address.
 
-        Each instruction belongs to one. The kernel is lifted for it.
+        Each instruction belongs to one block. This lifts the kernel.
 
         Raises:
-            LiftError: its code cannot be understood, or waves took a path that lifting did not see.
+            LiftError: the code cannot be lifted, or waves took a path that lifting did not find.
         """
         if self.lift is None:
-            raise LiftError("these counts know no code", kernel=self.kernel)
+            raise LiftError("these counts have no code to lift", kernel=self.kernel)
         lifted = self.lift()
         places = lifted.code.addresses
         indices = np.searchsorted(places, self.by_address.addresses)
         owners = np.array(lifted.block_of, np.int64)[indices]
         if np.any(places[indices] != self.by_address.addresses) or np.any(owners < 0):
             stray = int(self.by_address.addresses[np.flatnonzero(owners < 0)[0]])
-            raise LiftError("waves executed an instruction in no block", kernel=self.kernel, offset=stray)
-        found = []
+            raise LiftError("waves executed an instruction outside all basic blocks", kernel=self.kernel, offset=stray)
+        counts = []
         for number in np.unique(owners).tolist():
             block = lifted.blocks[number]
-            mine = owners == number
+            in_block = owners == number
             first, last = int(places[block.first]), block.last
-            found.append(
+            counts.append(
                 BlockCounts(
                     lifted.functions[block.function].name,
                     first,
                     int(places[last]) + int(lifted.code.size[last]),
                     self.executions_at(first),
                     self.active_lanes_at(first),
-                    int(self.by_address.executions[mine].sum()),
-                    int(self.by_address.active_lanes[mine].sum()),
+                    int(self.by_address.executions[in_block].sum()),
+                    int(self.by_address.active_lanes[in_block].sum()),
                 )
             )
-        return tuple(found)
+        return tuple(counts)
 
     def to_json(self, *, blocks: bool = True) -> dict[str, Any]:
         """Return all counts as plain data for `json.dumps`.
 
-        They are ``kernel``, ``waves``, ``workgroups``, ``seconds``, ``instructions``; ``opcodes`` by mnemonic,
+        The keys are ``kernel``, ``waves``, ``workgroups``, ``seconds``, ``instructions``; ``opcodes`` by mnemonic;
         ``addresses`` and, unless `blocks` is false, ``blocks`` as rows.
 
         Raises:
-            LiftError: as `blocks`.
+            LiftError: as for `blocks`.
         """
         rows = zip(*(column.tolist() for column in self.by_address), strict=True)
         result: dict[str, Any] = {

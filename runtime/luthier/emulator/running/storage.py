@@ -38,7 +38,7 @@ class DeviceBuffer(storage.Buffer):
 
 
 class ModuleVariable(storage.Variable):
-    """A variable of a loaded module; of a HIP managed variable its storage."""
+    """A variable of a loaded module; for a HIP managed variable, its storage."""
 
     def __init__(self, name: str, address: int, size: int, memory: AllocationTable, holder: DeviceAllocation) -> None:
         super().__init__(name, size)

@@ -44,7 +44,7 @@ class CheckedAccess(Struct, frozen=True):
     """A checked memory access of an instruction."""
 
     places: NDArray[np.uint64]
-    """Host address of each lane in `lanes`, or what it took for an offset in LDS."""
+    """Host address for each lane in `lanes`; outside LDS, the offset that the lane used."""
     lanes: NDArray[np.intp]
     size: int
     """Bytes a lane."""
@@ -58,9 +58,10 @@ class WorkerState:
     """Visible state of a worker: its context, its work-group, its waves.
 
     Args:
-        context: memory of `layout.CONTEXT`, group of `layout.GROUP`, waves that of all waves: live, or copies of what
-            another process had.
-        workgroup: returns the number of the work-group in the launch; None: it is in `group`.
+        context: memory of a `layout.CONTEXT`, live or copied from another process.
+        group: of a `layout.GROUP`.
+        waves: of all waves.
+        workgroup: returns the number of the work-group in the launch; None: read it from `group`.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class WorkerState:
         return self.group_field("number") if self._workgroup is None else self._workgroup()
 
     def current(self) -> NDArray[np.uint8]:
-        """Return the wave that returned last."""
+        """Return the wave that stopped last."""
         return self.wave((self.field("current") - self.group_field("waves")) // self.group_field("wave_stride"))
 
     def record_of(self, wave: NDArray[np.uint8]) -> int:
@@ -101,7 +102,7 @@ class WorkerState:
         return (get_field(wave, layout.WAVE, "pc") - get_field(wave, layout.WAVE, "table")) // layout.RECORD.size
 
     def describe_wave(self, index: int) -> str:
-        """Describe in one line where a wave is and what it does."""
+        """Return one line on the location and state of a wave."""
         code = self._code
         wave = self.wave(index)
         status = {layout.READY: "runs", layout.WAITING: "waits at a barrier", layout.ENDED: "has ended"}
@@ -116,34 +117,34 @@ class WorkerState:
         return f"wave {index} {state}{where}"
 
     def origin_of(self, wave: NDArray[np.uint8]) -> str:
-        """Describe the origin of the instruction that a wave continues at, and its place in the source, after a comma.
+        """Return the origin and source line of the instruction that a wave continues at, after a comma.
 
-        No error in that may hide what is reported of the wave.
+        An error becomes part of the text, so that it does not hide the report.
         """
         code = self._code
         below = self.field("code_base") - code.base
 
         def scalar_pair(index: int) -> int:
-            """Return the address of code that an SGPR pair holds, as those in `code` are."""
+            """Return the code address in an SGPR pair, as a virtual address of `code`."""
             return int.from_bytes(wave[4 * index : 4 * index + 8].tobytes(), "little") - below
 
         try:
             origin = code.origin(code.address_of(self.record_of(wave)), scalar_pair)
         except LuthierError as problem:
-            origin = f"where that comes from cannot be told: {problem}"
+            origin = f"origin unknown: {problem}"
         return origin and f", {origin}"
 
     def lds(self) -> NDArray[np.uint8]:
-        """Return the LDS of the work-group; of this process only."""
+        """Return the LDS of a work-group of this process."""
         return host_bytes(self.group_field("lds"), self.group_field("lds_size"))
 
     def take_accesses(self) -> list[CheckedAccess]:
-        """Return what the instruction stepped last accessed, and forget it."""
+        """Return the accesses of the instruction stepped last, and clear the log."""
         count = min(self.field("accesses"), layout.ACCESSES)
         if count == 0:
             return []
         put_field(self._context, layout.CONTEXT, "accesses", 0)
-        found = []
+        accesses = []
         for number in range(count):
             base = layout.CONTEXT["access_log"] + number * layout.ACCESS.size
             mask, size, kind = (
@@ -153,12 +154,12 @@ class WorkerState:
             start = base + layout.ACCESS["addresses"]
             places = self._context[start : start + 64 * 8].view(np.uint64)[lanes]
             scalar, outside = kind == layout.ACCESS_SCALAR, kind == layout.ACCESS_OUTSIDE
-            found.append(CheckedAccess(places, lanes, size, scalar, outside))
-        return found
+            accesses.append(CheckedAccess(places, lanes, size, scalar, outside))
+        return accesses
 
 
 def worker_at(code: DecodedCode, context: int, group: int) -> WorkerState:
-    """Return the worker of this process whose context and group are at these addresses, live."""
+    """Return the live worker of this process whose context and group are at these addresses."""
     block = host_bytes(group, layout.GROUP.size)
     size = get_field(block, layout.GROUP, "wave_stride") * get_field(block, layout.GROUP, "wave_count")
     waves = host_bytes(get_field(block, layout.GROUP, "waves"), size)
