@@ -288,20 +288,20 @@ def test_conditions(captured: Callable[..., Path]) -> None:
         debugger.goto(0)
         debugger.break_at(f"debugged.hip:{line_of('in the loop')}", "stepp == 2")
         stop = debugger.resume()
-        assert (stop.why, "there is no variable and no register 'stepp'" in stop.text) == ("breakpoint", True)
+        assert (stop.why, "there is no variable or register 'stepp'" in stop.text) == ("breakpoint", True)
 
 
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("debugged.hip:9999", "no code is of this line"),
-        ("other.hip:1", "no code is of file"),
+        ("debugged.hip:9999", "no code comes from this line"),
+        ("other.hip:1", "no code comes from file"),
         *(
             (f"*{address:#x}", "no instruction begins")
             for address in (3, 1 << 63, 0x9999 << 48, (1 << 64) - 4, 1 << 80)
         ),
         ("*-4", "no instruction begins"),
-        ("*here", "is no address"),
+        ("*here", "is not an address"),
         ("nowhere", "there is no function"),
     ],
 )
@@ -358,9 +358,9 @@ def test_the_console(captured: Callable[..., Path], tmp_path: Path) -> None:
         r"2: total, 1 changes",
         rf"no code at debugged.hip:1; breakpoint 3 at 0x[0-9a-f]+, line {line_of('in triple') - 1} of triple",
         "error: there is no command 'nonsense'",
-        "error: the wave has 64 lanes, none is 99",
-        "error: the work-group has 1 waves, none is 7",
-        "error: no 64 bytes at 0x0",
+        "error: the wave has no lane 99, only 64 lanes",
+        "error: the work-group has no wave 7, only 1 wave",
+        "error: cannot read 64 bytes at 0x0",
         r"reverse-continue: .* \(rc\)",
     ):
         assert re.search(pattern, done.stdout, re.M), (pattern, done.stdout)
@@ -468,7 +468,7 @@ def test_code_that_was_compiled_elsewhere(captured: Callable[..., Path]) -> None
 def test_files_by_the_ends_of_their_paths(captured: Callable[..., Path]) -> None:
     with opened(captured("gfx90a", "-O0", f"-ffile-prefix-map={SOURCE.parent}=/elsewhere/programs")) as debugger:
         assert debugger.source.file_of("/home/me/debugged.hip") == "/elsewhere/programs/debugged.hip"
-        with pytest.raises(LuthierError, match=r"no code is of file '/elsewhere/programs/other\.hip'"):
+        with pytest.raises(LuthierError, match=r"no code comes from file '/elsewhere/programs/other\.hip'"):
             debugger.source.file_of("/elsewhere/programs/other.hip")
 
 
@@ -637,7 +637,7 @@ def test_bad_requests(captured: Callable[..., Path]) -> None:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     _, errors = process.communicate(b"Content-Length: 4\r\n\r\nnone", timeout=PATIENCE)
-    assert (process.returncode, b"is no JSON" in errors) == (1, True)
+    assert (process.returncode, b"is not JSON" in errors) == (1, True)
 
 
 def test_an_editor_that_does_not_listen(captured: Callable[..., Path]) -> None:

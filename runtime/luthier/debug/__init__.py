@@ -1,5 +1,5 @@
-"""A debugger for captured launches: forwards and backwards, in source lines or instructions, for a terminal and for
-editors that speak the Debug Adapter Protocol."""
+"""A debugger for captured launches: forwards and backwards, by source line or instruction, for a terminal and for
+editors that support the Debug Adapter Protocol."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The debugger's front end for editors: a debug adapter (https://microsoft.github.io/debug-adapter-protocol).
 
-Threads are the waves of the work-group that is stopped; frames are the calls that are inlined at its instruction.
+Threads are the waves of the stopped work-group; frames are the calls that are inlined at a wave's instruction.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _REASONS = {"entry": "entry", "step": "step", "breakpoint": "breakpoint", "watch
             "pause": "pause", "fault": "exception"}  # fmt: skip
 _VGPRS_SHOWN = 256
 _MOST_INSTRUCTIONS = 1 << 16
-"""Instructions that one request may ask for."""
+"""The most instructions of one request."""
 _FRAMES = 64
-"""Frames that a wave has numbers for."""
+"""Frame numbers reserved for each wave."""
 _SCOPES = 3
 _LOCALS, _SCALARS, _VECTORS = range(_SCOPES)
 
@@ -57,9 +57,9 @@ class Adapter:
     def __init__(self, debugger: Debugger, channel: ProtocolChannel) -> None:
         self._debugger, self._channel = debugger, channel
         self._set: dict[str, list[int]] = {}
-        """Numbers of breakpoints, by what asked for them: a file, functions, instructions, data."""
+        """Numbers of breakpoints by kind of request: a file, functions, instructions, data."""
         self._files: dict[str, str] = {}
-        """Paths that the client has for source files, by those that the debug information has."""
+        """The client's paths of source files, by those in the debug information."""
         self._requests: queue.SimpleQueue[dict[str, Any] | LuthierError | None] = queue.SimpleQueue()
         self._stops_at_entry = True
         self._open = True
@@ -96,7 +96,7 @@ class Adapter:
         }
 
     def serve(self) -> None:
-        """Answer requests to the end of the stream, or until the client disconnects."""
+        """Answer requests until the stream ends or the client disconnects."""
         Worker(self._receive)
         while self._open:
             request = self._requests.get()
@@ -108,7 +108,7 @@ class Adapter:
                 self._answer(request)
 
     def _receive(self) -> None:
-        """Take requests from the stream; one to pause has its effect at once."""
+        """Read requests from the stream; a pause takes effect immediately."""
         while True:
             try:
                 request = self._channel.receive()
@@ -125,7 +125,7 @@ class Adapter:
     def _answer(self, request: Mapping[str, Any]) -> None:
         command, arguments = request.get("command"), request.get("arguments") or {}
         if not isinstance(command, str) or not isinstance(arguments, dict):
-            self._channel.refuse(request, "a request has a name, and arguments that are an object")
+            self._channel.refuse(request, "a request needs a command that is text and arguments that are an object")
             return
         try:
             if command in self._moves:
@@ -143,7 +143,7 @@ class Adapter:
                 self._channel.refuse(request, problem.message)
             return
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as problem:
-            self._channel.refuse(request, f"the arguments are not as the protocol has them: {problem!r}")
+            self._channel.refuse(request, f"the arguments do not follow the protocol: {problem!r}")
             return
         if command == "initialize":
             self._channel.tell("initialized")
@@ -179,12 +179,12 @@ class Adapter:
 
     def _launch(self, arguments: Arguments) -> None:
         self._stops_at_entry = bool(arguments.get("stopOnEntry", True))
-        told = self._debugger.launch.capture.manifest
-        self._channel.tell("output", category="console", output=f"luthier {__version__}: {told.kernel}\n")
+        manifest = self._debugger.launch.capture.manifest
+        self._channel.tell("output", category="console", output=f"luthier {__version__}: {manifest.kernel}\n")
 
     def _pause(self, arguments: Arguments) -> None:
-        """Answer a request that has had its effect (`_receive`): requests are answered in their order, so whatever was
-        to be paused has stopped."""
+        """Answer a pause request, which already took effect (`_receive`). Requests are answered in order, so the launch
+        has stopped."""
         self._debugger.interrupt.clear()
 
     def _terminate(self, arguments: Arguments) -> None:
@@ -196,24 +196,24 @@ class Adapter:
 
     # Breakpoints ----------------------------------------------------------------------------------------------------
 
-    def _replace(self, kind: str, asked: Sequence[Arguments], make: Callable[[Arguments], Body]) -> Body:
-        """Remove what a kind of request asked for before, and make what it asks for now."""
+    def _replace(self, kind: str, wanted: Sequence[Arguments], make: Callable[[Arguments], Body]) -> Body:
+        """Replace the breakpoints of the last request of a kind by new ones."""
         for number in self._set.pop(kind, []):
             if number in self._debugger.breakpoints or number in self._debugger.watchpoints:
                 self._debugger.delete(number)
         made: list[Body] = []
         numbers = self._set[kind] = list[int]()
-        for one in asked:
+        for arguments in wanted:
             try:
-                made.append({"verified": True, **make(one)})
+                made.append({"verified": True, **make(arguments)})
                 numbers.append(made[-1]["id"])
             except LuthierError as problem:
                 made.append({"verified": False, "message": problem.message})
         return {"breakpoints": made}
 
-    def _break(self, place: str, asked: Arguments) -> Body:
-        ignore = int(asked.get("hitCondition") or 1) - 1
-        made = self._debugger.break_at(place, asked.get("condition") or None, ignore=ignore)
+    def _break(self, place: str, arguments: Arguments) -> Body:
+        ignore = int(arguments.get("hitCondition") or 1) - 1
+        made = self._debugger.break_at(place, arguments.get("condition") or None, ignore=ignore)
         address = min(made.addresses)
         message = {"message": made.where} if made.nearest else {}
         return {"id": made.number, "instructionReference": hex(address), **self._location(address), **message}
@@ -226,23 +226,26 @@ class Adapter:
         return {"source": self._source(frames[0].file), "line": frames[0].line} if frames else {}
 
     def _set_breakpoints(self, arguments: Arguments) -> Body:
-        path, asked = arguments["source"]["path"], arguments.get("breakpoints") or []
-        return self._replace(f"file {path}", asked, lambda one: self._break_line(path, one))
+        path, breakpoints = arguments["source"]["path"], arguments.get("breakpoints") or []
+        return self._replace(f"file {path}", breakpoints, lambda breakpoint: self._break_line(path, breakpoint))
 
-    def _break_line(self, path: str, asked: Arguments) -> Body:
+    def _break_line(self, path: str, arguments: Arguments) -> Body:
         file = self._debugger.source.file_of(path)
         self._files[file] = path
-        made = self._break(f"{file}:{asked['line']}", asked)
-        here = self._debugger.source.frames(int(made["instructionReference"], 16))
-        lines = [one.line for one in here if one.line and one.file == file]
-        return {**made, "line": min((one for one in lines if one >= asked["line"]), default=asked["line"])}
+        made = self._break(f"{file}:{arguments['line']}", arguments)
+        frames = self._debugger.source.frames(int(made["instructionReference"], 16))
+        wanted = arguments["line"]
+        lines = [frame.line for frame in frames if frame.file == file and frame.line and frame.line >= wanted]
+        return {**made, "line": min(lines, default=wanted)}
 
     def _set_function_breakpoints(self, arguments: Arguments) -> Body:
-        return self._replace("functions", arguments["breakpoints"], lambda one: self._break(one["name"], one))
+        breakpoints = arguments["breakpoints"]
+        return self._replace("functions", breakpoints, lambda breakpoint: self._break(breakpoint["name"], breakpoint))
 
     def _set_instruction_breakpoints(self, arguments: Arguments) -> Body:
-        def make(one: Arguments) -> Body:
-            return self._break(f"*{int(one['instructionReference'], 16) + int(one.get('offset', 0))}", one)
+        def make(breakpoint: Arguments) -> Body:
+            address = int(breakpoint["instructionReference"], 16) + int(breakpoint.get("offset", 0))
+            return self._break(f"*{address}", breakpoint)
 
         return self._replace("instructions", arguments["breakpoints"], make)
 
@@ -256,8 +259,8 @@ class Adapter:
         return {"dataId": name, "description": name, "accessTypes": ["write"]}
 
     def _set_data_breakpoints(self, arguments: Arguments) -> Body:
-        def make(one: Arguments) -> Body:
-            text = one["dataId"]
+        def make(breakpoint: Arguments) -> Body:
+            text = breakpoint["dataId"]
             if not text.startswith("*"):
                 return {"id": self._debugger.watch(text).number}
             address, _, size = text[1:].partition(" ")
@@ -332,19 +335,19 @@ class Adapter:
         if scope == _LOCALS:
             depth = max(len(view.frames) - 1 - number, 0)
             lane = describe.first_active(view)
-            found = [(one.name, describe.variable(view, one, lane), one.type.name) for one in view.variables(depth)]
+            rows = [(one.name, describe.variable(view, one, lane), one.type.name) for one in view.variables(depth)]
         elif scope == _SCALARS:
             registers = view.registers
             named = [(name, getattr(registers, name)) for name in ("exec", "vcc", "scc", "m0", "mode")]
             numbered = [(f"s{at}", registers.sgpr(at)) for at in range(len(SGPRS))]
-            found = [(name, f"{value:#x}", "") for name, value in (("pc", view.pc), *named, *numbered)]
+            rows = [(name, f"{value:#x}", "") for name, value in (("pc", view.pc), *named, *numbered)]
         else:
             count = min(view.registers.vgprs, _VGPRS_SHOWN)
-            found = [(f"v{at}", " ".join(f"{one:x}" for one in view.registers.vgpr(at)), "") for at in range(count)]
+            rows = [(f"v{at}", " ".join(f"{one:x}" for one in view.registers.vgpr(at)), "") for at in range(count)]
         return {
             "variables": [
                 {"name": name, "value": value, "type": kind, "evaluateName": name, "variablesReference": 0}
-                for name, value, kind in found
+                for name, value, kind in rows
             ]
         }
 
@@ -374,7 +377,7 @@ class Adapter:
         first = addresses.index(at) + int(arguments.get("instructionOffset") or 0)
         count = int(arguments["instructionCount"])
         if count > _MOST_INSTRUCTIONS:
-            raise LuthierError(f"{count} instructions, of {_MOST_INSTRUCTIONS} at once")
+            raise LuthierError(f"instructionCount must be at most {_MOST_INSTRUCTIONS}, not {count}")
         shown: list[Body] = []
         for number in range(first, first + count):
             if not 0 <= number < len(addresses):

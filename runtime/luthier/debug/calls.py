@@ -1,4 +1,4 @@
-"""Calls that the waves of a launch are in, and the lanes in each that have been where variables are."""
+"""Call stacks of the waves of a launch, and the lanes of each call for which locations of variables are valid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from luthier.emulator.inspection.debug import WaveStep
 from luthier.objects.variables import DwarfVariable, Expression
 
 WaveId = tuple[int, int]
-"""Work-group, and index in it."""
+"""Work-group, and index of the wave in it."""
 _CALLS = "s_swappc_b64", "s_swap_pc_i64", "s_call_"
 _RETURNS = "s_setpc_b64", "s_set_pc_i64"
 
@@ -20,24 +20,24 @@ _RETURNS = "s_setpc_b64", "s_set_pc_i64"
 class _Wave(Struct):
     depth: int
     record: int
-    """The instruction that was next when it was seen last."""
+    """The next instruction at the last step of the wave."""
     lanes: dict[int, SelectedLanes] = field(default_factory=dict)
     """By depth."""
 
 
 class CallStacks:
-    """The calls that waves are in, of those that are not inlined; each step of the launch is told."""
+    """Real (not inlined) calls of waves. `arrive` must be called at each step of the launch."""
 
     def __init__(self, code: DecodedCode, locations: VariableLocations) -> None:
         self._code, self._locations = code, locations
         self._waves: dict[WaveId, _Wave] = {}
 
     def clear(self) -> None:
-        """Forget all waves: the launch begins anew."""
+        """Forget all waves: the launch starts again."""
         self._waves.clear()
 
     def arrive(self, id: WaveId, step: WaveStep) -> None:
-        """Take note of a wave about to execute an instruction."""
+        """Record a wave about to execute an instruction."""
         wave = self._waves.get(id)
         if wave is None:
             wave = self._waves[id] = _Wave(0, step.record)
@@ -53,19 +53,19 @@ class CallStacks:
             lanes.arrive(self._locations.at[step.address], step.registers.exec)
 
     def depth(self, id: WaveId) -> int:
-        """Return how many calls deep a wave is."""
+        """Return the call depth of a wave."""
         return self._waves[id].depth
 
     def record(self, id: WaveId) -> int:
-        """Return the instruction of a wave that was next when it was seen last."""
+        """Return the next instruction at the last step of a wave."""
         return self._waves[id].record
 
     def lanes(self, id: WaveId, address: int, on: int, variable: DwarfVariable, expression: Expression) -> int | None:
-        """Return the lanes of a wave, of those that are on, that a variable's place counts for; None: all.
+        """Return the mask of the active lanes of a wave for which a variable's location is valid; None: all.
 
         Args:
-            address: where the wave is now, which may be one instruction behind the one that was seen last.
-            on: mask of the lanes that are on now.
+            address: current address of the wave, which may be one instruction after that of its last step.
+            on: mask of the active lanes.
         """
         key = self._locations.number(variable, expression)
         if key is None:
@@ -80,6 +80,6 @@ class CallStacks:
 
     @functools.lru_cache(maxsize=1 << 14)  # noqa: B019 - there is one debugger in a process
     def _deeper(self, record: int) -> int:
-        """Return what an instruction adds to the calls that a wave is deep."""
+        """Return the change of the call depth by an instruction."""
         text = self._code.text(record)
         return text.startswith(_CALLS) - text.startswith(_RETURNS)

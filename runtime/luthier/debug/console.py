@@ -24,16 +24,16 @@ _SHORT = {
 }  # fmt: skip
 """Command by its short name."""
 _AROUND = 5
-"""Lines, or instructions, that are listed before and behind."""
+"""Lines or instructions that are listed before and after the current one."""
 _LINE = 16
 """Bytes of memory in a line."""
 
 
 class Console(cmd.Cmd):
-    """Commands from a stream, answers to standard output.
+    """Reads commands from a stream and writes answers to standard output.
 
     Args:
-        commands: None: standard input, with history and completion where it is a terminal.
+        commands: None: standard input, with history and completion if it is a terminal.
     """
 
     prompt = "(luthier) "
@@ -42,14 +42,14 @@ class Console(cmd.Cmd):
         super().__init__(stdin=commands)
         self._debugger = debugger
         self._wave: int | None = None
-        """The wave that is looked at; None: the one that is stopped."""
+        """The selected wave; None: the stopped one."""
         self._lane: int | None = None
         self.use_rawinput = commands is None and sys.stdin.isatty()
         if not self.use_rawinput:
             self.prompt = ""
 
     def run(self) -> None:
-        """Obey until the end of the input, or ``quit``; an interrupt stops a launch that runs."""
+        """Run commands until the end of the input or ``quit``; an interrupt stops a running launch."""
         before = signal.signal(signal.SIGINT, self._interrupt)
         try:
             self._say(describe.stopped(self._debugger, Stop("entry", 0)))
@@ -61,7 +61,7 @@ class Console(cmd.Cmd):
         self._debugger.interrupt.set()
 
     def onecmd(self, line: str) -> bool:
-        """Obey one line; what is wrong with it is said, and no more."""
+        """Run one command; print its errors."""
         word, _, rest = line.strip().partition(" ")
         word = _SHORT.get(word, word).replace("-", "_")
         try:
@@ -73,15 +73,15 @@ class Console(cmd.Cmd):
         return False
 
     def completenames(self, text: str, *ignored: object) -> list[str]:
-        """Return the commands that begin so."""
+        """Return the commands that begin with `text`."""
         return [name for name in map(_dashed, super().completenames(text.replace("-", "_"))) if name.startswith(text)]
 
     def default(self, line: str) -> None:
-        """Say that there is no such command."""
+        """Report an unknown command."""
         self._say(f"error: there is no command {line.split()[0]!r}; `help` lists them")
 
     def emptyline(self) -> bool:
-        """Do the last command once more, as debuggers do."""
+        """Repeat the last command, like other debuggers."""
         return self.onecmd(self.lastcmd) if self.lastcmd and self.use_rawinput else False
 
     def do_help(self, arg: str) -> None:
@@ -100,18 +100,18 @@ class Console(cmd.Cmd):
         self._break(arg, temporary=False)
 
     def do_tbreak(self, arg: str) -> None:
-        """tbreak PLACE [if EXPRESSION]: the same, once"""
+        """tbreak PLACE [if EXPRESSION]: like break, for one stop"""
         self._break(arg, temporary=True)
 
     def _break(self, arg: str, *, temporary: bool) -> None:
         place, _, condition = arg.partition(" if ")
         if not place.strip():
-            raise LuthierError("break where? FILE:LINE, FUNCTION, *ADDRESS or +OFFSET")
+            raise LuthierError("break needs a place: FILE:LINE, FUNCTION, *ADDRESS or +OFFSET")
         made = self._debugger.break_at(place.strip(), condition.strip() or None, temporary=temporary)
         self._say(made.where)
 
     def do_watch(self, arg: str) -> None:
-        """watch EXPRESSION, or *ADDRESS BYTES: stop behind what changes it: in this wave, or memory by any"""
+        """watch EXPRESSION, or *ADDRESS BYTES: stop after this wave changes its value, or any wave the memory"""
         if arg.startswith("*"):
             address, _, size = arg[1:].partition(" ")
             made = self._debugger.watch_memory(int(address, 0), int(size or "4", 0))
@@ -125,9 +125,9 @@ class Console(cmd.Cmd):
 
     def do_info(self, arg: str) -> None:
         """info: list breakpoints and watchpoints"""
-        for one in self._debugger.breakpoints.values():
-            condition = f" if {one.condition.text}" if one.condition else ""
-            self._say(f"{one.number}: {one.text}{condition}, {one.hits} hits")
+        for breakpoint in self._debugger.breakpoints.values():
+            condition = f" if {breakpoint.condition.text}" if breakpoint.condition else ""
+            self._say(f"{breakpoint.number}: {breakpoint.text}{condition}, {breakpoint.hits} hits")
         for watch in self._debugger.watchpoints.values():
             self._say(f"{watch.number}: {watch.text}, {watch.hits} changes")
 
@@ -146,7 +146,7 @@ class Console(cmd.Cmd):
         self._go(lambda: self._debugger.step_line(over=False))
 
     def do_next(self, arg: str) -> None:
-        """next: execute this wave up to another line, calls as one"""
+        """next: execute this wave up to another line, stepping over calls"""
         self._go(lambda: self._debugger.step_line(over=True))
 
     def do_stepi(self, arg: str) -> None:
@@ -154,7 +154,7 @@ class Console(cmd.Cmd):
         self._go(self._debugger.step_instruction)
 
     def do_finish(self, arg: str) -> None:
-        """finish: execute up to where this function has returned"""
+        """finish: execute until this function has returned"""
         self._go(self._debugger.finish)
 
     def do_reverse_step(self, arg: str) -> None:
@@ -162,7 +162,7 @@ class Console(cmd.Cmd):
         self._go(lambda: self._debugger.reverse_line(over=False))
 
     def do_reverse_next(self, arg: str) -> None:
-        """reverse-next: the same, calls as one"""
+        """reverse-next: like reverse-step, stepping over calls"""
         self._go(lambda: self._debugger.reverse_line(over=True))
 
     def do_reverse_stepi(self, arg: str) -> None:
@@ -170,7 +170,7 @@ class Console(cmd.Cmd):
         self._go(self._debugger.reverse_instruction)
 
     def do_goto(self, arg: str) -> None:
-        """goto POSITION: go to where so many instructions have been executed"""
+        """goto POSITION: go to the point after this number of instructions"""
         self._go(lambda: self._debugger.goto(int(arg, 0)))
 
     def _go(self, how: Callable[[], Stop]) -> None:
@@ -188,44 +188,44 @@ class Console(cmd.Cmd):
         return describe.first_active(view) if self._lane is None else self._lane
 
     def do_where(self, arg: str) -> None:
-        """where: the place of this wave, and the calls that are inlined there"""
+        """where: the location of this wave, and the calls that are inlined there"""
         view = self._view()
         self._say(describe.place(view))
         for number, frame in enumerate(view.frames):
             self._say(f"#{number} {frame.name} at {frame.place}")
 
     def do_waves(self, arg: str) -> None:
-        """waves: where all waves of the work-group are"""
+        """waves: the locations of all waves of the work-group"""
         for index in range(self._debugger.wave_count):
             view = self._debugger.view(index)
             mark = "*" if index == self._view().wave else " "
             self._say(f"{mark} wave {index} has ended" if view.ended else f"{mark} {describe.place(view)}")
 
     def do_wave(self, arg: str) -> None:
-        """wave INDEX: look at another wave of the work-group"""
+        """wave INDEX: select another wave of the work-group"""
         self._debugger.view(int(arg))
         self._wave = int(arg)
         self._say(describe.place(self._view()))
 
     def do_lane(self, arg: str) -> None:
-        """lane [INDEX]: show variables of a lane; without one: of the first active"""
+        """lane [INDEX]: show variables of a lane; without INDEX, of the first active lane"""
         size = self._view().registers.wave_size
         if arg and not 0 <= int(arg) < size:
-            raise LuthierError(f"the wave has {size} lanes, none is {arg}")
+            raise LuthierError(f"the wave has no lane {arg}, only {size} lanes")
         self._lane = int(arg) if arg else None
 
     def do_locals(self, arg: str) -> None:
         """locals: the variables that are visible here"""
         view = self._view()
         lane = self._chosen_lane(view)
-        found = view.variables()
-        for one in found:
-            self._say(f"{one.name} = {describe.variable(view, one, lane)}")
-        if not found:
+        variables = view.variables()
+        for variable in variables:
+            self._say(f"{variable.name} = {describe.variable(view, variable, lane)}")
+        if not variables:
             self._say("no variables are known here" if view.frames else "the code object has no debug information")
 
     def do_print(self, arg: str) -> None:
-        """print EXPRESSION: its value, by lane where it differs"""
+        """print EXPRESSION: its value, by lane if lanes differ"""
         view = self._view()
         known = {one.name: one for one in view.variables()}
         if arg in known:
@@ -235,11 +235,11 @@ class Console(cmd.Cmd):
         self._say(f"{arg}: {describe.value(view, ParsedExpression(arg).value(view), self._lane)}")
 
     def do_registers(self, arg: str) -> None:
-        """registers [VGPRS]: the scalar registers that are not 0, and the first so many vector ones"""
+        """registers [VGPRS]: the non-zero scalar registers, and the first VGPRS vector registers"""
         self._say(self._view().registers.dump(vgprs=int(arg or "0")))
 
     def do_memory(self, arg: str) -> None:
-        """memory ADDRESS [BYTES]: what is there"""
+        """memory ADDRESS [BYTES]: the contents of memory"""
         first, _, count = arg.partition(" ")
         address = int(first, 0)
         data = self._debugger.read(address, int(count or "64", 0))
@@ -247,10 +247,10 @@ class Console(cmd.Cmd):
             self._say(f"{address + at:#x}  {data[at : at + _LINE].hex(' ', 4)}")
 
     def do_list(self, arg: str) -> None:
-        """list: lines of the source around this place"""
+        """list: source lines around this location"""
         frames = self._view().frames
         if not frames:
-            raise LuthierError("the place in the source is not known")
+            raise LuthierError("the source location is not known")
         for number in range(frames[0].line - _AROUND, frames[0].line + _AROUND + 1):
             line = describe.source_line(frames[0].file, number)
             if line is not None:
@@ -264,7 +264,7 @@ class Console(cmd.Cmd):
             self._say(f"{'>' if address == view.pc else ' '} {address:#x}  {code.text(code.record_at(address) or 0)}")
 
     def do_quit(self, arg: str) -> bool:
-        """quit: end"""
+        """quit: end the session"""
         return True
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""A captured launch under control: it goes forwards and backwards, and stops at lines, instructions and changes.
+"""Debugging of a captured launch: it runs forwards and backwards, and stops at lines, instructions and changes.
 
-Waves of a launch take turns in an order that is always the same, so a stop has a number: how many instructions all
-waves have executed before it. To go back is to begin anew and to stop earlier.
+The order of waves is always the same, so each stop has a position: the number of instructions that all waves executed
+before it. Going back means starting again and stopping earlier.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from luthier.emulator.running.memory import AllocationTable, DeviceAllocation, h
 from luthier.errors import DeviceError, EmulationError, LuthierError
 from luthier.objects.source import SourceFrame
 from luthier.objects.variables import DwarfVariable
+from luthier.support.wording import counted
 
 
 class Debugger:
-    """A captured launch that is stopped, at first before its first instruction. A context manager.
+    """A stopped captured launch, initially before its first instruction. A context manager.
 
     Args:
-        target: of the device; the recorded one by default.
+        target: target of the device; None: the recorded one.
 
     Raises:
-        AddressTaken: this process has something else where the program had its memory.
+        AddressTaken: this process uses addresses of the captured memory.
         LuthierError: the launch cannot be run.
     """
 
@@ -49,7 +50,7 @@ class Debugger:
         self.breakpoints: dict[int, Breakpoint] = {}
         self.watchpoints: dict[int, Watchpoint] = {}
         self.interrupt = threading.Event()
-        """Set it from another thread, or a signal handler, to stop a launch that runs; clear it when it has stopped."""
+        """Set it in another thread or a signal handler to stop a running launch; clear it after the stop."""
         self.position = 0
         self.fault: EmulationError | None = None
         self._numbers = 0
@@ -67,48 +68,48 @@ class Debugger:
         self.source = SourcePlaces(self.launch, self._bodies, self.addresses)
         self._last = 0, 0
         self._executed = 0
-        """The record that was executed last."""
+        """Record executed last."""
         self._begin()
 
     # Where it is ----------------------------------------------------------------------------------------------------
 
     @property
     def where(self) -> WaveStep | None:
-        """Return the wave about to execute an instruction; None when the launch has ended."""
+        """Return the wave about to execute an instruction; None: the launch has ended."""
         return None if self._session is None else self._session.where
 
     def view(self, index: int | None = None) -> StoppedWave:
-        """Return a wave of the stopped work-group, by default the one that is stopped.
+        """Return a wave of the stopped work-group; None: the stopped wave.
 
         Raises:
-            DeviceError: the launch has ended, or there is no such wave.
+            DeviceError: the launch has ended, or the work-group has no such wave.
         """
         step = self._stopped()
         count = step.worker.group_field("wave_count")
         if index is not None and not 0 <= index < count:
-            raise DeviceError(f"the work-group has {count} waves, none is {index}")
+            raise DeviceError(f"the work-group has no wave {index}, only {counted(count, 'wave')}")
         return StoppedWave(self, step, step.wave if index is None else index)
 
     @property
     def wave_count(self) -> int:
-        """Return the waves of the stopped work-group."""
+        """Return the number of waves of the stopped work-group."""
         return self._stopped().worker.group_field("wave_count")
 
     @functools.cached_property
     def addresses(self) -> list[int]:
         """Return the virtual addresses of all instructions, ascending."""
-        return sorted(one for one in self.launch.code.addresses().tolist() if one >= 0)
+        return sorted(address for address in self.launch.code.addresses().tolist() if address >= 0)
 
     def read(self, address: int, size: int) -> bytes:
-        """Return memory that the launch may access, its scratch included while it runs.
+        """Return memory that the launch may access; while it runs, also its scratch.
 
         Raises:
-            DeviceError: some of it is not the launch's.
+            DeviceError: some of the bytes are outside that memory.
         """
         memory = self._captured if self.where is None else self.launch.accessible
         holder = memory.find(address)
         if size < 0 or holder is None or address + size > holder.end:
-            raise DeviceError(f"no {size} bytes at {address:#x}: {memory.describe(address)}")
+            raise DeviceError(f"cannot read {size} bytes at {address:#x}: {memory.describe(address)}")
         return self._raw(address, size)
 
     @staticmethod
@@ -116,32 +117,31 @@ class Debugger:
         return host_bytes(address, size).tobytes()
 
     def has_frame(self, address: int, register: int) -> bool:
-        """Return whether at an instruction a scalar register has the frame of the function that it is in."""
+        """Return whether a scalar register holds the function's frame at an instruction."""
         return self._bodies.has_frame(address, register)
 
     def lanes(self, view: StoppedWave, variable: DwarfVariable) -> int:
-        """Return the lanes of a wave, of those that are on, that a variable is for where it is said to be."""
+        """Return the mask of the active lanes of a wave for which the location of a variable holds."""
         expression, on = variable.expression_at(view.pc), view.registers.exec
         if expression is None:
             return on
-        found = self._calls.lanes((view.workgroup, view.wave), view.pc, on, variable, expression)
-        return on if found is None else found
+        lanes = self._calls.lanes((view.workgroup, view.wave), view.pc, on, variable, expression)
+        return on if lanes is None else lanes
 
     # Breakpoints ----------------------------------------------------------------------------------------------------
 
     def break_at(
         self, place: str, condition: str | None = None, *, ignore: int = 0, temporary: bool = False
     ) -> Breakpoint:
-        """Stop before what a place names: ``file.hip:12``, a function, ``*0x1b40``, or ``+0x40`` behind the kernel's
-        entry.
+        """Set a breakpoint at ``file.hip:12``, a function, ``*0x1b40``, or ``+0x40`` from the kernel's entry.
 
         Raises:
-            LuthierError: there is no code there, or the condition is no expression.
+            LuthierError: the place has no code, or the condition is not an expression.
         """
-        found = frozenset(self.source.addresses_of(place))
+        addresses = frozenset(self.source.addresses_of(place))
         self._numbers += 1
         made = Breakpoint(
-            *(self._numbers, place, found, self.source.nearest(place)),
+            *(self._numbers, place, addresses, self.source.nearest(place)),
             ParsedExpression(condition) if condition else None,
             ignore,
             temporary,
@@ -150,10 +150,10 @@ class Debugger:
         return made
 
     def watch_memory(self, address: int, size: int) -> Watchpoint:
-        """Stop behind an instruction of any wave that changes these bytes.
+        """Stop after an instruction of any wave that changes these bytes.
 
         Raises:
-            DeviceError: they are not the launch's.
+            DeviceError: the launch may not access them.
         """
         last = self.read(address, size)
         self._numbers += 1
@@ -162,10 +162,10 @@ class Debugger:
         return made
 
     def watch(self, text: str) -> Watchpoint:
-        """Stop behind an instruction of the stopped wave that changes the value of an expression.
+        """Stop after an instruction of the stopped wave that changes the value of an expression.
 
         Raises:
-            LuthierError: it is none, or has no value here.
+            LuthierError: it is not an expression, or has no value at this stop.
         """
         view, expression = self.view(), ParsedExpression(text)
         last = expression.value(view)
@@ -180,10 +180,10 @@ class Debugger:
         """Remove a breakpoint or a watchpoint.
 
         Raises:
-            DeviceError: there is none of that number.
+            DeviceError: there is none with this number.
         """
         if self.breakpoints.pop(number, None) is None and self.watchpoints.pop(number, None) is None:
-            raise DeviceError(f"there is no breakpoint {number}")
+            raise DeviceError(f"there is no breakpoint or watchpoint {number}")
 
     # Going on -------------------------------------------------------------------------------------------------------
 
@@ -192,13 +192,13 @@ class Debugger:
         return self._forward(lambda step: False)
 
     def goto(self, position: int) -> Stop:
-        """Go to the stop of a number, forwards or backwards, whatever is between.
+        """Go to a position, forwards or backwards, without stopping at breakpoints.
 
         Raises:
-            DeviceError: the launch ends before.
+            DeviceError: the position is negative, or the launch ends before it.
         """
         if position < 0:
-            raise DeviceError("a position is not negative")
+            raise DeviceError(f"a position must not be negative, but is {position}")
         if position < self.position:
             self._begin()
         stop = Stop("step" if position else "entry", position)
@@ -206,28 +206,28 @@ class Debugger:
             stop = self._forward(lambda step: self.position == position, quiet=True)
         if self.where is None:
             if self.position != position:
-                raise DeviceError(f"the launch ends after {self.position} instructions")
+                raise DeviceError(f"no position {position}: the launch ends after {self.position} instructions")
             return self._end()
         return stop
 
     def step_instruction(self) -> Stop:
-        """Execute one instruction of the stopped wave; those of others between are executed, too."""
-        here = self._wave()
-        return self._forward(lambda step: self._of(step) == here)
+        """Execute one instruction of the stopped wave; other waves may execute instructions in between."""
+        wave = self._wave()
+        return self._forward(lambda step: self._of(step) == wave)
 
     def step_line(self, *, over: bool) -> Stop:
-        """Execute up to another line of the stopped wave.
+        """Execute the stopped wave up to another line.
 
         Args:
-            over: calls, also inlined ones, as one.
+            over: step over calls, also inlined ones.
         """
-        here, depth, frames = self._wave(), self._depth(), self.view().frames
+        wave, depth, frames = self._wave(), self._depth(), self.view().frames
         if not frames:
-            return self._forward(lambda step: self._of(step) == here and (not over or self._depth(step) <= depth))
+            return self._forward(lambda step: self._of(step) == wave and (not over or self._depth(step) <= depth))
         place = frames[0].file, frames[0].line
 
         def elsewhere(step: WaveStep) -> bool:
-            if self._of(step) != here or (over and self._depth(step) > depth):
+            if self._of(step) != wave or (over and self._depth(step) > depth):
                 return False
             body = self._bodies.body(step.address)
             if body is not None and step.address < body.start:
@@ -240,11 +240,11 @@ class Debugger:
         return self._forward(elsewhere)
 
     def finish(self) -> Stop:
-        """Execute up to where the function that the stopped wave is in, also an inlined one, has returned."""
-        here, depth, inlined = self._wave(), self._depth(), len(self.view().frames)
+        """Execute until the current function of the stopped wave, which may be inlined, has returned."""
+        wave, depth, inlined = self._wave(), self._depth(), len(self.view().frames)
 
         def outside(step: WaveStep) -> bool:
-            if self._of(step) != here:
+            if self._of(step) != wave:
                 return False
             now = self._depth(step)
             return now < depth or (now == depth and 0 < len(self.source.frames(step.address)) < inlined)
@@ -254,26 +254,26 @@ class Debugger:
     # Going back -----------------------------------------------------------------------------------------------------
 
     def reverse_resume(self) -> Stop:
-        """Go back to the last breakpoint or change of a watchpoint; to the beginning if there is none."""
+        """Go back to the last breakpoint or change of a watchpoint, or to the beginning."""
         return self._backward(lambda step: False)
 
     def reverse_instruction(self) -> Stop:
         """Go back to before the instruction that the stopped wave executed last."""
-        here = self._wave()
-        return self._backward(lambda step: self._of(step) == here, quiet=True)
+        wave = self._wave()
+        return self._backward(lambda step: self._of(step) == wave, quiet=True)
 
     def reverse_line(self, *, over: bool) -> Stop:
-        """Go back to the beginning of the line that the stopped wave is in, or was before if it is at its beginning.
+        """Go back to the beginning of the stopped wave's line, or from there to the line before.
 
         Args:
-            over: calls, also inlined ones, as one.
+            over: step over calls, also inlined ones.
         """
-        here, depth, inlined = self._wave(), self._depth(), len(self._frames())
+        wave, depth, inlined = self._wave(), self._depth(), len(self._frames())
         before: tuple[Any, ...] = ()
 
         def begins(step: WaveStep) -> bool:
             nonlocal before
-            if self._of(step) != here:
+            if self._of(step) != wave:
                 return False
             now, frames = self._depth(step), self.source.frames(step.address)
             if over and (now > depth or (now == depth and len(frames) > max(inlined, 1))):
@@ -291,7 +291,7 @@ class Debugger:
     # The launch -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the launch where it is, and give its memory back. Closing twice does nothing."""
+        """End the launch and free its memory. Closing twice has no effect."""
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -318,8 +318,8 @@ class Debugger:
         self.position, self.fault = 0, None
         self._calls.clear()
         self._session = DebugSession(launch.kernel, launch.code, launch.accessible, run)
-        for one in self.breakpoints.values():
-            one.hits = 0
+        for breakpoint in self.breakpoints.values():
+            breakpoint.hits = 0
         for watch in self.watchpoints.values():
             watch.hits = 0
             if watch.size:
@@ -340,15 +340,15 @@ class Debugger:
         return step.workgroup, step.wave
 
     def _wave(self) -> tuple[int, int]:
-        """Return the wave that is stopped, or that was the last to execute an instruction."""
+        """Return the stopped wave, or the one that executed the last instruction."""
         return self._last if self.where is None else self._of(self.where)
 
     def _depth(self, step: WaveStep | None = None) -> int:
-        """Return how many calls deep a wave is, of those that are not inlined; without a step that of `_wave`."""
+        """Return the depth of real (not inlined) calls of a wave; None: of `_wave`."""
         return self._calls.depth(self._wave() if step is None else self._of(step))
 
     def _arrive(self, step: WaveStep) -> None:
-        """Take note of a step: its number, and how deep its wave is."""
+        """Record a step: its position, and the calls of its wave."""
         self.position += 1
         self._executed = self._calls.record(self._last)
         self._last = self._of(step)
@@ -357,76 +357,76 @@ class Debugger:
     def _reached(self, step: WaveStep) -> Stop | None:
         """Return the stop that breakpoints and watchpoints make before an instruction."""
         changed = [one for one in self.watchpoints.values() if self._changes(one, step)]
-        here = [one for one in self.breakpoints.values() if self._hits(one, step)]
-        numbers = tuple(one.number for one in changed) + tuple(one.number for one in here)
+        hit = [one for one in self.breakpoints.values() if self._hits(one, step)]
+        numbers = tuple(one.number for one in changed) + tuple(one.number for one in hit)
         if changed:
             return Stop("watchpoint", self.position, "; ".join(one.change for one in changed), numbers)
-        problems = "; ".join(one.problem for one in here if one.problem)
-        return Stop("breakpoint", self.position, problems, numbers) if here else None
+        problems = "; ".join(one.problem for one in hit if one.problem)
+        return Stop("breakpoint", self.position, problems, numbers) if hit else None
 
-    def _hits(self, one: Breakpoint, step: WaveStep) -> bool:
-        if step.address not in one.addresses:
+    def _hits(self, breakpoint: Breakpoint, step: WaveStep) -> bool:
+        if step.address not in breakpoint.addresses:
             return False
-        one.problem = ""
-        if one.condition is not None:
+        breakpoint.problem = ""
+        if breakpoint.condition is not None:
             try:
-                if not one.condition.holds(StoppedWave(self, step, step.wave)):
+                if not breakpoint.condition.holds(StoppedWave(self, step, step.wave)):
                     return False
-            except LuthierError as problem:  # nobody would know why it never stops
-                one.problem = f"the condition of breakpoint {one.number} has no value: {problem.message}"
+            except LuthierError as problem:  # stop, so that the user learns why the condition never holds
+                breakpoint.problem = f"the condition of breakpoint {breakpoint.number} has no value: {problem.message}"
                 return True
-        one.hits += 1
-        return one.hits > one.ignore
+        breakpoint.hits += 1
+        return breakpoint.hits > breakpoint.ignore
 
-    def _changes(self, one: Watchpoint, step: WaveStep) -> bool:
-        if one.size:
-            return self._update(one, self._raw(one.address, one.size))
-        if self._of(step) != one.wave or one.expression is None:
+    def _changes(self, watch: Watchpoint, step: WaveStep) -> bool:
+        if watch.size:
+            return self._update(watch, self._raw(watch.address, watch.size))
+        if self._of(step) != watch.wave or watch.expression is None:
             return False
         try:
-            return self._update(one, np.copy(one.expression.value(StoppedWave(self, step, step.wave))))
+            return self._update(watch, np.copy(watch.expression.value(StoppedWave(self, step, step.wave))))
         except LuthierError:
             return False  # a variable that is nowhere now
 
-    def _update(self, one: Watchpoint, now: Any) -> bool:
-        """Return whether a value is another than it was, and remember it."""
-        before, one.last = one.last, now
+    def _update(self, watch: Watchpoint, now: Any) -> bool:
+        """Return whether a watched value has changed, and remember the new one."""
+        before, watch.last = watch.last, now
         if before is None or np.array_equal(before, now):
             return False
-        one.hits += 1
+        watch.hits += 1
         address = self.launch.code.address_of(self._executed)
         place = f", {self.source.frames(address)[0].place}" if self.source.frames(address) else ""
         text = self.launch.code.text(self._executed)
-        one.change = f"{one.text}: {_differ(before, now)} by {text} at {address:#x}{place}"
+        watch.change = f"{watch.text}: {_differ(before, now)} by {text} at {address:#x}{place}"
         return True
 
     def _forward(self, wanted: Callable[[WaveStep], bool], *, quiet: bool = False) -> Stop:
-        """Execute until `wanted` holds before a step, or, unless `quiet`, something else is reached."""
+        """Execute until `wanted` holds before a step, or unless `quiet`, up to a breakpoint or watchpoint."""
         self._stopped()
-        found: list[Stop] = []
+        stops: list[Stop] = []
 
         def until(step: WaveStep) -> bool:
             reached = self._reached(step)
             if reached is not None and not quiet:
-                found.append(reached)
+                stops.append(reached)
             elif wanted(step):
-                found.append(Stop("step", self.position))
+                stops.append(Stop("step", self.position))
             elif self.interrupt.is_set():
-                found.append(Stop("pause", self.position))
-            return bool(found)
+                stops.append(Stop("pause", self.position))
+            return bool(stops)
 
         self._execute(until)
-        if not found:
+        if not stops:
             self.position += 1
             self._executed = self._calls.record(self._last)
             return self._end()
-        for number in found[0].numbers:
+        for number in stops[0].numbers:
             if number in self.breakpoints and self.breakpoints[number].temporary:
                 del self.breakpoints[number]
-        return found[0]
+        return stops[0]
 
     def _execute(self, until: Callable[[WaveStep], bool]) -> None:
-        """Execute up to a step before which `until` holds; it is asked before each."""
+        """Execute until `until` holds; it is called before each step."""
         assert self._session is not None
         problems: list[BaseException] = []
 
@@ -434,7 +434,7 @@ class Debugger:
             try:
                 self._arrive(step)
                 return until(step)
-            except BaseException as problem:  # on the launch's thread: raised where somebody waits
+            except BaseException as problem:  # on the launch's thread: raised again in the waiting one
                 problems.append(problem)
                 return True
 
@@ -443,7 +443,7 @@ class Debugger:
             raise problems[0]
 
     def _end(self) -> Stop:
-        """Return the stop behind the last instruction."""
+        """Return the stop after the last instruction."""
         if self.fault is not None:
             return Stop("fault", self.position, str(self.fault))
         memory = [one for one in self.watchpoints.values() if one.size]
@@ -453,7 +453,7 @@ class Debugger:
         )
 
     def _backward(self, wanted: Callable[[WaveStep], bool], *, quiet: bool = False) -> Stop:
-        """Go back to the last stop before this one at which `wanted` holds, or something else is reached."""
+        """Go back to the last stop at which `wanted` holds, or unless `quiet`, to a breakpoint or watchpoint."""
         end, best = self.position, Stop("entry", 0)
         if end == 0:
             return best
@@ -478,8 +478,7 @@ class Debugger:
 
 
 class _SteadyMemory(AllocationTable):
-    """Memory that has scratch at the same place each time the launch begins anew: kernels have its address in
-    registers."""
+    """Memory that gives scratch the same address each time the launch starts again: it shows in registers."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit=limit)
@@ -496,7 +495,7 @@ class _SteadyMemory(AllocationTable):
 
 
 def _differ(before: Any, now: Any) -> str:
-    """Return what a value was and is; of lanes, the first that differs."""
+    """Return the old and the new value; for arrays, the first element that differs."""
     if isinstance(now, bytes):
         return f"{before.hex(' ')} became {now.hex(' ')}"
     if np.shape(now) != np.shape(before) or not np.ndim(now):

@@ -1,4 +1,4 @@
-"""Text that front ends show of a stopped launch."""
+"""Text about a stopped launch for front ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHOWN_LANES = 8
 
 
 def source_line(file: str, line: int) -> str | None:
-    """Return a line of a source file, None where it is not there."""
+    """Return a line of a source file; None if the file or line does not exist."""
     try:
         lines = Path(file).read_text("utf-8", "replace").splitlines()
     except OSError:
@@ -26,14 +26,14 @@ def source_line(file: str, line: int) -> str | None:
 
 
 def place(view: StoppedWave) -> str:
-    """Return in one line which instruction a wave is before, and its place in the source."""
+    """Return one line with the next instruction of a wave and its source place."""
     frames = view.frames
     where = f", {frames[0].name} at {frames[0].place}" if frames else ""
     return f"work-group {view.workgroup} wave {view.wave} {view.pc:#x} {view.text}{where}"
 
 
 def stopped(debugger: Debugger, stop: Stop) -> str:
-    """Return what is said of a stop: why, where, and the line of the source."""
+    """Return the text of a stop: reason, location and source line."""
     numbers = ", ".join(map(str, stop.numbers))
     why = f"{stop.why} {numbers}: " if stop.why in ("breakpoint", "watchpoint") else ""
     detail = f"{stop.text}\n" if stop.text else ""
@@ -46,34 +46,34 @@ def stopped(debugger: Debugger, stop: Stop) -> str:
     return f"{why}{detail}[{stop.position}] {place(view)}{source}"
 
 
-def variable(view: StoppedWave, one: DwarfVariable, lane: int) -> str:
-    """Return the value of a variable in a lane, or why there is none."""
+def variable(view: StoppedWave, variable: DwarfVariable, lane: int) -> str:
+    """Return the value of a variable in a lane, or the reason why there is none."""
     try:
-        found = view.bytes_of(one)[lane]
-        if view.registers.exec & ~view.lanes_of(one) & 1 << lane:
+        data = view.bytes_of(variable)[lane]
+        if view.registers.exec & ~view.lanes_of(variable) & 1 << lane:
             return f"<optimised away here in lane {lane}>"
-        return text(one.type, found.tobytes())
+        return text(variable.type, data.tobytes())
     except NotAvailable as problem:
         return f"<{problem}>"
 
 
 def value(view: StoppedWave, result: Any, lane: int | None = None) -> str:
-    """Return the value of an expression: of what differs by lane that of one, or of the active ones."""
+    """Return the value of an expression; if it differs by lane, in one lane or in the active lanes."""
     array = np.asarray(result)
     if array.shape[:1] != (view.registers.wave_size,):
         return str(result)
     if lane is not None:
         return str(array[lane])
-    active = [one for one in range(len(array)) if view.registers.exec >> one & 1]
+    active = [lane for lane in range(len(array)) if view.registers.exec >> lane & 1]
     if not active:
         return "no lane is active"
-    if all(np.array_equal(array[one], array[active[0]]) for one in active):
+    if all(np.array_equal(array[lane], array[active[0]]) for lane in active):
         return f"{array[active[0]]} in all {len(active)} active lanes"
-    shown = ", ".join(f"{one}: {array[one]}" for one in active[:_SHOWN_LANES])
+    shown = ", ".join(f"{lane}: {array[lane]}" for lane in active[:_SHOWN_LANES])
     return f"by lane {shown}" + (f", … {len(active)} in all" if len(active) > _SHOWN_LANES else "")
 
 
 def first_active(view: StoppedWave) -> int:
-    """Return the first active lane; 0 where there is none."""
+    """Return the first active lane; 0 if there is none."""
     mask = view.registers.exec
     return (mask & -mask).bit_length() - 1 if mask else 0

@@ -1,9 +1,9 @@
 """Expressions over the state of a stopped wave, for conditions, watchpoints and printing.
 
-They are Python's, without anything that could change or call something: numbers, variables of the source, registers
-(``v4``, ``a0``, ``s2``, ``vcc``, ``exec``, ``m0``, ``scc``, ``pc``), ``wave``, ``workgroup``, ``lane``, arithmetic,
-comparisons, ``and``/``or``/``not``, ``[lane]``, and the functions of `FUNCTIONS`. What differs by lane is an array of
-all lanes; a condition holds if it does in any active one.
+They use Python syntax, without side effects or other calls: numbers, variables of the source, registers (``v4``,
+``a0``, ``s2``, ``vcc``, ``exec``, ``m0``, ``scc``, ``pc``), ``wave``, ``workgroup``, ``lane``, arithmetic, comparisons,
+``and``/``or``/``not``, ``[lane]``, and the functions of `FUNCTIONS` and `REDUCTIONS`. A value that differs by lane is
+an array of all lanes. A condition holds if it holds in any active lane.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from luthier.emulator.running.registers import WaveRegisters
 from luthier.errors import DeviceError, LuthierError
 
 _MOST_BITS = 4096
-"""Bits that a number may have: a short expression could otherwise take hours."""
-_TOO_LONG = f"a number of more than {_MOST_BITS} bits"
+"""The most bits of a number: otherwise a short expression could take hours."""
+_TOO_LONG = f"a number has more than {_MOST_BITS} bits"
 
 
 def _shifted(left: Any, right: Any) -> Any:
@@ -62,7 +62,7 @@ _REGISTER = re.compile(r"([vas])(\d{1,4})")
 
 
 class ExpressionState(Protocol):
-    """Protocol of what expressions ask (`luthier.debug.view.StoppedWave`)."""
+    """State that expressions need (`luthier.debug.view.StoppedWave`)."""
 
     @property
     def registers(self) -> WaveRegisters:
@@ -70,7 +70,7 @@ class ExpressionState(Protocol):
 
     @property
     def pc(self) -> int:
-        """Return the virtual address of the instruction that is next."""
+        """Return the virtual address of the next instruction."""
 
     @property
     def wave(self) -> int:
@@ -81,7 +81,7 @@ class ExpressionState(Protocol):
         """Return the number of the work-group."""
 
     def variable(self, name: str) -> NDArray[Any] | None:
-        """Return a variable by lane; None if there is none of that name."""
+        """Return a variable by lane; None: there is none with this name."""
 
 
 def _as(kind: str) -> Callable[[Any], Any]:
@@ -102,7 +102,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "isinf": _finite(np.isinf),
     "abs": np.abs,
 }
-"""By lane. ``f32`` and ``i32`` take the bits of a register for such a number."""
+"""Functions of one value, by lane. ``f32`` and ``i32`` reinterpret the bits of a register."""
 REDUCTIONS: dict[str, Callable[[Any], Any]] = {
     "any": np.any,
     "all": np.all,
@@ -110,14 +110,14 @@ REDUCTIONS: dict[str, Callable[[Any], Any]] = {
     "max": np.max,
     "sum": np.sum,
 }
-"""Over the active lanes."""
+"""Functions of the active lanes."""
 
 
 class ParsedExpression:
-    """An expression that has been read.
+    """A parsed expression.
 
     Raises:
-        LuthierError: it is none.
+        LuthierError: the text is not an expression.
     """
 
     def __init__(self, text: str) -> None:
@@ -125,18 +125,18 @@ class ParsedExpression:
         try:
             self._tree = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, MemoryError, RecursionError):
-            raise LuthierError(f"{self.text!r} is no expression") from None
+            raise LuthierError(f"{self.text!r} is not an expression") from None
         for node in ast.walk(self._tree):
             if isinstance(node, ast.Constant) and _is_long(node.value):
                 raise LuthierError(_TOO_LONG)
             if not isinstance(node, _ALLOWED) or (isinstance(node, ast.Constant) and not _is_number(node.value)):
-                raise LuthierError(f"an expression cannot have {ast.unparse(node)!r}")
+                raise LuthierError(f"an expression cannot contain {ast.unparse(node)!r}")
 
     def value(self, state: ExpressionState) -> Any:
         """Return its value: a number, or an array of lanes.
 
         Raises:
-            LuthierError: a name is not known, or what it asks for makes no sense.
+            LuthierError: a name is not known, or an operation fails.
         """
         try:
             with np.errstate(all="ignore"):
@@ -147,7 +147,7 @@ class ParsedExpression:
             raise LuthierError(f"{self.text}: {problem}") from None
 
     def holds(self, state: ExpressionState) -> bool:
-        """Return whether it is true, in any active lane if it has one value for each."""
+        """Return whether the value is true; for an array of lanes, in any active one."""
         return bool(np.any(_active(self.value(state), state)))
 
     def _of(self, node: ast.expr, state: ExpressionState) -> Any:
@@ -164,7 +164,7 @@ class ParsedExpression:
             return _UNARY[type(node.op)](self._operand(node.operand, state))
         if isinstance(node, ast.BoolOp):
             combine = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
-            parts = [self._of(one, state) for one in node.values]
+            parts = [self._of(part, state) for part in node.values]
             result = parts[0]
             for part in parts[1:]:
                 result = combine(result, part)
@@ -177,7 +177,7 @@ class ParsedExpression:
         return self._call(node, state)
 
     def _operand(self, node: ast.expr, state: ExpressionState) -> Any:
-        """Return an operand with room for what arithmetic makes of it: registers hold 32 bits, C's numbers no fewer."""
+        """Return the value of an operand; small integers become 64-bit, so that arithmetic does not overflow."""
         value = self._of(node, state)
         if isinstance(value, np.ndarray) and value.dtype.kind in "iu" and value.dtype.itemsize < 8:
             return value.astype(np.int64)
@@ -195,7 +195,7 @@ class ParsedExpression:
         name = node.func.id if isinstance(node.func, ast.Name) else ast.unparse(node.func)
         if len(node.args) != 1 or node.keywords or name not in {*FUNCTIONS, *REDUCTIONS}:
             known = ", ".join([*FUNCTIONS, *REDUCTIONS])
-            raise LuthierError(f"{ast.unparse(node)} is no call of a function with one argument: {known}")
+            raise LuthierError(f"{ast.unparse(node)} must call one of these functions with one argument: {known}")
         value = self._of(node.args[0], state)
         if name in FUNCTIONS:
             return FUNCTIONS[name](value)
@@ -220,7 +220,7 @@ def _is_long(value: object) -> bool:
 
 
 def _active(value: Any, state: ExpressionState) -> Any:
-    """Return the values of active lanes of what differs by lane; anything else as it is."""
+    """Return the values of active lanes; a value that does not differ by lane is returned unchanged."""
     size = state.registers.wave_size
     if isinstance(value, np.ndarray) and value.shape[:1] == (size,):
         return value[[bool(state.registers.exec >> lane & 1) for lane in range(size)]]
@@ -228,8 +228,8 @@ def _active(value: Any, state: ExpressionState) -> Any:
 
 
 def _name(name: str, state: ExpressionState) -> Any:
-    if (found := state.variable(name)) is not None:
-        return found
+    if (values := state.variable(name)) is not None:
+        return values
     registers = state.registers
     if register := _REGISTER.fullmatch(name):
         index = int(register[2])
@@ -245,4 +245,4 @@ def _name(name: str, state: ExpressionState) -> Any:
         return getattr(state, name)
     if name == "lane":
         return np.arange(registers.wave_size)
-    raise LuthierError(f"there is no variable and no register {name!r} here")
+    raise LuthierError(f"there is no variable or register {name!r} here")

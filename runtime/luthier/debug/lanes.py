@@ -1,9 +1,9 @@
-"""Lanes for which the source's variables are where the debug information says.
+"""Lanes for which a variable's location in the debug information is valid.
 
-Compilers say by address alone where a variable is, as if a wave were one thread. Behind an ``if``, the lanes of its
-``else`` come to addresses at which a variable is said to be in a register that other lanes have written. So a location
-counts for the lanes that were on when the wave came to where the location holds, and of those that were off, for the
-ones that were off all the time since they had been where it holds.
+Compilers give locations by address alone, as if a wave were one thread. After an ``if``, the lanes of its ``else``
+reach addresses whose location for a variable is a register that only other lanes have written. So a location is valid
+for the lanes that were on when the wave entered its range, and for lanes that were valid when the wave left the range
+and have been off ever since.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from collections.abc import Iterable, Sequence
 from luthier.objects.variables import DwarfVariable, Expression, Range
 
 Keys = frozenset[int]
-"""Locations, by number."""
+"""Numbers of locations."""
 _NONE: Keys = frozenset()
 
 
 class VariableLocations:
-    """The locations of variables that hold for some of their scope, by address.
+    """The locations of variables that hold for a part of their scope, by address.
 
     Args:
-        addresses: of instructions, ascending.
+        addresses: addresses of instructions, ascending.
     """
 
     def __init__(self, variables: Iterable[DwarfVariable], addresses: Sequence[int]) -> None:
         self._numbers: dict[tuple[int, Expression], int] = {}
         self._variables = list(variables)
-        """Kept, since `_numbers` has their identities."""
+        """Kept alive, since `_numbers` uses their identities."""
         edges: dict[int, list[tuple[int, bool]]] = {}
-        for one in self._variables:
-            for span, expression in one.locations:
+        for variable in self._variables:
+            for span, expression in variable.locations:
                 if span is not None and expression:
-                    number = self._numbers.setdefault((id(one), expression), len(self._numbers))
+                    number = self._numbers.setdefault((id(variable), expression), len(self._numbers))
                     self._add(edges, span, number)
         self.at: dict[int, Keys] = {}
         """Locations that hold at an instruction."""
@@ -59,37 +59,37 @@ class VariableLocations:
             self.at[address] = now
 
     def number(self, variable: DwarfVariable, expression: Expression) -> int | None:
-        """Return the number of a location of a variable; None for one that holds for all of its scope."""
+        """Return the number of a variable's location; None: it holds for the whole scope."""
         return self._numbers.get((id(variable), expression))
 
 
 class SelectedLanes:
-    """Lanes that locations count for, in one call of a function by a wave. Masks have bit 0 for lane 0."""
+    """Lanes for which locations are valid, in one call of a function by a wave. Bit 0 of masks is lane 0."""
 
     def __init__(self) -> None:
-        self._here: Keys = _NONE
+        self._holding: Keys = _NONE
         self._on = 0
         self._counts: dict[int, int] = {}
-        """Lanes of locations that hold,"""
+        """Valid lanes of the locations that hold."""
         self._left: dict[int, int] = {}
-        """and those that were off, and remained so, when the wave went where a location does not hold."""
+        """Valid lanes of locations that the wave has left: lanes that were off then and since."""
 
-    def arrive(self, here: Keys, on: int) -> None:
-        """Take note of an instruction that is next: which locations hold before it, and which lanes are on."""
+    def arrive(self, locations: Keys, on: int) -> None:
+        """Record the next instruction: the locations that hold before it, and the active lanes."""
         if on != self._on:
             self._on = on
             self._left = {key: lanes & ~on for key, lanes in self._left.items() if lanes & ~on}
-        if here is self._here:
+        if locations is self._holding:
             return
-        for key in self._here - here:
+        for key in self._holding - locations:
             if rest := self._counts.pop(key) & ~on:
                 self._left[key] = rest
-        for key in here - self._here:
+        for key in locations - self._holding:
             self._counts[key] = self._left.pop(key, 0) | on
-        self._here = here
+        self._holding = locations
 
-    def of(self, key: int, here: Keys, on: int) -> int:
-        """Return the lanes that a location counts for where the wave is now, which may be one instruction further."""
-        if key in self._here and key in here:
+    def of(self, key: int, locations: Keys, on: int) -> int:
+        """Return the valid lanes of a location where the wave is now, which may be one instruction further."""
+        if key in self._holding and key in locations:
             return self._counts[key]
         return self._left.get(key, 0) | on

@@ -1,8 +1,8 @@
-"""Values of the source's variables in a stopped wave: DWARF expressions evaluated for each lane.
+"""Values of source variables in a stopped wave: DWARF expressions evaluated for each lane.
 
 Source: LLVM, "User Guide for AMDGPU Backend", Register Identifier and Address Space Identifier; DWARF version 5, 2.5.
-LLVM gives a frame's base as the stack pointer's register, whose unit is bytes of a wave where scratch is accessed by
-buffer instructions, and bytes of a lane elsewhere.
+LLVM gives a frame base as the stack pointer's register. Its unit is bytes of a wave if scratch is accessed by buffer
+instructions, and bytes of a lane otherwise.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from luthier.objects.variables import DwarfOperation, DwarfType, DwarfVariable, 
 ReadMemory = Callable[[int, int], bytes]
 """Device memory by address and size."""
 HasFrame = Callable[[int], bool]
-"""Whether a scalar register has the frame of the function that the wave is in."""
+"""Whether a scalar register holds the frame of the wave's current function."""
 Bytes = NDArray[np.uint8]
 """Of shape (lanes, bytes)."""
 _SGPRS = ((32, 64, 0), (1088, 42, 64))
-"""First DWARF number, how many, and the first register's index."""
+"""First DWARF number, count, and the first register's index."""
 _VGPRS = {64: (2560, 3072), 32: (1536, 2048)}
 """First DWARF number of VGPRs and AGPRs by wave size."""
 _EXEC = {64: 17, 32: 1}
 _LOCAL, _PRIVATE = 2, 1
-"""Address spaces in what clang makes for AMDGPU."""
+"""Address spaces in clang's debug information for AMDGPU."""
 _GLOBAL = 0
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "plus": lambda a, b: a + b,
@@ -48,27 +48,27 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 
 
 class NotAvailable(LuthierError):
-    """A variable whose value nobody can tell at this instruction."""
+    """The value of a variable cannot be found at this instruction."""
 
 
 class _ValueLocation(Struct, frozen=True):
-    """The place of a value: a register, an address in a space, or the value itself."""
+    """Location of a value: a register, an address in a space, or the value itself."""
 
     kind: str
     """"vgpr", "agpr", "sgpr", "memory", "value"."""
     number: Any
-    """The register's; addresses, or values, by lane."""
+    """Number of the register; or addresses or values by lane."""
     space: int = _GLOBAL
 
 
 class Frame:
-    """The state that expressions are evaluated in: a stopped wave.
+    """State of a stopped wave in which expressions are evaluated.
 
     Args:
-        scratch_unit: how many bytes of the stack pointer are one byte of a lane.
+        scratch_unit: units of the stack pointer for one byte of a lane.
         lds: contents of the work-group's LDS.
-        read: device memory by address and size; raises DeviceError where there is none.
-        has_frame: whether a scalar register has the function's frame where the wave is.
+        read: returns device memory by address and size; raises DeviceError if it cannot be accessed.
+        has_frame: returns whether a scalar register holds the function's frame.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Frame:
         """Return the bytes of a variable in each lane when the wave is at an instruction.
 
         Raises:
-            NotAvailable: the compiler does not tell, or in a way that is not understood.
+            NotAvailable: the debug information does not give the value, or uses an unsupported form.
         """
         size = variable.type.size
         if not size:
@@ -106,12 +106,12 @@ class Frame:
             else:
                 part.append(operation)
         if parts and part:
-            raise NotAvailable("its pieces do not end")
+            raise NotAvailable("its expression does not end with DW_OP_piece")
         if not parts:
             return self._bytes(self._evaluate(expression, variable), size)
         whole = np.concatenate(parts, axis=1)[:, :size]
         if whole.shape[1] < size:
-            raise NotAvailable(f"only {whole.shape[1]} of its {size} bytes are anywhere here")
+            raise NotAvailable(f"only {whole.shape[1]} of its {size} bytes have a location here")
         return whole
 
     def _evaluate(self, expression: Expression, variable: DwarfVariable) -> _ValueLocation:
@@ -122,9 +122,9 @@ class Frame:
             try:
                 self._step(operation, stack, variable)
             except IndexError:
-                raise NotAvailable(f"DW_OP_{operation.name} finds too little on its stack") from None
+                raise NotAvailable(f"DW_OP_{operation.name} has too few operands on the stack") from None
         if not stack:
-            raise NotAvailable("its expression leaves nothing")
+            raise NotAvailable("its expression leaves an empty stack")
         return stack[-1]
 
     def _step(self, operation: DwarfOperation, stack: list[_ValueLocation], variable: DwarfVariable) -> None:
@@ -134,7 +134,7 @@ class Frame:
         elif name == "fbreg":
             base = self._evaluate(variable.frame_base, variable)
             if base.kind != "sgpr":
-                raise NotAvailable("its frame is in no register")
+                raise NotAvailable("its frame base is not a scalar register")
             if not self.has_frame(base.number):
                 raise NotAvailable("its function has no frame here")
             lane = self.registers.sgpr(base.number) // self.scratch_unit + arguments[0]
@@ -161,7 +161,7 @@ class Frame:
             stack.append(stack[-1])
         elif name == "drop":
             stack.pop()
-        elif name == "xderef":  # what LLVM means by it is a location in the address space below it
+        elif name == "xderef":  # LLVM uses it for a location in an address space
             address, space = stack.pop(), stack.pop()
             stack.append(_ValueLocation("memory", self._number(address), int(self._number(space)[0])))
         elif name == "deref":
@@ -171,7 +171,7 @@ class Frame:
         elif name == "stack_value":
             stack.append(_ValueLocation("value", self._number(stack.pop())))
         else:
-            raise NotAvailable(f"DW_OP_{name} is not understood")
+            raise NotAvailable(f"DW_OP_{name} is not supported")
 
     def _uniform(self, value: int) -> NDArray[np.uint64]:
         return np.full(self.lanes, value & (1 << 64) - 1, np.uint64)
@@ -190,7 +190,7 @@ class Frame:
         raise NotAvailable(f"DWARF register {number} is not known")
 
     def _number(self, place: _ValueLocation) -> NDArray[np.uint64]:
-        """Return a place as what is on the stack: the contents of a register, an address as such."""
+        """Return a location as a stack entry: the contents of a register, or an address itself."""
         if place.kind in ("memory", "value"):
             numbers: NDArray[np.uint64] = place.number
             return numbers
@@ -203,7 +203,7 @@ class Frame:
         return raw[:, :size] if size <= 8 else np.pad(raw, ((0, 0), (0, size - 8)))
 
     def _bytes(self, place: _ValueLocation, size: int) -> Bytes:
-        """Return so many bytes of each lane from a place."""
+        """Return `size` bytes of each lane from a location."""
         if place.kind == "value":
             return self._numbers(place.number, size)
         if place.kind == "memory":
@@ -225,29 +225,29 @@ class Frame:
             base, most = (get_field(memory, layout.WAVE, name) for name in ("scratch", "scratch_size"))
             starts = [base + lane * most + int(at) for lane, at in enumerate(place.number)]
             if any(int(at) + size > most for at in place.number):
-                raise NotAvailable("it is outside of the lane's scratch")
+                raise NotAvailable("it is outside the lane's scratch")
             return np.stack([np.frombuffer(self.read(start, size), np.uint8) for start in starts])
         at = int(place.number[0])
         if place.space == _LOCAL:
             if at + size > len(self.lds):
-                raise NotAvailable("it is outside of LDS")
+                raise NotAvailable("it is outside LDS")
             return np.tile(self.lds[at : at + size], (self.lanes, 1))
         if place.space != _GLOBAL:
             raise NotAvailable(f"address space {place.space} is not known")
         try:
-            return np.stack([np.frombuffer(self.read(int(one), size), np.uint8) for one in place.number])
+            return np.stack([np.frombuffer(self.read(int(lane), size), np.uint8) for lane in place.number])
         except DeviceError as problem:
             raise NotAvailable(problem.message) from None
 
 
 def _converted(values: NDArray[np.uint64], kind: str, size: int) -> NDArray[np.uint64]:
-    """Return numbers as those of a type: its lowest bits, extended by its sign.
+    """Return numbers converted to an integer type: truncated, then extended according to its sign.
 
     Raises:
-        NotAvailable: it is no type of integers.
+        NotAvailable: it is not an integer type.
     """
     if kind not in ("signed", "unsigned") or size not in (1, 2, 4, 8):
-        raise NotAvailable(f"a conversion to {kind} of {size} bytes is not understood")
+        raise NotAvailable(f"a conversion to {kind} of {size} bytes is not supported")
     cut = values.astype(f"u{size}")
     return (cut.view(f"i{size}").astype(np.int64).view(np.uint64)) if kind == "signed" else cut.astype(np.uint64)
 
@@ -267,7 +267,7 @@ def numbers(kind: DwarfType, data: Bytes) -> NDArray[Any] | None:
 
 
 def text(kind: DwarfType, data: bytes) -> str:
-    """Return one lane's value as C++ would write it."""
+    """Return one lane's value in C++ syntax."""
     if kind.kind == "array" and kind.element is not None and kind.element.size:
         size = kind.element.size
         return "{" + ", ".join(text(kind.element, data[at : at + size]) for at in range(0, kind.size, size)) + "}"

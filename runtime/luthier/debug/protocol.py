@@ -1,4 +1,4 @@
-"""Messages of the Debug Adapter Protocol on two streams: JSON behind a header that tells its length."""
+"""Messages of the Debug Adapter Protocol on two streams: JSON after a header with its length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_HEADERS = 16
 
 
 class ProtocolChannel:
-    """Reads requests and writes responses and events, which are numbered here; writing is for all threads."""
+    """Reads requests, and writes numbered responses and events; any thread may write."""
 
     def __init__(self, reading: IO[bytes], writing: IO[bytes]) -> None:
         self._reading, self._writing = reading, writing
@@ -25,7 +25,7 @@ class ProtocolChannel:
         """Return the next message; None at the end of the stream.
 
         Raises:
-            LuthierError: it is none.
+            LuthierError: it is malformed.
         """
         length = None
         for _ in range(_MOST_HEADERS):
@@ -38,16 +38,16 @@ class ProtocolChannel:
             if name.strip().lower() == b"content-length" and value.strip().isdigit():
                 length = int(value)
         if length is None or length > _LARGEST:
-            raise LuthierError("a message of the debug adapter protocol has no proper length")
+            raise LuthierError(f"Content-Length of a debug adapter message must be 0 to {_LARGEST}, not {length}")
         data = self._reading.read(length)
         if len(data) < length:
             return None
         try:
             message = json.loads(data)
         except (ValueError, RecursionError) as problem:
-            raise LuthierError(f"a message of the debug adapter protocol is no JSON: {problem}") from None
+            raise LuthierError(f"a debug adapter message is not JSON: {problem}") from None
         if not isinstance(message, dict):
-            raise LuthierError("a message of the debug adapter protocol is no object")
+            raise LuthierError("a debug adapter message is not a JSON object")
         return message
 
     def respond(self, request: Mapping[str, Any], body: Mapping[str, Any] | None = None) -> None:

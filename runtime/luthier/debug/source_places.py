@@ -1,4 +1,4 @@
-"""Places in a captured launch's source, and the addresses at which their code begins."""
+"""Source places of a captured launch, and the addresses at which their code begins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SourcePlaces:
     """The places of a launch's code.
 
     Args:
-        addresses: of all instructions, ascending.
+        addresses: addresses of all instructions, ascending.
     """
 
     def __init__(self, launch: PreparedLaunch, bodies: Bodies, addresses: Sequence[int]) -> None:
@@ -25,26 +25,27 @@ class SourcePlaces:
 
     @functools.cached_property
     def _frames_at(self) -> dict[int, tuple[SourceFrame, ...]]:
-        """Return the places in the source of all instructions that have some, by address."""
+        """Return the source places of instructions that have some, by address."""
         source = self._launch.object.source
         numbers = source.numbers(self._addresses).tolist() if source.present else []
-        return {at: source.locations[one].frames for at, one in zip(self._addresses, numbers, strict=False) if one >= 0}
+        places = zip(self._addresses, numbers, strict=False)
+        return {address: source.locations[number].frames for address, number in places if number >= 0}
 
     def frames(self, address: int) -> tuple[SourceFrame, ...]:
-        """Return the places in the source of an instruction, innermost first; empty if they are not known."""
+        """Return the source places of an instruction, innermost first; empty if they are not known."""
         return self._frames_at.get(address, ())
 
     def file_of(self, path: str) -> str:
-        """Return the source file, as the debug information names it, that a path means.
+        """Return the name in the debug information of the source file at a path.
 
-        That is itself, or the file that has most of the path's last parts: code is often compiled in another folder or
-        on another machine.
+        It is the path itself, or the file that shares most of the path's last parts: code is often compiled in another
+        folder or on another machine.
 
         Args:
             path: absolute.
 
         Raises:
-            LuthierError: no file has even its name, or several have as much of it.
+            LuthierError: no file has the same name, or several match equally well.
         """
         source = self._source()
         files = {frame.file for location in source.locations for frame in location.frames}
@@ -52,42 +53,44 @@ class SourcePlaces:
             return path
         shared = {file: _common_end(file, path) for file in files}
         most = max(shared.values(), default=0)
-        found = [file for file, parts in shared.items() if parts == most]
+        matches = [file for file, parts in shared.items() if parts == most]
         if not most:
-            raise LuthierError(f"no code is of file {path!r}")
-        if len(found) > 1:
-            raise LuthierError(f"{path!r} may be {' or '.join(map(repr, sorted(found)))}, where the code was compiled")
-        return found[0]
+            raise LuthierError(f"no code comes from file {path!r}")
+        if len(matches) > 1:
+            raise LuthierError(f"{path!r} is ambiguous: it may be {' or '.join(map(repr, sorted(matches)))}")
+        return matches[0]
 
     def lines(self, file: str) -> dict[int, list[int]]:
-        """Return the lines of a file that have code, and the addresses at which code of each begins.
+        """Return the lines of a file that have code, with the addresses at which their code begins.
 
         Args:
             file: end of a path, in whole parts.
         """
         chosen = SourceSelection(file)
-        found: dict[int, list[int]] = {}
+        addresses_by_line: dict[int, list[int]] = {}
         before: set[int] = set()
         for address in self._addresses:
-            now = {one.line for one in self.frames(address) if one.line and chosen.has(one)}
+            now = {frame.line for frame in self.frames(address) if frame.line and chosen.has(frame)}
             for line in now - before:
-                found.setdefault(line, []).append(address)
+                addresses_by_line.setdefault(line, []).append(address)
             before = now
-        return found
+        return addresses_by_line
 
     def addresses_of(self, place: str) -> list[int]:
-        """Return where the code of a place begins: ``file.hip:12``, a function, ``*0x1b40``, or ``+0x40`` behind the
-        kernel's entry.
+        """Return the addresses at which the code of a place begins.
+
+        Args:
+            place: ``file.hip:12``, a function, ``*0x1b40``, or ``+0x40`` from the kernel's entry.
 
         Raises:
-            LuthierError: there is no code there.
+            LuthierError: the place has no code.
         """
         code, kernel = self._launch.code, self._launch.kernel
         if place[:1] in ("*", "+"):
             try:
                 address = int(place[1:], 0) + (kernel.entry if place[0] == "+" else 0)
             except ValueError:
-                raise LuthierError(f"{place!r} is no address") from None
+                raise LuthierError(f"{place!r} is not an address") from None
             if code.record_at(address) is None:
                 raise DeviceError(f"no instruction begins at {address:#x}", offset=address)
             return [address]
@@ -100,45 +103,45 @@ class SourcePlaces:
         if code.record_at(address) is not None:
             body = self._bodies.body(address)
             return [address if body is None else body.start]
-        found, before = [], False
-        for address in self._addresses:  # a function by its name, wherever it is inlined
+        addresses, before = [], False
+        for address in self._addresses:  # everywhere a function with this name is inlined
             now = any(place in (frame.function, frame.name) for frame in self.frames(address))
             if now and not before:
-                found.append(address)
+                addresses.append(address)
             before = now
-        if not found:
+        if not addresses:
             raise LuthierError(f"there is no function {place!r} in the code object")
-        return found
+        return addresses
 
     def nearest(self, place: str) -> str:
-        """Return the line that a breakpoint at ``file.hip:12`` is at, and whose, if that line has no code; else ""."""
+        """Return the line, and its function, that a breakpoint at ``file.hip:12`` uses; empty if line 12 has code."""
         file, colon, line = place.rpartition(":")
         if place[:1] in ("*", "+") or not (colon and line.isdecimal()) or int(line) in (lines := self.lines(file)):
             return ""
-        nearest, chosen = min(one for one in lines if one > int(line)), SourceSelection(file)
-        frames = [one for address in lines[nearest] for one in self.frames(address)]
-        functions = {one.name or one.function for one in frames if one.line == nearest and chosen.has(one)}
+        nearest, chosen = min(number for number in lines if number > int(line)), SourceSelection(file)
+        frames = [frame for address in lines[nearest] for frame in self.frames(address)]
+        functions = {frame.name or frame.function for frame in frames if frame.line == nearest and chosen.has(frame)}
         return f"line {nearest} of {' and '.join(sorted(functions))}"
 
     def _source(self) -> SourceMap:
         source = self._launch.object.source
         if not source.present:
             raise LuthierError("the code object has no source lines: compile with -g")
-        source.numbers(self._addresses)  # locations are read as they are asked for
+        source.numbers(self._addresses)  # locations are read on demand
         return source
 
     def _line(self, file: str, line: int) -> list[int]:
         self._source()
         lines = self.lines(file)
         if not lines:
-            raise LuthierError(f"no code is of file {file!r}")
-        behind = [one for one in lines if one >= line]
-        if not behind:
-            raise LuthierError(f"{file}:{line}: no code is of this line or one behind it")
-        return lines[min(behind)]
+            raise LuthierError(f"no code comes from file {file!r}")
+        following = [number for number in lines if number >= line]
+        if not following:
+            raise LuthierError(f"{file}:{line}: no code comes from this line or a later one")
+        return lines[min(following)]
 
 
 def _common_end(*paths: str) -> int:
-    """Return how many of their last parts paths have in common."""
-    parts = zip(*(os.path.normpath(one).split("/")[::-1] for one in paths), strict=False)
+    """Return how many last parts paths have in common."""
+    parts = zip(*(os.path.normpath(path).split("/")[::-1] for path in paths), strict=False)
     return sum(1 for _ in itertools.takewhile(lambda each: len(set(each)) == 1, parts))

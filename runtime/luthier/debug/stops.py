@@ -1,4 +1,4 @@
-"""Stops of a launch, and the breakpoints and watchpoints that make them."""
+"""Stops of a launch, and the breakpoints and watchpoints that cause them."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ Why = Literal["entry", "step", "breakpoint", "watchpoint", "pause", "end", "faul
 
 
 class Stop(Struct, frozen=True):
-    """The place where a launch stopped, and the reason."""
+    """Position and reason of a stop."""
 
     why: Why
     position: int
-    """How many instructions have been executed before."""
+    """Number of instructions executed before the stop."""
     text: str = ""
-    """What a watchpoint or a fault says."""
+    """Message of a watchpoint or a fault."""
     numbers: tuple[int, ...] = ()
-    """Of the breakpoints and watchpoints that it is at."""
+    """Numbers of the breakpoints and watchpoints that caused it."""
 
 
 class Breakpoint(Struct):
@@ -29,39 +29,39 @@ class Breakpoint(Struct):
 
     number: int
     text: str
-    """Place as it was asked for."""
+    """Requested place."""
     addresses: frozenset[int]
     nearest: str = ""
-    """The line that it is at, and whose, where the one that was asked for has no code."""
+    """The line used instead, and its function, if the requested line has no code."""
     condition: ParsedExpression | None = None
     ignore: int = 0
     """How often it is passed before it stops."""
     temporary: bool = False
     hits: int = 0
     problem: str = ""
-    """Why the condition had no value where it stopped last; empty if it had one."""
+    """Why the condition had no value at the last stop; empty if it had one."""
 
     @property
     def where(self) -> str:
-        """Return the breakpoint's place as text, and that it is another one than was asked for."""
-        places = ", ".join(f"{one:#x}" for one in sorted(self.addresses))
+        """Return the breakpoint's place as text, with a note if the requested line has no code."""
+        places = ", ".join(f"{address:#x}" for address in sorted(self.addresses))
         made = f"breakpoint {self.number} at {places}"
         return f"no code at {self.text}; {made}, {self.nearest}" if self.nearest else made
 
 
 @dataclass
 class Watchpoint:
-    """Stops behind an instruction that changes a value: bytes of memory, or an expression in one wave."""
+    """Stops after an instruction that changes a value: bytes of memory, or an expression in one wave."""
 
     number: int
     text: str
     address: int = 0
     size: int = 0
-    """Bytes of memory; 0: it is an expression."""
+    """Bytes of memory; 0: an expression."""
     expression: ParsedExpression | None = None
     wave: tuple[int, int] = (0, 0)
-    """Work-group and wave in which the expression is looked at."""
+    """Work-group and wave in which the expression is evaluated."""
     last: Any = field(default=None, repr=False)
     change: str = ""
-    """The last change, in words."""
+    """The last change as text."""
     hits: int = 0

@@ -1,4 +1,4 @@
-"""One wave of a stopped work-group, as expressions and front ends see it."""
+"""One wave of a stopped work-group, for expressions and front ends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from luthier.objects.variables import DwarfVariable
 
 
 class Stopped(Protocol):
-    """Protocol of what a view asks of a debugger."""
+    """Parts of a debugger that a view needs."""
 
     @property
     def launch(self) -> PreparedLaunch:
@@ -28,24 +28,24 @@ class Stopped(Protocol):
 
     @property
     def source(self) -> SourcePlaces:
-        """Return the places of its code."""
+        """Return the source places of its code."""
 
     def read(self, address: int, size: int) -> bytes:
-        """Return memory; raise DeviceError where there is none."""
+        """Return memory; raise DeviceError if the launch cannot access it."""
 
     def has_frame(self, address: int, register: int) -> bool:
-        """Return whether at an instruction a scalar register has the frame of the function that it is in."""
+        """Return whether a scalar register holds the function's frame at an instruction."""
 
     def lanes(self, view: StoppedWave, variable: DwarfVariable) -> int:
-        """Return the lanes of a wave, of those that are on, that a variable is for where it is said to be."""
+        """Return the mask of the active lanes of a wave for which the location of a variable holds."""
 
 
 class StoppedWave:
     """A wave that is stopped, or waits for others.
 
     Args:
-        step: where the launch is stopped.
-        index: of the wave in the work-group of that.
+        step: stop of the launch.
+        index: index of the wave in the stopped work-group.
     """
 
     def __init__(self, debugger: Stopped, step: WaveStep, index: int) -> None:
@@ -58,12 +58,12 @@ class StoppedWave:
 
     @property
     def pc(self) -> int:
-        """Return the virtual address of the instruction that is next."""
+        """Return the virtual address of the next instruction."""
         return self._step.code.address_of(self.record)
 
     @property
     def text(self) -> str:
-        """Return the instruction that is next."""
+        """Return the text of the next instruction."""
         return self._step.code.text(self.record)
 
     @property
@@ -72,19 +72,19 @@ class StoppedWave:
         return self._debugger.source.frames(self.pc)
 
     def variables(self, depth: int | None = None) -> list[DwarfVariable]:
-        """Return the variables that are visible, inner ones in place of those that they hide.
+        """Return the visible variables, without hidden ones.
 
         Args:
-            depth: only those of the function that is inlined so deep.
+            depth: only those of the function at this inlining depth.
         """
-        found = {one.name: one for one in self._debugger.launch.object.variables.at(self.pc)}
-        return [one for one in found.values() if depth is None or one.depth == depth]
+        by_name = {one.name: one for one in self._debugger.launch.object.variables.at(self.pc)}
+        return [one for one in by_name.values() if depth is None or one.depth == depth]
 
     def bytes_of(self, variable: DwarfVariable) -> Bytes:
         """Return the bytes of a variable, by lane.
 
         Raises:
-            NotAvailable: nobody knows.
+            NotAvailable: the value cannot be found.
         """
         target = self._debugger.launch.device.target
         unit = 1 if target.architected_flat_scratch else self.registers.wave_size
@@ -97,26 +97,26 @@ class StoppedWave:
         return Frame(self.registers, unit, lds, self._debugger.read, has_frame).value(variable, self.pc)
 
     def lanes_of(self, variable: DwarfVariable) -> int:
-        """Return the mask of the lanes, of those that are on, whose value of a variable `bytes_of` has.
+        """Return the mask of the active lanes for which `bytes_of` a variable is valid.
 
-        For others the compiler does not tell: it says where a variable is as if all lanes went the same way.
+        For others its location is not known: compilers give locations as if all lanes took the same path.
         """
         return self._debugger.lanes(self, variable)
 
     def variable(self, name: str) -> NDArray[Any] | None:
-        """Return a variable by lane as numbers; None if there is none of that name, or it has other contents.
+        """Return a variable by lane as numbers; None: there is none with this name, or it is not numeric.
 
         Raises:
             LuthierError: its value is not available.
         """
-        one = next((one for one in self.variables() if one.name == name), None)
-        if one is None:
+        variable = next((one for one in self.variables() if one.name == name), None)
+        if variable is None:
             return None
         try:
-            found = numbers(one.type, self.bytes_of(one))
+            values = numbers(variable.type, self.bytes_of(variable))
         except NotAvailable as problem:
             raise LuthierError(f"{name}: {problem}") from None
-        if unknown := self.registers.exec & ~self.lanes_of(one):
+        if unknown := self.registers.exec & ~self.lanes_of(variable):
             lane = (unknown & -unknown).bit_length() - 1
-            raise LuthierError(f"{name}: optimised away here in {unknown.bit_count()} active lanes, {lane} for example")
-        return found
+            raise LuthierError(f"{name}: optimised away here in {unknown.bit_count()} active lanes, such as {lane}")
+        return values
