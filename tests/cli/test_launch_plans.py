@@ -20,22 +20,28 @@ PLAN = "[k]\ngrid = [1]\nblock = [64]\n"
 @pytest.mark.parametrize(
     ("argument", "problem"),
     [
-        ('buffer = "float32", count = -1', "a buffer of -1 numbers"),
+        ('buffer = "float32", count = -1', "count must not be negative, but is -1"),
         ('buffer = "float32", count = 4000000000000000', "Unable to allocate"),
         ('buffer = "float32", count = 4000000000000000, fill = "arange"', "Unable to allocate"),
         ('buffer = "float32", count = inf', "infinity"),
-        ('buffer = "O", count = 4', "no type of numbers"),
-        ('buffer = "S4", count = 4, fill = "random"', "no type of numbers"),
+        ('buffer = "O", count = 4', "not a numeric type"),
+        ('buffer = "S4", count = 4, fill = "random"', "not a numeric type"),
         ('buffer = "uint8", count = 4, fill = 300', "out of bounds"),
         ('buffer = "int32", count = 4, fill = nan', "NaN"),
-        ('buffer = "int32", count = 4, fill = "ones"', "unknown fill 'ones'"),
+        ('buffer = "int32", count = 4, fill = "ones"', "random, arange or a number, not 'ones'"),
         ('scalar = "uint8", value = 300', "out of bounds"),
         ('scalar = "int32", value = inf', "infinity"),
         ("structure = -1", "negative"),
         ("structure = 8, fields = 7", "not iterable"),
         ('structure = 8, fields = [{ scalar = "int32", value = 1 }]', "at"),
-        ('structure = 8, fields = [{ at = 6, scalar = "int32", value = 1 }]', "4 bytes at byte 6 of a structure of 8"),
-        ('structure = 8, fields = [{ at = -1, buffer = "int8", count = 1 }]', "8 bytes at byte -1 of a structure of 8"),
+        (
+            'structure = 8, fields = [{ at = 6, scalar = "int32", value = 1 }]',
+            "4 bytes at byte 6 is outside the structure of 8",
+        ),
+        (
+            'structure = 8, fields = [{ at = -1, buffer = "int8", count = 1 }]',
+            "8 bytes at byte -1 is outside the structure of 8",
+        ),
     ],
 )
 def test_arguments_that_cannot_be(tmp_path: Path, argument: str, problem: str) -> None:
@@ -118,10 +124,10 @@ def test_a_plan_to_fill_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 def test_structures_that_are_made_up_or_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = built(tmp_path)
     assert main(["verify", str(path), "-t", "instr_count", "-k", "take"]) == 1
-    assert "40 bytes); give a launch plan: --write-plan PLAN.toml writes one to fill in" in capsys.readouterr().err
+    assert "40 bytes); give a launch plan: --write-plan PLAN.toml writes a template" in capsys.readouterr().err
     assert main(["verify", str(path), "-t", "instr_count", "-k", "mangled"]) == 0
-    assert "NOTE: argument 1 (Pair, 8 bytes) is no number, and was made up as one" in capsys.readouterr().out
+    assert "NOTE: argument 1 (Pair, 8 bytes) is not a number, but got a made-up one" in capsys.readouterr().out
     plan = tmp_path / "plan.toml"
     assert main(["verify", str(path), "-t", "instr_count", "--write-plan", str(plan)]) == 0
-    assert "Pair, 8 bytes: a structure, of whose fields nothing is known\n    { structure = 8," in plan.read_text()
+    assert "Pair, 8 bytes: a structure whose fields are not known\n    { structure = 8," in plan.read_text()
     assert isinstance(read_plans(plan)["take"].materialise()[0], StructureArgument)

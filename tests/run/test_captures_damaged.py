@@ -203,23 +203,23 @@ def test_bombs_and_odd_archives(captured: Captured, temporary: Path, bounded: No
     compress = zstandard.ZstdCompressor().compress
     good = {name: compress(data) for name, data in parts.items()}
     archive(good, zipfile.ZIP_DEFLATED)
-    refused("not stored")
+    refused("members of captures are stored")
     # A frame that says how large it is, and one that does not; the former is nothing but its header.
     header = bytes.fromhex("28b52ffd") + b"\xe0" + (1 << 45).to_bytes(8, "little")
     archive(good | {"pages": header + bytes(8)})
-    refused("are the most")
+    refused("are allowed")
     stream = zstandard.ZstdCompressor().compressobj()
     archive(good | {"pages": stream.compress(bytes(1 << 20)) + stream.flush()})
-    refused("says that it has")
+    refused("declares")
     archive(good | {"manifest.json": compress(b"[" * 100_000)})
-    refused("manifest", "no capture", "damaged")
+    refused("manifest", "not a capture", "damaged")
     archive(good | {"manifest.json": compress(bytes((1 << 24) + 1))})
-    refused("are the most")
+    refused("are allowed")
     # One page that is at very many addresses: little to read, much to hold.
     places = np.zeros(1 << 24, [("address", "<u8"), ("page", "<u8")])
     places["address"] = np.arange(1, len(places) + 1, dtype=np.uint64) * 4096
     archive(good | {"before": compress(places.tobytes())})
-    refused("room for", "outside")
+    refused("bytes are available", "outside")
     for name in parts:
         archive({one: data for one, data in good.items() if one != name})
         refused(name)

@@ -46,7 +46,10 @@ def test_parts_on_a_cluster(captured: Callable[..., list[Path]], luthier: Luthie
 def test_work_groups_that_share_memory(captured: Callable[..., list[Path]], luthier: Luthier) -> None:
     """Every work-group adds to the same bins."""
     done = luthier("replay", "--split", "4", captured("histogram")[0])
-    assert (done.returncode, "it cannot be split: work-groups 0 to 2 write the byte at 0x" in done.stdout) == (2, True)
+    assert (done.returncode, "the launch cannot be split: work-groups 0 to 2 write the byte at 0x" in done.stdout) == (
+        2,
+        True,
+    )
     assert luthier("replay", "--split", "1", captured("histogram")[0]).returncode == 0
     done = luthier("replay", "--split", "4", captured("grid_barrier")[0])
     assert (done.returncode, "cooperative launch cannot be split" in done.stdout) == (2, True), done
@@ -94,5 +97,5 @@ def test_a_byte_that_another_part_reads(captured: Callable[..., list[Path]], rea
     left = merged(capture, parts, 0.0).left[address]
     assert left[:16].tolist() == [7] * 8 + [8] * 8
     parts[1].pages[0, 16] ^= 1
-    with pytest.raises(DeviceError, match=f"bytes at {address:#x} change by no access that is seen"):
+    with pytest.raises(DeviceError, match=f"bytes at {address:#x} change without an observed write"):
         merged(capture, parts, 0.0)

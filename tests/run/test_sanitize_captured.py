@@ -138,8 +138,8 @@ def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Pat
     (kept / "damaged.lcap").write_bytes(b"PK")
     for words, code, message in (
         (["--check", "leak", kept], 1, "leak is of programs"),
-        (["--check", "memory", kept], 2, "no capture"),
-        (["--check", CHECKS, kept], 1, "no capture"),
+        (["--check", "memory", kept], 2, "not a capture"),
+        (["--check", CHECKS, kept], 1, "not a capture"),
         (["--scheduler", "local", "--", "true"], 1, "--scheduler is for captured launches"),
     ):
         done = run_luthier("sanitize", *words)

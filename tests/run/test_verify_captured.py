@@ -107,8 +107,8 @@ def test_exit_codes(captured: Callable[..., list[Path]], luthier: Luthier, tempo
     (temporary / "damaged.lcap").write_bytes(b"PK")
     for words, code, message in (
         ([file, "-t", "instr_count"], 0, ": equal"),
-        ([spoilt, "-t", "instr_count"], 2, "the original does not do what was recorded: 1 bytes differ"),
-        ([temporary / "damaged.lcap", "-t", "instr_count"], 2, "no capture"),
+        ([spoilt, "-t", "instr_count"], 2, "the original differs from the recorded launch: 1 bytes differ"),
+        ([temporary / "damaged.lcap", "-t", "instr_count"], 2, "not a capture"),
         ([file, "-t", "instr_count", "--plan", "plan.toml"], 1, "--plan is for code objects"),
         ([file, "-t", "no_such_tool"], 1, "no_such_tool"),
         ([file], 2, "-t"),

@@ -85,7 +85,7 @@ def test_a_patched_kernel_that_cannot_be_lifted_again(
     monkeypatch.setattr("luthier.verify.side_by_side.lift", only_the_original)
     verdict = verify_kernel(object, tool(module), PLAN)
     (told,) = verdict.hazards
-    assert told.startswith("k: hazards of the patched kernel were looked for in this launch alone: an address that")
+    assert told.startswith("k: the patched kernel was checked for hazards in this launch only: an address that")
     assert len(verdict.problems) == problems
     assert all("it selects a lane" in problem for problem in verdict.problems)
 

@@ -1,18 +1,17 @@
-"""Launches that were captured from programs, and their replay without the program and without ROCm.
+"""Launches captured from programs, and their replay without the program and without ROCm.
 
-| module | does |
+| module | contents |
 | --- | --- |
 | `form` | a capture as data, and its file (docs/capture.md) |
-| `pages` | which contents are where, and what differs |
-| `grid` | a launch's work-groups in parts |
-| `place` | memory at addresses that a capture names, in this process |
+| `pages` | contents of pages by address, and differences |
+| `grid` | parts of a launch's grid |
+| `place` | memory of this process at the addresses of a capture |
 | `program` | the code that runs |
-| `checking` | the emulated device's checks, of a captured launch |
-| `replay` | a captured launch run again, and compared with what was recorded |
-| `substitute` | the same by another code object's kernel |
-| `against` | other expectations of what it leaves in memory |
-| `minimise` | the smallest part of a launch in which a failure remains |
-| `export` | a launch as a HIP program of its own |
+| `replay` | replay of a launch, and comparison with the recorded results |
+| `substitute` | replay with the kernel of another code object |
+| `against` | other expected contents of memory |
+| `minimise` | the smallest part of a launch that still fails |
+| `export` | a launch as a standalone HIP program |
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A captured launch as a HIP program of its own: source, code object, memory.
+"""A captured launch as a standalone HIP program: source, code object, memory.
 
-The program allocates memory anew, so addresses change. Where the arguments point is known; a word of memory that looks
-like an address within the launch's memory may be a number, too, so it is only changed where that is asked for.
+The program allocates new memory, so addresses change. Pointer arguments are known. A word of memory that looks like an
+address in the launch's memory may be a number: it is changed only on request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from luthier.objects import CodeObject, Symbol
 from luthier.support.files import PRIVATE, make_private, write_atomically
 
 ARGUMENTS, BEFORE, AFTER = range(3)
-"""Where a pointer is."""
+"""Locations of pointers."""
 _WORD = 8
 SOURCE = "launch.cpp"
 COMPILE = f"hipcc -std=c++17 {SOURCE} -o launch"
@@ -42,10 +42,10 @@ add_custom_command(TARGET launch POST_BUILD COMMAND ${CMAKE_COMMAND} -E copy
 
 
 class ExportedBuffer(Struct, frozen=True):
-    """Memory that the program has: it allocates it, or it is a variable of the code object."""
+    """Memory of the program: an allocation or a variable of the code object."""
 
     address: int
-    """Where it was."""
+    """Recorded address."""
     size: int
     variable: str = ""
 
@@ -55,31 +55,31 @@ Piece = tuple[int, int, bytes]
 
 
 class Exported(Struct):
-    """Parts of a launch whose memory may be anywhere."""
+    """Parts of a launch whose memory may be at any address."""
 
     object: CodeObject
     groups: tuple[int, ...]
     """Work-groups in three dimensions."""
     buffers: list[ExportedBuffer] = field(default_factory=list)
     arguments: bytes = b""
-    """The explicit ones."""
+    """Explicit arguments."""
     before: list[Piece] = field(default_factory=list)
     after: list[Piece] = field(default_factory=list)
-    """What is in the buffers before the launch, and what of it is otherwise after."""
+    """Contents of the buffers before the launch, and changed contents after it."""
     relocations: list[tuple[int, int, int, int, int]] = field(default_factory=list)
-    """Where a pointer is (`ARGUMENTS` …), buffer, offset, buffer that is pointed at, offset in it."""
+    """Location (`ARGUMENTS` …), buffer and offset of each pointer, then target buffer and offset in it."""
     pointers: int = 0
-    """Words in memory that were taken for addresses."""
+    """Words in memory that were treated as addresses."""
 
 
 def export_hip(capture: Capture, folder: str | os.PathLike[str], *, relocate: bool = False) -> Exported:
-    """Write a HIP program that launches a captured kernel, to a new or empty folder.
+    """Write a HIP program that launches a captured kernel to a new or empty folder.
 
     Args:
         relocate: change words of memory that look like addresses of the launch's memory.
 
     Raises:
-        LuthierError: the program would not be the launch; it cannot be written.
+        LuthierError: the launch cannot be exported, or the program cannot be written.
     """
     made = exported(capture, relocate=relocate)
     parts = _files(capture, made)
@@ -87,25 +87,25 @@ def export_hip(capture: Capture, folder: str | os.PathLike[str], *, relocate: bo
     try:
         make_private(path)
         if any(path.iterdir()):
-            raise LuthierError("there is something in the folder for the program", object=str(path))
+            raise LuthierError("the folder for the program is not empty", object=str(path))
         for name, data in parts.items():
             write_atomically(path / name, data, PRIVATE)
     except OSError as problem:
-        raise LuthierError(f"cannot be written: {problem.strerror or problem}", object=str(path)) from None
+        raise LuthierError(f"cannot write: {problem.strerror or problem}", object=str(path)) from None
     return made
 
 
 def exported(capture: Capture, *, relocate: bool = False) -> Exported:
-    """Return the parts of a captured launch, whose memory may then be anywhere; arguments as of `export_hip`.
+    """Return the parts of a captured launch, whose memory may then be at any address; arguments as for `export_hip`.
 
     Raises:
-        LuthierError: they would not be the launch.
+        LuthierError: the launch cannot be exported.
     """
     return _Export(capture, relocate=relocate).parts()
 
 
 def _files(capture: Capture, made: Exported) -> dict[str, bytes]:
-    """Return the files of the program by their names."""
+    """Return the files of the program by name."""
     return {
         SOURCE: (files("luthier.capture") / "assets" / SOURCE).read_bytes(),
         "launch.h": _header(capture, made).encode(),
@@ -123,10 +123,10 @@ def _packed(pieces: Iterable[Piece]) -> bytes:
 
 
 def _header(capture: Capture, made: Exported) -> str:
-    told = capture.manifest
+    manifest = capture.manifest
     rows = [
-        f"    {{{json.dumps(one.variable) if one.variable else 'nullptr'}, {one.size}}}, // was at {one.address:#x}"
-        for one in made.buffers
+        f"    {{{json.dumps(it.variable) if it.variable else 'nullptr'}, {it.size}}}, // was at {it.address:#x}"
+        for it in made.buffers
     ]
     return "\n".join(
         (
@@ -134,10 +134,10 @@ def _header(capture: Capture, made: Exported) -> str:
             *rows,
             "};",
             f"#define BUFFER_COUNT {len(rows)}",
-            f"#define KERNEL {json.dumps(told.kernel)}",
+            f"#define KERNEL {json.dumps(manifest.kernel)}",
             f"#define GRID {', '.join(map(str, made.groups))}",
-            f"#define BLOCK {', '.join(map(str, told.block))}",
-            f"#define DYNAMIC_LDS {told.dynamic_lds}",
+            f"#define BLOCK {', '.join(map(str, manifest.block))}",
+            f"#define DYNAMIC_LDS {manifest.dynamic_lds}",
             f"#define TARGET {json.dumps(str(made.object.target))}",
             "",
         )
@@ -149,31 +149,31 @@ class _Export:
         self.capture, self.relocate = capture, relocate
         self.object = CodeObject(capture.object, capture.manifest.object)
         self._check()
-        told = capture.manifest
-        self.made = Exported(self.object, tuple(a // b for a, b in zip(told.grid, told.block, strict=True)))
+        manifest = capture.manifest
+        self.made = Exported(self.object, tuple(a // b for a, b in zip(manifest.grid, manifest.block, strict=True)))
         self._starts = np.array([address for address, _ in capture.manifest.ranges], np.uint64)
         self._ends = np.array([address + size for address, size in capture.manifest.ranges], np.uint64)
 
     def _check(self) -> None:
-        """Refuse what such a program cannot do.
+        """Check that a standalone program can run the launch.
 
         Raises:
             LuthierError: it cannot.
         """
-        told = self.capture.manifest
-        kernel = self.object.kernels.get(told.kernel)
+        manifest = self.capture.manifest
+        kernel = self.object.kernels.get(manifest.kernel)
         if kernel is None:
-            raise LuthierError("the capture's code object has no such kernel", kernel=told.kernel)
+            raise LuthierError("the capture's code object does not have the kernel", kernel=manifest.kernel)
         for refused, why in (
-            (told.groups, "only some work-groups run: export the capture that it was made of"),
-            (told.cooperative, "it is a cooperative launch"),
+            (manifest.groups, "it runs only some work-groups: export the original capture"),
+            (manifest.cooperative, "it is a cooperative launch"),
             (
-                any(whole % size for whole, size in zip(told.grid, told.block, strict=True)),
-                f"{told.grid} work-items are no multiple of a work-group of {told.block}",
+                any(whole % size for whole, size in zip(manifest.grid, manifest.block, strict=True)),
+                f"its {manifest.grid} work-items are not a multiple of its work-groups of {manifest.block}",
             ),
         ):
             if refused:
-                raise LuthierError(f"cannot be exported: {why}", kernel=told.kernel)
+                raise LuthierError(f"the launch cannot be exported: {why}", kernel=manifest.kernel)
 
     def parts(self) -> Exported:
         """Return the parts."""
@@ -182,14 +182,14 @@ class _Export:
         for symbol in self._changed_variables():
             self._buffer_at(self._place(symbol))
         done = 0
-        while done < len(made.buffers):  # pointers in memory may lead to more
+        while done < len(made.buffers):  # pointers in memory may add buffers
             made.before += self._pieces(BEFORE, done)
             made.after += self._pieces(AFTER, done)
             done += 1
         return made
 
     def _arguments(self) -> bytes:
-        """Return the explicit arguments, whose pointers are noted."""
+        """Return the explicit arguments, and note their pointers."""
         explicit = [one for one in self.capture.manifest.arguments if not one.kind.startswith("hidden_")]
         segment = bytearray(max((one.offset + one.size for one in explicit), default=0))
         for number, argument in enumerate(explicit):
@@ -206,56 +206,57 @@ class _Export:
             self._note(ARGUMENTS, 0, argument.offset + at, address, "" if pointer else where)
 
     def _addresses(self, words: NDArray[np.uint64]) -> Iterator[tuple[int, int]]:
-        """Yield byte offset and value of the words that are addresses within the launch's memory."""
+        """Yield byte offset and value of the words that are addresses in the launch's memory."""
         if not len(self._starts):
             return
         inside = np.searchsorted(self._starts, words, side="right").astype(np.int64) - 1
         for at in np.flatnonzero((inside >= 0) & (words < self._ends[inside])).tolist():
             yield at * _WORD, int(words[at])
 
-    def _note(self, where: int, buffer: int, offset: int, address: int, told: str) -> None:
+    def _note(self, where: int, buffer: int, offset: int, address: int, doubtful: str) -> None:
         """Note a pointer.
 
         Args:
-            told: where it is, for a word that may as well be a number; empty where it is a pointer for sure.
+            doubtful: description of a word that may be a number; empty: the word is a pointer.
 
         Raises:
-            LuthierError: it cannot be kept.
+            LuthierError: the word may be a number and `relocate` is off, or its target cannot be exported.
         """
-        if told and not self.relocate:
+        if doubtful and not self.relocate:
             raise LuthierError(
-                f"cannot be exported as it is: {told} looks like a pointer, {address:#x}; --relocate changes "
-                "all such words",
+                f"the launch cannot be exported: {doubtful} looks like a pointer, {address:#x}; --relocate "
+                "changes all such words",
                 kernel=self.capture.manifest.kernel,
             )
         target = self._buffer_at(address)
-        self.made.pointers += bool(told)
+        self.made.pointers += bool(doubtful)
         self.made.relocations.append((where, buffer, offset, target, address - self.made.buffers[target].address))
 
     def _buffer_at(self, address: int) -> int:
-        """Return the number of the buffer that an address is in.
+        """Return the number of the buffer that contains an address.
 
         Raises:
-            LuthierError: it is in the code object, but in no variable that HIP can find.
+            LuthierError: it is in the code object, but not in a variable that HIP can find.
         """
-        for number, one in enumerate(self.made.buffers):
-            if one.address <= address < one.address + one.size:
+        for number, buffer in enumerate(self.made.buffers):
+            if buffer.address <= address < buffer.address + buffer.size:
                 return number
         self.made.buffers.append(self._new_buffer(address))
         return len(self.made.buffers) - 1
 
     def _new_buffer(self, address: int) -> ExportedBuffer:
-        told = self.capture.manifest
-        virtual = address - told.load_address
+        manifest = self.capture.manifest
+        virtual = address - manifest.load_address
         if any(one.vaddr <= virtual < one.vaddr + one.memsz for one in self.object.segments):
             for symbol in self.object.symbols:
                 if symbol.address <= virtual < symbol.address + symbol.size and self._can_be_found(symbol):
                     return ExportedBuffer(self._place(symbol), symbol.size, symbol.name)
             raise LuthierError(
-                f"cannot be exported: {address:#x} points into the code object, at no variable that HIP can find",
-                kernel=told.kernel,
+                f"the launch cannot be exported: {address:#x} is in the code object, but not in a variable that HIP "
+                "can find",
+                kernel=manifest.kernel,
             )
-        return ExportedBuffer(*next(one for one in told.ranges if one[0] <= address < sum(one)))
+        return ExportedBuffer(*next(one for one in manifest.ranges if one[0] <= address < sum(one)))
 
     @staticmethod
     def _can_be_found(symbol: Symbol) -> bool:
@@ -265,10 +266,10 @@ class _Export:
         return symbol.address + self.capture.manifest.load_address
 
     def _changed_variables(self) -> Iterator[Symbol]:
-        """Yield the variables that the launch changes, or that are no more as they were loaded.
+        """Yield the variables that changed since they were loaded, or that the launch changes.
 
         Raises:
-            LuthierError: one of them is not known to HIP.
+            LuthierError: HIP cannot find one of them.
         """
         before, after = Contents(self.capture, after=False), Contents(self.capture)
         gone = self.capture.manifest.left_out
@@ -280,23 +281,23 @@ class _Export:
                 continue  # nothing accessed it
             if any(symbol.address <= one.offset < symbol.address + symbol.size for one in self.object.relocations):
                 continue  # the loader fills it
-            held, initial = before.read(begin, symbol.size), self.object.read(symbol.address, symbol.size)
+            now, initial = before.read(begin, symbol.size), self.object.read(symbol.address, symbol.size)
             if self.object.symbol(f"{symbol.name}.managed") is not None:
                 raise LuthierError(
-                    f"cannot be exported: the managed variable {symbol.name} is in memory that the launch accesses",
+                    f"the launch cannot be exported: it may access the managed variable {symbol.name}",
                     kernel=self.capture.manifest.kernel,
                 )
-            if held.tobytes() == initial and np.array_equal(held, after.read(begin, symbol.size)):
+            if now.tobytes() == initial and np.array_equal(now, after.read(begin, symbol.size)):
                 continue
             if not self._can_be_found(symbol):
                 raise LuthierError(
-                    f"cannot be exported: HIP does not find the variable {symbol.name}, which is changed",
+                    f"the launch cannot be exported: HIP cannot find the changed variable {symbol.name}",
                     kernel=self.capture.manifest.kernel,
                 )
             yield symbol
 
     def _pieces(self, where: int, number: int) -> Iterator[Piece]:
-        """Yield what of the pages is in a buffer, and note pointers in it."""
+        """Yield the recorded contents of a buffer, and note pointers in them."""
         buffer = self.made.buffers[number]
         places = self.capture.before if where == BEFORE else self.capture.after
         for address, page in zip(places["address"].tolist(), places["page"].tolist(), strict=True):
@@ -310,5 +311,5 @@ class _Export:
             for at, value in self._addresses(words):
                 place = begin + skip + at
                 name = buffer.variable or f"the {buffer.size} bytes at {buffer.address:#x}"
-                told = f"a word {place - buffer.address} bytes into {name}"
-                self._note(where, number, place - buffer.address, value, told)
+                word = f"a word {place - buffer.address} bytes into {name}"
+                self._note(where, number, place - buffer.address, value, word)

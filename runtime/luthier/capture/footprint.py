@@ -24,9 +24,9 @@ class Footprint(Observation):
         """`FOOTPRINT` of each page that was accessed, by address."""
 
     def begin(self) -> int:
-        """Return the address of what the launch is to know of its instructions."""
+        """Return the address of the memory uses of the code."""
         return uses_of(self._code)
 
     def end(self, executor: Executor, fault: EmulationError | None) -> None:
-        """Take the pages of a launch that has ended."""
+        """Take the pages of the finished launch."""
         self.pages = executor.footprint()

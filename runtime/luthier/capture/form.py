@@ -23,17 +23,17 @@ SCHEMA = 1
 PAGE = 4096
 """Bytes of a page of a capture."""
 USER_SPACE = 1 << 47
-"""Addresses that a program's memory can have on x86-64."""
+"""End of the addresses of user space on x86-64."""
 LARGEST_MANIFEST = 1 << 24
 LARGEST_SPAN = 1 << 42
 """Bytes of addresses that a launch may access."""
 PLACES = np.dtype([("address", "<u8"), ("page", "<u8")])
-"""Which of a capture's pages is at an address."""
+"""Page number in a capture of the page at an address."""
 COUNTS = np.dtype([("address", "<u8"), ("executions", "<u8"), ("lanes", "<u8")])
-"""Executions of the instruction at a virtual address of the object, and its active lanes, summed over them."""
+"""Executions of the instruction at a virtual address of the object, and its active lanes summed over them."""
 
 LARGEST_KERNARG = 1 << 20
-"""Bytes of a kernel's arguments."""
+"""The most bytes of a kernel's arguments."""
 _HEXADECIMAL = re.compile("[0-9a-f]*")
 
 Pages = NDArray[np.uint8]
@@ -42,7 +42,7 @@ Triple = tuple[int, int, int]
 
 
 class CapturedArgument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A kernel argument, as the kernel's metadata have it."""
+    """A kernel argument, as described by the kernel's metadata."""
 
     name: str
     type: str
@@ -50,50 +50,50 @@ class CapturedArgument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offset: int
     size: int
     value: str
-    """Hexadecimal, in the order of memory."""
+    """Hexadecimal, in memory order."""
 
 
 class CaptureManifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Everything of a capture but contents of memory."""
+    """A capture without its contents of memory."""
 
     schema: int
     target: str
-    """Of the device: gfx90a"""
+    """Target of the device, e.g. gfx90a."""
     kernel: str
     object: str
-    """Name of the code object where it was captured."""
+    """Name of the code object in the program."""
     number: int
-    """Among the launches of the kernel in its process."""
+    """Number among the launches of the kernel in its process."""
     grid: Triple
     """Work-items."""
     block: Triple
     group_segment: int
-    """Bytes of LDS, the dynamic part included."""
+    """Bytes of LDS, including the dynamic part."""
     private_segment: int
     """Bytes of scratch of a work-item."""
     dynamic_lds: int
     cooperative: bool
     packet: int
-    """Addresses of the dispatch packet,"""
+    """Address of the dispatch packet."""
     queue: int
-    """the queue,"""
+    """Address of the queue."""
     kernarg: int
-    """the arguments,"""
+    """Address of the arguments."""
     load_address: int
-    """and what is added to the object's virtual addresses."""
+    """Added to the object's virtual addresses."""
     id: int
     """Number of the packet in its queue."""
     arguments: tuple[CapturedArgument, ...]
     ranges: tuple[tuple[int, int], ...]
-    """Address and bytes of what the kernel may access, by address."""
+    """Address and bytes of memory that the kernel may access, by address."""
     left_out: tuple[tuple[int, int], ...] = ()
-    """Address and bytes of pages that the launch may access, and whose contents are not in the capture: it did not."""
+    """Address and bytes of accessible pages that are not in the capture, because the launch did not access them."""
     groups: tuple[Triple, ...] = ()
-    """Ids of the work-groups that run, in the order of z, y and x; empty: all. Each sees the whole grid."""
+    """Ids of the work-groups that run, ordered by z, y and x; empty: all. Each sees the whole grid."""
     counted: bool = True
-    """It is known how often each instruction was executed. GPUs do not tell: a replay does."""
+    """The capture has execution counts. GPUs do not provide them: a replay does."""
     replayed: bool = False
-    """A replay has left what is recorded here, by the same instructions, before the file was written."""
+    """Before the file was written, a replay left the recorded memory and counts."""
 
 
 class Capture(Struct, frozen=True):
@@ -103,11 +103,11 @@ class Capture(Struct, frozen=True):
     object: bytes
     """The code object."""
     pages: Pages
-    """Contents of pages, each once."""
+    """Distinct contents of pages."""
     before: NDArray[np.void]
-    """`PLACES` of the pages that were not all zeros before the launch, by address."""
+    """`PLACES` of the non-zero pages before the launch, by address."""
     after: NDArray[np.void]
-    """Those of the pages that the launch has changed, as it left them."""
+    """`PLACES` of the pages that the launch changed, with their contents after it."""
     counts: NDArray[np.void]
     """`COUNTS` of executed instructions, by address."""
 
@@ -118,7 +118,7 @@ class Capture(Struct, frozen=True):
 
 
 def write_capture(path: str | os.PathLike[str], capture: Capture) -> None:
-    """Write a capture to a file, whole or not at all."""
+    """Write a capture to a file atomically."""
     members = {
         "manifest.json": _compressed(msgspec.json.encode(capture.manifest)),
         "object": _compressed_object(capture.object),
@@ -130,7 +130,7 @@ def write_capture(path: str | os.PathLike[str], capture: Capture) -> None:
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_STORED) as archive:
         for name, data in members.items():
-            archive.writestr(zipfile.ZipInfo(name), data)  # the same date for all: the same file
+            archive.writestr(zipfile.ZipInfo(name), data)  # a fixed date makes the file reproducible
     write_atomically(path, held.getvalue(), PRIVATE)
 
 
@@ -139,14 +139,14 @@ def _compressed(data: bytes) -> bytes:
 
 
 _compressed_object = functools.lru_cache(maxsize=4)(_compressed)
-"""The same for code objects, which many launches share."""
+"""`_compressed` for code objects, which many launches share."""
 
 
 def read_capture(path: str | os.PathLike[str]) -> Capture:
     """Read a capture.
 
     Raises:
-        LuthierError: the file cannot be read, or is no capture.
+        LuthierError: the file cannot be read, or is not a capture.
     """
     try:
         return checked(_read(Path(path)))
@@ -155,9 +155,9 @@ def read_capture(path: str | os.PathLike[str]) -> Capture:
     except OSError as problem:
         raise LuthierError(f"cannot read: {problem.strerror or problem}", object=str(path)) from None
     except (EOFError, zipfile.BadZipFile, zstandard.ZstdError, msgspec.MsgspecError) as problem:
-        raise LuthierError(f"no capture: {problem}", object=str(path)) from None
+        raise LuthierError(f"not a capture: {problem}", object=str(path)) from None
     except (ValueError, LookupError, struct.error, RuntimeError, OverflowError, MemoryError) as problem:
-        raise LuthierError(f"a damaged capture: {problem}", object=str(path)) from None
+        raise LuthierError(f"the capture is damaged: {problem}", object=str(path)) from None
 
 
 def _read(path: Path) -> Capture:
@@ -165,17 +165,17 @@ def _read(path: Path) -> Capture:
         raise LuthierError("no such file")
     left = most = room_for()
     with path.open("rb") as file:
-        file.read(1)  # `zipfile` takes what cannot be read for no archive
+        file.read(1)  # `zipfile` reports an unreadable file as a bad archive
         archive = zipfile.ZipFile(file)
 
         def take(name: str, most: int) -> bytes:
             info = archive.getinfo(name)
             if info.compress_type != zipfile.ZIP_STORED or info.file_size > path.stat().st_size:
-                raise LuthierError(f"member {name} is not stored as a capture's are")
+                raise LuthierError(f"member {name} is compressed or truncated; members of captures are stored")
             raw = archive.read(info)
             size = zstandard.frame_content_size(raw)
             if not 0 <= size <= most:
-                raise LuthierError(f"member {name} says that it has {size} bytes; {most} are the most")
+                raise LuthierError(f"member {name} declares {size} bytes; at most {most} are allowed")
             return zstandard.ZstdDecompressor().decompress(raw, max_output_size=size)
 
         manifest = msgspec.json.decode(take("manifest.json", min(left, LARGEST_MANIFEST)), type=CaptureManifest)
@@ -184,16 +184,16 @@ def _read(path: Path) -> Capture:
             data[name] = take(name, left)
             left -= len(data[name])
     if len(data["pages"]) % PAGE:
-        raise LuthierError(f"{len(data['pages'])} bytes are not whole pages")
+        raise LuthierError(f"pages have {len(data['pages'])} bytes, which is not a multiple of {PAGE}")
     pages = np.frombuffer(data["pages"], np.uint8).reshape(-1, PAGE)
     before, after = (np.frombuffer(data[name], PLACES) for name in ("before", "after"))
     if (len(before) + len(after)) * PAGE > most:
-        raise LuthierError(f"{len(before)} and {len(after)} pages of memory; there is room for {most} bytes")
+        raise LuthierError(f"{len(before)} and {len(after)} pages of memory; only {most} bytes are available")
     return Capture(manifest, data["object"], pages, before, after, np.frombuffer(data["counts"], COUNTS))
 
 
 def room_for() -> int:
-    """Return how many bytes a capture may have: each is held twice, in this process and in the memory of the launch."""
+    """Return how many bytes a capture may have: each is in memory twice, in the capture and in the launch's memory."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024 // 2
@@ -201,45 +201,46 @@ def room_for() -> int:
 
 
 def checked(capture: Capture) -> Capture:
-    """Return a capture, if what it says can be so.
+    """Return a capture after checking it.
 
     Raises:
-        LuthierError: it cannot.
+        LuthierError: it is inconsistent.
     """
-    told = capture.manifest
-    if told.schema != SCHEMA:
-        raise LuthierError(f"a capture of schema {told.schema}; this version reads {SCHEMA}")
+    manifest = capture.manifest
+    if manifest.schema != SCHEMA:
+        raise LuthierError(f"the capture has schema {manifest.schema}; this version reads schema {SCHEMA}")
     end = PAGE
-    for address, size in told.ranges:
+    for address, size in manifest.ranges:
         if address < end or not 0 < size <= USER_SPACE - address:
-            raise LuthierError(f"a range of {size} bytes at {address:#x}, where none can be")
+            raise LuthierError(f"invalid range of {size} bytes at {address:#x}")
         end = address + size
     end = 0
-    for address, size in told.left_out:
+    for address, size in manifest.left_out:
         if address < end or address % PAGE or size % PAGE or not 0 < size <= USER_SPACE - address:
-            raise LuthierError(f"{size} bytes are left out at {address:#x}, which cannot be")
+            raise LuthierError(f"invalid left-out range of {size} bytes at {address:#x}")
         end = address + size
     if capture.span > LARGEST_SPAN:
-        raise LuthierError(f"{capture.span} bytes of addresses, of at most {LARGEST_SPAN}")
-    numbers = (*told.grid, *told.block, told.group_segment, told.private_segment, told.dynamic_lds)
-    if any(not 0 <= number < 1 << 32 for number in numbers) or not all((*told.grid, *told.block)):
-        raise LuthierError(f"a launch of {told.grid} in work-groups of {told.block}")
-    for argument in told.arguments:
+        raise LuthierError(f"the ranges have {capture.span} bytes; at most {LARGEST_SPAN} are allowed")
+    numbers = (*manifest.grid, *manifest.block, manifest.group_segment, manifest.private_segment, manifest.dynamic_lds)
+    if any(not 0 <= number < 1 << 32 for number in numbers) or not all((*manifest.grid, *manifest.block)):
+        raise LuthierError(f"invalid sizes: a launch of {manifest.grid} in work-groups of {manifest.block}")
+    for argument in manifest.arguments:
         sizes = argument.offset, argument.size, LARGEST_KERNARG - argument.offset - argument.size
         if min(sizes) < 0 or not _HEXADECIMAL.fullmatch(argument.value) or len(argument.value) != 2 * argument.size:
-            raise LuthierError(f"an argument of {argument.size} bytes at {argument.offset}: {argument.value[:40]!r}")
-    _check_groups(told)
+            text = f"{argument.size} bytes at {argument.offset}: {argument.value[:40]!r}"
+            raise LuthierError(f"invalid argument of {text}")
+    _check_groups(manifest)
     for name in ("packet", "queue", "kernarg", "load_address", "id", "number"):
-        if not 0 <= getattr(told, name) < USER_SPACE:
-            raise LuthierError(f"{name} {getattr(told, name):#x}, which none can be")
-    starts = np.array([address for address, _ in told.ranges], np.uint64)
-    ends = np.array([address + size for address, size in told.ranges], np.uint64)
+        if not 0 <= getattr(manifest, name) < USER_SPACE:
+            raise LuthierError(f"{name} {getattr(manifest, name):#x} is not in user space")
+    starts = np.array([address for address, _ in manifest.ranges], np.uint64)
+    ends = np.array([address + size for address, size in manifest.ranges], np.uint64)
     for name, places in (("before", capture.before), ("after", capture.after)):
         at: NDArray[np.uint64] = places["address"]
         if len(places) and (places["page"] >= len(capture.pages)).any():
-            raise LuthierError(f"{name} names pages that the capture has not")
+            raise LuthierError(f"{name} names pages that are not in the capture")
         if (at % PAGE).any() or (at[1:] <= at[:-1]).any():
-            raise LuthierError(f"addresses of {name} are not those of pages in their order")
+            raise LuthierError(f"addresses of {name} are not sorted page addresses")
         if not len(places):
             continue
         if int(at.max()) >= USER_SPACE or not len(starts):
@@ -250,20 +251,20 @@ def checked(capture: Capture) -> Capture:
     return capture
 
 
-def _check_groups(told: CaptureManifest) -> None:
-    """Check the work-groups that are to run.
+def _check_groups(manifest: CaptureManifest) -> None:
+    """Check the list of work-groups.
 
     Raises:
-        LuthierError: the grid has no such work-groups, or they are not in their order.
+        LuthierError: they are not in the grid, or not in order.
     """
-    if not told.groups:
+    if not manifest.groups:
         return
-    groups = np.array(told.groups, np.int64)
-    ends = -(-np.array(told.grid, np.int64) // np.array(told.block, np.int64))
+    groups = np.array(manifest.groups, np.int64)
+    ends = -(-np.array(manifest.grid, np.int64) // np.array(manifest.block, np.int64))
     if (groups < 0).any() or (groups >= ends).any():
-        raise LuthierError("work-groups are to run that the grid does not have")
+        raise LuthierError("the list of work-groups has ids outside the grid")
     order = (groups[:, 2] * ends[1] + groups[:, 1]) * ends[0] + groups[:, 0]
     if (order[1:] <= order[:-1]).any() or (ends > 1 << 20).any():
-        raise LuthierError("work-groups that are to run are not in their order")
-    if told.cooperative:
-        raise LuthierError("a cooperative launch of which only some work-groups are to run")
+        raise LuthierError("the list of work-groups is not in order")
+    if manifest.cooperative:
+        raise LuthierError("a cooperative launch cannot run only some of its work-groups")

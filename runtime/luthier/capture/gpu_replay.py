@@ -1,4 +1,4 @@
-"""A captured launch, run again on a GPU through HIP: its memory is wherever HIP has room for it."""
+"""Replay of a captured launch on a GPU through HIP, with memory at addresses that HIP chooses."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ class GpuReplay(Struct, frozen=True):
     """The outcome of a replay on a GPU."""
 
     difference: Difference | None
-    """Where it left otherwise than recorded what the launch read or wrote; addresses are the recorded ones."""
+    """First difference in the memory that the launch read or wrote, at its recorded address."""
     seconds: float
-    """Of the launch, as the host sees it."""
+    """Duration of the launch, measured by the host."""
 
 
 def replay_on_gpu(capture: Capture, device: HipDevice, *, relocate: bool = False) -> GpuReplay:
     """Run a captured launch on a GPU.
 
     Args:
-        relocate: as of `luthier.capture.export.export_hip`: memory is at other addresses than it was.
+        relocate: as for `luthier.capture.export.export_hip`.
 
     Raises:
-        LuthierError: it cannot be run at other addresses, or not on that GPU; HIP fails.
+        LuthierError: the launch cannot run at other addresses, or not on this GPU; or HIP fails.
     """
     parts = exported(capture, relocate=relocate)
     module = device.load(parts.object)
-    buffers = [None if one.variable else device.allocate(one.size) for one in parts.buffers]
+    buffers = [None if exported.variable else device.allocate(exported.size) for exported in parts.buffers]
     try:
         addresses = [
-            module.variable(one.variable).address if buffer is None else buffer.address
-            for one, buffer in zip(parts.buffers, buffers, strict=True)
+            module.variable(exported.variable).address if buffer is None else buffer.address
+            for exported, buffer in zip(parts.buffers, buffers, strict=True)
         ]
         arguments, before, after = _relocated(parts, addresses)
         for (number, offset), data in before.items():
             module.hip.write(addresses[number] + offset, np.frombuffer(data, np.uint8))
-        told = capture.manifest
+        manifest = capture.manifest
         began = time.monotonic()
-        kernel = module.kernel(told.kernel)
-        kernel.launch(bytes(arguments), grid=parts.groups, block=told.block, dynamic_lds=told.dynamic_lds)
+        kernel = module.kernel(manifest.kernel)
+        kernel.launch(bytes(arguments), grid=parts.groups, block=manifest.block, dynamic_lds=manifest.dynamic_lds)
         seconds = time.monotonic() - began
         return GpuReplay(_difference(parts, module, addresses, before | after), seconds)
     finally:
@@ -64,7 +64,7 @@ def replay_on_gpu(capture: Capture, device: HipDevice, *, relocate: bool = False
 
 
 def _relocated(parts: Exported, addresses: list[int]) -> tuple[bytearray, _Pieces, _Pieces]:
-    """Return arguments and contents with pointers to where the buffers are now."""
+    """Return arguments and contents with pointers to the new addresses of the buffers."""
     arguments, before, after = bytearray(parts.arguments), _by_place(parts.before), _by_place(parts.after)
     places = {ARGUMENTS: {(0, 0): arguments}, BEFORE: before, AFTER: after}
     for where, buffer, offset, target, inside in parts.relocations:
@@ -78,16 +78,16 @@ def _by_place(pieces: Iterable[Piece]) -> _Pieces:
 
 
 def _difference(parts: Exported, module: HipModule, addresses: list[int], expected: _Pieces) -> Difference | None:
-    """Return the first byte, in the order of the recorded addresses, that is not what is expected."""
+    """Return the first byte, by recorded address, that differs from the expected one."""
     total, first = 0, None
     for (number, offset), data in sorted(
-        expected.items(), key=lambda one: parts.buffers[one[0][0]].address + one[0][1]
+        expected.items(), key=lambda entry: parts.buffers[entry[0][0]].address + entry[0][1]
     ):
-        found = np.frombuffer(module.hip.read(addresses[number] + offset, len(data)), np.uint8)
+        contents = np.frombuffer(module.hip.read(addresses[number] + offset, len(data)), np.uint8)
         wanted = np.frombuffer(data, np.uint8)
-        wrong = np.flatnonzero(found != wanted)
+        wrong = np.flatnonzero(contents != wanted)
         total += len(wrong)
         if first is None and len(wrong):
             at, buffer = int(wrong[0]), parts.buffers[number]
-            first = buffer.address + offset + at, (buffer.address, buffer.size), int(wanted[at]), int(found[at])
+            first = buffer.address + offset + at, (buffer.address, buffer.size), int(wanted[at]), int(contents[at])
     return None if first is None else Difference(*first, total)

@@ -1,4 +1,4 @@
-"""Parts of a grid whose work-groups have one size, and the numbers of their work-groups."""
+"""Parts of a grid whose work-groups have the same size."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Iterator, Sequence
 from luthier.capture.form import CaptureManifest, Triple
 
 Part = tuple[Triple, Triple, Triple]
-"""First work-group, number of work-groups, and work-items of one."""
+"""First work-group, number of work-groups, and work-items of a work-group."""
 
 
 def parts(grid: Triple, block: Triple) -> Iterator[Part]:
-    """Yield first work-group, number of work-groups and work-items of one, of each part of a grid: those at its ends
-    are smaller where it is no multiple of the work-group."""
+    """Yield the parts of a grid. Work-groups at its ends are smaller if its size is not a multiple of the block."""
 
     def along(whole: int, size: int) -> list[tuple[int, int, int]]:
         full, rest = divmod(whole, size)
@@ -23,14 +22,14 @@ def parts(grid: Triple, block: Triple) -> Iterator[Part]:
         yield (x[0], y[0], z[0]), (x[1], y[1], z[1]), (x[2], y[2], z[2])
 
 
-def whole_groups(told: CaptureManifest) -> Triple:
-    """Return how many work-groups the grid of a launch has."""
-    x, y, z = (-(-items // size) for items, size in zip(told.grid, told.block, strict=True))
+def whole_groups(manifest: CaptureManifest) -> Triple:
+    """Return the number of work-groups in the grid of a launch."""
+    x, y, z = (-(-items // size) for items, size in zip(manifest.grid, manifest.block, strict=True))
     return x, y, z
 
 
 def chosen(groups: Sequence[Triple], grid: Triple, block: Triple) -> Iterator[Part]:
-    """Yield parts, as `parts`, of only these work-groups, which are in their order."""
+    """Yield the parts of only these work-groups, which are in order."""
 
     def size(axis: int, place: int) -> int:
         return min(block[axis], grid[axis] - place * block[axis])

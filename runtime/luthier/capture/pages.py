@@ -1,4 +1,4 @@
-"""Pages of captures: what is at which address, what differs, and captures with others."""
+"""Pages of captures: contents by address, differences, and captures with other pages."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from luthier.capture.place import pieces
 
 
 class Difference(Struct, frozen=True):
-    """The first byte that a replay left otherwise than it was recorded."""
+    """The first byte that differs after a replay from the recorded one."""
 
     address: int
     range: tuple[int, int]
-    """Address and bytes of the memory that it is in."""
+    """Address and bytes of the memory that contains it."""
     expected: int
     found: int
     bytes: int
-    """How many bytes differ in all."""
+    """Total number of bytes that differ."""
     store: str = ""
-    """The instruction that wrote it last, with its source line; empty if none did, or nobody looked."""
+    """The instruction that wrote it last, with its source line; empty if there is none or it was not searched for."""
 
     def __str__(self) -> str:
         begin, size = self.range
@@ -38,11 +38,11 @@ class Difference(Struct, frozen=True):
 def compared(
     capture: Capture, addresses: Collection[int], contents: Callable[[int], NDArray[np.uint8]]
 ) -> tuple[Difference | None, NDArray[np.uint64]]:
-    """Return the first difference from what was recorded, and which pages have changed.
+    """Return the first difference from the recorded memory, and the addresses of the changed pages.
 
     Args:
-        addresses: of the pages that may have.
-        contents: returns those of the page at an address.
+        addresses: of the pages that may have changed.
+        contents: returns the contents of the page at an address.
     """
     before, after = by_address(capture.before), by_address(capture.after)
     first: tuple[int, int, int] | None = None
@@ -51,11 +51,11 @@ def compared(
         now = contents(address)
         old = capture.pages[before[address]] if address in before else zeros
         wanted = capture.pages[after[address]] if address in after else old
-        here = now.tobytes()  # far quicker to compare than arrays
-        same = here == old.tobytes()
+        data = now.tobytes()  # far quicker to compare than arrays
+        same = data == old.tobytes()
         if not same:
             written.append(address)
-        if (same and wanted is old) or here == wanted.tobytes():
+        if (same and wanted is old) or data == wanted.tobytes():
             continue
         wrong = np.flatnonzero(now != wanted)
         total += len(wrong)
@@ -70,14 +70,14 @@ def compared(
 
 
 def by_address(places: NDArray[np.void]) -> dict[int, int]:
-    """Return `PLACES` as a mapping of addresses to numbers of pages."""
+    """Return `PLACES` as a mapping from addresses to page numbers."""
     return dict(zip(places["address"].tolist(), places["page"].tolist(), strict=True))
 
 
 def with_pages(
     capture: Capture, before: Mapping[int, NDArray[np.uint8]], after: Mapping[int, NDArray[np.uint8]]
 ) -> Capture:
-    """Return a capture with other pages, by address, each page's contents being in it once."""
+    """Return a capture with other pages, by address; equal pages are stored once."""
     known: dict[bytes, int] = {}
     kept: list[Pages] = []
     tables = []
@@ -95,7 +95,7 @@ def with_pages(
 
 
 def compact(capture: Capture) -> Capture:
-    """Return a capture whose pages all have different contents."""
+    """Return a capture without duplicate pages."""
     before, after = (
         {address: capture.pages[page] for address, page in by_address(places).items()}
         for places in (capture.before, capture.after)
@@ -104,12 +104,12 @@ def compact(capture: Capture) -> Capture:
 
 
 def stretches(pages: Sequence[int]) -> list[tuple[int, int]]:
-    """Return address and bytes of the stretches of pages at these addresses, which are in their order."""
+    """Return address and bytes of each stretch of consecutive pages; `pages` are sorted addresses."""
     return [(begin, end - begin) for begin, end in pieces([(page, PAGE) for page in pages])]
 
 
 def without(ranges: Sequence[tuple[int, int]], left_out: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield address and bytes of what remains of ranges; both are in their order."""
+    """Yield address and bytes of the parts of `ranges` outside `left_out`; both are sorted."""
     at = 0
     for address, size in ranges:
         begin, end = address, address + size
@@ -119,7 +119,7 @@ def without(ranges: Sequence[tuple[int, int]], left_out: Sequence[tuple[int, int
                 yield begin, first - begin
             begin = max(begin, first + length)
             if first + length > end:
-                break  # the next range may have the rest of it
+                break  # its rest may be in the next range
             at += 1
         if begin < end:
             yield begin, end - begin

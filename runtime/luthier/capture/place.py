@@ -1,4 +1,4 @@
-"""Memory of this process at the addresses that a capture names, as far as nothing is there; pages of processes."""
+"""Memory of this process at the addresses of a capture, if they are free; pages of processes."""
 
 from __future__ import annotations
 
@@ -20,30 +20,31 @@ from luthier.errors import DeviceError, LackError
 from luthier.support.losses import lacking
 
 _FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000
-"""Of Linux's mmap(2), on x86-64: never instead of what is there; pages cost nothing until they are touched."""
+"""Flags of Linux's mmap(2) on x86-64: do not replace mappings; reserve no memory for pages before their first use."""
 _EXISTS, _NOT_PERMITTED = 17, 1
 _PRESENT_OR_SWAPPED = np.uint64(3 << 62)
-"""Of an entry of /proc/PID/pagemap."""
+"""Bits of an entry of /proc/PID/pagemap."""
 _STEP, _STEPS = 1 << 24, 1 << 8
-"""Bytes between places that are tried near an address, and how many are."""
+"""Bytes between addresses that are tried near an address, and their number."""
 _AT_ONCE = 1 << 18
-"""Entries of it that are read at once."""
+"""Entries of pagemap that are read at once."""
 _NEAR = PAGE << 10
-"""Bytes between spans whose entries are read, too: that takes no longer than to read again."""
+"""Largest gap in bytes between spans that are read together: reading it takes no longer than a second read."""
 
 
 class AddressTaken(DeviceError):
-    """Something of this process is where a capture's memory was: another process has its own elsewhere."""
+    """This process uses addresses of a capture's memory; another process may have them free."""
 
 
 @contextmanager
 def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pages: Pages) -> Iterator[None]:
-    """Provide memory at these ranges, and at what else is on their pages: with those pages at those addresses, zeros
-    elsewhere. A page is there only when something touches it, or another one less than 64 KiB away.
+    """Map memory at these ranges, rounded to pages: with `pages` at `addresses`, and zeros elsewhere.
+
+    A page is present only after an access to it, or to another one less than 64 KiB away.
 
     Raises:
-        AddressTaken: something is there.
-        LackError: the host has no such memory.
+        AddressTaken: this process uses some of the addresses.
+        LackError: the host does not have the memory.
     """
     library = _library()
     flags = mmap.MAP_PRIVATE | _NORESERVE | _FIXED_NOREPLACE
@@ -61,11 +62,12 @@ def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pag
             if got == begin:
                 made.append((begin, end))
                 continue
-            if got not in (None, ctypes.c_void_p(-1).value):  # a kernel that does not know the flag
+            if got not in (None, ctypes.c_void_p(-1).value):  # the system does not know the flag
                 library.munmap(got, end - begin)
             elif ctypes.get_errno() not in (_EXISTS, _NOT_PERMITTED):
-                raise LackError(f"no memory of {end - begin} bytes at {begin:#x}: {os.strerror(ctypes.get_errno())}")
-            raise AddressTaken(f"this process has something else in the {end - begin} bytes at {begin:#x}")
+                why = os.strerror(ctypes.get_errno())
+                raise LackError(f"cannot map {end - begin} bytes of memory at {begin:#x}: {why}")
+            raise AddressTaken(f"this process already uses some of the {end - begin} bytes at {begin:#x}")
         yield
     finally:
         os.close(file)
@@ -74,7 +76,7 @@ def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pag
 
 
 def runs(addresses: NDArray[np.uint64]) -> list[tuple[int, int]]:
-    """Return first and end, in an array of addresses of pages, of those that follow each other in memory."""
+    """Return first and end index of each run of consecutive pages in an array of page addresses."""
     breaks = (np.flatnonzero(np.diff(addresses) != PAGE) + 1).tolist()
     return list(zip([0, *breaks], [*breaks, len(addresses)], strict=True)) if len(addresses) else []
 
@@ -86,23 +88,23 @@ def _fill(
     addresses: NDArray[np.uint64],
     pages: Pages,
 ) -> None:
-    """Write pages to a file that has stretches of memory at these offsets; those that are in none are left out."""
+    """Write pages to a file that has stretches of memory at these offsets; pages outside them are skipped."""
     if not stretches:
         return
     begins, ends = np.array(stretches, np.uint64).T
     inside = np.searchsorted(begins, addresses, side="right") - 1
     known = (inside >= 0) & (addresses < ends[inside])
     at = addresses[known] - begins[inside[known]] + np.array(offsets, np.uint64)[inside[known]]
-    held = pages if known.all() else pages[known]
+    inner = pages if known.all() else pages[known]
     for first, end in runs(at):
-        view, offset = np.ascontiguousarray(held[first:end]).data.cast("B"), int(at[first])
+        view, offset = np.ascontiguousarray(inner[first:end]).data.cast("B"), int(at[first])
         while view:
             written = os.pwrite(file, view, offset)
             view, offset = view[written:], offset + written
 
 
 class NearMemory(AllocationTable):
-    """Memory whose allocations are as near as possible to an address, and not where a capture's memory is.
+    """Memory whose allocations are near an address and outside a capture's memory.
 
     Args:
         ranges: the capture's memory, which need not be mapped yet.
@@ -118,7 +120,7 @@ class NearMemory(AllocationTable):
         """Allocate `size` bytes of zeroed memory, aligned to a page or more.
 
         Raises:
-            DeviceError: there is no room near the address.
+            DeviceError: there is no free memory near the address.
         """
         pages = -(-(size + SLACK) // PAGE) * PAGE
         for step in range(1, _STEPS):
@@ -127,7 +129,7 @@ class NearMemory(AllocationTable):
                     mapping = _AnonymousMapping.at(begin, pages)
                     if mapping is not None:
                         return self.register(begin, size, label, mapping)
-        raise DeviceError(f"no room for {size} bytes within {_STEP * _STEPS} bytes of {self._address:#x}")
+        raise DeviceError(f"no {size} free bytes within {_STEP * _STEPS} bytes of {self._address:#x}")
 
     def _is_taken(self, begin: int, size: int) -> bool:
         at = bisect.bisect_left(self._begins, begin + size)
@@ -135,14 +137,14 @@ class NearMemory(AllocationTable):
 
 
 class _AnonymousMapping:
-    """Memory of this process, until nobody has it any more."""
+    """Memory of this process, unmapped with this object."""
 
     def __init__(self, begin: int, size: int) -> None:
         self._begin, self._size = begin, size
 
     @classmethod
     def at(cls, begin: int, size: int) -> _AnonymousMapping | None:
-        """Return zeroed memory at an address; None if something is there."""
+        """Map zeroed memory at an address; None: the address is in use."""
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED_NOREPLACE
         library = _library()
         got = library.mmap(begin, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
@@ -158,7 +160,7 @@ class _AnonymousMapping:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """Return the C library, with the functions that are called here."""
+    """Return the C library with the signatures of the functions used."""
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long)
@@ -168,47 +170,49 @@ def _library() -> ctypes.CDLL:
 
 
 def fresh(ranges: Sequence[tuple[int, int]]) -> None:
-    """Give memory that `mapped` provides the contents that it had in the beginning.
+    """Reset memory that `mapped` provides to its initial contents.
 
     Raises:
-        DeviceError: the system refuses.
+        DeviceError: madvise(2) fails.
     """
     library = _library()
     for begin, end in pieces(ranges):
         if library.madvise(begin, end - begin, mmap.MADV_DONTNEED):
-            raise DeviceError(f"{end - begin} bytes at {begin:#x} cannot be given back: errno {ctypes.get_errno()}")
+            raise DeviceError(f"cannot reset {end - begin} bytes at {begin:#x}: {os.strerror(ctypes.get_errno())}")
 
 
 def pieces(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return begin and end of the stretches of pages that ranges, which are in their order, are in."""
-    found: list[tuple[int, int]] = []
+    """Return begin and end of the stretches of pages that contain sorted ranges."""
+    stretches: list[tuple[int, int]] = []
     for address, size in ranges:
         begin, end = address // PAGE * PAGE, -(-(address + size) // PAGE) * PAGE
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if stretches and begin <= stretches[-1][1]:
+            stretches[-1] = stretches[-1][0], max(end, stretches[-1][1])
         else:
-            found.append((begin, end))
-    return found
+            stretches.append((begin, end))
+    return stretches
 
 
 def present(pid: int, spans: Sequence[tuple[int, int]]) -> NDArray[np.uint64]:
-    """Return the addresses of the pages that a process has in memory or swapped, between pairs of addresses, which are
-    in their order.
+    """Return the addresses of a process's pages that are in memory or swapped out.
+
+    Args:
+        spans: sorted pairs of begin and end to search.
 
     Raises:
-        DeviceError: the system does not tell.
+        DeviceError: /proc/PID/pagemap cannot be read.
     """
-    found = [np.zeros(0, np.uint64)]
+    numbers = [np.zeros(0, np.uint64)]
     try:
         with open(f"/proc/{pid}/pagemap", "rb", buffering=0) as file:
             for begin, end in _near(spans):
                 for first in range(begin // PAGE, end // PAGE, _AT_ONCE):
                     count = min(_AT_ONCE, end // PAGE - first)
                     entries = np.frombuffer(os.pread(file.fileno(), 8 * count, 8 * first), np.uint64)
-                    found.append((entries & _PRESENT_OR_SWAPPED).nonzero()[0].astype(np.uint64) + np.uint64(first))
+                    numbers.append((entries & _PRESENT_OR_SWAPPED).nonzero()[0].astype(np.uint64) + np.uint64(first))
     except OSError as problem:
-        raise DeviceError(f"the pages of process {pid} cannot be found: {problem}") from None
-    pages: NDArray[np.uint64] = np.concatenate(found) * np.uint64(PAGE)
+        raise DeviceError(f"cannot read the page map of process {pid}: {problem}") from None
+    pages: NDArray[np.uint64] = np.concatenate(numbers) * np.uint64(PAGE)
     if not len(pages):
         return pages
     begins, ends = np.array(spans, np.uint64).T
@@ -217,11 +221,11 @@ def present(pid: int, spans: Sequence[tuple[int, int]]) -> NDArray[np.uint64]:
 
 
 def _near(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return begin and end of spans, of which those that are near to each other are one."""
-    found: list[tuple[int, int]] = []
+    """Return begin and end of spans, after joining those that are near each other."""
+    joined: list[tuple[int, int]] = []
     for begin, end in spans:
-        if found and begin - found[-1][1] <= _NEAR:
-            found[-1] = found[-1][0], end
+        if joined and begin - joined[-1][1] <= _NEAR:
+            joined[-1] = joined[-1][0], end
         else:
-            found.append((begin, end))
-    return found
+            joined.append((begin, end))
+    return joined

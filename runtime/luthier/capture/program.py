@@ -1,4 +1,4 @@
-"""Code that runs in a captured launch; that of a capture is kept, decoded, for the next one."""
+"""Code of captured launches; decoded code is kept for the next launch."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from luthier.objects.origins import teller
 
 
 class Program(Struct, frozen=True):
-    """Code that runs in a captured launch, as it is loaded."""
+    """Loaded code of a captured launch."""
 
     object: CodeObject
-    """Code object that the code is from, for reports."""
+    """Code object of the code, for reports."""
     kernel: Kernel
     """The kernel, at its address in `code`."""
     code: DecodedCode
@@ -36,48 +36,48 @@ class Program(Struct, frozen=True):
 
 
 def device_of(capture: Capture, target: str | None, object: CodeObject) -> TargetId:
-    """Return the device that a launch runs on; None: the recorded one.
+    """Return the device of a launch; for None, the recorded one.
 
     Raises:
-        DeviceError: it does not take this object's code.
+        DeviceError: it cannot run this object's code.
     """
     device = TargetId.parse(target or capture.manifest.target)
     if not device.accepts(object.target):
-        told = capture.manifest
-        raise DeviceError(f"code for {object.target} on a device that is {device}", kernel=told.kernel)
+        manifest = capture.manifest
+        raise DeviceError(f"code for {object.target} on a device that is {device}", kernel=manifest.kernel)
     return device
 
 
 def recorded_program(capture: Capture, target: str | None) -> Program:
-    """Return the code that was captured, where it was, for a device.
+    """Return the captured code, at its address, for a device.
 
     Raises:
-        LuthierError: the code object is damaged, has no such kernel, or is not for the device.
+        LuthierError: the code object is damaged, lacks the kernel, or is not for the device.
     """
-    told = capture.manifest
-    object, codes = _read_object(capture.object, told.object)
+    manifest = capture.manifest
+    object, codes = _read_object(capture.object, manifest.object)
     device = device_of(capture, target, object)
-    if told.kernel not in object.kernels:
-        raise LuthierError("the capture's code object has no such kernel", kernel=told.kernel)
-    kernel = object.kernels[told.kernel]
-    key = device, kernel.wave_size, told.load_address
-    code = codes.use(key) or codes.put(key, _decoded(object, isa_of(object, device, kernel), told.load_address))
-    place = told.load_address + code.base
-    return Program(object, kernel, code, place, told.group_segment, told.private_segment, told.kernarg)
+    if manifest.kernel not in object.kernels:
+        raise LuthierError("the capture's code object does not have the kernel", kernel=manifest.kernel)
+    kernel = object.kernels[manifest.kernel]
+    key = device, kernel.wave_size, manifest.load_address
+    code = codes.use(key) or codes.put(key, _decoded(object, isa_of(object, device, kernel), manifest.load_address))
+    place = manifest.load_address + code.base
+    return Program(object, kernel, code, place, manifest.group_segment, manifest.private_segment, manifest.kernarg)
 
 
 _Codes = BoundedCache[tuple[TargetId, int, int], DecodedCode]
-"""Code by device, wave size and address, which launches share: what one has bound is there for the next."""
+"""Code by device, wave size and address. Launches share it with all bound instructions."""
 
 
 @functools.lru_cache(maxsize=2)
 def _read_object(data: bytes, name: str) -> tuple[CodeObject, _Codes]:
-    """Return a code object and its decoded code, also for the next capture: to run a small launch takes less time."""
+    """Return a code object and its decoded code. They are cached: reading takes longer than running a small launch."""
     return CodeObject(data, name), _Codes(4)
 
 
 def _decoded(object: CodeObject, isa: Isa, load_address: int) -> DecodedCode:
-    """Return an object's code as it is loaded at an address."""
+    """Return an object's code, loaded at an address."""
 
     def address_of(name: str) -> int | None:
         symbol = object.symbol(name)
@@ -89,5 +89,5 @@ def _decoded(object: CodeObject, isa: Isa, load_address: int) -> DecodedCode:
 
 
 def isa_of(object: CodeObject, device: TargetId, kernel: Kernel) -> Isa:
-    """Return the instructions of a kernel of an object on a device."""
+    """Return the ISA of a kernel of an object on a device."""
     return Isa.of(replace(object.target, target=device.target), kernel.wave_size)

@@ -1,4 +1,4 @@
-"""A captured launch, run again on an emulated device of this process, and compared with what was recorded."""
+"""Replay of a captured launch on an emulated device of this process, and comparison with the recorded results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from luthier.findings.finding import Finding
 
 STEP_LIMIT = 1 << 20
-"""Quanta that a work-group may use before it counts as never ending."""
+"""Quanta after which a work-group counts as never ending."""
 RESIDENT_GROUPS = 1024
 """Work-groups of the largest cooperative launch."""
 
@@ -43,34 +43,34 @@ class Replayed(Struct, frozen=True):
     """The outcome of a replay."""
 
     counts: NDArray[np.void]
-    """`COUNTS`, of the code object that ran."""
+    """`COUNTS` of the code object that ran."""
     counts_equal: bool | None
-    """Whether they are those recorded; None where they cannot be compared: other code ran, or none were recorded."""
+    """Whether they equal the recorded ones; None: other code ran, or none were recorded."""
     difference: Difference | None
     fault: EmulationError | None
     touched: NDArray[np.uint64]
-    """Addresses of the pages that were accessed, and of some beside them."""
+    """Addresses of the pages that were accessed, and of some neighbours."""
     written: NDArray[np.uint64]
-    """Those whose contents have changed."""
+    """Addresses of the pages whose contents have changed."""
     seconds: float
     left: Mapping[int, NDArray[np.uint8]]
-    """Contents of these, by address, where they were asked for."""
+    """Contents of the changed pages by address, if requested."""
     findings: tuple[Finding, ...] = ()
-    """Findings of the checks that were asked for."""
+    """Findings of the requested checks."""
 
     @property
     def equal(self) -> bool:
-        """Return whether it did what was recorded, to the byte and the instruction, and no check found anything."""
+        """Return whether memory and counts equal the recorded ones and no check found anything."""
         return self.same_bytes and self.counts_equal is not False and not self.findings
 
     @property
     def same_bytes(self) -> bool:
-        """Return whether it came to its end and left in memory what was recorded."""
+        """Return whether the launch ended without a fault and left the recorded memory."""
         return self.difference is None and self.fault is None
 
     @property
     def instructions(self) -> int:
-        """Return how many instructions its waves executed."""
+        """Return the number of wave-instructions executed."""
         return int(self.counts["executions"].sum())
 
 
@@ -82,34 +82,33 @@ def replay(
     find_store: bool = False,
     check: Collection[str] = (),
 ) -> Replayed:
-    """Run a captured launch again.
+    """Replay a captured launch.
 
     Args:
-        target: of the device; the recorded one by default.
-        threads: host threads that run work-groups; None: as many as there are cores.
-        find_store: run a second time, slowly, if there is a difference, to find the instruction that wrote it.
-        check: what to look for, of `luthier.emulator.inspection.checks.DEVICE_CHECKS`.
+        target: target of the device; None: the recorded one.
+        threads: host threads that run work-groups; None: one for each core.
+        find_store: after a difference, run again, slowly, to find the instruction that wrote it.
+        check: checks from `luthier.emulator.inspection.checks.DEVICE_CHECKS`.
 
     Raises:
-        AddressTaken: this process has something else where the program had its memory.
-        LuthierError: the launch cannot be run, or there is no such check.
+        AddressTaken: this process uses addresses of the captured memory.
+        LuthierError: the launch cannot be run, or a check does not exist.
     """
     launch = PreparedLaunch(capture, target or capture.manifest.target)
-    found = launch.run(threads, check)
-    return launch.with_store(found) if find_store else found
+    outcome = launch.run(threads, check)
+    return launch.with_store(outcome) if find_store else outcome
 
 
 Executed = tuple[NDArray[np.uint64], NDArray[np.uint64], float, EmulationError | None]
 """Executions and active lanes by record, seconds, and the fault."""
 
-
 _idle: dict[int, list[Executor]] = {}
-"""Executors that run nothing, by their threads: to start one takes longer than many launches."""
+"""Idle executors by number of threads: starting one takes longer than many launches."""
 
 
 @contextmanager
 def _executor(threads: int, looked_at: bool) -> Iterator[Executor]:
-    """Provide an executor; one that has run nothing where somebody looks at the launch, for the order of its waves."""
+    """Provide an executor; a new one for an observed launch, so that the order of its waves is the same every time."""
     idle = _idle.setdefault(threads, [])
     executor = idle.pop() if idle and not looked_at else Executor(threads)
     yield executor
@@ -121,9 +120,9 @@ class PreparedLaunch:
     """A launch whose code is decoded.
 
     Args:
-        target: of the device.
-        program: what runs; None: what was captured.
-        memory: what the program may access beside the captured memory; None: nothing.
+        target: target of the device.
+        program: code to run; None: the captured code.
+        memory: what the program may access besides the captured memory; None: nothing.
         step_limit: quanta that a work-group may use.
     """
 
@@ -137,11 +136,11 @@ class PreparedLaunch:
     ) -> None:
         self.capture = capture
         self.recorded = program is None
-        """It is the code that was captured."""
+        """The captured code runs."""
         program = program or recorded_program(capture, target)
         self.device = device_of(capture, target, program.object)
         self.accessible = AllocationTable(limit=1 << 62) if memory is None else memory
-        """Everything that the launch may access; the captured memory and scratch are among it while it runs."""
+        """Everything that the launch may access; while it runs, also the captured memory and scratch."""
         self._take(program, step_limit)
 
     def _take(self, program: Program, step_limit: int) -> None:
@@ -151,10 +150,10 @@ class PreparedLaunch:
         self._check()
 
     def with_program(self, program: Program, step_limit: int) -> Self:
-        """Return the launch with other code in the place of its own, which may access the same memory.
+        """Return the launch with other code, which may access the same memory.
 
         Raises:
-            DeviceError: sizes that are too large.
+            DeviceError: sizes are too large for the device.
         """
         other = copy.copy(self)
         other.recorded = False
@@ -162,29 +161,30 @@ class PreparedLaunch:
         return other
 
     def _check(self) -> None:
-        """Refuse what no device would take.
+        """Check that a device can run the launch.
 
         Raises:
-            DeviceError: sizes that are too large.
+            DeviceError: sizes are too large for the device.
         """
-        told, plan = self.capture.manifest, self.plan
-        items = told.block[0] * told.block[1] * told.block[2]
+        manifest, plan = self.capture.manifest, self.plan
+        items = manifest.block[0] * manifest.block[1] * manifest.block[2]
         for what, wanted, most in (
             ("work-items in a work-group", items, 1024),
-            ("waves on a SIMD", -(-self.waves(told.block) // 4), plan["simd_waves"]),
+            ("waves on a SIMD", -(-self.waves(manifest.block) // 4), plan["simd_waves"]),
             ("bytes of LDS", self.program.group, plan["lds_limit"]),
             ("bytes of scratch a work-item", self.program.private, plan["scratch_limit"]),
         ):
             if wanted > most:
-                raise DeviceError(f"{wanted} {what}; {most} are the most", kernel=told.kernel)
+                raise DeviceError(f"{wanted} {what}; at most {most} are allowed", kernel=manifest.kernel)
 
     def parts(self) -> Iterator[Part]:
         """Yield the parts of the launch."""
-        told = self.capture.manifest
-        yield from chosen(told.groups, told.grid, told.block) if told.groups else parts(told.grid, told.block)
+        manifest = self.capture.manifest
+        grid, block = manifest.grid, manifest.block
+        yield from chosen(manifest.groups, grid, block) if manifest.groups else parts(grid, block)
 
     def waves(self, block: Triple) -> int:
-        """Return the waves of a work-group of so many work-items."""
+        """Return the number of waves of a work-group of this size."""
         return -(-(block[0] * block[1] * block[2]) // self.kernel.wave_size)
 
     def run(
@@ -196,7 +196,7 @@ class PreparedLaunch:
         observed: Observation | None = None,
         findings: FindingSet | None = None,
     ) -> Replayed:
-        """Run the launch on so many threads, and compare; arguments as of `replay` and `run_here`."""
+        """Run the launch and compare its results; arguments as for `replay` and `run_here`."""
         with self.memory():
             return self.run_here(threads, check, keep=keep, observed=observed, findings=findings)
 
@@ -209,19 +209,19 @@ class PreparedLaunch:
         observed: Observation | None = None,
         findings: FindingSet | None = None,
     ) -> Replayed:
-        """Run the launch, as `run`, where its memory is there (`memory`).
+        """Run the launch like `run`, while its memory is mapped (`memory`).
 
-        All of the captured memory counts as written, and as allocated to its last byte.
+        All captured memory counts as allocated and written.
 
         Args:
-            keep: also return what it has changed.
-            observed: observation of the launch; without checks.
-            findings: takes what is found, of the kinds that it wants; None: of `check`.
+            keep: also return the contents of changed pages.
+            observed: observation of the launch, instead of checks.
+            findings: receives findings of its own kinds; None: collect those of `check`.
         """
         capture = self.capture
         if check or findings is not None:
             from luthier.emulator.inspection.checks import LaunchChecks, kernel_code, kinds_of_checks
-            from luthier.findings.collector import FindingSet  # which takes longer to load than small launches to run
+            from luthier.findings.collector import FindingSet  # loading it takes longer than running a small launch
 
             findings = FindingSet(kinds_of_checks(check)) if findings is None else findings
             kernel = kernel_code(self.code, self.kernel.name, self.object)
@@ -239,15 +239,15 @@ class PreparedLaunch:
         seen = () if findings is None else tuple(findings.findings)
         return Replayed(table, same, difference, fault, touched, written, seconds, left, seen)
 
-    def with_store(self, found: Replayed) -> Replayed:
-        """Return what a run did, with the instruction that wrote the first difference, for which it is run again."""
-        difference = found.difference
-        if difference is None or found.fault is not None:
-            return found
-        return replace(found, difference=replace(difference, store=self.store_at(difference.address)))
+    def with_store(self, outcome: Replayed) -> Replayed:
+        """Return an outcome with the instruction that wrote the first difference; this runs the launch again."""
+        difference = outcome.difference
+        if difference is None or outcome.fault is not None:
+            return outcome
+        return replace(outcome, difference=replace(difference, store=self.store_at(difference.address)))
 
     def store_at(self, address: int) -> str:
-        """Run again and return the instruction that was the last to change the byte at an address, with its source."""
+        """Run again and return the last instruction that changed the byte at an address, with its source line."""
         last: int | None = None
         before: tuple[int, int] | None = None
 
@@ -272,10 +272,10 @@ class PreparedLaunch:
 
     @contextmanager
     def memory(self) -> Iterator[None]:
-        """Provide the captured memory as it was before the launch.
+        """Map the captured memory with its contents before the launch.
 
         Raises:
-            AddressTaken: this process has something else there.
+            AddressTaken: this process uses addresses of it.
         """
         before = self.capture.before
         with mapped(self.capture.manifest.ranges, before["address"], self.capture.pages[before["page"]]):
@@ -283,7 +283,7 @@ class PreparedLaunch:
             yield
 
     def prepare(self) -> None:
-        """Prepare what the launch needs beside the captured memory, which is there."""
+        """Prepare what the launch needs besides the captured memory, which is mapped."""
 
     def execute(
         self,
@@ -291,14 +291,12 @@ class PreparedLaunch:
         observer: Observer | None,
         observed: Observation | None = None,
     ) -> Executed:
-        """Return executions and active lanes by record, the seconds and the fault, if there was one.
-
-        The captured memory must be there (`memory`).
+        """Execute the launch. The captured memory must be mapped (`memory`).
 
         Args:
-            threads: host threads that run work-groups; None: as many as there are cores.
-            observer: looks at every instruction.
-            observed: observation by native code, instead.
+            threads: host threads that run work-groups; None: one for each core.
+            observer: sees every instruction.
+            observed: observation by native code, instead of an observer.
         """
         plan = self.plan if observed is None else {**self.plan, "uses": observed.begin()}
         threads = threads or len(os.sched_getaffinity(0))
@@ -327,7 +325,7 @@ class PreparedLaunch:
 
     @contextmanager
     def _accessible(self) -> Iterator[AllocationTable]:
-        """Let the launch access the captured memory, beside what is its own."""
+        """Allow access to the captured memory."""
         taken = []
         try:
             for address, size in without(self.capture.manifest.ranges, self.capture.manifest.left_out):
@@ -339,23 +337,24 @@ class PreparedLaunch:
 
     @contextmanager
     def _dispatch(self, memory: AllocationTable, threads: int) -> Iterator[dict[str, int]]:
-        """Provide the fields of `layout.DISPATCH` that all parts of the launch share, with its scratch in memory."""
-        told, plan, program = self.capture.manifest, self.plan, self.program
+        """Allocate scratch, and yield the fields of `layout.DISPATCH` that all parts of the launch share."""
+        manifest, plan, program = self.capture.manifest, self.plan, self.program
         wanted = program.private + plan["scratch_extra"]
         lane = -(-min(wanted, plan["scratch_limit"]) // 16) * 16
         count = sum(math.prod(groups) for _, groups, _ in self.parts())
-        if told.cooperative and count > RESIDENT_GROUPS:
-            raise DeviceError(f"a cooperative launch of {count} work-groups", kernel=told.kernel)
+        if manifest.cooperative and count > RESIDENT_GROUPS:
+            message = f"a cooperative launch of {count} work-groups; at most {RESIDENT_GROUPS} are allowed"
+            raise DeviceError(message, kernel=manifest.kernel)
         waves = max(self.waves(items) for *_, items in self.parts())
-        held = count if told.cooperative else resident_groups(plan, waves, program.group, lane)
+        held = count if manifest.cooperative else resident_groups(plan, waves, program.group, lane)
         resident = min(count, max(threads, held))
         scratch = memory.allocate(resident * waves * self.kernel.wave_size * lane, "scratch")
         try:
             yield {
-                **{name: getattr(told, name) for name in ("packet", "queue", "id", "cooperative")},
+                **{name: getattr(manifest, name) for name in ("packet", "queue", "id", "cooperative")},
                 "kernarg": program.kernarg,
                 "code": program.place,
-                **_triple("whole", whole_groups(told)),
+                **_triple("whole", whole_groups(manifest)),
                 "lds_size": program.group,
                 "resident": resident,
                 "scratch": scratch.address,
@@ -377,22 +376,21 @@ def _triple(name: str, values: Triple) -> dict[str, int]:
 
 
 def reduced(capture: Capture, run: Replayed) -> tuple[Capture, Replayed]:
-    """Return a capture with only the pages that its replay accessed, and of what changed only what it changed, and how
-    that replay compares with it.
+    """Return a capture with only the pages that its replay accessed and changed, and how the replay compares with it.
 
-    What others have written meanwhile, to pages that the launch never writes, is not what it did. The replay is one of
-    the reduced capture, too: nothing that is left out was there for it.
+    This drops writes of others during the recording to pages that the launch does not write. The replay also holds for
+    the reduced capture, since it did not access the pages that are left out.
 
     Args:
-        run: of all of the capture, without a fault, and with what it has changed (`keep`).
+        run: replay of the whole capture, without a fault, and with the contents of changed pages (`keep`).
     """
     touched, written = set(run.touched.tolist()), set(run.written.tolist())
     before = {a: capture.pages[p] for a, p in by_address(capture.before).items() if a in touched}
     after = {a: capture.pages[p] for a, p in by_address(capture.after).items() if a in written}
     left = sorted({*capture.before["address"].tolist()} - before.keys())
-    told = capture.manifest
-    manifest = msgspec.structs.replace(told, left_out=tuple(stretches(left)), counted=True, replayed=True)
-    counts = capture.counts if told.counted else run.counts
-    smaller = replace(with_pages(capture, before, after), manifest=manifest, counts=counts)
+    manifest = capture.manifest
+    smaller_manifest = msgspec.structs.replace(manifest, left_out=tuple(stretches(left)), counted=True, replayed=True)
+    counts = capture.counts if manifest.counted else run.counts
+    smaller = replace(with_pages(capture, before, after), manifest=smaller_manifest, counts=counts)
     difference, _ = compared(smaller, run.written.tolist(), run.left.__getitem__)
     return smaller, replace(run, difference=difference)

@@ -1,8 +1,8 @@
-"""A captured launch in parts: ranges of its work-groups, each run from the memory before the launch.
+"""Replay of a captured launch in parts: ranges of its work-groups, each started from the memory before the launch.
 
-What parts leave, put together, is what the whole launch leaves, if no byte that one writes is read or written by
-another: then each part does what it does whatever the others do, and when. That is seen in what they read and write,
-byte by byte; an atomic does both.
+The merged results of the parts are those of the whole launch if no part reads or writes a byte that another one
+writes: then no part depends on the others. The footprints of the parts show this byte by byte; an atomic reads and
+writes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from luthier.capture.replay import PreparedLaunch, Replayed
 from luthier.errors import DeviceError
 
 Range = tuple[int, int]
-"""First and end of a range of work-groups, by their position among those that run."""
+"""First and end of a range of work-groups, by position among those that run."""
 
 
 class LaunchPart(Struct, frozen=True):
@@ -37,30 +37,30 @@ class LaunchPart(Struct, frozen=True):
     footprint: NDArray[np.void]
     """`luthier.emulator.running.executor.FOOTPRINT`, by address."""
     addresses: NDArray[np.uint64]
-    """Pages that it has changed, in their order,"""
+    """Sorted addresses of the changed pages."""
     pages: NDArray[np.uint8]
-    """and what it has left there."""
+    """Their contents after the launch."""
 
     def packed(self) -> bytes:
-        """Return it as bytes."""
-        held = io.BytesIO()
+        """Return the outcome as bytes for `unpacked`."""
+        file = io.BytesIO()
         fields = {name: getattr(self, name) for name in ("counts", "footprint", "addresses", "pages")}
-        np.savez_compressed(held, range=np.array(self.range), **fields)
-        return held.getvalue()
+        np.savez_compressed(file, range=np.array(self.range), **fields)
+        return file.getvalue()
 
     @classmethod
     def unpacked(cls, data: bytes) -> Self:
-        """Return what `packed` gave."""
+        """Return the outcome in the bytes of `packed`."""
         with np.load(io.BytesIO(data), allow_pickle=False) as fields:
             first, end = fields["range"].tolist()
             return cls((first, end), *(fields[name] for name in ("counts", "footprint", "addresses", "pages")))
 
 
 def ranges(manifest: CaptureManifest, count: int) -> list[Range]:
-    """Return so many ranges of a launch's work-groups, or fewer if it has not so many.
+    """Return `count` ranges of a launch's work-groups, or one for each work-group if it has fewer.
 
     Raises:
-        DeviceError: its work-groups wait for each other.
+        DeviceError: the launch is cooperative.
     """
     if manifest.cooperative:
         raise DeviceError("a cooperative launch cannot be split: its work-groups wait for each other")
@@ -71,7 +71,7 @@ def ranges(manifest: CaptureManifest, count: int) -> list[Range]:
 
 
 def part_of(manifest: CaptureManifest, of: Range) -> CaptureManifest:
-    """Return a launch of which only a range of work-groups run."""
+    """Return a launch that runs only a range of its work-groups."""
     return msgspec.structs.replace(manifest, groups=_groups(manifest, of))
 
 
@@ -83,11 +83,11 @@ def _groups(manifest: CaptureManifest, of: Range) -> tuple[Triple, ...]:
 
 
 def run_part(launch: PreparedLaunch, of: Range) -> tuple[LaunchPart, Replayed]:
-    """Run a launch of which only this range of work-groups run.
+    """Run a launch that is limited to this range of work-groups.
 
     Raises:
-        AddressTaken: this process has something else where the program had its memory.
-        LuthierError: it cannot be run.
+        AddressTaken: this process uses addresses of the captured memory.
+        LuthierError: the launch cannot be run.
     """
     footprint = Footprint(launch.code)
     done = launch.run(None, keep=True, observed=footprint)
@@ -101,14 +101,14 @@ _NO_BYTES = np.zeros(PAGE // 8, np.uint8)
 
 
 def merged(capture: Capture, parts: Sequence[LaunchPart], seconds: float) -> Replayed:
-    """Return what a launch has done whose parts these are, all of them.
+    """Return the outcome of a launch from the outcomes of all its parts.
 
     Args:
-        seconds: that it took.
+        seconds: duration of the launch.
 
     Raises:
-        DeviceError: parts use the same bytes, at least one of them writing: together they may do something else. Or
-            what they change is not what they were seen to write.
+        DeviceError: a part writes bytes that another one uses, so that the whole launch may behave differently; or a
+            part changed bytes outside its footprint.
     """
     _check_apart(parts)
     before = by_address(capture.before)
@@ -126,10 +126,10 @@ def merged(capture: Capture, parts: Sequence[LaunchPart], seconds: float) -> Rep
         for address, page in zip(part.addresses.tolist(), part.pages, strict=True):
             if address not in left:
                 left[address] = begun(address).copy()
-            mine = np.unpackbits(written.get(address, _NO_BYTES), bitorder="little").view(np.bool_)
-            if (page != begun(address))[~mine].any():
-                raise DeviceError(f"it cannot be split: bytes at {address:#x} change by no access that is seen")
-            left[address][mine] = page[mine]
+            own = np.unpackbits(written.get(address, _NO_BYTES), bitorder="little").view(np.bool_)
+            if (page != begun(address))[~own].any():
+                raise DeviceError(f"the launch cannot be split: bytes at {address:#x} change without an observed write")
+            left[address][own] = page[own]
     counts = _sum(part.counts for part in parts)
     difference, changed = compared(capture, left.keys(), contents)
     touched = np.unique(np.concatenate([part.footprint["address"] for part in parts]))
@@ -150,27 +150,27 @@ def _sum(tables: Iterable[NDArray[np.void]]) -> NDArray[np.void]:
 
 
 def _check_apart(parts: Sequence[LaunchPart]) -> None:
-    """Refuse parts of which one writes what another reads or writes.
+    """Check that no part reads or writes a byte that another one writes.
 
     Raises:
-        DeviceError: they do, with the first such byte.
+        DeviceError: one does, with the first such byte.
     """
     users: dict[int, list[tuple[LaunchPart, np.void]]] = {}
     for part in parts:
         for row in part.footprint:
             users.setdefault(int(row["address"]), []).append((part, row))
     for address in sorted(users):
-        for (one, first), (other, second) in itertools.permutations(users[address], 2):
+        for (writer, first), (user, second) in itertools.permutations(users[address], 2):
             shared = first["written"] & (second["read"] | second["written"])
             if shared.any():
                 byte = int(np.flatnonzero(np.unpackbits(shared, bitorder="little"))[0])
-                does = "writes" if second["written"][byte // 8] >> byte % 8 & 1 else "reads"
+                does = "write" if second["written"][byte // 8] >> byte % 8 & 1 else "read"
                 raise DeviceError(
-                    f"it cannot be split: {_told(one)} write the byte at {address + byte:#x}, which {_told(other)} "
-                    f"{does.removesuffix('s')}"
+                    f"the launch cannot be split: {_range_text(writer)} write the byte at {address + byte:#x}, which "
+                    f"{_range_text(user)} {does}"
                 )
 
 
-def _told(part: LaunchPart) -> str:
+def _range_text(part: LaunchPart) -> str:
     first, end = part.range
     return f"work-groups {first} to {end - 1}"

@@ -1,8 +1,8 @@
-"""A captured launch run by the same kernel of another code object: of another compiler, of changed source, for another
-processor.
+"""Replay of a captured launch with the kernel of another code object: from another compiler, changed source, or for
+another processor.
 
-The other object lies beside the captured memory. It gets the arguments that were recorded, and what its variables have
-in common with the recorded object's; what it then changes in them is put where the recorded object has them.
+The other object has its own memory. It gets the recorded arguments, and the recorded contents of the variables that
+both objects have. What it changes in them is copied to the variables of the recorded object.
 """
 
 from __future__ import annotations
@@ -28,36 +28,38 @@ from luthier.objects.origins import teller
 from luthier.support.wording import enumerated
 
 KERNARG_ALIGNMENT = 64
-"""Bytes: compilers widen scalar loads of arguments up to there."""
+"""Bytes: compilers widen scalar loads of arguments to this alignment."""
 
 
 class SubstitutedLaunch(PreparedLaunch):
-    """A captured launch of the kernel of that name in another code object.
+    """A captured launch with the kernel of the same name in another code object.
 
     Args:
         object: the other code object.
-        target: of the device; None: the recorded one.
+        target: target of the device; None: the recorded one.
 
     Raises:
-        LuthierError: the object has no such kernel, or one with other arguments, or is not for the device.
+        LuthierError: the object lacks the kernel, or its arguments differ, or it is not for the device.
     """
 
     def __init__(self, capture: Capture, object: CodeObject, target: str | None = None) -> None:
         self._substitute = object
-        told = capture.manifest
+        manifest = capture.manifest
         device = device_of(capture, target, object)
-        if told.kernel not in object.kernels:
-            raise LuthierError(f"no kernel {told.kernel}; there are: {enumerated(object.kernels)}", object=object.name)
-        self._recorded_object = CodeObject(capture.object, told.object)
-        before, kernel = self._recorded_object.kernels.get(told.kernel), object.kernels[told.kernel]
+        if manifest.kernel not in object.kernels:
+            raise LuthierError(
+                f"no kernel {manifest.kernel}; there are: {enumerated(object.kernels)}", object=object.name
+            )
+        self._recorded_object = CodeObject(capture.object, manifest.object)
+        before, kernel = self._recorded_object.kernels.get(manifest.kernel), object.kernels[manifest.kernel]
         if before is None:
-            raise LuthierError("the capture's code object has no such kernel", kernel=told.kernel)
+            raise LuthierError("the capture's code object does not have the kernel", kernel=manifest.kernel)
         _check_arguments(before, kernel)
         memory = AllocationTable(limit=1 << 62)
         self._image = LoadedImage(object, memory, lambda name: None)
         self._own = kernel
         size = -(-max(kernel.kernarg_size, 1) // KERNARG_ALIGNMENT) * KERNARG_ALIGNMENT
-        self._kernarg = memory.allocate(size, f"arguments of {told.kernel}")
+        self._kernarg = memory.allocate(size, f"arguments of {manifest.kernel}")
         code = DecodedCode(isa_of(object, device, kernel), object.text_as_loaded(self._image.address_of))
         code.origin = teller(object)
         program = Program(
@@ -65,17 +67,17 @@ class SubstitutedLaunch(PreparedLaunch):
             kernel,
             code,
             place=self._image.host(code.base),
-            group=kernel.group_segment_fixed_size + told.dynamic_lds,
+            group=kernel.group_segment_fixed_size + manifest.dynamic_lds,
             private=kernel.private_segment_fixed_size
-            + max(0, told.private_segment - before.private_segment_fixed_size),
+            + max(0, manifest.private_segment - before.private_segment_fixed_size),
             kernarg=self._kernarg.address,
         )
         super().__init__(capture, str(device), program, memory)
         self._before = before
-        self._initial = [host_bytes(one.address, one.size).copy() for one in self._image.allocations]
+        self._initial = [allocation.view().copy() for allocation in self._image.allocations]
 
     def prepare(self) -> None:
-        """Give the object's own memory the contents that it has before the launch."""
+        """Set the object's memory to its contents before the launch."""
         for allocation, initial in zip(self._image.allocations, self._initial, strict=True):
             allocation.view()[:] = initial
         self._kernarg.view()[:] = 0
@@ -90,21 +92,21 @@ class SubstitutedLaunch(PreparedLaunch):
         observer: Observer | None,
         observed: Observation | None = None,
     ) -> Executed:
-        """Run it, as `PreparedLaunch.execute`; what it changes in variables is put where the recorded ones are."""
+        """Execute the launch, then copy changes of shared variables to the recorded object's."""
         pairs = list(self._shared())
         before = [host_bytes(self._image.host(new.address), new.size).copy() for _, new in pairs]
         outcome = super().execute(threads, observer, observed)
-        for (old, new), held in zip(pairs, before, strict=True):
+        for (old, new), initial in zip(pairs, before, strict=True):
             now = host_bytes(self._image.host(new.address), new.size)
-            changed = now != held
+            changed = now != initial
             if changed.any() and self._is_captured(old):
                 host_bytes(self._place(old), old.size)[changed] = now[changed]
         return outcome
 
     def _arguments(self) -> bytes:
-        """Return the arguments: explicit ones as recorded, hidden ones too where they were, else made anew."""
-        told = self.capture.manifest
-        raw = host_bytes(told.kernarg, self._before.kernarg_size).tobytes()
+        """Return the recorded arguments; hidden ones that were not recorded are computed."""
+        manifest = self.capture.manifest
+        raw = host_bytes(manifest.kernarg, self._before.kernarg_size).tobytes()
         recorded = {one.value_kind: one for one in self._before.arguments if one.hidden}
         made = bytearray(self._own.kernarg_size)
         explicit = [one for one in self._before.arguments if not one.hidden]
@@ -123,7 +125,7 @@ class SubstitutedLaunch(PreparedLaunch):
     # Variables ------------------------------------------------------------------------------------------------------
 
     def _place(self, symbol: Symbol) -> int:
-        """Return where a symbol of the recorded object is."""
+        """Return the address of a symbol of the recorded object."""
         return symbol.address + self.capture.manifest.load_address
 
     def _is_captured(self, symbol: Symbol) -> bool:
@@ -135,7 +137,7 @@ class SubstitutedLaunch(PreparedLaunch):
         """Yield the variables that both objects have.
 
         Raises:
-            LuthierError: the other one has another size.
+            LuthierError: their sizes differ.
         """
         moved = [one.offset for one in self._recorded_object.relocations]
         for old in self._recorded_object.symbols:
@@ -145,16 +147,14 @@ class SubstitutedLaunch(PreparedLaunch):
             if new is None or not new.defined or new.type != "object":
                 continue
             if any(old.address <= offset < old.address + old.size for offset in moved):
-                continue  # it has addresses of the object itself in it
+                continue  # it contains addresses of the object itself
             if new.size != old.size:
-                raise LuthierError(
-                    f"the variable {old.name} has {new.size} bytes, and {old.size} where it was captured",
-                    object=self._substitute.name,
-                )
+                message = f"the variable {old.name} has {new.size} bytes, but {old.size} in the captured object"
+                raise LuthierError(message, object=self._substitute.name)
             yield old, new
 
     def _variables(self) -> Iterator[tuple[NDArray[np.uint8], int]]:
-        """Yield the contents of variables that had been changed before the launch, and where they are to go."""
+        """Yield the contents of variables that were changed before the launch, and their new addresses."""
         for old, new in self._shared():
             if not self._is_captured(old):
                 continue
@@ -168,31 +168,30 @@ class SubstitutedLaunch(PreparedLaunch):
 
 
 def _check_arguments(before: Kernel, after: Kernel) -> None:
-    """Refuse a kernel that takes other arguments than the recorded one.
+    """Check that a kernel takes the same explicit arguments as the recorded one.
 
     Raises:
-        DeviceError: it does.
+        DeviceError: it does not.
     """
     old, new = (
         [(one.offset, one.size, one.value_kind) for one in kernel.arguments if not one.hidden]
         for kernel in (before, after)
     )
     if old != new:
-        raise DeviceError(
-            f"it takes other arguments than the captured one: {_told(new)} in place of {_told(old)}", kernel=after.name
-        )
+        message = f"its arguments differ from the captured kernel's: {_listed(new)} instead of {_listed(old)}"
+        raise DeviceError(message, kernel=after.name)
 
 
-def _told(arguments: list[tuple[int, int, str]]) -> str:
+def _listed(arguments: list[tuple[int, int, str]]) -> str:
     return ", ".join(f"{kind} of {size} bytes at {offset}" for offset, size, kind in arguments) or "none"
 
 
 def _hidden(argument: KernelArgument, capture: Capture) -> int:
-    """Return a hidden argument that the recorded kernel does not have."""
-    told, axis = capture.manifest, {"x": 0, "y": 1, "z": 2}.get(argument.value_kind[-1], 0)
+    """Return the value of a hidden argument that the recorded kernel does not have."""
+    manifest, axis = capture.manifest, {"x": 0, "y": 1, "z": 2}.get(argument.value_kind[-1], 0)
     if argument.value_kind.startswith("hidden_remainder_"):
-        return told.grid[axis] % told.block[axis]
+        return manifest.grid[axis] % manifest.block[axis]
     if argument.value_kind.startswith("hidden_block_count_"):
-        return told.grid[axis] // told.block[axis]
-    x, y, z = (-(-whole // part) for whole, part in zip(told.grid, told.block, strict=True))
-    return hidden_value(argument, Geometry((x, y, z), told.block, told.dynamic_lds), told.queue)
+        return manifest.grid[axis] // manifest.block[axis]
+    x, y, z = (-(-whole // part) for whole, part in zip(manifest.grid, manifest.block, strict=True))
+    return hidden_value(argument, Geometry((x, y, z), manifest.block, manifest.dynamic_lds), manifest.queue)

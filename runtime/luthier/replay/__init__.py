@@ -1,18 +1,19 @@
-"""Replays of captures in processes of their own: side by side, on a cluster, in parts, under tools, with checks.
+"""Replays of captures in separate processes: in parallel, on a cluster, in parts, under tools, with checks.
 
-A capture needs the addresses that the program had, which are free in some processes only, and may crash what runs it.
+A capture needs the addresses that the program used, which are free in some processes only. It may also crash the
+process that replays it.
 
-| module | does |
+| module | contents |
 | --- | --- |
 | `jobs` | jobs and outcomes as records, and their form between processes |
-| `processes` | the processes that do jobs: new ones, and forks |
+| `processes` | processes that run jobs: new ones, and forks |
 | `server` | a process that forks for each job |
-| `worker` | a process that does one job |
+| `worker` | a process that runs one job |
 | `launches` | replays, on an emulated device or a GPU, with checks |
-| `ranges` | a launch in ranges of work-groups |
+| `ranges` | replay of a launch in ranges of work-groups |
 | `tools` | replays under tools |
 | `verification` | captured launches, original and patched |
-| `minimising` | the smallest capture in which a failure remains |
+| `minimising` | the smallest capture that still fails |
 | `cluster` | jobs on the workers of a Dask cluster |
-| `reduction` | new captures, replayed and written without what their launches did not access |
+| `reduction` | replay of new captures, which drops what their launches did not access |
 """

@@ -1,7 +1,7 @@
-"""``luthier replay --scheduler``: captures replayed side by side, by the workers of a Dask cluster.
+"""``luthier replay --scheduler``: captures replayed in parallel by the workers of a Dask cluster.
 
-A task has everything with it: captures and the other files that it needs, as bytes. Workers need Luthier and nothing of
-the client's disk.
+A task contains the captures and other files that it needs as bytes. Workers need Luthier, but no access to the client's
+files.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     from distributed import Client
 
 LOCAL = "local"
-"""A cluster of this machine, for as long as the command runs."""
+"""A cluster on this machine that ends with the command."""
 _UNSEEN = "127.0.0.1:0"
 _AHEAD = 2
 """Tasks in flight for each thread of the workers: their captures are in memory."""
 _CONNECT = "5s"
-"""Time until a scheduler counts as not there."""
+"""Time until a scheduler counts as unreachable."""
 _WITHOUT_WORKERS, _LOOK = 60.0, 5.0
-"""Seconds until a cluster that has lost all workers counts as one that gets none, and between two looks."""
+"""Seconds without workers after which the tasks fail, and seconds between two checks."""
 _CHUNK = 16
-"""Most captures of a task under tools: each task makes a run directory."""
+"""The most captures of a task under tools: each task makes a run directory."""
 Row = TypeVar("Row", bound=ReplayOutcome)
 
 
 class SentFile(Struct, frozen=True):
-    """A file of the client's, for a worker."""
+    """A file of the client for a worker."""
 
     path: str
     data: bytes
@@ -61,10 +61,10 @@ class SentFile(Struct, frozen=True):
         try:
             return cls(str(path), Path(path).read_bytes())
         except OSError as problem:
-            raise LuthierError(f"cannot be read: {problem.strerror or problem}", object=str(path)) from None
+            raise LuthierError(f"cannot read: {problem.strerror or problem}", object=str(path)) from None
 
     def put(self, folder: Path) -> str:
-        """Write the file to a new folder in a folder, under its name, and return its path."""
+        """Write the file, under its own name, to a new folder inside `folder`, and return its path."""
         path = Path(tempfile.mkdtemp(dir=folder)) / Path(self.path).name
         path.write_bytes(self.data)
         return str(path)
@@ -74,10 +74,10 @@ class WorkerTask(Struct, frozen=True):
     """Work of a worker: a job with the contents of its files.
 
     Args:
-        captures: in place of the job's `file`, or its `files`.
+        captures: contents of the job's `file` or `files`.
         object, against: files that the job names.
         limit: seconds that it may take.
-        version: the client's Luthier.
+        version: version of the client's Luthier.
     """
 
     job: CaptureJob[Any]
@@ -104,10 +104,10 @@ class WorkerTask(Struct, frozen=True):
 
 
 def work(task: WorkerTask) -> ReplayOutcome:
-    """Do a task on this machine, and return the answer of its job, with the client's names of captures.
+    """Run a task on this machine, and return the answer of its job with the client's names of captures.
 
     Raises:
-        DeviceError: this is another Luthier than the client's.
+        DeviceError: the client has another version of Luthier.
     """
     with private_folder() as folder:
         job, (path,) = _received(task, folder)
@@ -116,13 +116,13 @@ def work(task: WorkerTask) -> ReplayOutcome:
 
 
 def work_under_tools(task: WorkerTask) -> tuple[ToolsOutcome, bytes]:
-    """Do a task under tools on this machine.
+    """Run a task under tools on this machine.
 
     Returns:
         The outcome, and the run directory as a tar archive.
 
     Raises:
-        DeviceError: this is another Luthier than the client's, or the process that replays fails.
+        DeviceError: the client has another version of Luthier, or the process that replays fails.
     """
     with private_folder() as folder:
         job, files = _received(task, folder)
@@ -141,14 +141,14 @@ def _received(task: WorkerTask, folder: Path) -> tuple[Any, list[str]]:
     """Return a task's job, with its files in a folder of this machine, and the paths of the captures there.
 
     Raises:
-        DeviceError: this is another Luthier than the client's.
+        DeviceError: the client has another version of Luthier.
     """
     from distributed import get_worker
 
     if task.version != luthier.__version__:
-        raise DeviceError(f"a worker has Luthier {luthier.__version__}, and the client {task.version}")
+        raise DeviceError(f"the worker has Luthier {luthier.__version__}, but the client has {task.version}")
     job = task.job
-    # All replays of the worker together have all cores.
+    # All replays of the worker share its cores.
     job = replace(job, threads=max(1, len(os.sched_getaffinity(0)) // get_worker().state.nthreads))
     if task.object is not None:
         job = replace(job, object=task.object.put(folder))
@@ -159,7 +159,7 @@ def _received(task: WorkerTask, folder: Path) -> tuple[Any, list[str]]:
 
 
 def _named(row: Row, names: dict[str, str]) -> Row:
-    """Return a row with the client's paths in place of those of this machine."""
+    """Return a row with the client's paths instead of those of this machine."""
     for path, name in names.items():
         row.file, row.what = row.file.replace(path, name), row.what.replace(path, name)
     return row
@@ -170,26 +170,26 @@ def _named(row: Row, names: dict[str, str]) -> Row:
 
 @contextmanager
 def cluster(scheduler: str) -> Iterator[Client]:
-    """Return a client of a scheduler, or of a cluster of this machine (`LOCAL`), for as long as it is used.
+    """Provide a client of a scheduler, or of a cluster on this machine (`LOCAL`).
 
     Raises:
-        LuthierError: Dask is not installed, or nothing answers.
+        LuthierError: Dask is not installed, or the scheduler does not answer.
     """
     try:
         import dask
         from distributed import Client, LocalCluster
     except ImportError:
         raise LuthierError("--scheduler needs Dask: pip install 'luthier[cluster]'") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # what goes wrong is told by the tasks
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the tasks report errors
     settings: dict[str, Any] = {"distributed.comm.timeouts.connect": _CONNECT}
-    if scheduler == LOCAL:  # Dask opens its HTTP servers always: they offer nothing
+    if scheduler == LOCAL:  # Dask always opens HTTP servers: give them no routes
         settings |= {f"distributed.{part}.http.routes": [] for part in ("scheduler", "worker")}
     with dask.config.set(settings):
         if scheduler != LOCAL:
             try:
                 client = Client(scheduler)
             except (OSError, ValueError) as problem:
-                raise LuthierError(f"no scheduler of Dask at {scheduler}: {problem}") from None
+                raise LuthierError(f"cannot connect to a Dask scheduler at {scheduler}: {problem}") from None
             with client:
                 yield client
             return
@@ -198,13 +198,13 @@ def cluster(scheduler: str) -> Iterator[Client]:
             LocalCluster(
                 n_workers=1,
                 threads_per_worker=threads,
-                processes=False,  # so that nothing listens for pickles: each replay has a process of its own anyway
+                processes=False,  # nothing listens for pickles; each replay has its own process anyway
                 dashboard_address=_UNSEEN,
                 worker_dashboard_address=_UNSEEN,
                 scheduler_kwargs={"dashboard": False},
                 silence_logs=logging.CRITICAL,
-            ) as here,
-            Client(here) as client,
+            ) as local,
+            Client(local) as client,
         ):
             yield client
 
@@ -212,15 +212,15 @@ def cluster(scheduler: str) -> Iterator[Client]:
 def outcomes_on(
     client: Client, paths: Sequence[Path], job: CaptureJob[Row], limit: float | None = None
 ) -> Iterator[Row]:
-    """Yield the outcome of a job on each capture, in their order; arguments as of `luthier.cli.captures.outcomes`.
+    """Yield the outcome of a job on each capture, in order; arguments as for `luthier.cli.captures.outcomes`.
 
-    One whose worker has been lost several times has an outcome that says so.
+    A task whose worker was lost several times has an outcome with that reason.
     """
     return jobs_on(client, [replace(job, file=str(path)) for path in paths], limit)
 
 
 def jobs_on(client: Client, jobs: Sequence[CaptureJob[Row]], limit: float | None = None) -> Iterator[Row]:
-    """Yield the outcome of each job, in their order."""
+    """Yield the outcome of each job, in order."""
     tasks = (partial(WorkerTask.of, job, [job.file], limit) for job in jobs)
     for job, done in zip(jobs, _finished(client, work, tasks), strict=True):
         if isinstance(done, str):
@@ -238,18 +238,18 @@ def replayed_under_tools_on(
 
     Args:
         limit: seconds that each task may take.
-        output: a new folder, or empty.
+        output: a new or empty folder.
 
     Returns:
-        The outcome of all; tables have a column for the run of each row.
+        The merged outcome; tables have a column for the run of each row.
 
     Raises:
-        LuthierError: there is no run directory to merge, or it cannot be written.
+        LuthierError: no task made a run directory, or the merged one cannot be written.
     """
     from luthier.report.merge import merge
     from luthier.run.folder import Claim, RunFolder
 
-    with Claim(output):  # before hours of work, whose results could not be written
+    with Claim(output):  # fail before hours of work if the results cannot be written
         pass
     threads = sum(client.nthreads().values())
     size = min(_CHUNK, -(-len(paths) // max(1, threads)))
@@ -288,7 +288,7 @@ def replayed_under_tools_on(
 def _finished(
     client: Client, work: Callable[[WorkerTask], Any], tasks: Iterable[Callable[[], WorkerTask]]
 ) -> Iterator[Any]:
-    """Yield what the workers return of each task in order, or why there is nothing, as a `str`; few tasks are made, and
+    """Yield the result of each task in order, or as a `str` the reason why there is none. Few tasks are in memory, and
     in flight, at a time."""
     numbers: dict[Any, int] = {}
     results: dict[int, Any] = {}
@@ -319,7 +319,7 @@ def _finished(
             results[numbers.pop(future)] = future.result() if problem is None else _reason(problem)
             next(left, None)
         if not done:
-            lost = f"all workers were lost, and none has come for {_WITHOUT_WORKERS:g} seconds"
+            lost = f"all workers were lost, and no new one appeared for {_WITHOUT_WORKERS:g} seconds"
             results |= dict.fromkeys(numbers.values(), lost)
             client.cancel(list(numbers), force=True)
             numbers.clear()
@@ -332,7 +332,7 @@ def _finished(
 
 
 def _some_done(client: Client, futures: Sequence[Any]) -> Sequence[Any]:
-    """Wait for some futures to be done and return them; none if there has been no worker for long."""
+    """Wait until some futures are done and return them; none after `_WITHOUT_WORKERS` seconds without workers."""
     from distributed import wait
 
     without = 0.0
@@ -348,7 +348,7 @@ def _reason(problem: BaseException) -> str:
     from distributed import KilledWorker
 
     if isinstance(problem, KilledWorker):
-        return f"{problem.allowed_failures + 1} workers were lost while they had it"
+        return f"{problem.allowed_failures + 1} workers were lost while they ran it"
     if isinstance(problem, LuthierError):
         return str(problem)
     return f"the worker failed: {type(problem).__name__}: {problem}"

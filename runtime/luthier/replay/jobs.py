@@ -1,7 +1,7 @@
 """Jobs of the processes that replay captures, and their outcomes.
 
-A job is a record whose method `Job.run` does the work. Between processes it is JSON, with the name of its class; so is
-its outcome.
+A job is a record whose method `Job.run` does the work. Jobs and outcomes are sent between processes as JSON; a job's
+JSON names its class.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from luthier.capture.replay import PreparedLaunch
 
 TAKEN = "taken"
-"""Answer of a process that has something else at the addresses of a capture."""
+"""Answer of a process that uses addresses of the capture."""
 _LEFT_OUT = "memory that the recorded launch never accesses is not in the capture (luthier capture --all-memory)"
 _NEVER_REPLAYED = "others may have written it: the capture was not replayed when it was made (--all-memory)"
 
@@ -33,27 +33,27 @@ class ReplayStatus(IntEnum):
 
     EQUAL = 0
     DIFFERENT = 1
-    """There is a difference, a fault or a finding."""
+    """The replay has a difference, a fault or a finding."""
     IMPOSSIBLE = 2
-    """It cannot be run."""
+    """The launch cannot be run."""
 
 
 class ReplayOutcome(Struct, kw_only=True, omit_defaults=True):
-    """ReplayOutcome of a replay; a row of ``luthier replay --json``. What is `UNSET` was not measured."""
+    """Outcome of a replay; a row of ``luthier replay --json``. `UNSET` fields were not measured."""
 
     file: str = ""
     kernel: str | UnsetType = UNSET
     groups: tuple[tuple[int, int, int], ...] | UnsetType = UNSET
     """Ids of the work-groups that ran; empty: all."""
     instructions: int | UnsetType = UNSET
-    """Instructions that waves executed."""
+    """Wave-instructions executed."""
     seconds: float | UnsetType = UNSET
     status: ReplayStatus
     what: str
-    """The result in words."""
+    """The result as text."""
     findings: tuple[str, ...] = ()
     recorded_instructions: int | UnsetType = UNSET
-    """`instructions` of the recorded launch, where other code was run."""
+    """`instructions` of the recorded launch, if other code ran."""
     parts: int | UnsetType = UNSET
     part_seconds: tuple[float, ...] | UnsetType = UNSET
     device_seconds: float | UnsetType = UNSET
@@ -65,7 +65,7 @@ class ReplayOutcome(Struct, kw_only=True, omit_defaults=True):
         return data
 
     def find(self, findings: list[str]) -> None:
-        """Add what checks have found."""
+        """Add findings of checks."""
         if findings:
             self.findings += tuple(findings)
             self.what += f", {counted(len(findings), 'finding')}"
@@ -81,24 +81,24 @@ class Job(Struct, Generic[A], frozen=True, kw_only=True):
     answers: ClassVar[type[Struct]] = ReplayOutcome
 
     def run(self) -> A:
-        """Do the work in this process.
+        """Run the job in this process.
 
         Raises:
-            AddressTaken: this process has something else where the program had its memory.
-            LuthierError: it cannot be done.
+            AddressTaken: this process uses addresses of the captured memory.
+            LuthierError: the job cannot be run.
         """
         raise NotImplementedError
 
     def failed(self, problem: LuthierError) -> Struct:
-        """Return the answer where `run` raises an error."""
+        """Return the answer for an error of `run`."""
         return ReplayOutcome(status=ReplayStatus.IMPOSSIBLE, what=str(problem))
 
     def text(self) -> str:
-        """Return the job for another process, which needs no more than this package."""
+        """Return the job as text for another process."""
         return _text((f"{type(self).__module__}:{type(self).__qualname__}", self))
 
     def answer(self, text: str) -> A:
-        """Return the answer that another process has written."""
+        """Return the answer from the text of another process."""
         answer: Any = msgspec.convert(json.loads(text), self.answers)
         return cast(A, answer)
 
@@ -108,11 +108,11 @@ class CaptureJob(Job[A], frozen=True, kw_only=True):
 
     Args:
         file: path of the capture.
-        device: where it runs, ``emu:gfx942`` or ``hip:0``; None: an emulated device of the recorded target.
+        device: ``emu:gfx942`` or ``hip:0``; None: an emulated device of the recorded target.
         object: path of a code object to run instead of the recorded one.
-        against: file with other expectations, or ``N=FILE``, as ``luthier replay --against``.
-        checks: what to look for.
-        threads: host threads that run work-groups; None: as many as there are cores.
+        against: file with other expected contents, or ``N=FILE``, as for ``luthier replay --against``.
+        checks: checks of the replay.
+        threads: host threads that run work-groups; None: one for each core.
     """
 
     file: str = ""
@@ -123,10 +123,10 @@ class CaptureJob(Job[A], frozen=True, kw_only=True):
     threads: int | None = None
 
     def capture(self) -> Capture:
-        """Return the capture, with what is expected of it.
+        """Return the capture with its expected contents.
 
         Raises:
-            LuthierError: it cannot be read, or `against` has nothing about it.
+            LuthierError: it cannot be read, or `against` does not fit it.
         """
         from luthier.capture import read_capture
 
@@ -156,7 +156,7 @@ class CaptureJob(Job[A], frozen=True, kw_only=True):
 
 
 def job_of(text: str) -> Job[Any]:
-    """Return the job of a text, which `Job.text` has made."""
+    """Return the job in a text of `Job.text`."""
     name, fields = json.loads(text)
     module, _, made = name.partition(":")
     job: Job[Any] = msgspec.convert(fields, getattr(importlib.import_module(module), made))
@@ -164,15 +164,15 @@ def job_of(text: str) -> Job[Any]:
 
 
 def _text(value: Any) -> str:
-    """Return records as JSON in ASCII; names of files need not be Unicode, which msgspec's own JSON would refuse."""
+    """Return records as ASCII JSON. msgspec's own encoder would refuse file names that are not Unicode."""
     return json.dumps(msgspec.to_builtins(value))
 
 
 def answered(job: Job[A], run: Callable[[], A] | None = None) -> str:
-    """Do a job in this process and return its answer as text, or `TAKEN`.
+    """Run a job in this process and return its answer as text, or `TAKEN`.
 
     Args:
-        run: does it in place of `Job.run`.
+        run: called instead of `Job.run`.
     """
     from luthier.capture.place import AddressTaken
 
@@ -185,14 +185,14 @@ def answered(job: Job[A], run: Callable[[], A] | None = None) -> str:
 
 
 def outcome(done: Replayed) -> ReplayOutcome:
-    """Return the outcome of a replay, by itself."""
+    """Return the outcome of a replay, without facts about the capture."""
     what = "equal"
     if done.fault is not None:
         what = str(done.fault)
     elif done.difference is not None:
         what = str(done.difference)
     elif done.counts_equal is False:
-        what = "the same bytes, by other numbers of instructions"
+        what = "the bytes are equal, but the instruction counts differ"
     status = ReplayStatus.EQUAL if done.equal else ReplayStatus.DIFFERENT
     row = ReplayOutcome(instructions=done.instructions, seconds=done.seconds, status=status, what=what)
     row.find([str(finding) for finding in done.findings])
@@ -200,10 +200,10 @@ def outcome(done: Replayed) -> ReplayOutcome:
 
 
 def prepared(capture: Capture, target: str | None, object: str | None) -> PreparedLaunch:
-    """Return a launch that is ready to run, by the recorded code, or by that of a file.
+    """Return a launch that is ready to run, with the recorded code or with that of a file.
 
     Raises:
-        LuthierError: it cannot be run.
+        LuthierError: the launch cannot be run.
     """
     from luthier.capture.replay import PreparedLaunch
 
@@ -219,10 +219,10 @@ def prepared(capture: Capture, target: str | None, object: str | None) -> Prepar
 
 
 def _against(capture: Capture, given: str) -> Capture:
-    """Return a capture that expects what another file has.
+    """Return a capture that expects the contents of another file.
 
     Raises:
-        LuthierError: it has nothing about this launch.
+        LuthierError: the file does not fit this launch.
     """
     import numpy as np
 
@@ -235,26 +235,26 @@ def _against(capture: Capture, given: str) -> Capture:
     try:
         data = np.fromfile(file, np.uint8)
     except OSError as problem:
-        raise LuthierError(f"cannot be read: {problem.strerror or problem}", object=file) from None
+        raise LuthierError(f"cannot read: {problem.strerror or problem}", object=file) from None
     return expecting(capture, [(pointer(capture.manifest, argument), data)])
 
 
 def numbered(given: str) -> tuple[int | None, str]:
-    """Return the argument's number and the file of ``N=FILE``; None and the file of ``FILE``."""
+    """Return the argument number and the file of ``N=FILE``; for ``FILE``, None and the file."""
     number, mark, file = given.partition("=")
     return (int(number), file) if mark and number.isdecimal() else (None, given)
 
 
 def is_gpu(device: str | None) -> bool:
-    """Return whether an option names a GPU."""
+    """Return whether a device option names a GPU."""
     return device is not None and device.startswith("hip:")
 
 
 def target_of(device: str | None) -> str | None:
-    """Return the target that an option names; None: it was not given.
+    """Return the target of a device option; None: the option was not given.
 
     Raises:
-        LuthierError: it is no emulated device.
+        LuthierError: the device is not an emulated one.
     """
     if device is not None and not device.startswith("emu:"):
         raise LuthierError(f"captures are replayed on emulated devices, such as emu:gfx942, not {device!r}")

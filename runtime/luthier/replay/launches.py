@@ -23,8 +23,8 @@ class Replay(CaptureJob[ReplayOutcome], frozen=True, kw_only=True):
     """Replay of a capture.
 
     Args:
-        relocate: on a GPU, take words that look like addresses of the launch's memory for pointers.
-        reduce: write the file again without what the launch does not access, if the replay is equal.
+        relocate: on a GPU, treat words that look like addresses of the launch's memory as pointers.
+        reduce: if the replay is equal, write the file again without memory that the launch does not access.
     """
 
     relocate: bool = False
@@ -35,7 +35,7 @@ class Replay(CaptureJob[ReplayOutcome], frozen=True, kw_only=True):
         return self.replay(self.capture())
 
     def replay(self, capture: Capture) -> ReplayOutcome:
-        """Replay a capture, which need not be in a file yet."""
+        """Replay a capture, which may not be in a file yet."""
         if self.device is not None and is_gpu(self.device):
             return self._on_gpu(capture, self.device)
         launch = self.launch(capture)
@@ -70,7 +70,7 @@ class SeveralOutcomes(Struct, frozen=True):
 
     outcomes: dict[str, ReplayOutcome]
     taken: tuple[str, ...]
-    """Files whose addresses this process has something else at."""
+    """Files of captures whose addresses this process uses."""
 
     @property
     def equal(self) -> set[str]:
@@ -90,7 +90,7 @@ class SeveralReplays(Job[SeveralOutcomes], frozen=True, kw_only=True):
         return self.replay_held({})
 
     def replay_held(self, held: Mapping[str, Capture]) -> SeveralOutcomes:
-        """Replay them in this process; the captures of `held`, by file, are in no file yet."""
+        """Replay them in this process; captures in `held` are in no file yet."""
         rows: dict[str, ReplayOutcome] = {}
         taken = []
         for file in self.files:
@@ -105,18 +105,18 @@ class SeveralReplays(Job[SeveralOutcomes], frozen=True, kw_only=True):
 
 
 class SanitizedOutcome(ReplayOutcome, kw_only=True, omit_defaults=True):
-    """Outcome of a replay with what it does wrong as records."""
+    """Outcome of a replay with its findings as records."""
 
     records: tuple[Finding, ...] = ()
     explained: bool = False
-    """A fault is among the records."""
+    """The records contain the fault."""
 
 
 class Sanitize(CaptureJob[SanitizedOutcome], frozen=True, kw_only=True):
     """Replay of a capture with checks of ``luthier sanitize``.
 
     Args:
-        kinds: what to look for, of `luthier.findings.kinds.KINDS`.
+        kinds: kinds of findings from `luthier.findings.kinds.KINDS`.
     """
 
     answers: ClassVar[type[Struct]] = SanitizedOutcome
@@ -132,5 +132,5 @@ class Sanitize(CaptureJob[SanitizedOutcome], frozen=True, kw_only=True):
         return SanitizedOutcome(status=row.status, what=row.what, records=done.findings, explained=explained)
 
     def failed(self, problem: LuthierError) -> SanitizedOutcome:
-        """Return the outcome where `run` raises an error."""
+        """Return the outcome for an error of `run`."""
         return SanitizedOutcome(status=ReplayStatus.IMPOSSIBLE, what=str(problem))

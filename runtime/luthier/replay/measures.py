@@ -1,4 +1,4 @@
-"""Measures of captured launches, as recorded or run by another code object: ``luthier diff``."""
+"""Measures of captured launches, as recorded or replayed with another code object: ``luthier diff``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MeasuredOutcome(ReplayOutcome, kw_only=True, omit_defaults=True):
 
 
 class Measure(CaptureJob[MeasuredOutcome], frozen=True, kw_only=True):
-    """Replay of a capture, whose kernel is measured."""
+    """Replay of a capture that measures its kernel."""
 
     answers: ClassVar[type[Struct]] = MeasuredOutcome
 
@@ -44,7 +44,7 @@ class Measure(CaptureJob[MeasuredOutcome], frozen=True, kw_only=True):
 
 
 def recorded_measures(capture: Capture) -> Measures:
-    """Return the measures of a launch as it was recorded."""
+    """Return the measures of the recorded launch."""
     manifest = capture.manifest
     object = CodeObject(capture.object, manifest.object)
     return measured(object, manifest.kernel, _executions(capture.counts))

@@ -1,4 +1,4 @@
-"""Smallest captures in which a failure remains: ``luthier minimise``."""
+"""Smallest captures that still fail: ``luthier minimise``."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Minimise(CaptureJob[MinimisedOutcome], frozen=True, kw_only=True):
         search = Minimiser(self.launch(capture), recorded, self.checks, self.seconds)
         smaller = search.run()
         write_capture(self.output, smaller)
-        assert search.failure is not None  # else `Minimiser.run` raises an error
+        assert search.failure is not None  # otherwise `Minimiser.run` raises an error
         before, after = (
             {
                 "work-groups": group_count(chosen.manifest),

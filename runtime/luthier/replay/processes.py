@@ -1,4 +1,4 @@
-"""Processes that do jobs, which a capture cannot harm, and of which each has other addresses."""
+"""Separate processes that run jobs: a capture cannot harm this one, and each has other free addresses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from luthier.replay.launches import SeveralReplays
 
 TRIES = 16
-"""Processes that are started until one has nothing where the program had its memory."""
+"""The most processes that are started until one has the capture's addresses free."""
 A = TypeVar("A", bound=Struct)
 Row = TypeVar("Row", bound=ReplayOutcome)
 
@@ -28,31 +28,31 @@ Row = TypeVar("Row", bound=ReplayOutcome)
 def done_elsewhere(
     job: Job[A], limit: float | None = None, first: Callable[[Job[A], float | None], str] | None = None
 ) -> A:
-    """Return the answer of a job, from a process of its own.
+    """Return the answer of a job from a separate process.
 
     Args:
         limit: seconds that it may take.
-        first: tries it first; new processes do where that has something else at the captures' addresses.
+        first: tried first; new processes follow if that one uses addresses of the captures.
 
     Raises:
-        DeviceError: it fails, or takes longer, or each process has something else where the captures' memory was.
+        DeviceError: the job fails or takes too long, or no process has the captures' addresses free.
     """
     ask = first or _in_process
     for _ in range(TRIES):
         try:
             text = ask(job, limit)
-        except DeviceError as problem:  # it was killed, or there is a bug of ours
+        except DeviceError as problem:  # the process was killed, or has a bug
             if limit is not None and LATE in problem.message:
                 raise DeviceError(f"it {LATE} {limit:g} seconds") from None
             raise DeviceError(f"the process that replays it failed: {problem}") from None
         if text.strip() != TAKEN:
             return job.answer(text)
         ask = _in_process
-    raise DeviceError("addresses of the capture are taken in each process")
+    raise DeviceError(f"addresses of the capture are in use in each of {TRIES} processes")
 
 
 def replayed_elsewhere(job: CaptureJob[Row], limit: float | None = None) -> Row:
-    """Return the outcome of a job on one capture, from a process of its own, also where that fails."""
+    """Return the outcome of a job on one capture from a separate process; a failure is an outcome, too."""
     from luthier.replay.server import in_server
 
     try:
@@ -64,18 +64,21 @@ def replayed_elsewhere(job: CaptureJob[Row], limit: float | None = None) -> Row:
 
 
 def replay_held(job: SeveralReplays, held: Mapping[str, Capture], limit: float) -> tuple[set[str], tuple[str, ...]]:
-    """Replay captures of our own in a fork of this process; return the files of those that are equal, and those that
-    need a process of other addresses. The others fail, or their process does: they are for `replayed_elsewhere`.
+    """Replay this run's captures in a fork of this process.
 
     Args:
         held: captures in this process's memory, which are in no file yet.
-        limit: seconds that all may take.
+        limit: seconds for all replays together.
+
+    Returns:
+        The files whose replay was equal, and those that need a process with other free addresses. All others failed:
+        they are for `replayed_elsewhere`.
     """
     from luthier.emulator.native.machine import machine_code
     from luthier.support.forks import in_fork
 
     def work() -> str:
-        machine_code.cache_clear()  # that of a run is not for this process
+        machine_code.cache_clear()  # the fork must not share the run's
         return answered(job, partial(job.replay_held, held))
 
     try:
@@ -86,8 +89,7 @@ def replay_held(job: SeveralReplays, held: Mapping[str, Capture], limit: float) 
 
 
 def replay_together(job: SeveralReplays, limit: float) -> set[str]:
-    """Replay captures of our own in as few new processes as their addresses allow; return the files of those that are
-    equal.
+    """Replay this run's captures in as few new processes as their addresses allow; return the files that are equal.
 
     Args:
         limit: seconds that each process may take.
@@ -106,6 +108,6 @@ def replay_together(job: SeveralReplays, limit: float) -> set[str]:
 
 
 def _in_process(job: Job[Any], limit: float | None) -> str:
-    """Return what a new process answers to a job."""
+    """Return the answer of a new process to a job."""
     command = [sys.executable, "-m", "luthier.replay.worker", str(os.getpid())]
     return run(command, stdin=job.text(), error=DeviceError, timeout=limit)

@@ -1,4 +1,4 @@
-"""Launches in ranges of work-groups, side by side: ``luthier replay --split``."""
+"""Launches replayed in ranges of work-groups, in parallel: ``luthier replay --split``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RangeOutcome(ReplayOutcome, kw_only=True, omit_defaults=True):
     """Outcome of a range of a launch."""
 
     part: bytes = b""
-    """`luthier.capture.split.LaunchPart.packed`; empty where it could not be run."""
+    """`luthier.capture.split.LaunchPart.packed`; empty if it could not be run."""
 
 
 class ReplayRange(CaptureJob[RangeOutcome], frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class ReplayRange(CaptureJob[RangeOutcome], frozen=True, kw_only=True):
         launch = self.launch(replace(capture, manifest=part_of(capture.manifest, self.range)))
         part, done = run_part(launch, self.range)
         row = outcome(done)
-        if done.fault is not None:  # what it leaves is not all that is expected
+        if done.fault is not None:  # its results are incomplete
             return RangeOutcome(status=row.status, what=row.what, seconds=row.seconds, instructions=row.instructions)
         return RangeOutcome(status=ReplayStatus.EQUAL, what="a part", seconds=row.seconds, part=part.packed())
 
@@ -47,11 +47,11 @@ class ReplayRange(CaptureJob[RangeOutcome], frozen=True, kw_only=True):
 def replays_in_ranges(
     job: ReplayRange, paths: Sequence[Path], count: int, scheduler: str | None = None, limit: float | None = None
 ) -> Iterator[ReplayOutcome]:
-    """Yield the outcome of each capture, whose launch is run in ranges.
+    """Yield the outcome of each capture after replaying its launch in ranges.
 
     Args:
         count: ranges of each launch.
-        scheduler: address of a cluster that runs them side by side; None: this machine.
+        scheduler: address of a cluster that runs them in parallel; None: this machine.
         limit: seconds that each range may take.
     """
     with _client(scheduler) as client:
@@ -76,7 +76,7 @@ def _replayed(job: ReplayRange, count: int, client: Client | None, limit: float 
     """Return the outcome of a capture.
 
     Raises:
-        LuthierError: it cannot be split, or be run.
+        LuthierError: the launch cannot be split or run.
     """
     capture = job.capture()
     jobs = [replace(job, range=chosen) for chosen in ranges(capture.manifest, count)]

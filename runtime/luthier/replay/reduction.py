@@ -1,4 +1,4 @@
-"""Captures of a run, replayed at its end: each is written without what its launch did not access, or removed."""
+"""Replay of a run's captures at its end: each is written without memory that its launch did not access, or removed."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from luthier.run.captures import Captures
 
 _REPLAY_SECONDS, _REPLAY_FACTOR = 60, 10
-"""Time that the replay of a new capture may take: so long, and so many times longer than the launch."""
+"""Time limit of the replay of a new capture: seconds, plus a multiple of the time of the launch."""
 _TOGETHER = 64
 """Captures that one process replays."""
 
 
 def reduce(captures: Captures, progress: Callable[[str], None] = lambda name: None) -> list[Path]:
-    """Replay each capture, and write it without what it did not access; return the files that are left.
+    """Replay each capture, write it without memory that it did not access, and return the remaining files.
 
-    One whose replay differs is removed: somebody else wrote to its memory while it ran, or it is not deterministic.
+    A capture whose replay differs is removed: something else wrote to its memory while it ran, or it is not
+    deterministic.
 
     Args:
         progress: called with the name of each file.
@@ -38,7 +39,7 @@ def reduce(captures: Captures, progress: Callable[[str], None] = lambda name: No
             if path in equal:
                 kept.append(path)
             elif path in captures.files:  # it could be written
-                # One that waits for what others have written meanwhile would never end.
+                # A launch that waits for concurrent writes of others would never end.
                 limit = _REPLAY_SECONDS + _REPLAY_FACTOR * captures.took[path]
                 row = replayed_elsewhere(Replay(file=str(path), reduce=True), limit)
                 if row.status == ReplayStatus.EQUAL:
@@ -52,8 +53,11 @@ def reduce(captures: Captures, progress: Callable[[str], None] = lambda name: No
 
 
 def _replayed(captures: Captures, paths: Sequence[Path]) -> set[Path]:
-    """Replay captures in one process, since to start one takes longer than most replays; return those that are equal
-    and have been written as they are to be. The others have been written as they were captured."""
+    """Replay captures in one process, since starting one takes longer than most replays.
+
+    Returns:
+        The captures whose replay was equal; they have been written reduced, the others unreduced.
+    """
     held = {str(path): captures.held[path] for path in paths if path in captures.held}
     job = SeveralReplays(files=tuple(map(str, paths)), replay=Replay(reduce=True))
     equal, taken = replay_held(job, held, _REPLAY_SECONDS)

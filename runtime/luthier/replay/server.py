@@ -1,6 +1,6 @@
-"""A process that has loaded what replays need and forks for each capture, and the client of such processes.
+"""A server process that has loaded the modules for replays and forks for each capture, and its client.
 
-To load it takes ten times longer than to replay a small launch. Each capture has a process of its own all the same.
+Loading takes ten times longer than replaying a small launch. Each capture still has its own process.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from luthier.terminal import say_text
 
 
 class Server:
-    """A server's process, as its client has it: it answers one request after the other.
+    """The client's side of a server process, which answers one request after another.
 
     Args:
-        module: of the jobs, which the process loads.
+        module: the jobs' module, which the process loads.
     """
 
     def __init__(self, module: str) -> None:
@@ -37,8 +37,8 @@ class Server:
         """Return the answer to a job, as text.
 
         Raises:
-            DeviceError: the fork that had it failed, or took longer than so many seconds.
-            OSError: the server is gone.
+            DeviceError: the fork failed, or took longer than `limit` seconds.
+            OSError: the server has ended.
         """
         process = self._process
         assert process.stdin is not None
@@ -47,7 +47,7 @@ class Server:
         process.stdin.flush()
         line = process.stdout.readline()
         if not line:
-            raise BrokenPipeError(f"a server of replays ended with {process.wait()}")
+            raise BrokenPipeError(f"the replay server exited with status {process.wait()}")
         reply = json.loads(line)
         if "problem" in reply:
             raise DeviceError(reply["problem"])
@@ -55,7 +55,7 @@ class Server:
         return answer
 
     def end(self) -> None:
-        """End the process, and what it does."""
+        """End the process and its current fork."""
         for stream in (self._process.stdin, self._process.stdout):
             with suppress(OSError):
                 stream and stream.close()
@@ -63,17 +63,17 @@ class Server:
 
 
 _idle: dict[str, list[Server]] = {}
-"""Servers that do nothing, by module."""
+"""Idle servers by module."""
 _lock = threading.Lock()
 
 
 def in_server(job: Job[Any], limit: float | None) -> str:
-    """Return the answer to a job (`luthier.replay.jobs.answered`), from a fork of a server.
+    """Return the answer to a job (`luthier.replay.jobs.answered`) from a fork of a server.
 
-    Threads have servers of their own; these last as long as this process.
+    Each thread has its own server; servers live as long as this process.
 
     Raises:
-        DeviceError: the fork failed, or took longer than so many seconds, or there is no server.
+        DeviceError: the fork failed, or took longer than `limit` seconds, or the server has ended.
     """
     module = type(job).__module__
     with _lock:
@@ -90,7 +90,7 @@ def in_server(job: Job[Any], limit: float | None) -> str:
         if server is not None:
             server.end()
         raise DeviceError(str(problem)) from None
-    except BaseException:  # interrupted: what it does is for nobody
+    except BaseException:  # interrupted: nobody waits for the answer
         if server is not None:
             server.end()
         raise
@@ -105,7 +105,7 @@ def _give_back(module: str, server: Server) -> None:
 
 @atexit.register
 def end_servers() -> None:
-    """End the servers that do nothing."""
+    """End the idle servers."""
     with _lock:
         servers = [server for some in _idle.values() for server in some]
         _idle.clear()
@@ -114,7 +114,7 @@ def end_servers() -> None:
 
 
 def _forget() -> None:
-    """Forget the servers in a fork of this process: they answer the parent."""
+    """Forget the servers in a fork of this process: they belong to the parent."""
     global _lock
     _lock = threading.Lock()
     _idle.clear()
@@ -124,17 +124,17 @@ os.register_at_fork(after_in_child=_forget)
 
 
 def _serve(module: str) -> None:
-    """Answer requests until nobody has any."""
+    """Answer requests until standard input ends."""
     import luthier.capture  # for the forks  # noqa: F401
     from luthier.emulator.native.store import store
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     importlib.import_module(module)
-    store()  # what made it is known to the forks
+    store()  # the forks inherit its provenance
     for line in iter(sys.stdin.readline, ""):
         request = json.loads(line)
         try:
-            # Who asked is gone if there is something to read before the answer.
+            # The client is gone if standard input becomes readable before the answer.
             answer = in_fork(
                 partial(answered, job_of(request["job"])),
                 error=DeviceError,

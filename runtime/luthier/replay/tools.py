@@ -23,24 +23,24 @@ from luthier.tool import parse_tools
 
 
 class ToolsOutcome(Struct, kw_only=True):
-    """Outcome of replays under tools; what ``luthier replay -t --json`` prints."""
+    """Outcome of replays under tools, which ``luthier replay -t --json`` prints."""
 
     replays: tuple[ReplayOutcome, ...] = ()
     sections: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Names, and tables as they are printed."""
+    """Names, and their tables as text."""
     tools: tuple[dict[str, Any], ...] = ()
     """Tables of each tool as data."""
     faults: tuple[str, ...] = ()
     error: str = ""
-    """Reason why the tools' work counts as failed."""
+    """Reason why the tools failed; empty if they did not."""
 
 
 class ReplayUnderTools(CaptureJob[ToolsOutcome], frozen=True, kw_only=True):
     """Replays of captures under tools, in one process.
 
     Args:
-        files: captures, in place of `file`.
-        tools: as ``-t``.
+        files: captures, instead of `file`.
+        tools: as for ``-t``.
         hoist, mangled: as the options.
         output: a new folder for the results.
     """
@@ -62,7 +62,7 @@ class ReplayUnderTools(CaptureJob[ToolsOutcome], frozen=True, kw_only=True):
                 recorder.discard()
 
     def failed(self, problem: LuthierError) -> ToolsOutcome:
-        """Return the outcome where nothing can be replayed."""
+        """Return the outcome for an error of `run`."""
         return ToolsOutcome(error=str(problem))
 
     def _replayed(self, recorder: Recorder | None) -> ToolsOutcome:
@@ -106,16 +106,16 @@ class ReplayUnderTools(CaptureJob[ToolsOutcome], frozen=True, kw_only=True):
 
 
 def texts(tables: Sequence[Table], *, mangled: bool) -> tuple[str, ...]:
-    """Return tables as they are printed."""
+    """Return tables as text."""
     return tuple(table.text() for table in (tables if mangled else as_in_source(tables)))
 
 
 def _error(instrumentation: Instrumentation) -> str:
-    """Return why the tools' work counts as failed; empty if it does not."""
+    """Return why the tools failed; empty if they did not."""
     try:
         results.check_tools(instrumentation)
         results.check(instrumentation)
-        if lost := losses():  # the process that started this one has none of them
+        if lost := losses():  # the parent process does not know them
             raise LuthierError(f"lost: {lost[0]}")
     except LuthierError as problem:
         return str(problem)

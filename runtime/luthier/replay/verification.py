@@ -21,10 +21,10 @@ class VerifiedOutcome(ReplayOutcome, kw_only=True, omit_defaults=True):
     lines: tuple[str, ...] = ()
     """The verdict as text."""
     refusals: tuple[str, ...] = ()
-    """Text of what was left out."""
+    """Refusals as text."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the outcome as plain data: the verdict's fields among its own."""
+        """Return the outcome as plain data, with the verdict's fields at the top level."""
         data = super().to_json()
         return {name: data[name] for name in ("file", "status", "what")} | self.verdict
 
@@ -33,7 +33,7 @@ class Verify(CaptureJob[VerifiedOutcome], frozen=True, kw_only=True):
     """Verification of a captured launch under tools.
 
     Args:
-        tools: as ``-t``.
+        tools: as for ``-t``.
         strict, hoist: as the options.
     """
 

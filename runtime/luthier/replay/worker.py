@@ -1,6 +1,6 @@
-"""Process that does one job, which it reads from standard input, and prints the answer.
+"""A process that reads a job from standard input, runs it, and prints the answer.
 
-Its argument is the id of the process that starts it, with which it ends.
+Its argument is the id of the parent process; it ends with that process.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Original and patched kernels run side by side: outputs equal, counters equal to the emulated device's own."""
+"""Comparison of original and patched kernels: outputs must be equal, counters must equal the emulated device's."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A captured launch, original and patched, on the captured memory: every byte as it was recorded, every counter the
-truth."""
+"""Verification of a captured launch, original and patched: every byte must equal the recorded one, and every counter
+the emulator's count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from luthier.verify.side_by_side import KernelVerdict, counts_of, miscounted, pr
 
 
 class _CapturedWishes:
-    """Wishes of tools in the kernel of the capture."""
+    """Requests of tools in the kernel of the capture."""
 
     def __init__(self) -> None:
         self.kernel: tuple[InstrumentationTask, Sequence[TaskShare], KernelReport | None] | None = None
@@ -30,7 +30,7 @@ class _CapturedWishes:
     def asked(
         self, object: CodeObject, task: InstrumentationTask, shares: Sequence[TaskShare], report: KernelReport | None
     ) -> None:
-        """Note it."""
+        """Record the requests."""
         self.kernel = task, shares, report
 
 
@@ -45,18 +45,18 @@ def verify_capture(
 ) -> KernelVerdict:
     """Verify a captured launch.
 
-    Both run with late results, and hazards on the way that waves go are looked for. If the original lacks waits, what
-    it computes depends on time: then both run with results that are there at once.
+    Both run with late results, and with the check for hazards on the executed path. If the original lacks waits, its
+    results depend on timing: then both run with immediate results.
 
     Args:
-        target: of the device; None: the recorded one.
-        strict: whether a hook or kernel that is refused is an error.
-        hoist: whether hooks that do nothing but count become counts; None: as usual.
-        threads: host threads that run work-groups; None: as many as there are cores.
+        target: target of the device; None: the recorded one.
+        strict: whether a refused hook or kernel is an error.
+        hoist: whether hooks that only count become counters; None: the default.
+        threads: host threads that run work-groups; None: one for each core.
 
     Raises:
-        AddressTaken: this process has something else where the program had its memory.
-        VerifyError: the original does not do what was recorded, or `strict`, and something was refused.
+        AddressTaken: this process uses addresses of the captured memory.
+        VerifyError: the original differs from the recorded launch; or with `strict`, something was refused.
         LuthierError: the launch cannot be run.
     """
     group = ToolGroup.of(tools)
@@ -70,7 +70,7 @@ def verify_capture(
     (kernel,) = results.kernels(instrumentation)
     problems = list(instrumentation.faults)
     if not kernel.instrumented and not kernel.patched.idle:
-        reason = kernel.patched.reason or "the launch is too large for it"
+        reason = kernel.patched.reason or "the launch is too large to be instrumented"
         if strict:
             raise VerifyError(f"not verified: {reason}", kernel=kernel.name)
         problems.append(f"not verified: {reason}")
@@ -91,19 +91,19 @@ def verify_capture(
         expected = predicted(task, group, shares, counts, refused)
         counters = _variables(run, expected)
         problems += unexpected(counters, expected)
-        for found in _counters(run, group):
-            counted += int(found.counted.sum() + found.lanes_counted.sum())
-            problems += miscounted(task, found, counts)
+        for kernel_counts in _counters(run, group):
+            counted += int(kernel_counts.counted.sum() + kernel_counts.lanes_counted.sum())
+            problems += miscounted(task, kernel_counts, counts)
         tables = tuple(table for _, reported in results.tables(instrumentation) for table in reported)
         problems += [failure for failure in instrumentation.failures if failure not in problems]
-    told = capture.manifest
-    x, y, z = (-(-whole // size) for whole, size in zip(told.grid, told.block, strict=True))
+    manifest = capture.manifest
+    x, y, z = (-(-whole // size) for whole, size in zip(manifest.grid, manifest.block, strict=True))
     pages = {*patched.touched.tolist(), *capture.after["address"].tolist()}
     return KernelVerdict(
-        told.kernel,
+        manifest.kernel,
         str(launch.object.target),
         (x, y, z),
-        told.block,
+        manifest.block,
         len(pages) * PAGE,
         counters,
         expected,
@@ -120,10 +120,10 @@ def verify_capture(
 
 
 def _original(launch: PreparedLaunch, threads: int | None) -> tuple[Sequence[str], Replayed, tuple[str, ...]]:
-    """Run the original; return the checks for both, what it did, and the waits that it lacks.
+    """Run the original; return the checks for both runs, the replay, and the missing waits.
 
     Raises:
-        VerifyError: it does not do what was recorded.
+        VerifyError: it differs from the recorded launch.
     """
     checks: Sequence[str] = ("waits", "hazards")
     done = launch.run(threads, checks)
@@ -132,20 +132,20 @@ def _original(launch: PreparedLaunch, threads: int | None) -> tuple[Sequence[str
         checks = ("hazards",)
         done = launch.run(threads, checks)
     if not done.same_bytes or done.counts_equal is False:
-        what = done.fault or done.difference or "other numbers of instructions"
-        raise VerifyError(f"the original does not do what was recorded: {what}", kernel=launch.kernel.name)
+        what = done.fault or done.difference or "the instruction counts differ"
+        raise VerifyError(f"the original differs from the recorded launch: {what}", kernel=launch.kernel.name)
     return checks, done, waits
 
 
 def _differences(original: Replayed, patched: Replayed) -> list[str]:
-    """Return what the patched launch did otherwise than the original one."""
-    found = [str(one) for one in (patched.fault, patched.difference) if one is not None]
+    """Return the differences of the patched launch from the original one."""
+    problems = [str(one) for one in (patched.fault, patched.difference) if one is not None]
     known = {one.defect for one in original.findings}
-    return found + [str(one) for one in patched.findings if one.defect not in known]
+    return problems + [str(one) for one in patched.findings if one.defect not in known]
 
 
 def _variables(run: ReplayedRun, expected: dict[str, int]) -> dict[str, int]:
-    """Return the tools' variables of at most 8 bytes, and those that are expected."""
+    """Return the tools' variables of at most 8 bytes, and the expected ones."""
     return {
         variable.name: variable.value
         for session in run.instrumentation.sessions
@@ -155,5 +155,5 @@ def _variables(run: ReplayedRun, expected: dict[str, int]) -> dict[str, int]:
 
 
 def _counters(run: ReplayedRun, group: ToolGroup) -> Sequence[KernelCounts]:
-    """Return what counters that are no tool's variables say."""
+    """Return the counters that are not variables of a tool."""
     return run.instrumentation.view(group.tools[0]).counts()

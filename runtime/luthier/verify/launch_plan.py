@@ -1,6 +1,6 @@
 """Launches of kernels without their application: sizes and arguments from a TOML file, or derived from metadata.
 
-A file has a table a kernel::
+A file has a table for each kernel::
 
     [vector_add]
     grid = [4, 1, 1]      # work-groups
@@ -10,7 +10,7 @@ A file has a table a kernel::
         { buffer = "float32", count = 1000, fill = "zero" },
         1000,
         { scalar = "float32", value = 0.5 },
-        { structure = 24, fields = [             # bytes of a structure by value; what no field names is zero
+        { structure = 24, fields = [             # bytes of a structure by value; all other bytes are zero
             { at = 0, buffer = "int32", count = 16 },
             { at = 16, scalar = "uint32", value = 7 },
         ] },
@@ -48,7 +48,7 @@ class StructureArgument(Struct, frozen=True):
     data: bytes
     """Its bytes, with zeros where it points to buffers."""
     buffers: tuple[tuple[int, NDArray[Any]], ...] = ()
-    """Offsets in bytes, and what the pointers there point to."""
+    """Byte offsets of pointers, and their buffers."""
 
 
 Argument = NDArray[Any] | int | float | np.generic | StructureArgument
@@ -61,16 +61,16 @@ class LaunchPlan(Struct, frozen=True):
     grid: Dimensions
     """Work-groups."""
     block: Dimensions
-    """Work-items a work-group."""
+    """Work-items of a work-group."""
     arguments: tuple[Mapping[str, Any] | int | float, ...]
     dynamic_lds: int = 0
     """Bytes."""
 
     def materialise(self) -> list[Argument]:
-        """Return fresh arguments, the same each time.
+        """Return new arguments, with the same values each time.
 
         Raises:
-            LuthierError: an argument that the format does not know.
+            LuthierError: an argument is malformed.
         """
         return [self._argument(index, argument) for index, argument in enumerate(self.arguments)]
 
@@ -85,7 +85,7 @@ class LaunchPlan(Struct, frozen=True):
                 at, value = int(field["at"]), self._value((index, number), field)
                 size = 8 if isinstance(value, np.ndarray) else value.nbytes
                 if not 0 <= at <= len(data) - size:
-                    raise ValueError(f"a field of {size} bytes at byte {at} of a structure of {len(data)}")
+                    raise ValueError(f"a field of {size} bytes at byte {at} is outside the structure of {len(data)}")
                 if isinstance(value, np.ndarray):
                     buffers.append((at, value))
                 else:
@@ -94,22 +94,22 @@ class LaunchPlan(Struct, frozen=True):
         except (KeyError, MemoryError, OverflowError, TypeError, ValueError) as problem:
             raise LuthierError(f"argument {index + 1} of the launch plan: {problem}", kernel=self.kernel) from None
 
-    def _value(self, place: object, told: Mapping[str, Any]) -> NDArray[Any] | np.generic:
-        """Return a number, or a filled buffer; `place` tells random ones apart."""
-        if "scalar" in told:
-            scalar: np.generic = _number_type(told["scalar"]).type(told["value"])
+    def _value(self, place: object, fields: Mapping[str, Any]) -> NDArray[Any] | np.generic:
+        """Return a number or a filled buffer; `place` seeds random ones."""
+        if "scalar" in fields:
+            scalar: np.generic = _number_type(fields["scalar"]).type(fields["value"])
             return scalar
-        kind, count = _number_type(told["buffer"]), int(told["count"])
-        return self._buffer(place, kind, count, told.get("fill", "zero"))
+        kind, count = _number_type(fields["buffer"]), int(fields["count"])
+        return self._buffer(place, kind, count, fields.get("fill", "zero"))
 
     def _buffer(self, place: object, kind: np.dtype[Any], count: int, fill: object) -> NDArray[Any]:
         """Return a filled buffer of `count` numbers.
 
         Raises:
-            MemoryError, OverflowError, TypeError, ValueError: there is no such buffer.
+            MemoryError, OverflowError, TypeError, ValueError: the buffer cannot be made.
         """
         if count < 0:
-            raise ValueError(f"a buffer of {count} numbers")
+            raise ValueError(f"count must not be negative, but is {count}")
         if fill == "zero":
             return np.zeros(count, kind)
         if fill == "arange":
@@ -121,18 +121,18 @@ class LaunchPlan(Struct, frozen=True):
             return generator.integers(0, 100, count).astype(kind)
         if isinstance(fill, int | float):
             return np.full(count, kind.type(fill), kind)
-        raise ValueError(f"unknown fill {fill!r}")
+        raise ValueError(f"fill must be zero, random, arange or a number, not {fill!r}")
 
 
 def _number_type(name: Any) -> np.dtype[Any]:
-    """Return NumPy's type of that name.
+    """Return the NumPy type of this name.
 
     Raises:
-        TypeError: there is none, or it is not one of numbers.
+        TypeError: there is no such type, or it is not numeric.
     """
     kind: np.dtype[Any] = np.dtype(name)
     if kind.kind not in "biufc":
-        raise TypeError(f"{name!r} is no type of numbers")
+        raise TypeError(f"{name!r} is not a numeric type")
     return kind
 
 
@@ -140,7 +140,7 @@ def read_plans(path: str | os.PathLike[str]) -> dict[str, LaunchPlan]:
     """Read a file of launch plans: kernel name -> plan.
 
     Raises:
-        LuthierError: the file is unreadable, or not of the format.
+        LuthierError: the file cannot be read, or is malformed.
     """
     try:
         tables = tomllib.loads(Path(path).read_text())
@@ -154,7 +154,7 @@ def read_plans(path: str | os.PathLike[str]) -> dict[str, LaunchPlan]:
                 raise ValueError(f"unknown key {sorted(unknown)[0]!r}")
             dynamic_lds = int(table.get("dynamic_lds", 0))
             if dynamic_lds < 0:
-                raise ValueError(f"{dynamic_lds} bytes of dynamic LDS")
+                raise ValueError(f"dynamic_lds must not be negative, but is {dynamic_lds}")
             plans[kernel] = LaunchPlan(
                 kernel,
                 _dimensions(table["grid"]),
@@ -175,12 +175,12 @@ def _dimensions(value: Any) -> Dimensions:
 
 
 def default_plan(kernel: Kernel) -> LaunchPlan:
-    """Return a launch of a kernel that nothing is known of.
+    """Return a launch of a kernel from its metadata alone.
 
-    Every pointer gets a buffer of small random numbers, every number the number of work-items.
+    Every pointer gets a buffer of small random numbers, every number is the number of work-items.
 
     Raises:
-        LuthierError: an argument is neither.
+        LuthierError: an argument is neither a pointer nor a number.
     """
     grid, block = made_up_sizes(kernel)
     arguments: list[Mapping[str, Any]] = []
@@ -189,7 +189,7 @@ def default_plan(kernel: Kernel) -> LaunchPlan:
         if made_up is None:
             raise LuthierError(
                 f"cannot make up argument {argument.name or len(arguments) + 1} ({argument.value_kind}, "
-                f"{argument.size} bytes); give a launch plan: --write-plan PLAN.toml writes one to fill in",
+                f"{argument.size} bytes); give a launch plan: --write-plan PLAN.toml writes a template",
                 kernel=kernel.name,
             )
         arguments.append(made_up)
@@ -197,12 +197,12 @@ def default_plan(kernel: Kernel) -> LaunchPlan:
 
 
 def made_up_sizes(kernel: Kernel) -> tuple[Dimensions, Dimensions]:
-    """Return how many work-groups a kernel that nothing is known of is launched with, and of how many work-items."""
+    """Return the made-up number of work-groups, and of work-items of a work-group, for a kernel without a plan."""
     return (2, 1, 1), kernel.required_workgroup or (min(256, kernel.largest_workgroup), 1, 1)
 
 
 def made_up_argument(argument: KernelArgument, grid: Dimensions, block: Dimensions) -> Mapping[str, Any] | None:
-    """Return an argument of which metadata alone are known, as it stands in a plan; None if none can be made up."""
+    """Return the entry of a plan for an argument, from its metadata alone; None if none can be made up."""
     if argument.value_kind == "global_buffer":
         return {"buffer": "int32", "count": DEFAULT_BUFFER_BYTES // 4, "fill": "random"}
     if argument.value_kind == "by_value" and argument.size in (1, 2, 4, 8):

@@ -1,5 +1,5 @@
-"""Original and patched kernel, side by side on the emulated device: every output byte equal, every counter the
-truth."""
+"""Verification of original and patched kernel on the emulated device: every output byte must be equal, and every
+counter must equal the emulator's count."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from luthier.verify.skeleton import structures_in
 class KernelVerdict(Struct, frozen=True):
     """Result of verifying one kernel.
 
-    If `problems` is empty, it is proven equal for this launch.
+    If `problems` is empty, original and patched kernel are equal in this launch.
     """
 
     kernel: str
@@ -49,47 +49,47 @@ class KernelVerdict(Struct, frozen=True):
     compared_bytes: int
     """Bytes of arguments and variables compared after the launch."""
     counters: Mapping[str, int]
-    """Tool variables after the patched launch: those of at most 8 bytes, and those that are `expected`."""
+    """Tool variables after the patched launch: those of at most 8 bytes, and the `expected` ones."""
     expected: Mapping[str, int]
-    """Values that the variables must have, by the emulator's own counts."""
+    """Values that the variables must have, from the emulator's own counts."""
     instructions: tuple[int, int]
     """Wave-instructions executed, original and patched."""
     not_lifted: int
-    """Wave-instructions of the original that ran in code which lifting does not know, behind calls whose targets cannot
-    be resolved: never instrumented, and in no count."""
+    """Wave-instructions of the original in code that was not lifted, reached by calls with unknown targets: not
+    instrumented and not counted."""
     refused: int
-    """Wave-instructions of the original at which hooks were to run that were refused, and in no count of theirs."""
+    """Wave-instructions of the original at sites whose hooks were refused: these hooks do not count them."""
     patch: KernelReport | None
-    """None when nothing was inserted."""
+    """None: nothing was inserted."""
     problems: tuple[str, ...]
     counted: int = 0
-    """Instructions whose executions or active lanes follow from counters and were compared with the emulator's counts,
-    each kind for itself."""
+    """Instructions whose executions or active lanes are known from counters and were compared with the emulator's
+    counts; both kinds added up."""
     tables: tuple[Table, ...] = ()
     """Tables that tools report."""
     missing_waits: tuple[str, ...] = ()
-    """Places where the original uses registers of operations that need not have completed. If there are any, both ran
-    without late results."""
+    """Uses in the original of registers of operations that may not have completed. If there are any, both ran without
+    late results."""
     hazards: tuple[str, ...] = ()
-    """Hazards of the original, on any path or met by the launch. Those that only the patched kernel has are among the
-    `problems`; if it cannot be lifted again, and so was checked in this launch alone, that is said here."""
+    """Hazards of the original, on any path or met by the launch; also a note if the patched kernel could not be lifted
+    again and was checked in this launch only. Hazards of the patched kernel alone are `problems`."""
     races: tuple[str, ...] = ()
-    """In what the original differs from itself when its waves run in another order, and how both were compared then."""
+    """Differences of the original from itself when its waves run in another order, and how both were then compared."""
 
     made_up: tuple[str, ...] = ()
-    """Arguments that are no numbers, but were made up as such, since there was no plan."""
+    """Arguments that are not numbers but got made-up numbers, since there was no plan."""
 
     @property
     def equal(self) -> bool:
         """Return whether everything that was compared is equal.
 
-        What was not compared is in `not_lifted` and `refused`.
+        `not_lifted` and `refused` tell what was not compared.
         """
         return not self.problems
 
     @property
     def complete(self) -> bool:
-        """Return whether every hook asked for is spliced in, and every executed instruction is in the counts."""
+        """Return whether every requested hook was inserted, and every executed instruction is in the counts."""
         return not self.not_lifted and not self.refused
 
     def to_json(self) -> dict[str, Any]:
@@ -107,20 +107,20 @@ def verify_object(
     strict: bool = False,
     hoist: bool | None = None,
 ) -> list[KernelVerdict]:
-    """Verify kernels of an object, one after the other.
+    """Verify kernels of an object, one after another.
 
     Args:
         object: the application's code object.
-        tools: what to instrument it with.
-        kernels: names; None is all.
-        plans: how to launch them; a kernel without a plan gets made-up arguments.
+        tools: tools that instrument it.
+        kernels: names; None: all kernels.
+        plans: launches by kernel; a kernel without a plan gets made-up arguments.
         progress: called with each kernel's name.
-        strict: whether a hook that is refused is an error.
-        hoist: whether hooks that do nothing but count become counts; None: as usual.
+        strict: whether a refused hook is an error.
+        hoist: whether hooks that only count become counters; None: the default.
 
     Raises:
-        LuthierError: a kernel cannot be launched or run; the only one cannot be patched. Differences, and kernels that
-            cannot be patched among several, are no exception but `problems`.
+        LuthierError: a kernel cannot be launched or run, or the only kernel cannot be patched. Differences, and kernels
+            among several that cannot be patched, become `problems`.
     """
     verdicts = []
     tools = ToolGroup.of(tools)
@@ -128,14 +128,14 @@ def verify_object(
     names = list(object.kernels if kernels is None else kernels)
     for name in names:
         if name not in object.kernels:
-            raise VerifyError(f"no kernel {name!r}; there are {enumerated(object.kernels)}", object=object.name)
+            raise VerifyError(f"no kernel {name!r}; there are: {enumerated(object.kernels)}", object=object.name)
         if progress is not None:
             progress(name)
         plan, made_up = (plans or {}).get(name), tuple[str, ...]()
         if plan is None:
             plan = default_plan(object.kernels[name])
             made_up = tuple(
-                f"argument {number} ({argument.type}, {argument.size} bytes) is no number, and was made up as one"
+                f"argument {number} ({argument.type}, {argument.size} bytes) is not a number, but got a made-up one"
                 for number, argument in structures_in(object, object.kernels[name])
             )
         try:
@@ -187,15 +187,15 @@ def _verify_kernel(object: CodeObject, group: ToolGroup, plan: LaunchPlan, optio
             original = _launch_in(BACKWARD, object, object, plan, original)
             instrumented = _launch_in(BACKWARD, object, patched.data, plan, instrumented)
             compared = _compare(object, patched, asked, original, instrumented)
-            races = (*races, "original and patched kernel are compared where one wave runs after the other")
+            races = (*races, "original and patched kernel are compared with waves running one after another")
         except EmulationError as problem:
-            races = (*races, f"they cannot be compared where one wave runs after the other: {problem.message}")
+            races = (*races, f"they cannot be compared with waves running one after another: {problem.message}")
     tables: list[Table] = []
     for tool in group.tools:
         if type(tool).report is not Tool.report:
             tables += reported(tool, instrumented.module, patched)
-        elif compared.found is not None:
-            tables += tool.tables(compared.found)
+        elif compared.kernel_counts is not None:
+            tables += tool.tables(compared.kernel_counts)
     return KernelVerdict(
         plan.kernel,
         str(object.target),
@@ -218,13 +218,13 @@ def _verify_kernel(object: CodeObject, group: ToolGroup, plan: LaunchPlan, optio
 
 
 class _ComparedWishes(Struct, frozen=True):
-    """Wishes of tools in the kernel."""
+    """Requests of tools in the kernel."""
 
     group: ToolGroup
     task: InstrumentationTask
     shares: Sequence[TaskShare]
     refused: set[int]
-    """Numbers of the insertions that were refused."""
+    """Numbers of the refused insertions."""
 
 
 class _Compared(Struct, frozen=True):
@@ -237,11 +237,11 @@ class _Compared(Struct, frozen=True):
     not_lifted: int
     refused: int
     counted: int
-    found: KernelCounts | None
+    kernel_counts: KernelCounts | None
 
 
 def _outputs(object: CodeObject, run: _Run) -> dict[str, bytes]:
-    """Return what a launch has left in its arguments and the object's variables, by what each is called."""
+    """Return the contents of arguments and variables after a launch, by description."""
     outputs = {what: data.tobytes() for what, data in run.outputs()}
     for symbol in object.symbols:
         if symbol.type == "object" and symbol.dynamic and symbol.size and not symbol.name.endswith(".kd"):
@@ -253,7 +253,7 @@ def _outputs(object: CodeObject, run: _Run) -> dict[str, bytes]:
 def _compare(
     object: CodeObject, patched: PatchedObject, asked: _ComparedWishes, original: _Run, instrumented: _Run
 ) -> _Compared:
-    """Compare outputs of two runs with each other, and counters with the emulator's own counts."""
+    """Compare the outputs of two runs, and counters with the emulator's own counts."""
     task, group = asked.task, asked.group
     before, after = _outputs(object, original), _outputs(object, instrumented)
     problems = [text for what, left in before.items() for text in _differences(what, left, after[what])]
@@ -262,51 +262,50 @@ def _compare(
     counters: dict[str, int] = {}
     for name, size in patched.report.variables.items():
         if size > 8 and name not in expected:
-            continue  # tables, which tools report
+            continue  # tables that tools report
         counters[name] = int.from_bytes(instrumented.module.variable(name).read(), "little")
     problems += unexpected(counters, expected)
     counted = 0
-    found = None
+    kernel_counts = None
     if task.lifted.kernel.name in patched.counters:
-        found = patched.counters[task.lifted.kernel.name].read(instrumented.module, instrumented.stats.waves)
-        counted = int(found.counted.sum() + found.lanes_counted.sum())
-        problems += miscounted(task, found, counts)
+        kernel_counts = patched.counters[task.lifted.kernel.name].read(instrumented.module, instrumented.stats.waves)
+        counted = int(kernel_counts.counted.sum() + kernel_counts.lanes_counted.sum())
+        problems += miscounted(task, kernel_counts, counts)
     refused = int(counts.executions[sorted({task.insertions[number].at for number in asked.refused})].sum())
     size = sum(map(len, before.values()))
-    return _Compared(problems, size, counters, expected, not_lifted, refused, counted, found)
+    return _Compared(problems, size, counters, expected, not_lifted, refused, counted, kernel_counts)
 
 
 BACKWARD, INTERLEAVED = Turns(quantum=1 << 22, backward=True), Turns(quantum=1)
-"""Orders of waves, neither of which is that of an ordinary launch: one wave after the other, the last one first; and
-all waves of a work-group by turns, as short as can be."""
+"""Orders of waves that differ from an ordinary launch's: one wave after another, the last one first; and all waves of a
+work-group in the shortest possible turns."""
 
 
 def _races(object: CodeObject, plan: LaunchPlan, original: _Run) -> tuple[str, ...]:
-    """Return in what the original differs from itself when its waves run in another order."""
+    """Return the differences of the original from itself when its waves run in another order."""
     before = _outputs(object, original)
     for turns in (BACKWARD, INTERLEAVED):
         try:
             again = _launch_in(turns, object, object, plan, original)
         except EmulationError:
-            continue  # waves that wait for others which this order has later
+            continue  # waves wait for others that come later in this order
         after = _outputs(object, again)
         different = [what for what, data in before.items() if data != after[what]]
         executed, now = (
             np.stack([one.addresses, one.executions]) for one in (original.stats.by_address, again.stats.by_address)
         )
         if not np.array_equal(executed, now):
-            different.append("what its waves execute")
+            different.append("the executed instructions")
         if different:
             return tuple(
-                f"the original differs from itself in {what} when its waves run in another order: a race of the "
-                "kernel's own"
+                f"the original has a race: in another order of its waves it differs from itself in {what}"
                 for what in different
             )
     return ()
 
 
 def _launch_in(turns: Turns, object: CodeObject, source: CodeObject | bytes, plan: LaunchPlan, before: _Run) -> _Run:
-    """Run a kernel again with its waves in that order, and results that are there at once.
+    """Run a kernel again with its waves in another order and immediate results.
 
     Raises:
         EmulationError: it fails, or takes much longer than `before`.
@@ -317,7 +316,7 @@ def _launch_in(turns: Turns, object: CodeObject, source: CodeObject | bytes, pla
 
 
 MOST_SEARCHES = 30
-"""Paths from a producer to a consumer that are looked for in each kernel: what takes time where there are hazards."""
+"""Paths from a producer to a consumer that are searched for in each kernel, to limit the time with many hazards."""
 
 
 def _hazards(
@@ -329,16 +328,16 @@ def _hazards(
 ) -> tuple[tuple[str, ...], list[str]]:
     """Return the hazards of the original, and those that only the patched kernel has.
 
-    The latter are at inserted instructions, or at application instructions that did not have them before. Hazards are
-    looked for on all paths, and where a launch met them, which also reaches code that lifting does not. If a patched
-    kernel cannot be lifted again, the first result says so.
+    The latter are at inserted instructions, or at application instructions that did not have them before. Hazards come
+    from all paths, and from the launches, which also reach code that was not lifted. The first result has a note if the
+    patched kernel cannot be lifted again.
 
     Args:
         met_before, met: hazards that launches of the original and of the patched kernel met.
     """
     before = check_hazards(lift(object, kernel), unneeded=False, searches=MOST_SEARCHES)
     on_paths = {(place.address, hazard) for place, hazard in before.consumers}
-    told = [*_told(before), *_met(met_before, on_paths)]
+    texts = [*_static(before), *_met(met_before, on_paths)]
     new_address = {one.kernel: one for one in patched.maps}.get(kernel)
     known = on_paths | {(one.offset, one.rule) for one in met_before}
     if new_address is not None:
@@ -348,20 +347,20 @@ def _hazards(
     try:
         after = check_hazards(lift(load_object(patched.data), kernel), False, MOST_SEARCHES)
     except LiftError as problem:
-        told.append(f"{kernel}: hazards of the patched kernel were looked for in this launch alone: {problem.message}")
+        texts.append(f"{kernel}: the patched kernel was checked for hazards in this launch only: {problem.message}")
     else:
-        added += _told(after, known)
+        added += _static(after, known)
         known |= {(place.address, hazard) for place, hazard in after.consumers}
-    return tuple(told), [*added, *_met(met, known)]
+    return tuple(texts), [*added, *_met(met, known)]
 
 
 def _met(hazards: Sequence[Finding], known: Container[tuple[int, str]]) -> Iterator[str]:
-    """Return the hazards that a launch met as text, without those whose consumer's address and hazard are known."""
+    """Return hazards that a launch met as text, without known ones (address of the consumer, hazard)."""
     return (str(one) for one in hazards if (one.offset, one.rule) not in known)
 
 
-def _told(report: HazardReport, known: Container[tuple[int, str]] = ()) -> Iterator[str]:
-    """Yield findings as text, without those whose consumer's address and hazard are known."""
+def _static(report: HazardReport, known: Container[tuple[int, str]] = ()) -> Iterator[str]:
+    """Yield hazards on all paths as text, without known ones (address of the consumer, hazard)."""
     explained: set[tuple[int, str]] = set()
     for finding in report.findings:
         explained.add((finding.consumer.address, finding.hazard))
@@ -373,15 +372,15 @@ def _told(report: HazardReport, known: Container[tuple[int, str]] = ()) -> Itera
 
 
 _SHORT = 256
-"""`EmulatedDevice.step_limit` until it is known that an original waits for what it uses: one that does not may count to
-what stands in a register in place of the result."""
+"""`EmulatedDevice.step_limit` until it is known that an original has all waits. One without may loop as often as the
+poison in a register says."""
 
 
 def _launch_both(object: CodeObject, patched: bytes, plan: LaunchPlan) -> tuple[_Run, _Run, tuple[str, ...]]:
     """Run the original and the patched kernel with late results; also return the waits that the original lacks.
 
-    Both look for hazards. If the original lacks waits, what it computes depends on time: then both run with results
-    that are there at once.
+    Both check for hazards. If the original lacks waits, its results depend on timing: then both run with immediate
+    results.
     """
     target = f"emu:{object.target.target.name}"
     checked = open_device(target, check=["waits", "hazards"])
@@ -390,7 +389,7 @@ def _launch_both(object: CodeObject, patched: bytes, plan: LaunchPlan) -> tuple[
     try:
         original = _launch(checked, object, plan)
     except EmulationError:
-        if not _missing_waits(checked):  # it may take as long as it does
+        if not _missing_waits(checked):  # run it again with the full limit
             checked.step_limit = full
             original = _launch(checked, object, plan)
     checked.step_limit = full
@@ -408,18 +407,18 @@ def _missing_waits(device: EmulatedDevice) -> tuple[Finding, ...]:
 
 
 def refused_of(report: KernelReport | None) -> set[int]:
-    """Return the numbers of the insertions that were refused."""
+    """Return the numbers of the refused insertions."""
     return {one.insertion for one in report.refusals if one.insertion is not None} if report is not None else set()
 
 
 def predicted(
     task: InstrumentationTask, group: ToolGroup, shares: Sequence[TaskShare], counts: ExecutionCounts, refused: set[int]
 ) -> dict[str, int]:
-    """Return the values that tools' variables must have, by the emulator's own counts.
+    """Return the values that tools' variables must have, from the emulator's own counts.
 
     Args:
-        shares: what each tool asked for.
-        refused: numbers of the insertions that were refused.
+        shares: requests of each tool.
+        refused: numbers of the refused insertions.
     """
     expected: dict[str, int] = {}
     for tool, own in zip(group.tools, shares, strict=True):
@@ -429,7 +428,7 @@ def predicted(
 
 
 def unexpected(counters: Mapping[str, int], expected: Mapping[str, int]) -> list[str]:
-    """Return where variables are not what they must be, as text."""
+    """Return the wrong or missing variables as text."""
     problems = []
     for name, value in expected.items():
         if name not in counters:
@@ -439,28 +438,28 @@ def unexpected(counters: Mapping[str, int], expected: Mapping[str, int]) -> list
     return problems
 
 
-def miscounted(task: InstrumentationTask, found: KernelCounts, truth: ExecutionCounts) -> list[str]:
-    """Return where counters differ from the emulator's counts, as text."""
+def miscounted(task: InstrumentationTask, counted: KernelCounts, truth: ExecutionCounts) -> list[str]:
+    """Return the differences of counters from the emulator's counts as text."""
     problems = []
     for what, column, known, real in (
-        ("executions", found.executions, found.counted, truth.executions),
-        ("active lanes", found.active_lanes, found.lanes_counted, truth.active_lanes),
+        ("executions", counted.executions, counted.counted, truth.executions),
+        ("active lanes", counted.active_lanes, counted.lanes_counted, truth.active_lanes),
     ):
         wrong = np.flatnonzero(known & (column != real))
         if len(wrong):
             first = int(wrong[0])
             problems.append(
                 f"{what} of {len(wrong)} instructions are miscounted: the first, at "
-                f"{task.lifted.columns.address[first]:#x}, as {column[first]}, the emulator counted {real[first]}"
+                f"{task.lifted.columns.address[first]:#x}, is {column[first]}, the emulator counted {real[first]}"
             )
-    waves = found.waves
+    waves = counted.waves
     if waves is not None and not waves.missing:
         for stretches, runs, real in (
             (waves.stretches, waves.runs, truth.executions),
             (waves.lane_stretches, waves.lane_runs, truth.active_lanes),
         ):
             if (runs.sum(0) != real[[first for first, _ in stretches]]).any():
-                problems.append("what waves counted each does not add up to what the emulator counted")
+                problems.append("the counts of single waves do not add up to the emulator's counts")
     return problems
 
 
@@ -472,7 +471,7 @@ class _Run(Struct, frozen=True):
     hazards: tuple[Finding, ...]
 
     def outputs(self) -> Iterator[tuple[str, NDArray[Any]]]:
-        """Yield what the launch may have written of its arguments, and what it is."""
+        """Yield description and contents of the arguments that the launch may have written."""
         for number, argument in enumerate(self.arguments, 1):
             if isinstance(argument, np.ndarray):
                 yield f"argument {number}", argument
@@ -508,7 +507,7 @@ def _launch(device: EmulatedDevice, source: CodeObject | bytes, plan: LaunchPlan
 
 
 def _without_addresses(object: CodeObject, symbol: Symbol, data: bytes) -> bytes:
-    """Return a variable's bytes with relocated ones blanked, since the two objects lie at different addresses."""
+    """Return a variable's bytes with zeros for relocated ones, since the two objects have different addresses."""
     blanked = bytearray(data)
     for relocation in object.relocations:
         place = relocation.offset - symbol.address
@@ -526,25 +525,27 @@ def _differences(what: str, left: bytes, right: bytes) -> list[str]:
 
 
 def counts_of(task: InstrumentationTask, by_address: AddressCounts) -> tuple[ExecutionCounts, int]:
-    """Return the emulator's counts by instruction index, and the executions of code that was not lifted."""
+    """Return the emulator's counts by instruction index, and the executions in code that was not lifted."""
     addresses = task.lifted.code.addresses
     executions, lanes = np.zeros(len(addresses), np.int64), np.zeros(len(addresses), np.int64)
     index = np.searchsorted(addresses, by_address.addresses)
-    found = index < len(addresses)
-    found[found] = addresses[index[found]] == by_address.addresses[found]
-    found[found] = task.lifted.reached[index[found]]
-    executions[index[found]] = by_address.executions[found]
-    lanes[index[found]] = by_address.active_lanes[found]
-    return ExecutionCounts(executions, lanes), int(by_address.executions[~found].sum())
+    known = index < len(addresses)
+    known[known] = addresses[index[known]] == by_address.addresses[known]
+    known[known] = task.lifted.reached[index[known]]
+    executions[index[known]] = by_address.executions[known]
+    lanes[index[known]] = by_address.active_lanes[known]
+    return ExecutionCounts(executions, lanes), int(by_address.executions[~known].sum())
 
 
 def _without_refused(
     task: InstrumentationTask, counts: ExecutionCounts, own: range, refused: set[int]
 ) -> ExecutionCounts | None:
-    """Return the counts as one tool's hooks see them, zero at the sites where they were refused.
+    """Return the counts that one tool's hooks see: zero at sites where they were refused.
 
-    The positions of the tool's hooks among the insertions are `own`. None if only some of several hooks at one
-    instruction were refused: then the values of the tool's variables cannot be predicted.
+    None if only some of several hooks at one instruction were refused: then the tool's variables cannot be predicted.
+
+    Args:
+        own: positions of the tool's hooks among the insertions.
     """
     left_out = {task.insertions[number].at for number in own if number in refused}
     if not left_out:

@@ -1,4 +1,4 @@
-"""A launch plan to fill in: what can be made up, and of structures by value what the code object says of them."""
+"""Templates of launch plans: made-up numbers and buffers, and the fields of structures known from the code object."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from luthier.verify.launch_plan import made_up_argument, made_up_sizes
 
 _FLOATS = {"_Float16": "float16", "half": "float16", "float": "float32", "double": "float64"}
 _MOST_PARTS = 32
-"""Elements of an array that are fields of their own."""
+"""The most elements of an array that become separate fields."""
 
 
 def structures_in(object: CodeObject, kernel: Kernel) -> list[tuple[int, Argument]]:
-    """Return the arguments by value that are no numbers, with their numbers from 1.
+    """Return the arguments by value that are not numbers, with their positions from 1.
 
-    What is as large as a number is one, unless the kernel's mangled name or debug information give its type.
+    An argument of the size of a number counts as one, unless the mangled name or debug information gives another type.
     """
-    found = []
+    structures = []
     for number, argument in enumerate(arguments_of(kernel, object, b""), 1):
         unlike = argument.size not in (1, 2, 4, 8) or (argument.type and not is_number(argument.type))
         if not argument.is_pointer and unlike:
-            found.append((number, argument))
-    return found
+            structures.append((number, argument))
+    return structures
 
 
 def skeleton(object: CodeObject, kernels: Iterable[str]) -> str:
-    """Return the text of a launch plan for kernels, as `read_plans` reads it."""
+    """Return the text of a launch plan for kernels, in the format of `read_plans`."""
     lines = ["# Written by `luthier verify --write-plan`. Numbers and buffers are made up; fill in structures."]
     variables = VariableMap(object.elf) if ".debug_info" in object.elf.section_names else None
     for name in kernels:
@@ -50,29 +50,29 @@ def skeleton(object: CodeObject, kernels: Iterable[str]) -> str:
             elif raw.value_kind == "by_value":
                 lines += _structure(what, argument.size, types.get(argument.name))
             else:
-                lines.append(f"    # {what}: nothing can be given for it")
+                lines.append(f"    # {what}: a plan cannot give a value for it")
         lines.append("]")
     return "\n".join([*lines, ""])
 
 
 def _structure(what: str, size: int, type: DwarfType | None) -> Iterator[str]:
     known = type is not None and type.kind == "record" and type.size == size
-    yield f"    # {what}" + ("" if known else ": a structure, of whose fields nothing is known")
+    yield f"    # {what}" + ("" if known else ": a structure whose fields are not known")
     if type is None or not known:
         yield f"    {{ structure = {size}, fields = [] }},"
         return
     yield f"    {{ structure = {size}, fields = ["
     for path, at, member in _fields(type, "", 0):
         field = _field(member)
-        told = f"{path}: {member.name}, {member.size} bytes"
-        yield f"        {_inline({'at': at, **field})},  # {told}" if field else f"        # at byte {at}, {told}"
+        comment = f"{path}: {member.name}, {member.size} bytes"
+        yield f"        {_inline({'at': at, **field})},  # {comment}" if field else f"        # at byte {at}, {comment}"
     yield "    ] },"
 
 
 def _fields(type: DwarfType, path: str, at: int) -> Iterator[tuple[str, int, DwarfType]]:
-    """Yield path, offset and type of everything in a structure that is none itself; of unions, all that overlap.
+    """Yield path, offset and type of all scalar fields of a structure, and of overlapping fields of unions.
 
-    Large arrays are whole.
+    Large arrays are one field.
     """
     parts = type.members
     if type.element is not None and type.element.size:

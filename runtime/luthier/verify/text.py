@@ -9,7 +9,7 @@ from luthier.verify.side_by_side import KernelVerdict
 
 
 def verdict_lines(verdict: KernelVerdict) -> Iterator[str]:
-    """Yield as text what was compared, what was not, and whether that was equal."""
+    """Yield lines on what was compared, what was not, and the result."""
     yield f"{verdict.kernel} on {verdict.target}, {verdict.grid} work-groups of {verdict.block}"
     for name, value in verdict.counters.items():
         yield f"  {name} = {value}"
@@ -18,13 +18,13 @@ def verdict_lines(verdict: KernelVerdict) -> Iterator[str]:
     before, after = verdict.instructions
     yield f"  {before} wave-instructions became {after}; {verdict.compared_bytes} bytes compared"
     if verdict.not_lifted:
-        yield f"  NOT INSTRUMENTED: {verdict.not_lifted} of {before}, behind calls whose targets are not known"
+        yield f"  NOT INSTRUMENTED: {verdict.not_lifted} of {before}, reached by calls whose targets are not known"
     if verdict.refused:
         yield f"  NOT COUNTED: {verdict.refused} of {before}, where hooks were refused"
     for wait in verdict.missing_waits:
         yield f"  NOTE: {wait}"
     if verdict.missing_waits:
-        yield "  NOTE: what the original computes depends on time; compared with results that are there at once"
+        yield "  NOTE: the results of the original depend on timing; compared with immediate results"
     for race in verdict.races:
         yield f"  NOTE: {race}"
     for hazard in verdict.hazards:
