@@ -123,14 +123,14 @@ def test_as_the_c_library() -> None:
 @pytest.mark.parametrize(
     ("format", "signature", "says"),
     [
-        (None, 0, "is no constant of the module"),
+        (None, 0, "is not a constant string of the module"),
         (b"%d", 0, "does not fit"),
         (b"%s", 1 | INT << 8, "does not fit"),
         (b"%d", 1 | LONG << 8, "does not fit"),
         (b"x", 1 | INT << 8, "too few fields"),
         (b"%", 0, "malformed"),
-        (b"%y", 1 | INT << 8, "does not know"),
-        (b"%*d", 2 | INT << 8 | INT << 12, "a field of 1000000 characters"),
+        (b"%y", 1 | INT << 8, "does not support"),
+        (b"%*d", 2 | INT << 8 | INT << 12, "a field has 1000000 characters"),
     ],
 )
 def test_what_cannot_be_printed_says_so(format: bytes | None, signature: int, says: str) -> None:

@@ -57,7 +57,7 @@ def main() -> None:
     assert "takes 4 arguments" in refused(module.kernel("scale").launch, out)
     assert "do not fit" in refused(source.write, bytes(4001))
     assert "hip:1" in refused(luthier.open_device, "hip:1")
-    assert "no threads" in refused(luthier.open_device, "hip:0", threads=2)
+    assert "neither threads nor checks" in refused(luthier.open_device, "hip:0", threads=2)
     assert "hipModuleLaunchKernel" in refused(module.kernel("reverse").launch, data, block=2000)
     source.free()
     assert "was freed" in refused(lambda: source.address)

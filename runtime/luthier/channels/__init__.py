@@ -1,8 +1,8 @@
-"""Channels: records that hooks push, on their way to the host while kernels run.
+"""Channels: transport of records from hooks to the host while kernels run.
 
 A channel is a variable of a tool (`luthier/channel.h`) that describes itself, and a *ring* of memory that device and
-host share. Waves take tickets from a counter in the ring and write their records where the tickets say; the host reads
-them in the order of the tickets and says how far it is.
+host share. Waves take tickets from a counter in the ring and write their records to the slots of their tickets. The
+host reads the records in the order of tickets and publishes its position.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Channels as programs and tools see them."""
+"""Channels for programs and tools."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ class Channel:
     """A channel on one device.
 
     Args:
-        ring: where its records go through.
+        ring: the ring of its records.
     """
 
     def __init__(self, ring: Ring) -> None:
         self.name = ring.description.name
         """Name in the source."""
         self.dtype = ring.description.dtype
-        """Type of a record: a structure, with one field ``value`` where records are numbers."""
+        """Type of a record: a structure; if records are numbers, with one field ``value``."""
         self.ring = ring
 
     @property
     def taken(self) -> int:
-        """Return the number of records that have come so far."""
+        """Return the number of records taken so far."""
         return self.ring.taken
 
     @property
     def dropped(self) -> int:
-        """Return the number of records that found no room where `drop` is set."""
+        """Return the number of records dropped because the ring was full."""
         return self.ring.dropped
 
     @property
     def lost(self) -> int:
-        """Return the number of records that waves had begun when they were killed."""
+        """Return the number of records that were incomplete when their waves were killed."""
         return self.ring.lost
 
     @property
     def drop(self) -> bool:
-        """Return whether records that find no room are dropped and counted; otherwise waves wait.
+        """Return whether records are dropped and counted when the ring is full; otherwise waves wait.
 
         It may be set at any time.
         """

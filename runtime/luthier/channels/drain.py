@@ -12,16 +12,16 @@ from luthier.channels.ring import Ring
 from luthier.support.threads import Worker
 
 Sink = Callable[[NDArray[Any]], object]
-"""Gets batches of records, in the order of tickets."""
+"""Receives batches of records, in the order of tickets."""
 _SHORTEST, _LONGEST = 0.0001, 0.005
-"""Seconds of a pause when all rings are empty: at first, and in the end."""
+"""Shortest and longest pause in seconds while all rings are empty."""
 
 
 class ChannelDrain:
-    """Hands what comes through rings to sinks, on a thread of its own, until it is stopped.
+    """Passes records from rings to sinks, on its own thread, until it is stopped.
 
-    What a sink raises is kept in `problems`, and records go on being taken: waves must not wait for them. Sinks are
-    called one at a time.
+    Exceptions of sinks are kept in `problems`, and draining continues, so that waves do not wait. Sinks are called one
+    at a time.
     """
 
     def __init__(self, rings: Iterable[tuple[Ring, Sink]] = ()) -> None:
@@ -32,19 +32,19 @@ class ChannelDrain:
         self._thread = Worker(self._run)
 
     def add(self, ring: Ring, sink: Sink) -> None:
-        """Take records out of another ring, too."""
+        """Drain another ring as well."""
         with self._lock:
             self._rings[ring] = sink
 
     def flush(self, ring: Ring) -> None:
-        """Hand over what is in a ring now, before this returns."""
+        """Pass on the records that are in a ring now, before returning."""
         with self._lock:
             sink = self._rings.get(ring)
             while sink is not None and len(batch := ring.take()):
                 self._give(sink, batch)
 
     def retire(self, ring: Ring) -> None:
-        """Take the rest out of a ring that no wave uses any more."""
+        """Drain and remove a ring that no wave uses any more."""
         with self._lock:
             sink = self._rings.pop(ring, None)
             if sink is not None:
@@ -63,7 +63,7 @@ class ChannelDrain:
         while not self._end.wait(pause):
             pause = min(2 * pause or _SHORTEST, _LONGEST)
             with self._lock:
-                # Each in its turn: a ring may be filled as fast as it is emptied.
+                # One batch of each ring: a ring may be filled as fast as it is drained.
                 for ring, sink in self._rings.items():
                     if len(batch := ring.take()):
                         self._give(sink, batch)
@@ -72,5 +72,5 @@ class ChannelDrain:
     def _give(self, sink: Sink, batch: NDArray[Any]) -> None:
         try:
             sink(batch)
-        except BaseException as problem:  # whatever a tool's own code raises
+        except BaseException as problem:  # any exception of a tool's code
             self.problems.append(problem)

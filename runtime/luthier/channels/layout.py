@@ -1,4 +1,4 @@
-"""A channel's description of itself, as its variable has it in memory (`luthier.wire.channels`)."""
+"""Description of a channel in the memory of its variable (`luthier.wire.channels`)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from luthier.wire.channels import LARGEST_RECORD, VERSION, Kind, Mode
 HEAD, FIELD, RING = channels.CHANNEL.dtype, channels.FIELD.dtype, channels.RING.dtype
 
 FEWEST = 128
-"""Records of the smallest ring: what one wave pushes at once must fit, 64 lanes with up to two records each."""
+"""Records of the smallest ring: one push of a wave must fit, 64 lanes with up to two records each."""
 USUAL_BYTES, MOST_BYTES = 4 << 20, 1 << 30
-"""Size of a ring whose capacity the author leaves open, and of the largest."""
+"""Bytes of a ring without a given capacity, and of the largest ring."""
 
 
 class Description(Struct, frozen=True):
-    """A channel as its variable describes it."""
+    """Description of a channel by its variable."""
 
     name: str
-    """Name of the variable, as in the source; ``printf`` for lines."""
+    """Name of the variable in the source; ``printf`` for lines."""
     dtype: np.dtype[np.void]
     """Type of a record."""
     capacity: int
@@ -42,37 +42,37 @@ class Description(Struct, frozen=True):
 
 
 def describe(name: str, initial: bytes) -> Description | None:
-    """Return the description of the channel that a variable is; None if it is something else.
+    """Return the description of the channel in a variable; None if it is not a channel.
 
     Args:
         name: name of the variable.
-        initial: its contents.
+        initial: initial contents of the variable.
 
     Raises:
-        ToolError: it is marked as a channel, but is of another version, malformed, or too large.
+        ToolError: the channel has another version, is malformed, or is too large.
     """
     if not is_channel(initial):
         return None
     if len(initial) < HEAD.itemsize:
-        raise ToolError("a malformed channel: it is cut short", object=name)
+        raise ToolError("malformed channel: the variable is too small", object=name)
     head = np.frombuffer(initial, HEAD, 1)[0]
     if head["version"] != VERSION:
         raise ToolError(
-            f"a channel of version {head['version']}, this Luthier reads {VERSION}: rebuild it", object=name
+            f"the channel has version {head['version']}, this Luthier reads {VERSION}: rebuild the tool", object=name
         )
     size, count = int(head["record_size"]), int(head["field_count"])
     if not 0 < size <= LARGEST_RECORD or HEAD.itemsize + count * FIELD.itemsize > len(initial):
-        raise ToolError(f"a malformed channel: {count} fields in records of {size} bytes", object=name)
+        raise ToolError(f"malformed channel: {count} fields in records of {size} bytes", object=name)
     try:
         mode, kind = Mode(int(head["mode"])), Kind(int(head["kind"]))
         dtype = _dtype(np.frombuffer(initial, FIELD, count, HEAD.itemsize), size)
     except (ValueError, TypeError) as problem:
-        raise ToolError(f"a malformed channel: {problem}", object=name) from None
-    wish = int(head["capacity"]) or (USUAL_BYTES // (4 + size) + 1) // 2
-    capacity = max(1 << (wish - 1).bit_length(), FEWEST)
+        raise ToolError(f"malformed channel: {problem}", object=name) from None
+    wanted = int(head["capacity"]) or (USUAL_BYTES // (4 + size) + 1) // 2
+    capacity = max(1 << (wanted - 1).bit_length(), FEWEST)
     if capacity * (4 + size) > MOST_BYTES:
         raise ToolError(
-            f"a channel of {int(head['capacity'])} records of {size} bytes: its ring would take more than "
+            f"the channel has {int(head['capacity'])} records of {size} bytes: its ring would take more than "
             f"{MOST_BYTES >> 20} MiB",
             object=name,
         )
@@ -84,11 +84,11 @@ def _dtype(fields: np.ndarray[tuple[int, ...], np.dtype[np.void]], size: int) ->
     for field in fields:
         kind, width, count = field["kind"].decode("ascii"), int(field["size"]), int(field["count"])
         if kind not in ("i", "u", "f", "b", "V"):
-            raise ValueError(f"a field of kind {kind!r}")
-        if kind == "V":  # bytes that nothing is known of
+            raise ValueError(f"a field has the unknown kind {kind!r}")
+        if kind == "V":  # bytes of an unknown type
             kind, width, count = "u", 1, width * max(count, 1)
-        one = np.dtype("?" if kind == "b" and width == 1 else f"<{kind}{width}")
-        formats.append(np.dtype((one, (count,))) if count else one)
+        scalar = np.dtype("?" if kind == "b" and width == 1 else f"<{kind}{width}")
+        formats.append(np.dtype((scalar, (count,))) if count else scalar)
         names.append(field["name"].decode() or "value")
         offsets.append(int(field["offset"]))
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": size})

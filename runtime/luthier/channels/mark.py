@@ -1,6 +1,6 @@
 """Mark that distinguishes channels from other variables.
 
-It is known without NumPy, since every reader of a tool needs it.
+This module does not import NumPy, since every reader of a tool needs it.
 """
 
 from __future__ import annotations

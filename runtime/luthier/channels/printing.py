@@ -1,4 +1,4 @@
-"""Lines of `luthier::printf`: formatted here, as C does it."""
+"""Lines of `luthier::printf`, formatted on the host like in C."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from luthier.wire.channels import LINE_MORE, Passed
 
 _SMALL, _LARGE = (Passed.INT, Passed.UNSIGNED), (Passed.LONG, Passed.UNSIGNED_LONG)
 _LONGEST = 4096
-"""Characters of a field: a width or precision that an argument gives may be anything."""
+"""The most characters of a field: arguments may give any width or precision."""
 _CONVERSION = re.compile(rb"%(?:(%)|([-+ #0]*)(\d+|\*)?(?:\.(\d+|\*)?(?<=[.\d*]))?([hljzt]*)([a-zA-Z]))", re.DOTALL)
 
 Strings = Callable[[int], bytes | None]
-"""The constant string at an address of the device, or None."""
+"""Returns the constant string at a device address, or None."""
 
 
 class Printer:
@@ -27,7 +27,7 @@ class Printer:
 
     Args:
         strings: finds formats and string arguments.
-        write: gets the text.
+        write: receives the text.
     """
 
     def __init__(self, strings: Strings, write: Callable[[str], object]) -> None:
@@ -37,7 +37,7 @@ class Printer:
         self._known: dict[int, bytes | None] = {}
 
     def __call__(self, batch: NDArray[Any]) -> None:
-        """Print what is complete of the lines in some more slots."""
+        """Print the lines that are complete after these slots."""
         text = []
         for words in batch["words"].tolist():
             if words[0] == LINE_MORE:
@@ -62,7 +62,7 @@ class Printer:
         count = signature & 255
         format = self._string(words[0])
         if format is None:
-            return f"<luthier::printf: the format at {words[0]:#x} is no constant of the module>\n"
+            return f"<luthier::printf: the format at {words[0]:#x} is not a constant string of the module>\n"
         arguments = [(signature >> (8 + 4 * at) & 15, words[2 + at]) for at in range(count)]
         try:
             return b"".join(self._parts(format, iter(arguments))).decode(errors="replace")
@@ -71,16 +71,16 @@ class Printer:
 
     def _parts(self, format: bytes, arguments: Iterator[tuple[int, int]]) -> Iterator[bytes]:
         at = 0
-        while (found := format.find(b"%", at)) >= 0:
-            yield format[at:found]
-            match = _CONVERSION.match(format, found)
+        while (percent := format.find(b"%", at)) >= 0:
+            yield format[at:percent]
+            match = _CONVERSION.match(format, percent)
             if match is None:
                 raise ToolError(f"the format {format!r} is malformed")
             at = match.end()
             yield b"%" if match[1] else self._field(format, match, arguments)
         yield format[at:]
         if next(arguments, None) is not None:
-            raise ToolError(f"the format {format!r} has too few fields")
+            raise ToolError(f"the format {format!r} has too few fields for its arguments")
 
     def _field(self, format: bytes, match: re.Match[bytes], arguments: Iterator[tuple[int, int]]) -> bytes:
         def take(*kinds: int) -> tuple[int, int]:
@@ -92,7 +92,7 @@ class Printer:
         def number(text: bytes | None) -> int:
             value = _signed(take(*_SMALL)[1], 32) if text == b"*" else int(text or b"0")
             if abs(value) > _LONGEST:
-                raise ToolError(f"a field of {abs(value)} characters")
+                raise ToolError(f"a field has {abs(value)} characters, more than {_LONGEST}")
             return value
 
         flags, width, length, letter = match[2].decode(), number(match[3]), match[5], match[6].decode()
@@ -126,7 +126,7 @@ class Printer:
         if letter == "p":
             word = take(Passed.POINTER, Passed.STRING)[1]
             return _pad_bytes(hex(word).encode() if word else b"(nil)", flags, width)
-        raise ToolError(f"the format {format!r} has %{letter}, which luthier::printf does not know")
+        raise ToolError(f"the format {format!r} has %{letter}, which luthier::printf does not support")
 
 
 def _signed(word: int, bits: int) -> int:
@@ -139,7 +139,7 @@ def _sign(negative: bool, flags: str) -> str:
 
 
 def _integer(word: int, bits: int, letter: str, flags: str, precision: int | None) -> tuple[str, str]:
-    """Return what goes before padding zeros, and the digits."""
+    """Return the prefix before padding zeros, and the digits."""
     if letter in "di":
         value = _signed(word, bits)
         prefix, digits = _sign(value < 0, flags), str(abs(value))

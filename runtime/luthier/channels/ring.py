@@ -12,21 +12,21 @@ from luthier.channels.layout import HEAD, RING, Description
 from luthier.wire.channels import Mode
 
 _MOST_WAITING = 1 << 32
-"""Tickets of waves that wait for room: no device has so many lanes."""
+"""Bound on the tickets of waves that wait for room: no device has as many lanes."""
 
 
 class Ring:
-    """Memory that the records of one channel go through, on one device. Safe from several threads.
+    """Shared memory for the records of one channel on one device. Thread-safe.
 
-    A wave writes its records and then, with release order, their sequence words: the turn of the ring that they belong
-    to, from 1 on. So whoever sees the word sees the whole record, and words of an earlier turn say that it is not there
-    yet. The host makes room by its own counter, `read`, behind which nothing is written until it has moved on.
+    A wave writes its records and then, with release order, their sequence words: the turn of the ring, from 1 on. So
+    whoever sees the word sees the whole record; the word of an earlier turn means that the record is not there yet. The
+    host makes room with its own counter, `read`: waves do not overwrite records beyond it.
 
     Args:
         description: the channel.
-        variable: its bytes in memory of the device. They are written once, here.
+        variable: the variable's bytes in device memory, which the constructor writes.
         memory: ``description.ring_size`` zeroed bytes that device and host share.
-        distance: from the variable to that memory, as the device sees both.
+        distance: device address of `memory` minus that of the variable.
     """
 
     def __init__(
@@ -34,19 +34,19 @@ class Ring:
     ) -> None:
         self.description = description
         self.lost = 0
-        """Records whose waves ended, killed, before they were whole."""
+        """Records that were incomplete when their waves were killed."""
         self.taken = 0
         """Records that `take` and `settle` have returned."""
         self.damaged = False
-        """The counters of tickets are such as no wave writes: the program has overwritten them."""
+        """The ticket counters have impossible values: the program has overwritten them."""
         self._lock = threading.Lock()
         self._head = variable[: HEAD.itemsize].view(HEAD)
         control = memory[: RING.itemsize].view(RING)
-        # Each of these is read or written by one machine instruction.
+        # One machine instruction reads or writes each of these.
         self._reserved, self._dropped, self._read = control["reserved"], control["dropped"], control["read"]
         self._mode = control["mode"]
         self._position = int(self._read[0])
-        """What `read` is: the program can write anything there."""
+        """The true value of `read`: the program may overwrite the one in memory."""
         words = 4 * description.capacity
         self._sequence = memory[RING.itemsize : RING.itemsize + words].view("<u4")
         records = memory[RING.itemsize + words : description.ring_size]
@@ -57,12 +57,12 @@ class Ring:
 
     @property
     def dropped(self) -> int:
-        """Return the number of records that found no room, or that nothing drained."""
+        """Return the number of records that were dropped, or that nothing drained."""
         return int(self._dropped[0]) + int(self._head["unheard"][0])
 
     @property
     def mode(self) -> Mode:
-        """Return what waves do that find no room; it may be changed at any time."""
+        """Return what waves do when the ring is full; it may be changed at any time."""
         return Mode(int(self._mode[0]))
 
     @mode.setter
@@ -71,13 +71,13 @@ class Ring:
 
     @property
     def waiting(self) -> bool:
-        """Return whether waves have taken tickets whose records were not read yet."""
+        """Return whether there are tickets whose records were not read yet."""
         return int(self._reserved[0]) != self._position
 
     def take(self) -> NDArray[Any]:
-        """Take the next complete records in the order of tickets, and make room for others.
+        """Return a copy of the next complete records in the order of tickets, and free their slots.
 
-        They are a copy, of at most what is left to the end of the ring.
+        One call returns at most the records up to the end of the ring.
         """
         with self._lock:
             return self._take()
@@ -96,8 +96,8 @@ class Ring:
         return batch
 
     def _left(self) -> int:
-        """Return the number of tickets that waves have taken and that were not read yet."""
-        if int(self._read[0]) != self._position:  # waves would wait for room that there is
+        """Return the number of tickets whose records were not read yet."""
+        if int(self._read[0]) != self._position:  # otherwise waves would wait although there is room
             self._read[0] = self._position
             self.damaged = True
         left = int(self._reserved[0]) - self._position
@@ -106,24 +106,24 @@ class Ring:
         return max(left, 0)
 
     def _move(self, count: int) -> None:
-        """Make room: so many tickets have been read."""
+        """Free the slots of `count` tickets."""
         self._position += count
         self._read[0] = self._position
 
     def settle(self) -> list[NDArray[Any]]:
-        """Take all complete records that are left, when no wave that took tickets runs any more.
+        """Return all remaining complete records, when no wave with tickets runs any more.
 
-        The others are counted as `lost`.
+        Incomplete ones are counted as `lost`.
         """
         with self._lock:
-            found = []
+            batches = []
             capacity, shift = self.description.capacity, self.description.shift
             while len(batch := self._take()):
-                found.append(batch)
+                batches.append(batch)
             left = self._left()
-            written = min(left, capacity)  # waves with the tickets behind these have waited for room
+            written = min(left, capacity)  # waves with later tickets have waited for room
             while written:
-                # From a gap on: whatever is whole up to the end of this turn.
+                # After a gap: all complete records up to the end of this turn.
                 first = self._position & (capacity - 1)
                 count = min(written, capacity - first)
                 whole = self._sequence[first : first + count] == self._turn(self._position >> shift)
@@ -131,13 +131,13 @@ class Ring:
                 self.taken += len(batch)
                 self.lost += count - len(batch)
                 self._move(count)
-                found.append(batch)
+                batches.append(batch)
                 written -= count
                 left -= count
-            if not self.damaged:  # else nobody has taken so many
+            if not self.damaged:  # otherwise `left` is not the number of tickets
                 self.lost += left
                 self._move(left)
-            return [batch for batch in found if len(batch)]
+            return [batch for batch in batches if len(batch)]
 
     @staticmethod
     def _turn(turn: int) -> np.uint32:

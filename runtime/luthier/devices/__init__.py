@@ -1,4 +1,4 @@
-"""Devices that kernels are launched on from Python: the emulated one, and GPUs through HIP."""
+"""Devices on which Python launches kernels: the emulated one, and GPUs through HIP."""
 
 from __future__ import annotations
 

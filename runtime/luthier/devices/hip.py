@@ -1,7 +1,7 @@
-"""A GPU through HIP: the interface of the emulated device, on what the HIP runtime of this process finds.
+"""A GPU through HIP, with the interface of the emulated device.
 
-It needs the package hip-python (``pip install luthier[hip]``), which loads the runtime when it is first used. A kernel
-that faults ends the process: so the HIP runtime does it.
+It needs the package hip-python (``pip install luthier[hip]``), which loads the HIP runtime on first use. The runtime
+ends the process when a kernel faults.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from luthier.support import device_memory as storage
 
 _TARGET = re.compile(rb"gfx[0-9a-f]{3,4}(?::[a-z]+[+-])*(?=\0)")
 _PROPERTIES = 16384
-"""Bytes that have room for hipDeviceProp_t of any version."""
+"""Bytes enough for hipDeviceProp_t of any version."""
 _BUFFER, _SIZE, _END = 1, 2, 3
-"""HIP_LAUNCH_PARAM_…: how a launch names the bytes of its arguments."""
+"""HIP_LAUNCH_PARAM_…: markers of a launch's argument buffer, its size, and the end."""
 
 
 class Hip:
-    """The runtime, with one of its devices as the current one.
+    """The HIP runtime with one current device.
 
     Raises:
-        DeviceError: there is no hip-python, no HIP runtime, or no such device.
+        DeviceError: hip-python or the HIP runtime is missing, or the device does not exist.
     """
 
     def __init__(self, number: int) -> None:
@@ -47,13 +47,13 @@ class Hip:
         self.number = number
         try:
             error, count = hip.hipGetDeviceCount()
-        except (RuntimeError, OSError) as problem:  # the library is loaded by the first call
-            raise DeviceError(f"there is no HIP runtime: {problem}") from problem
+        except (RuntimeError, OSError) as problem:  # the first call loads the library
+            raise DeviceError(f"cannot load the HIP runtime: {problem}") from problem
         if error != hip.hipError_t.hipSuccess or number >= count:
-            raise DeviceError(f"there is no device hip:{number}; HIP finds {count if not error else error.name}")
+            raise DeviceError(f"there is no device hip:{number}; devices of HIP: {count if not error else error.name}")
 
     def call(self, name: str, *arguments: Any, **named: Any) -> Any:
-        """Call a function of HIP on the device; its one result, if it has any.
+        """Call a HIP function on the device and return its first result, if it has any.
 
         Raises:
             DeviceError: it fails.
@@ -80,13 +80,12 @@ class Hip:
             self.call("hipMemcpy", address, data, data.size, self._hip.hipMemcpyKind.hipMemcpyHostToDevice)
 
     def target(self) -> TargetId:
-        """Return the device's target.
+        """Return the device's target, from its properties.
 
-        It is read from the device's properties, in which the name is the only field that all versions of HIP spell
-        alike.
+        They are searched for its name, since their layout depends on the version of HIP.
 
         Raises:
-            DeviceError: they do not name it.
+            DeviceError: the properties do not contain a target.
         """
         with open("/proc/self/maps") as maps:
             paths = {line.split()[-1] for line in maps if "libamdhip64" in line}
@@ -95,10 +94,10 @@ class Hip:
             function = getattr(library, name, None)
             properties = ctypes.create_string_buffer(_PROPERTIES)
             if function is not None and function(properties, self.number) == 0:
-                found = _TARGET.search(properties.raw)
-                if found is not None:
-                    return TargetId.parse(found[0].decode())
-        raise DeviceError(f"the properties of hip:{self.number} name no target")
+                match = _TARGET.search(properties.raw)
+                if match is not None:
+                    return TargetId.parse(match[0].decode())
+        raise DeviceError(f"the properties of hip:{self.number} do not name a target")
 
 
 class HipBuffer(storage.Buffer):
@@ -156,13 +155,13 @@ class HipModule:
         self.hip = hip
         self.handle = hip.call("hipModuleLoadData", bytes(code.data))
         self.waves: Counter[str] = Counter()
-        """Waves of each kernel that were launched."""
+        """Launched waves by kernel."""
 
     def kernel(self, name: str) -> HipKernel:
         """Return the kernel called `name`.
 
         Raises:
-            ObjectError: there is none.
+            ObjectError: the object has no such kernel.
         """
         if name not in self.object.kernels:
             known = ", ".join(self.object.kernels) or "none"
@@ -170,10 +169,10 @@ class HipModule:
         return HipKernel(self, self.object.kernels[name])
 
     def variable(self, name: str) -> HipVariable:
-        """Return the variable called `name`, by its symbol or as the source names it.
+        """Return the variable called `name`: its symbol, or its name in the source.
 
         Raises:
-            ObjectError: no such symbol, or one without storage.
+            ObjectError: the object has no such variable.
         """
         symbol = self.object.variable(name)
         if symbol is None:
@@ -196,7 +195,7 @@ class HipModule:
         return self.hip.call("hipModuleGetFunction", self.handle, name.encode())
 
     def unload(self) -> None:
-        """Give the memory back; its kernels must not be launched any more."""
+        """Free the module's memory. Its kernels cannot be launched any more."""
         self._live()
         self.hip.call("hipModuleUnload", self.handle)
         self.handle = None
@@ -214,7 +213,7 @@ class HipKernel:
         """Lift the kernel to functions and basic blocks.
 
         Raises:
-            LiftError: its code cannot be understood.
+            LiftError: the code cannot be lifted.
         """
         return lift(self.module.object, self.name)
 
@@ -237,7 +236,7 @@ class HipKernel:
             cooperative: all work-groups run at once, so that they may wait for each other (ROCm 6 and later).
 
         Raises:
-            DeviceError: arguments or sizes the kernel does not take, or HIP fails.
+            DeviceError: the kernel does not take these arguments or sizes, or HIP fails.
         """
         hip = self.module.hip
         function = self.module.function(self.name)
@@ -247,7 +246,7 @@ class HipKernel:
             if len(arguments) == 1 and isinstance(arguments[0], (bytes, bytearray)):
                 raw = bytes(arguments[0])
             else:
-                raw = pack_explicit(self.kernel, [self._value(each, copies) for each in arguments])
+                raw = pack_explicit(self.kernel, [self._value(argument, copies) for argument in arguments])
             self._start(function, geometry, raw[: explicit_size(self.kernel)], cooperative)
             groups, items = (prod(sizes) for sizes in (geometry.grid, geometry.block))
             self.module.waves[self.name] += groups * -(-items // self.kernel.wave_size)
@@ -259,10 +258,10 @@ class HipKernel:
                 buffer.free()
 
     def _value(self, argument: Any, copies: list[tuple[NDArray[Any], HipBuffer]]) -> int | float | bytes:
-        """Return what goes into the kernarg segment for an argument; arrays get buffers."""
+        """Return the kernarg value of an argument; arrays get buffers."""
         if isinstance(argument, np.ndarray):
             if argument.dtype.hasobject or not argument.flags.writeable:
-                raise DeviceError("an array of Python objects, or a read-only one, cannot be a kernel argument")
+                raise DeviceError("a kernel argument cannot be an array of Python objects or a read-only array")
             copies.append((argument, HipBuffer(self.module.hip, argument.nbytes)))
             copies[-1][1].write(argument)
             return copies[-1][1].address
@@ -277,8 +276,8 @@ class HipKernel:
         sizes = (*geometry.grid, *geometry.block, geometry.dynamic_lds, None)
         segment = ctypes.create_string_buffer(raw, max(len(raw), 1))
         if cooperative:  # HIP takes these arguments one by one
-            explicit = [each for each in self.kernel.arguments if not each.hidden]
-            places = [ctypes.addressof(segment) + each.offset for each in explicit]
+            explicit = [argument for argument in self.kernel.arguments if not argument.hidden]
+            places = [ctypes.addressof(segment) + argument.offset for argument in explicit]
             pointers = (ctypes.c_void_p * max(len(places), 1))(*places)
             self.module.hip.call("hipModuleLaunchCooperativeKernel", function, *sizes, ctypes.addressof(pointers))
             return
@@ -291,10 +290,10 @@ class HipDevice:
     """One GPU of the HIP runtime.
 
     Args:
-        number: as HIP counts.
+        number: index of the device in HIP.
 
     Raises:
-        DeviceError: there is no such device, or no HIP.
+        DeviceError: HIP is missing, or has no such device.
     """
 
     def __init__(self, number: int) -> None:
@@ -306,23 +305,23 @@ class HipDevice:
 
     @property
     def stats(self) -> Any:
-        """Raise an error: only an emulated device has these statistics.
+        """Raise an error: only emulated devices have statistics.
 
         Raises:
-            DeviceError: always: a GPU counts nothing.
+            DeviceError: always.
         """
-        raise DeviceError(f"hip:{self._hip.number} does not count what kernels execute; an emulated device does")
+        raise DeviceError(f"hip:{self._hip.number} does not count executions; use an emulated device")
 
     def allocate(self, size: int) -> HipBuffer:
         """Allocate `size` bytes of zeroed memory."""
         return HipBuffer(self._hip, size)
 
     def load(self, source: Any) -> HipModule:
-        """Load a code object: bytes, a path, or one already read. Of a bundle, the image for this target.
+        """Load a code object: bytes, a path, or a `CodeObject`. A bundle must contain an image for this target.
 
         Raises:
-            ObjectError: malformed, or for another target.
-            DeviceError: HIP does not take it.
+            ObjectError: the object is malformed, or is for another target.
+            DeviceError: HIP cannot load it.
         """
         code = source if isinstance(source, CodeObject) else load_object(source, target=str(self.target))
         if not self.target.accepts(code.target):

@@ -1,4 +1,4 @@
-"""Tables of what a tool found in a patched object on a device of this process, as `luthier run` shows them."""
+"""A tool's tables for a patched object on a device of this process, as in `luthier run`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from luthier.tool.observation import LaunchedKernel, LiveChannel, TypedVariable,
 
 
 class _HereVariable(TypedVariable):
-    """A variable with what `luthier.tool.observation.LiveVariable` has besides."""
+    """A variable with the interface of `luthier.tool.observation.LiveVariable`."""
 
     def __init__(self, variable: Variable, sums: MissingSums) -> None:
-        super().__init__(variable.name, variable.size, "")  # of its type a patched object says nothing
+        super().__init__(variable.name, variable.size, "")  # a patched object does not give its type
         self.pid, self.gpu = os.getpid(), 0
         self._variable, self._sums = variable, sums
 
@@ -39,7 +39,7 @@ class HereRun:
 
     Args:
         module: the patched object on a device (`EmulatedDevice.load`, `HipDevice.load`).
-        patched: what `patch_object` gave.
+        patched: the result of `patch_object`.
     """
 
     def __init__(self, module: Any, patched: PatchedObject) -> None:
@@ -52,32 +52,32 @@ class HereRun:
 
     @property
     def kernels(self) -> Sequence[LaunchedKernel]:
-        """Return nothing: launches are not counted here."""
+        """Return nothing: launches are not recorded."""
         return ()
 
     def variables(self, name: str | None = None) -> list[Any]:
-        """Return the tools' variables of that name, or all."""
-        names = [one for one in self._patched.report.variables if name in (None, one, plain_name(one))]
-        return [_HereVariable(self._module.variable(one), self._sums[one]) for one in names]
+        """Return the tools' variables with this name; None: all."""
+        symbols = [symbol for symbol in self._patched.report.variables if name in (None, symbol, plain_name(symbol))]
+        return [_HereVariable(self._module.variable(symbol), self._sums[symbol]) for symbol in symbols]
 
     def _counted(self, name: str) -> dict[int, int]:
-        """Return what kernels counted for a variable and did not add to it: 64-bit element -> value."""
+        """Return counts of kernels that are not yet added to a variable: 64-bit element -> value."""
         total: dict[int, int] = {}
         for kernel, counters in self._patched.sums.items():
             memories = [self._module.variable(counters.symbol).read()] if counters.size else []
-            for module in {id(one.into.module): one.into.module for one in counters.sums}.values():
+            for module in {id(added.into.module): added.into.module for added in counters.sums}.values():
                 missing = counters.missing(module, name, memories, self._module.waves.get(kernel, 0))
                 for index, value in missing.items():
                     total[index] = total.get(index, 0) + value
         return total
 
     def channels(self, name: str | None = None) -> list[LiveChannel]:
-        """Return the tools' channels of that name, or all; on a GPU nothing drains them."""
-        found = getattr(self._module, "channels", {}).values()
-        return [LiveChannel(channel.ring, os.getpid(), 0) for channel in found if name in (None, channel.name)]
+        """Return the tools' channels with this name; None: all. On a GPU nothing drains them."""
+        channels = getattr(self._module, "channels", {}).values()
+        return [LiveChannel(channel.ring, os.getpid(), 0) for channel in channels if name in (None, channel.name)]
 
     def counts(self) -> list[KernelCounts]:
-        """Return the counts that go to no variable, for each kernel."""
+        """Return the counts of each kernel that do not go to variables."""
         return [counters.read(self._module) for counters in self._patched.counters.values()]
 
     def total(self, name: str) -> int | float:
@@ -86,11 +86,11 @@ class HereRun:
 
 
 def reported(tool: Tool, module: Any, patched: PatchedObject) -> list[Table]:
-    """Return what a tool reports on all that its patched object has run so far in this process.
+    """Return a tool's tables for all launches of its patched object so far in this process.
 
     Args:
-        tool: the one that instrumented it.
+        tool: the tool that instrumented it.
         module: the patched object on a device.
-        patched: what `patch_object` gave.
+        patched: the result of `patch_object`.
     """
     return list(tool.report(HereRun(module, patched)))

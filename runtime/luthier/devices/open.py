@@ -15,25 +15,23 @@ def open_device(
     """Open a device.
 
     Args:
-        name: ``emu:<target id>``, e.g. ``emu:gfx942``: an emulated device. ``hip:<number>``, e.g. ``hip:0``: a GPU
-            through the HIP runtime, with hip-python; a `hip_device.HipDevice`, with the same methods to load, launch,
-            and read and write variables. It has no `stats`.
-        threads: host threads of an emulated device; None: as many as there are cores.
-        check: what an emulated device looks for in every launch: ``uninitialised``, ``races``, ``waits``, ``hazards``,
-            ``race``, ``barrier``, ``early-exit``,
-            or several; all but ``waits`` are slow.
+        name: ``emu:<target id>``, e.g. ``emu:gfx942``, for an emulated device. ``hip:<number>``, e.g. ``hip:0``, for a
+            GPU through the HIP runtime and hip-python: a `luthier.devices.hip.HipDevice`, which has the same methods to
+            load, launch, and read and write variables, but no `stats`.
+        threads: host threads of an emulated device; None: one for each core.
+        check: one or several checks of every launch on an emulated device; see `EmulatedDevice`.
 
     Raises:
-        DeviceError: no such kind of device, or no such check.
-        TargetError: unknown target.
+        DeviceError: there is no such kind of device, or no such check.
+        TargetError: the target is unknown.
     """
     kind, _, rest = name.partition(":")
     if kind == "emu" and rest:
         return EmulatedDevice(rest, threads, check)
     if kind == "hip" and rest.isdecimal():
         if threads is not None or check is not None:
-            raise DeviceError(f"{name} takes no threads and no checks: those are an emulated device's")
+            raise DeviceError(f"{name} takes neither threads nor checks: they are for emulated devices")
         from luthier.devices.hip import HipDevice
 
         return HipDevice(int(rest))
-    raise DeviceError(f"no device {name!r}: an emulated one is called emu:<target>, e.g. emu:gfx942, a GPU hip:0")
+    raise DeviceError(f"no device {name!r}: name an emulated device emu:<target>, e.g. emu:gfx942, or a GPU hip:0")
