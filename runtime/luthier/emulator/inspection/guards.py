@@ -34,8 +34,8 @@ _ELSEWHERE = ("s_barrier", "s_setreg", "s_sendmsg", "s_trap", "s_rfe", "s_wakeup
 def guards(isa: Isa, part: InstructionArray, position: int) -> bool:
     """Return whether an instruction is a guard load."""
     mnemonic = mnemonic_at(isa, part, position)
-    behind = {int(number) for number in np.unique(part.opcode[position + 1 : position + 1 + NEAR]) if number >= 0}
-    if not mnemonic.startswith(("ds_read", "ds_load")) or not any(_is_atomic(isa, number) for number in behind):
+    following = {int(number) for number in np.unique(part.opcode[position + 1 : position + 1 + NEAR]) if number >= 0}
+    if not mnemonic.startswith(("ds_read", "ds_load")) or not any(_is_atomic(isa, number) for number in following):
         return False
     first = max(0, position - NEAR)
     walk = _Walk(isa, part.part(first, min(len(part), position + 1 + NEAR)), position - first)
@@ -158,12 +158,12 @@ class _Walk:
             depends = depends and bool(self._data(index) & state.active)
             if depends and "cmp" not in self._mnemonic(index):
                 return None
-            return [self._behind(state, effects, depends=False, swaps="cmp" in self._mnemonic(index), tries=True)]
+            return [self._after(state, effects, depends=False, swaps="cmp" in self._mnemonic(index), tries=True)]
         if self._tells(index, state, depends=depends):
             return None
         if effects.reads & state.answers and self._mnemonic(index).startswith("v_cmp"):
             depends = False
-        return [self._behind(state, effects, depends=depends)]
+        return [self._after(state, effects, depends=depends)]
 
     def _tells(self, index: int, state: _State, *, depends: bool) -> bool:
         """Return whether an instruction may make the loaded value visible outside the wave."""
@@ -197,7 +197,7 @@ class _Walk:
         number = self._columns.opcode[index]
         return number >= 0 and self._table.opcode(number).control is Control.BRANCH
 
-    def _behind(
+    def _after(
         self, state: _State, effects: Effects, *, depends: bool, swaps: bool = False, tries: bool = False
     ) -> _State:
         """Return the state after an instruction that does not branch."""

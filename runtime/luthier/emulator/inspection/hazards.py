@@ -157,7 +157,7 @@ class HazardAutomaton:
         """Forget these records after their instructions were replaced."""
         with self._lock:
             changed = set(records)
-            changed |= {record + behind for record in changed for behind in range(1, CONTEXT + 1)}
+            changed |= {record + distance for record in changed for distance in range(1, CONTEXT + 1)}
             places = filter(None, map(self._decoded.place, sorted(changed)))
             new = {place.columns.opcode[place.at] for place in places} - self._opcodes
             self._opcodes |= new

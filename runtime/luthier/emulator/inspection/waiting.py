@@ -20,10 +20,10 @@ _MEETS = ("s_barrier", "s_atomic", "s_endpgm", "s_swappc", "s_setpc", "s_call")
 
 def waits(isa: Isa, part: InstructionArray, position: int) -> bool:
     """Return whether an instruction is a load by which a wave waits, or its copy before the loop."""
-    behind = part.target[position + 1 : position + 1 + LOOP]
+    targets = part.target[position + 1 : position + 1 + LOOP]
     addresses = part.addresses[position + 1 : position + 1 + LOOP]
     if (
-        not ((behind != NO_TARGET) & (behind <= addresses)).any()
+        not ((targets != NO_TARGET) & (targets <= addresses)).any()
         or kind_of(mnemonic_at(isa, part, position)) != AccessKind.READ
     ):
         return False

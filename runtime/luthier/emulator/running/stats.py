@@ -34,7 +34,7 @@ class BlockCounts(NamedTuple):
     address: int
     """Virtual address of its first instruction."""
     end: int
-    """Virtual address behind its last instruction."""
+    """Virtual address after its last instruction."""
     executions: int
     """Number of times that waves entered it."""
     active_lanes: int
