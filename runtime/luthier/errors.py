@@ -1,7 +1,7 @@
-"""The one error hierarchy of Luthier.
+"""Luthier's error hierarchy.
 
-Everything that can go wrong with a user's input raises a `LuthierError`; anything else that escapes is a bug.
-An error carries where it happened (object, kernel, offset, target) so a message can always be traced to bytes.
+Every problem with a user's input raises a `LuthierError`; any other exception that escapes is a bug. An error carries
+its location (object, kernel, offset, target), so that a message can be traced to bytes.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from luthier.terminal import visible
 
 
 class LuthierError(Exception):
-    """An error with its place.
+    """An error with its location.
 
     Args:
-        message: what is wrong, and where there is one, the fix.
+        message: the problem and, if there is one, the fix.
         object: path or name of the code object, bundle or file.
         kernel: name of the kernel or function.
-        offset: byte offset or virtual address the message speaks of.
+        offset: byte offset or virtual address of the problem.
         target: target id, e.g. ``gfx942:xnack-``.
     """
 
@@ -38,7 +38,7 @@ class LuthierError(Exception):
         self.offset = offset
         self.target = target
         self.source: str | None = None
-        """Source line of the instruction at `offset`, where it is known."""
+        """Source line of the instruction at `offset`; None: not known."""
 
     def __str__(self) -> str:
         place = [
@@ -64,11 +64,11 @@ class ObjectError(LuthierError):
 
 
 class DecodeError(LuthierError):
-    """Bytes that are no instruction of the target, or text that does not assemble."""
+    """Bytes that are not an instruction of the target, or text that does not assemble."""
 
 
 class LiftError(LuthierError):
-    """Code whose control flow or addresses cannot be understood safely."""
+    """Code whose control flow or addresses cannot be determined safely."""
 
 
 class HookError(LuthierError):
@@ -76,9 +76,9 @@ class HookError(LuthierError):
 
 
 class UnfinishedError(HookError):
-    """A hook whose compilation the system ended: by a signal, or for want of memory, processes or files.
+    """A hook whose compilation the system ended: by a signal, or for lack of memory, processes or files.
 
-    Another try may succeed, so nothing that follows from it is kept.
+    Another try may succeed, so the result is not cached.
     """
 
 
@@ -107,31 +107,31 @@ class BuildError(LuthierError):
 
 
 class CacheError(LuthierError):
-    """A cache that others than its user could have written."""
+    """A cache that other users could have written."""
 
 
 class DeviceError(LuthierError):
-    """A device that cannot be opened, or a launch it refuses."""
+    """A device that cannot be opened, or a launch that it refuses."""
 
 
 class LackError(DeviceError):
-    """Something that the system lacks just now: memory, descriptors, processes.
+    """A temporary lack of memory, descriptors or processes.
 
-    What is lost by it was not at fault, and another try may succeed.
+    Another try may succeed.
     """
 
 
 class Wrong(Struct, frozen=True):
-    """Access or instruction of a kernel that stopped it."""
+    """Access or instruction that stopped a kernel."""
 
     what: str
-    """In words, without its place."""
+    """Description without location."""
     lane: int
-    """-1: it is not about one lane."""
+    """-1: not a single lane."""
     wave: int
     group: int
     space: str = ""
-    """What was accessed: ``memory`` or ``LDS``; empty if nothing was, as what follows."""
+    """Accessed space: ``memory`` or ``LDS``; empty: no access, and the fields below are unused."""
     address: int = 0
     size: int = 0
     """Bytes of the access."""
@@ -143,13 +143,13 @@ class EmulationError(DeviceError):
     """A fault of emulated execution: bad address, unimplemented operation, deadlock."""
 
     registers: str = ""
-    """Scalar registers of the wave that failed, and its vector registers as far as the kernel has any, by lane; empty
-    where it was not one wave."""
+    """Scalar registers of the failed wave, and those vector registers that the kernel has, by lane; empty if the error
+    is not about one wave."""
     wrong: Wrong | None = None
-    """What the kernel did; None if nothing stopped it that stops a kernel on hardware."""
+    """The faulting access or instruction; None if hardware would not have stopped the kernel."""
     waves: tuple[str, ...] = ()
-    """A line for each wave of the work-group: where it is, and whether it runs, waits or has ended."""
+    """A line for each wave of the work-group: its location, and whether it runs, waits or has ended."""
 
 
 class VerifyError(LuthierError):
-    """Original and patched kernel disagree, or a counter is not the truth."""
+    """Original and patched kernel differ, or a counter is wrong."""

@@ -1,8 +1,8 @@
-"""The one way to the terminal: text of which parts come from files, with everything unprintable in it made visible.
+"""Output to the terminal, with unprintable characters made visible.
 
-Names in code objects, bundles and run directories are whatever a stranger put there: escape sequences that a terminal
-obeys, signs that turn the direction of text, line ends that forge lines of ours. All that Luthier prints goes through
-here (a rule of scripts/house_rules.py); what a program or a tool prints is theirs, and passes untouched.
+Names in code objects, bundles and run directories are untrusted: they may contain terminal escape sequences, changes of
+text direction, and line ends that forge Luthier's lines. All of Luthier's output goes through this module (a rule of
+scripts/house_rules.py); output of programs and tools is passed on unchanged.
 """
 
 from __future__ import annotations
@@ -17,58 +17,58 @@ from typing import IO
 
 
 def visible(text: str) -> str:
-    """Return a name or another piece of a line with everything that is not printable escaped: control and format
-    characters, changes of direction, line ends, what is no character (lone surrogates, unassigned code points).
+    """Return a part of a line with all unprintable characters escaped: control and format characters, changes of
+    direction, line ends, lone surrogates, unassigned code points.
 
-    Escapes are JSON's (``\\u001b``), with eight digits beyond U+FFFF, so that JSON stays JSON.
+    Escapes are JSON's (``\\u001b``), with eight digits beyond U+FFFF, so that JSON stays valid.
     """
-    return text if text.isprintable() else "".join(one if one.isprintable() else _escaped(one) for one in text)
+    return text if text.isprintable() else "".join(sign if sign.isprintable() else _escaped(sign) for sign in text)
 
 
 def visible_lines(text: str) -> str:
-    """Return a text with the same escaped, but for line ends and tabs."""
+    """Return a text with all unprintable characters escaped except line ends and tabs."""
     return "\n".join("\t".join(map(visible, line.split("\t"))) for line in text.split("\n"))
 
 
 def visible_json(text: str) -> str:
-    """Return JSON, in which what is not ASCII is escaped, with strings that are visible text when it is read."""
+    """Return ASCII JSON whose strings, once parsed, are visible text."""
     return _JSON_ESCAPE.sub(_seen_json, text).replace("\x7f", r"\\u007f")
 
 
 _JSON_ESCAPE = re.compile(r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[^u])")
 _JSON_SHORT = {r"\b": r"\\u0008", r"\f": r"\\u000c", r"\r": r"\\u000d"}
-"""Escapes of control characters; line ends and tabs are no harm."""
+"""Short escapes of control characters; line ends and tabs are harmless."""
 
 
-def _seen_json(found: re.Match[str]) -> str:
-    escape = found[0]
+def _seen_json(match: re.Match[str]) -> str:
+    escape = match[0]
     if escape[1] != "u":
         return _JSON_SHORT.get(escape, escape)
-    one = json.loads(f'"{escape}"')
-    return escape if one.isprintable() else _escaped(one).replace("\\", r"\\")
+    character = json.loads(f'"{escape}"')
+    return escape if character.isprintable() else _escaped(character).replace("\\", r"\\")
 
 
 def say(text: object = "", *, file: IO[str] | None = None, end: str = "\n", flush: bool = False) -> None:
-    """Print one line; a line end in it is escaped, too.
+    """Print one line; line ends in it are escaped.
 
-    What standard error does not take is left out: that is no reason to fail.
+    Errors of writing to standard error are ignored.
 
     Args:
         file: default: standard output.
-        end: is printed behind it as it is.
+        end: printed after it, unchanged.
     """
     with _can_do_without(file):
         _write(_visible_line(str(text)), file, end, flush)
 
 
 def say_text(text: object, *, file: IO[str] | None = None, end: str = "\n", flush: bool = False) -> None:
-    """Print a text of any number of lines; of standard error as `say`."""
+    """Print a text of any number of lines; errors of standard error are ignored like in `say`."""
     with _can_do_without(file):
         _write(visible_lines(str(text)), file, end, flush)
 
 
 def say_raw(text: object, *, file: IO[str] | None = None, end: str = "\n", flush: bool = False) -> None:
-    """Print what another program reads, or what is drawn with escape sequences of our own, as it is."""
+    """Print text unchanged: for other programs, or with Luthier's own escape sequences."""
     _write(str(text), file, end, flush)
 
 
@@ -77,18 +77,17 @@ def _can_do_without(file: IO[str] | None) -> AbstractContextManager[None]:
 
 
 def _visible_line(text: str) -> str:
-    """Return a line with everything escaped that is not printable, but for tabs."""
+    """Return a line with all unprintable characters escaped except tabs."""
     return text if text.isprintable() else "\t".join(map(visible, text.split("\t")))
 
 
 def data_output() -> IO[bytes]:
-    """Return where data goes that is written to standard output: as it is to files and pipes, as visible text to
-    terminals."""
+    """Return a binary stream to standard output: unchanged for files and pipes, as visible text for terminals."""
     return _Shown() if sys.stdout.isatty() else sys.stdout.buffer
 
 
 class _Shown(io.BytesIO):
-    """Takes UTF-8, and shows it on standard output."""
+    """Accepts UTF-8, and prints it as visible text on standard output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,13 +98,13 @@ class _Shown(io.BytesIO):
         return len(data)
 
 
-def _escaped(one: str) -> str:
-    return f"\\u{ord(one):04x}" if ord(one) <= 0xFFFF else f"\\U{ord(one):08x}"
+def _escaped(character: str) -> str:
+    return f"\\u{ord(character):04x}" if ord(character) <= 0xFFFF else f"\\U{ord(character):08x}"
 
 
 def _write(text: str, file: IO[str] | None, end: str, flush: bool) -> None:
     stream = sys.stdout if file is None else file
-    if not text.isascii():  # the stream may know fewer characters
+    if not text.isascii():  # the stream may not support all characters
         encoding = getattr(stream, "encoding", None) or "utf-8"
         text = text.encode(encoding, "backslashreplace").decode(encoding)
     stream.write(text + end)

@@ -27,9 +27,9 @@ as_root = pytest.mark.skipif(not is_root, reason="only root can give files away"
 
 @pytest.fixture(autouse=True)
 def nothing_told() -> Iterator[None]:
-    cache._told.clear()
+    cache._reported.clear()
     yield
-    cache._told.clear()
+    cache._reported.clear()
 
 
 def refused(path: Path) -> bool:

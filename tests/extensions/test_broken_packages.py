@@ -64,19 +64,19 @@ def test_commands_that_are_none(
     plant(tmp_path, monkeypatch, "luthier.commands", "new_ones = other_one:IT", "IT = 3")
     with pytest.raises(SystemExit):
         main(["build", "--help"])
-    assert "luthier: warning: commands new_ones of other-one: other_one:IT is no mapping" in capsys.readouterr().err
+    assert "luthier: warning: commands new_ones of other-one: other_one:IT is not a mapping" in capsys.readouterr().err
 
 
 def test_what_builds_again_is_no_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(tmp_path, monkeypatch, packages.REFRESHERS, "mine = other_one:IT", "IT = 3")
     (tmp_path / packages.RECORD).write_text("{}")
-    with pytest.raises(LuthierError, match="of other-one: other_one:IT is no function"):
+    with pytest.raises(LuthierError, match="of other-one: other_one:IT is not a function"):
         packages.follow_sources(tmp_path)
 
 
 def test_a_compiler_is_no_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(tmp_path, monkeypatch, "luthier.compilers", "inline = other_one:IT", "IT = 3")
-    with pytest.raises(BuildError, match="the compiler of device modules of other-one: other_one:IT is no function"):
+    with pytest.raises(BuildError, match="the compiler of device modules of other-one: other_one:IT is not a function"):
         load_inline("", targets="gfx90a")
 
 

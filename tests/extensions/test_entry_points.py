@@ -195,7 +195,7 @@ def test_a_damaged_package_is_left_out(
     assert found in ([ONE, READ], [ONE, ("two", "", "two" if says_name else ""), READ])  # as this Python reads it
     told = capsys.readouterr().err
     where = "two" if says_name else f"a package in {site}"
-    assert told == "" or f"warning: the entry points of {where} are left out, since they cannot be read: " in told
+    assert told == "" or f"warning: ignoring the entry points of {where}, which cannot be read: " in told
     assert told or damage != "bytes"
 
 

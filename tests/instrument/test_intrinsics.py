@@ -222,7 +222,7 @@ HEAD = "from luthier import Intrinsic\nX = "
     ("code", "message"),
     [
         ("1 / 0", "absent of other-one .* cannot be imported: ZeroDivisionError"),
-        ("X = 3", "other_one:X is no luthier.Intrinsic"),
+        ("X = 3", "other_one:X is not a luthier.Intrinsic"),
         (HEAD + "Intrinsic('extra::other', '', '', definition='')", "is called extra::other"),
         (HEAD + "Intrinsic('extra::absent', '', '', definition='nonsense')", "is no LLVM IR"),
         (HEAD + "Intrinsic('extra::absent', '', '', definition=b'BC')", "is no LLVM IR"),

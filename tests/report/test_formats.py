@@ -160,7 +160,7 @@ def test_an_unknown_format_lists_those_that_there_are(add: Plant, run: str, caps
     [
         ("bad = nowhere:IT", "", "report format bad of other-one (nowhere:IT) cannot be imported: ModuleNotFoundError"),
         ("bad = other_one:IT", "raise SystemExit(3)", "cannot be imported: SystemExit(3)"),
-        ("bad = other_one:IT", "IT = 3", "report format bad of other-one: other_one:IT is no luthier.ReportFormat"),
+        ("bad = other_one:IT", "IT = 3", "report format bad of other-one: other_one:IT is not a luthier.ReportFormat"),
         ("bad = other_one:NOT_THERE", "", "cannot be imported: AttributeError"),
         (
             "bad = other_one:IT",

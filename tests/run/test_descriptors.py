@@ -79,5 +79,5 @@ def test_places_without_locks(
         store.put({b"key": b"value"})
         assert store.get([b"key"]) == {}
     said = capsys.readouterr().err
-    assert "has no file locks (No locks available): folders of killed commands stay there" in said
+    assert "has no file locks (No locks available): folders of killed commands are not removed" in said
     assert said.count("the cache is not used") == 1

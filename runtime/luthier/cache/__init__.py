@@ -1,1 +1,1 @@
-"""Results that are kept: on disk with where, how, and what made them; in memory while there is room."""
+"""Caches of results: on disk, with their location, format and provenance; and in memory, with a bound."""

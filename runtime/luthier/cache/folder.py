@@ -1,7 +1,7 @@
-"""Cache of what is costly to make again: one folder per user, with a subfolder for each kind of content.
+"""Cache of expensive results: one folder per user, with a subfolder for each kind of content.
 
-The cache holds machine code and compiler plugins. So nothing is used that anybody but this user and root could have put
-there: this is reported once, and everything goes on as if nothing had been cached (docs/security.md).
+The cache holds machine code and compiler plugins. So it is not used if anybody but this user and root could have
+written to it: this is reported once, and Luthier continues as if the cache were empty (docs/security.md).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ VARIABLE = "LUTHIER_CACHE_DIR"
 UNUSED_FOR = 30 * 24 * 3600
 """Seconds after which unused content is removed."""
 _MOST_LINKS = 40
-"""Symbolic links of a path, as many as Linux follows."""
+"""The most symbolic links of a path that Linux follows."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_told: set[str] = set()
+_reported: set[str] = set()
 
 
 def cache_root(environment: Mapping[str, str] | None = None) -> Path | None:
-    """Return the root folder of the cache, without creating it or checking whose it is.
+    """Return the root folder of the cache, without creating it or checking its owner.
 
-    It is the folder that ``LUTHIER_CACHE_DIR`` names, else ``$XDG_CACHE_HOME/luthier``, which a relative path is not
-    (XDG Base Directory Specification), else ``~/.cache/luthier``; None if the variable is empty, which turns the cache
-    off, or where no home folder is known, which is reported.
+    It is the folder in ``LUTHIER_CACHE_DIR``, otherwise ``$XDG_CACHE_HOME/luthier`` if that is absolute (XDG Base
+    Directory Specification), otherwise ``~/.cache/luthier``. None if ``LUTHIER_CACHE_DIR`` is empty, which turns the
+    cache off, or if there is no home folder, which is reported.
     """
     variables = os.environ if environment is None else environment
     setting = variables.get(VARIABLE)
@@ -41,16 +41,16 @@ def cache_root(environment: Mapping[str, str] | None = None) -> Path | None:
         return Path(base) / "luthier"
     try:
         return Path.home() / ".cache" / "luthier"
-    except RuntimeError:  # as in a container: a user whom the system does not know, and no HOME
-        tell(f"no home folder is known, so nothing is kept for the next time; {VARIABLE} can name one")
+    except RuntimeError:  # an unknown user without HOME, as in containers
+        tell(f"no home folder is known, so results are not cached; {VARIABLE} can name a folder")
         return None
 
 
 def cache_folder(name: str, environment: Mapping[str, str] | None = None) -> Path | None:
-    """Return folder `name` of the cache, creating it where it is missing; an existing one may be read-only.
+    """Return folder `name` of the cache, creating it if it is missing; an existing one may be read-only.
 
-    Return None if the cache is turned off or cannot be used. That others could have written its contents is reported
-    once, on standard error.
+    Return None if the cache is turned off or cannot be used. If others could have written its contents, report that
+    once on standard error.
     """
     try:
         return find_folder(name, environment)
@@ -62,29 +62,29 @@ def cache_folder(name: str, environment: Mapping[str, str] | None = None) -> Pat
 
 
 def find_folder(name: str, environment: Mapping[str, str] | None = None) -> Path | None:
-    """Return folder `name` of the cache like `cache_folder`, but raise where it cannot be used.
+    """Return folder `name` of the cache like `cache_folder`, but raise an error if it cannot be used.
 
     Return None only if the cache is off: see `cache_root`.
 
     Raises:
-        CacheError: others could have written what is in it.
+        CacheError: others could have written its contents.
         OSError: it cannot be made.
     """
     problem: CacheError | None = None
     for root in _places(environment):
         try:
             return make_folder(root / name)
-        except CacheError as found:
-            problem = problem or found
+        except CacheError as refusal:
+            problem = problem or refusal
     if problem is not None:
         raise problem
     return None
 
 
 def _places(environment: Mapping[str, str] | None) -> Iterator[Path]:
-    """Yield the folders where the cache is looked for.
+    """Yield the folders where the cache is searched for.
 
-    Where the environment has its home folder from somebody else, as under ``sudo -E``, this user's own follows.
+    If HOME belongs to another user, as under ``sudo -E``, the folder in this user's own home follows.
     """
     variables = os.environ if environment is None else environment
     root = cache_root(variables)
@@ -101,58 +101,60 @@ def _places(environment: Mapping[str, str] | None) -> Iterator[Path]:
 
 
 def make_folder(path: Path) -> Path:
-    """Return a folder, creating it and its parents for this user alone where they are missing.
+    """Return a folder, creating it and its parents for this user alone if they are missing.
 
     Raises:
-        CacheError: others could have written what is in it, or put another in its place.
+        CacheError: others could have written its contents, or replaced it.
         OSError: it cannot be made.
     """
     require_own(path)
     for folder in reversed([path, *path.parents]):
         if not folder.is_dir():
             folder.mkdir(mode=0o700, exist_ok=True)
-    require_own(path)  # another may have been quicker where everybody may make files
+    require_own(path)  # in a folder for everybody, another user may have been quicker
     return path
 
 
 def require_own(path: Path) -> None:
-    """Do nothing if nobody but this user and root could have written a file or a folder, or put another in its place.
+    """Check that nobody but this user and root could have written a file or a folder, or replaced it.
 
-    Every folder on the way is looked at, from the root on and behind symbolic links: once one of them is known to be in
-    the right hands, nobody else can exchange what is in it. What is not there yet is nobody's.
+    Every folder of the path is checked, from the root on and through symbolic links: if it is safe, nobody else can
+    replace its entries. A path that does not exist is safe.
 
     Raises:
-        CacheError: who could.
-        OSError: it cannot be found out.
+        CacheError: another user could, with the reason.
+        OSError: the path cannot be examined.
     """
-    here, links = "/", 0
-    status = os.lstat(here)
+    place, links = "/", 0
+    status = os.lstat(place)
     pending = _parts(os.path.join(os.getcwd(), path))
     while True:
         if problem := _problem(status, on_the_way=bool(pending)):
-            raise CacheError(f"{here} {problem}")
+            raise CacheError(f"{place} {problem}")
         if not pending:
             return
         name = pending.pop()
-        inner = os.path.dirname(here) if name == ".." else os.path.join(here, name)
+        inner = os.path.dirname(place) if name == ".." else os.path.join(place, name)
         try:
-            found = os.lstat(inner)
+            inner_status = os.lstat(inner)
         except FileNotFoundError:
             return
-        if not stat.S_ISLNK(found.st_mode):
-            here, status = inner, found
+        if not stat.S_ISLNK(inner_status.st_mode):
+            place, status = inner, inner_status
             continue
         links += 1
-        if problem := _problem(found, on_the_way=True) or ("is a circle of links" if links > _MOST_LINKS else ""):
+        if problem := _problem(inner_status, on_the_way=True) or (
+            "is a circle of links" if links > _MOST_LINKS else ""
+        ):
             raise CacheError(f"{inner} {problem}")
         target = os.readlink(inner)
         pending += _parts(target)
         if target.startswith("/"):
-            here, status = "/", os.lstat("/")
+            place, status = "/", os.lstat("/")
 
 
 def is_own(path: Path) -> bool:
-    """Return whether a file, link or folder exists and nobody but this user and root can have written it.
+    """Return whether a file, link or folder exists and nobody but this user and root could have written it.
 
     Its parent folders are not checked.
     """
@@ -164,15 +166,15 @@ def is_own(path: Path) -> bool:
 
 
 def _parts(path: str) -> list[str]:
-    """Return the names in a path, the last one first."""
+    """Return the names in a path, last name first."""
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
 def _problem(status: os.stat_result, *, on_the_way: bool) -> str:
-    """Return what is wrong with the owner and the permissions of a file, folder or link; empty if nothing is.
+    """Return the problem with the owner or the permissions of a file, folder or link; empty if there is none.
 
     Args:
-        on_the_way: what is in it is looked at, too: in a folder with the sticky bit nobody exchanges what is another's.
+        on_the_way: its entry is checked as well: a folder with the sticky bit protects entries of other users.
     """
     if status.st_uid not in (0, os.geteuid()):
         return f"belongs to {_name_of(status.st_uid)}"
@@ -192,7 +194,7 @@ def _name_of(user: int) -> str:
 
 
 def tell(warning: str) -> None:
-    """Say something on standard error, once in a process."""
-    if warning not in _told:
-        _told.add(warning)
+    """Print a warning on standard error, once per process."""
+    if warning not in _reported:
+        _reported.add(warning)
         say_text(f"luthier: warning: {warning}", file=sys.stderr, flush=True)

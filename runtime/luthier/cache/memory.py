@@ -1,4 +1,4 @@
-"""Values that are kept in memory while there is room for them."""
+"""Caches in memory with a bound."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """Values by key. Where they become too many, or too large together, those that were put or used longest ago go;
-    one always stays. Safe from several threads, each of which may make the same value.
+    """Values by key, with a bound on their total cost. Beyond it the least recently put or used values are dropped, but
+    one value always stays. Thread-safe; several threads may make the same value.
 
     Args:
-        most: what all values may cost together.
-        cost: of a key and its value; without it each costs 1, so that `most` is their number.
-        dropped: is told what goes, and must not use the cache.
+        most: bound on the cost of all values.
+        cost: returns the cost of a key and its value; None: each costs 1.
+        dropped: called for each dropped value; must not use the cache.
 
     Attributes:
-        get: returns the value of a key, or None. It does not count as a use: `use` does, and takes longer.
+        get: returns the value of a key, or None, without marking it as used. `use` marks it, and takes longer.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class BoundedCache(Generic[Key, Value]):
         return len(self._values)
 
     def use(self, key: Key) -> Value | None:
-        """Return the value of a key, or None, and keep it for longer."""
+        """Return the value of a key, or None, and mark it as used."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
             return self._values.get(key)
 
     def put(self, key: Key, value: Value) -> Value:
-        """Keep a value, and return it."""
+        """Store a value, and return it."""
         with self._lock:
             if key in self._values:
                 self._total -= self._cost_of(key, self._values[key])

@@ -1,11 +1,11 @@
-"""Provenance of cached results: the sources that they are made by, native code, Python and LLVM.
+"""Provenance of cached results: the sources, native code, Python and LLVM that made them.
 
-Who keeps results declares by which modules and packages they are made, all that these import included
-(tests/cache/test_provenance.py holds the lists to the imports). So an edit elsewhere lets them be.
+Each cache declares the modules and packages that make its results, with everything that they import
+(tests/cache/test_provenance.py compares the lists with the imports). So edits elsewhere keep its results valid.
 
-Luthier's sources count by what Python parses them to, without docstrings: comments and layout change no result. Other
-packages' files count by content, native code by the build id that its linker gave it (by content where it has none).
-Parsing 300 modules takes seconds, so what each comes to is kept, by its content.
+Luthier's sources count by their syntax trees without docstrings: comments and layout do not change results. Files of
+other packages count by content, native code by its linker's build id (or by content if it has none). Parsing 300
+modules takes seconds, so the digest of each tree is cached by the content of the file.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from luthier.errors import CacheError
 
 PACKAGE = Path(__file__).parents[1]
 SHIPPED = PACKAGE / "cache" / "shipped"
-"""Folder of what came with the package: wheels have it (scripts/wheels), sources have none."""
+"""Folder of results that came with the package: wheels have it (scripts/wheels), source trees do not."""
 SOURCES = "sources.sqlite"
 CODE_GENERATORS = ("llvmlite", "numpy")
-"""Other packages whose versions decide what is made."""
+"""Other packages whose versions affect results."""
 _LOW = (
     *("luthier._mc", "luthier.arch", "luthier.cache", "luthier.errors", "luthier.extensions", "luthier.isa"),
     *("luthier.support", "luthier.terminal", "luthier.wire.structures"),
@@ -46,9 +46,9 @@ EMULATOR = (
     *(f"luthier.emulator.binding.{name}" for name in ("bind", "records", "shapes")),
     "luthier.wire.floats",
 )
-"""Makers of operations of the emulated device, and of what binding finds out about instructions."""
+"""Makers of operations of the emulated device, and of the facts that binding derives from instructions."""
 OBJECTS = (*_LOW, "luthier.channels", "luthier.module", "luthier.objects", "luthier.wire.channels")
-"""Makers of what is read out of code objects, and of manifests of tool modules."""
+"""Makers of facts about code objects, and of manifests of tool modules."""
 PAYLOADS = (*OBJECTS, *_FINDINGS, "luthier.hazards", "luthier.lifting", "luthier.payload")
 """Makers of hooks, compiled for their arguments."""
 PATCHES = (*PAYLOADS, "luthier.emulator.layout", "luthier.emulator.running.start", "luthier.patch", "luthier.tool")
@@ -61,41 +61,41 @@ State = tuple[str, int, int, int, int]
 
 
 class Provenance(Struct, frozen=True):
-    """Digest of everything that a result was made by."""
+    """Digests of everything that makes a result."""
 
     digest: str
-    """Digest of all of it, hexadecimal."""
+    """Hexadecimal digest of everything."""
     own: str
-    """Digest of what belongs to the package itself: without Python, LLVM and other packages."""
+    """Digest of the package's own files: without Python, LLVM and other packages."""
     files: Mapping[str, str]
-    """The digest of each file: of the program that a source of Luthier is, of a library its build id."""
+    """Digest of each file: of the syntax tree for Luthier's sources, the build id for libraries."""
     states: tuple[State, ...]
-    """State of each file, from before it was read."""
+    """State of each file before it was read."""
 
     def unchanged(self) -> bool:
-        """Return whether this process can be trusted to have imported the files as they were read.
+        """Return whether this process has certainly imported the files that were read.
 
-        None may have been written since the process began: what it makes may else not be what they say, and must not be
-        kept.
+        None may have been written since the process began: its results might otherwise not match their digests, and
+        must not be cached.
         """
         now = time.time_ns()
         try:
-            # A time in the future means that a clock is wrong.
+            # A time in the future means a wrong clock.
             return all(_state(it[0]) == it and not _BEGAN <= max(it[3:]) <= now for it in self.states)
         except OSError:
             return False
 
 
 def provenance_of(*makers: str, also: str = "", root: Path = PACKAGE.parent) -> Provenance:
-    """Return the provenance of what these modules make.
+    """Return the provenance of results of these modules.
 
     Args:
-        makers: their names, of packages for all that is in them; nothing is imported.
-        also: what else decides what is made.
-        root: the folder that their package is in.
+        makers: names of modules, or of packages for all modules in them; nothing is imported.
+        also: text with everything else that affects the results.
+        root: the folder that contains their package.
 
     Raises:
-        CacheError: there is no such module.
+        CacheError: a module does not exist.
     """
     return _provenance_of(makers, also, root, cache_folder("provenance"))
 
@@ -110,9 +110,9 @@ def _provenance_of(makers: tuple[str, ...], also: str, root: Path, folder: Path 
     own = {os.path.relpath(path, root): programs[path] for path in programs}
     own |= {os.path.relpath(file.state[0], root): file.digest for file in own_libraries}
     files = {**own, **{Path(file.state[0]).name: file.digest for file in llvm}}
-    said = [also, sys.implementation.cache_tag, sys.maxsize, [(name, _version(name)) for name in CODE_GENERATORS]]
+    context = [also, sys.implementation.cache_tag, sys.maxsize, [(name, _version(name)) for name in CODE_GENERATORS]]
     return Provenance(
-        _digest_of(sorted(files.items()), said),
+        _digest_of(sorted(files.items()), context),
         _digest_of(sorted(own.items())),
         files,
         tuple(file.state for file in (*sources, *own_libraries, *llvm)),
@@ -121,32 +121,32 @@ def _provenance_of(makers: tuple[str, ...], also: str, root: Path, folder: Path 
 
 @functools.cache
 def _files_of(root: Path, name: str) -> tuple[str, ...]:
-    """Return the files of a module, or of all modules in a package, and those of the packages that it is in, which
-    Python runs before it.
+    """Return the files of a module, or of all modules in a package, and of its parent packages, which Python runs
+    first.
 
     Raises:
-        CacheError: there is no such module.
+        CacheError: the module does not exist.
     """
     place = root.joinpath(*name.split("."))
-    found = [f"{folder}/{name}" for folder, _, names in os.walk(place) for name in names if name.endswith(".py")]
-    if not found:
+    paths = [f"{folder}/{name}" for folder, _, names in os.walk(place) for name in names if name.endswith(".py")]
+    if not paths:
         beside = map(str, place.parent.glob(f"{place.name}.*"))
-        found = [path for path in beside if path.endswith(".py") or _NATIVE.fullmatch(path)]
-    if not found:
-        raise CacheError(f"no module {name} is in {root}: name the modules that make results by what they are called")
+        paths = [path for path in beside if path.endswith(".py") or _NATIVE.fullmatch(path)]
+    if not paths:
+        raise CacheError(f"no module {name} is in {root}: give the full names of the modules that make results")
     packages = (folder / "__init__.py" for folder in place.parents if folder != root and folder.is_relative_to(root))
-    return *found, *(str(path) for path in packages if path.exists())
+    return *paths, *(str(path) for path in packages if path.exists())
 
 
 @functools.lru_cache(maxsize=64)
 def package_provenance(module: str) -> Provenance | None:
-    """Return the provenance of what a module of another package makes.
+    """Return the provenance of results of a module of another package.
 
     It covers all files of the topmost package, and the versions of Python's standard library and of Luthier. None if
-    the package imports others, of which nothing is known, or is no plain file.
+    the package imports other packages, which are not tracked, or is not made of plain files.
 
     Args:
-        module: its name; nothing is imported.
+        module: name of the module; nothing is imported.
     """
     top = module.partition(".")[0]
     paths = list(_files_of_package(top))
@@ -165,7 +165,7 @@ def package_provenance(module: str) -> Provenance | None:
 
 
 def _imports_of(text: bytes) -> Iterator[str]:
-    """Yield the topmost packages that a source imports; none where it cannot be parsed, and so not be imported."""
+    """Yield the topmost packages that a source imports; none if it cannot be parsed, and so not be imported."""
     with suppress(SyntaxError, ValueError):
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Import):
@@ -174,8 +174,8 @@ def _imports_of(text: bytes) -> Iterator[str]:
                 yield node.module.partition(".")[0]
 
 
-def _digest_of(*said: object) -> str:
-    return hashlib.sha256(repr(said).encode()).hexdigest()[:24]
+def _digest_of(*values: object) -> str:
+    return hashlib.sha256(repr(values).encode()).hexdigest()[:24]
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class _SourceFile(Struct, frozen=True):
 
     @staticmethod
     def of_native(path: str) -> _SourceFile:
-        """Return a native file with its build id as digest, since its contents would take long to read."""
+        """Return a native file with its build id as digest, since reading its contents takes long."""
         state = _state(path)
         return _SourceFile(state, _build_id(path) or _SourceFile.read(path).digest)
 
@@ -206,7 +206,7 @@ def _source(path: str) -> _SourceFile:
 
 
 def _state(path: str) -> State:
-    """Return a file's path, identity and size, and when it was written or put there."""
+    """Return a file's path, inode and size, and when its contents and its inode last changed."""
     status = os.stat(path)
     return path, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
@@ -225,8 +225,8 @@ def _build_id(path: str) -> str:
             kind, _, offset, _, _, length = struct.unpack_from("<IIQQQQ", headers, number * size)
             if kind == 4:  # PT_NOTE
                 file.seek(offset)
-                if found := _build_id_in(file.read(min(length, 1 << 16))):
-                    return found
+                if build_id := _build_id_in(file.read(min(length, 1 << 16))):
+                    return build_id
     return ""
 
 
@@ -242,9 +242,9 @@ def _build_id_in(notes: bytes) -> str:
 
 
 def _files_of_package(top: str) -> Iterator[str]:
-    """Yield all files of a package or module that is not imported.
+    """Yield all files of a package or module without importing it.
 
-    There are none if it is neither in a folder nor a source file.
+    There are none if it is neither a folder nor a source file.
     """
     spec = None
     with suppress(ImportError, ValueError):
@@ -263,9 +263,9 @@ def _files_of_package(top: str) -> Iterator[str]:
 
 @functools.cache
 def _libraries_of(top: str) -> tuple[str, ...]:
-    """Return the native libraries of a package: of llvmlite, which has LLVM in one.
+    """Return the native libraries of llvmlite, which contain LLVM; none for other packages.
 
-    Those of NumPy are covered by its version.
+    NumPy's version covers its libraries.
     """
     if top != "llvmlite":
         return ()
@@ -288,7 +288,7 @@ os.register_at_fork(after_in_child=_sources_in.cache_clear)  # SQLite's connecti
 
 
 def _programs_of(files: Iterable[_SourceFile], known: Store | None) -> dict[str, str]:
-    """Return by path the digest of the program that each source is; what is not kept of them is parsed and kept."""
+    """Return the digest of each source's program by path; sources that are not in the cache are parsed and added."""
     keys = {file: _READER + file.digest.encode() for file in files}
     kept = {} if known is None else known.get(keys.values())
     fresh = {key: _program_of(file.text).encode() for file, key in keys.items() if key not in kept}
@@ -298,7 +298,7 @@ def _programs_of(files: Iterable[_SourceFile], known: Store | None) -> dict[str,
 
 
 def _program_of(text: bytes) -> str:
-    """Return the digest of a program: equal for sources that differ in comments, docstrings and layout alone."""
+    """Return the digest of a program: equal for sources that differ only in comments, docstrings and layout."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):

@@ -1,1 +1,1 @@
-"""Extensions of Luthier by installed packages: their entry points, found without reading all metadata each time."""
+"""Extensions of Luthier by installed packages, found through cached entry points."""

@@ -1,7 +1,7 @@
-"""Entry points of installed packages: those of Luthier's groups, kept from one process to the next.
+"""Cached entry points of installed packages in Luthier's groups.
 
-To import `importlib.metadata` and to read what all packages say takes longer than most that is done with it, so both
-are done again only where something was installed, removed or written since.
+Importing `importlib.metadata` and reading the metadata of all packages takes longer than most uses of it. So both are
+repeated only after something was installed, removed or changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 ARCHITECTURES = "luthier.arch"
 """Group of entry points of processors (`luthier.arch.targets`)."""
 INTRINSICS = "luthier.intrinsics"
-"""Group of entry points of what hooks may call (`luthier.payload.registry`)."""
+"""Group of entry points of functions that hooks may call (`luthier.payload.registry`)."""
 REPORT_FORMATS = "luthier.report_formats"
 """Group of entry points of the formats of `luthier report` (`luthier.report.formats`)."""
 CHECKS = "luthier.checks"
@@ -38,25 +38,25 @@ CHECKS = "luthier.checks"
 _PREFIX = "luthier."
 """Beginning of the names of Luthier's groups."""
 _METADATA = (".dist-info", ".egg-info")
-"""Ends of the names of what installers write about a package: mostly a folder, of distutils a file."""
+"""Suffixes of the metadata of installed packages: mostly folders, for distutils files."""
 _OF_EGG = "EGG-INFO"
-"""Name of such a folder in an egg, which is on the search path itself."""
+"""Name of the metadata folder in an egg, which is itself on the search path."""
 _FORM = 2
-"""Version of what is kept."""
+"""Version of the cache's format."""
 _SETTLED = 2_000_000_000
-"""Nanoseconds after which a file that is written again has another time for sure."""
+"""Nanoseconds after which another write to a file certainly changes its time."""
 _State = tuple[int, int, int, int]
 
 
 class EntryPoint(Struct, frozen=True):
-    """Name that an installed distribution gives to an object in one of its modules."""
+    """Name of an object in a module of an installed distribution."""
 
     name: str
     value: str
     """``module:object``."""
     group: str
     package: str = ""
-    """The distribution; empty if it does not say its name."""
+    """The distribution; empty if its name is not known."""
 
     @property
     def module(self) -> str:
@@ -64,18 +64,18 @@ class EntryPoint(Struct, frozen=True):
         return self.value.partition(":")[0].strip()
 
     def load(self) -> Any:
-        """Import the module and return the object; whatever the module raises is passed on."""
-        target = self.value.partition("[")[0]  # behind it are extras, of old packages
+        """Import the module and return the object; exceptions of the module are passed on."""
+        target = self.value.partition("[")[0]  # old packages have extras after it
         return pkgutil.resolve_name("".join(target.split()))
 
     def literal(self) -> Any:
-        """Return the object without importing anything: where its module's source assigns it a literal; else None."""
-        import ast  # not needed where nothing is listed
+        """Return the object without an import if its module's source assigns it a literal; otherwise None."""
+        import ast  # only needed for lists
 
         folders: Sequence[str] | None = None
         spec = None
         parts = self.module.split(".")
-        with suppress(Exception):  # whatever finders raise, and sources that are none
+        with suppress(Exception):  # finders may raise anything, and sources may be malformed
             for end in range(1, len(parts) + 1):
                 specs = (finder.find_spec(".".join(parts[:end]), folders) for finder in sys.meta_path)
                 spec = next(filter(None, specs), None)
@@ -89,20 +89,20 @@ class EntryPoint(Struct, frozen=True):
 
 
 def points_of(group: str) -> Sequence[EntryPoint]:
-    """Return the entry points of a group of Luthier's, none of them imported."""
+    """Return the entry points of one of Luthier's groups, without importing them."""
     return _read(tuple((folder, _state(folder)) for folder in sys.path if isinstance(folder, str))).get(group, ())
 
 
 def _state(path: str) -> _State:
-    """Return size, inode and when a file or folder was last written and put there; zeros if it is not there.
+    """Return size, inode, and times of the last change of contents and inode of a file or folder; zeros if missing.
 
-    Whoever puts a file in another's place may give it the size and the time of change of that one.
+    A replaced file may have the same size and time of change of contents.
     """
     try:
-        found = os.stat(path or ".")
+        status = os.stat(path or ".")
     except OSError:
         return 0, 0, 0, 0
-    return found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_size, status.st_ino, status.st_mtime_ns, status.st_ctime_ns
 
 
 @functools.lru_cache(maxsize=4)
@@ -114,7 +114,7 @@ def _read(folders: tuple[tuple[str, _State], ...]) -> Mapping[str, Sequence[Entr
             index = msgspec.json.decode(kept.read_bytes(), type=_Index)
             if index.state == _digest_of(states):
                 if kept.stat().st_mtime < time.time() - UNUSED_FOR / 30:
-                    os.utime(kept)  # another version removes what was not used for long
+                    os.utime(kept)  # other versions remove files that were not used for long
                 return index.points
     points, is_whole = _installed()
     last = max((stamp for *_, written, put in states.values() for stamp in (written, put)), default=0)
@@ -123,39 +123,39 @@ def _read(folders: tuple[tuple[str, _State], ...]) -> Mapping[str, Sequence[Entr
     return points
 
 
-# What is kept ---------------------------------------------------------------------------------------------------------
+# The cache ------------------------------------------------------------------------------------------------------------
 
 
 class _Index(Struct, frozen=True):
     state: str
-    """Digest of the state of each file and folder that says something about a package."""
+    """Digest of the state of each file and folder with package metadata."""
     points: dict[str, tuple[EntryPoint, ...]]
     """The entry points by group."""
 
 
 def _kept_for(folders: Sequence[str]) -> Path | None:
-    """Return the file that entry points of a search path are kept in; None if they are not."""
+    """Return the cache file of a search path; None if its entry points cannot be cached."""
     if any(hasattr(finder, "find_distributions") and finder is not PathFinder for finder in sys.meta_path):
         return None  # it may have packages elsewhere
     try:
-        here = os.getcwd() if any(not os.path.isabs(one) for one in folders) else ""
-    except OSError:  # it was removed
+        current = "" if all(map(os.path.isabs, folders)) else os.getcwd()
+    except OSError:  # the current folder was removed
         return None
     folder = cache_folder("entry-points")
-    return folder and folder / f"{_digest_of(_FORM, here, folders)}.json"
+    return folder and folder / f"{_digest_of(_FORM, current, folders)}.json"
 
 
-def _digest_of(*said: object) -> str:
-    return hashlib.sha256(repr(said).encode()).hexdigest()[:24]
+def _digest_of(*values: object) -> str:
+    return hashlib.sha256(repr(values).encode()).hexdigest()[:24]
 
 
 def _sources(folders: Sequence[str]) -> Iterator[str]:
-    """Yield the paths whose states change where an entry point is added, removed or changed."""
+    """Yield the paths whose states change when an entry point is added, removed or changed."""
     for folder in folders:
         try:
             names = os.listdir(folder or ".")
         except OSError:
-            yield folder  # an archive, or nothing
+            yield folder  # an archive, or missing
         else:
             for name in names:
                 if name.lower().endswith(_METADATA) or name.upper() == _OF_EGG:
@@ -175,28 +175,28 @@ def _keep(file: Path, index: _Index) -> None:
 
 
 def _installed() -> tuple[dict[str, tuple[EntryPoint, ...]], bool]:
-    """Return the entry points of installed packages in groups of Luthier's, and whether all packages could be read.
+    """Return the entry points of installed packages in Luthier's groups, and whether all packages could be read.
 
-    Those that cannot be are reported.
+    Unreadable packages are reported.
     """
     from importlib.metadata import entry_points  # slow to import
 
     is_whole = True
     try:
         installed = entry_points()
-        ours = [group for group in installed.groups if group.startswith(_PREFIX)]  # to select one takes long
-        found = [point for group in ours for point in installed.select(group=group)]
-    except Exception:  # a damaged file, of any package
-        found, is_whole = list(_readable()), False
+        ours = [group for group in installed.groups if group.startswith(_PREFIX)]  # selecting a group takes long
+        installed_points = [point for group in ours for point in installed.select(group=group)]
+    except Exception:  # damaged metadata of any package
+        installed_points, is_whole = list(_readable()), False
     points: dict[str, tuple[EntryPoint, ...]] = {}
-    for point in found:
+    for point in installed_points:
         own = EntryPoint(point.name, point.value, point.group, _name_of(point.dist))
         points[own.group] = (*points.get(own.group, ()), own)
     return points, is_whole
 
 
 def _readable() -> Iterator[metadata.EntryPoint]:
-    """Yield the entry points of one package after the other."""
+    """Yield the entry points of one package after another."""
     from importlib.metadata import distributions
 
     for distribution in distributions():
@@ -205,7 +205,7 @@ def _readable() -> Iterator[metadata.EntryPoint]:
         except Exception as problem:
             where = _name_of(distribution) or f"a package in {distribution.locate_file('')}"
             why = f"{type(problem).__name__}: {problem}"
-            tell(f"the entry points of {where} are left out, since they cannot be read: {why}")
+            tell(f"ignoring the entry points of {where}, which cannot be read: {why}")
 
 
 def _name_of(distribution: metadata.Distribution | None) -> str:

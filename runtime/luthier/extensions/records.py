@@ -1,4 +1,4 @@
-"""Records of one class by name: Luthier's own, and those of installed packages."""
+"""Records of one class by name: built-in ones, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ Record = TypeVar("Record")
 
 
 class Extensions(Struct, Generic[Record], frozen=True):
-    """Records of one class by name: Luthier's own, and those that packages add, each imported when it is asked for."""
+    """Records of one class by name: built-in ones, and those that packages add. Each is imported on demand."""
 
     group: str
-    """Group of entry points, each with the name of its record."""
+    """Group of entry points, which have the names of their records."""
     what: str
-    """Word for one of them, in messages."""
+    """Noun for a record in messages."""
     record: type[Record]
     built_in: Mapping[str, str] = field(default_factory=dict)
-    """Luthier's own: name -> ``module:object``, as in an entry point."""
+    """Built-in records: name -> ``module:object``, as in an entry point."""
     error: type[LuthierError] = LuthierError
 
     def names(self) -> tuple[str, ...]:
-        """Return the names, Luthier's own first; nothing is imported."""
+        """Return the names, built-in ones first, without importing anything."""
         return (*self.built_in, *sorted(by_name(points_of(self.group)).keys() - self.built_in.keys()))
 
     def load(self, name: str) -> Record:
-        """Import the record of this name, which is one of `names`.
+        """Import the record with this name, which is one of `names`.
 
         Raises:
-            LuthierError: several packages define it, it cannot be imported, or it is something else.
+            LuthierError: several packages define it, it cannot be imported, or it has another class.
         """
         points = by_name(points_of(self.group)).get(name, ())
         if name in self.built_in:
@@ -41,26 +41,26 @@ class Extensions(Struct, Generic[Record], frozen=True):
         return load_record(points, f"{self.what} {name}", self.record, self.error)
 
     def helps(self) -> Mapping[str, str]:
-        """Import all records, and return by name the `help` of each, or why there is none."""
-        found = {}
+        """Import all records, and return the `help` of each by name, or the reason why it is not usable."""
+        helps = {}
         for name in self.names():
             try:
-                found[name] = str(getattr(self.load(name), "help", ""))
+                helps[name] = str(getattr(self.load(name), "help", ""))
             except LuthierError as problem:
-                found[name] = f"NOT USABLE: {problem}"
-        return found
+                helps[name] = f"NOT USABLE: {problem}"
+        return helps
 
 
 def by_name(points: Iterable[EntryPoint], dot: str = ".") -> Mapping[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of each name; a distribution that is seen twice has one.
+    """Return the entry points of each name, without duplicates of a distribution that is found twice.
 
     Args:
-        dot: what a dot in the name of an entry point stands for.
+        dot: replacement for dots in names of entry points.
     """
-    found: dict[str, dict[tuple[str, str], EntryPoint]] = {}
+    points_by_name: dict[str, dict[tuple[str, str], EntryPoint]] = {}
     for point in points:
-        found.setdefault(point.name.replace(".", dot), {})[package_of(point), point.value] = point
-    return {name: tuple(points.values()) for name, points in found.items()}
+        points_by_name.setdefault(point.name.replace(".", dot), {})[package_of(point), point.value] = point
+    return {name: tuple(points.values()) for name, points in points_by_name.items()}
 
 
 def package_of(point: EntryPoint) -> str:
@@ -71,13 +71,13 @@ def package_of(point: EntryPoint) -> str:
 def load_record(
     points: Sequence[EntryPoint], what: str, record: type[Record], error: type[LuthierError] = LuthierError
 ) -> Record:
-    """Import what the entry points of one name stand for.
+    """Import the record of the entry points of one name.
 
     Args:
-        what: with its name, for messages.
+        what: noun and name for messages.
 
     Raises:
-        LuthierError: an `error`: there are several, it cannot be imported, or it is no `record`.
+        LuthierError: of class `error`: there are several, it cannot be imported, or it is not a `record`.
     """
     if len(points) > 1:
         raise clash(what, map(package_of, points), error)
@@ -89,22 +89,22 @@ def load_record(
 def load(
     point: EntryPoint, what: str, error: type[LuthierError] = LuthierError, *, kind: tuple[Any, str] | None = None
 ) -> Any:
-    """Import what an entry point stands for.
+    """Import the object of an entry point.
 
     Args:
-        what: what it is, for messages.
-        kind: the class that it must be of, as of `isinstance`, and the word for it.
+        what: noun and name for messages.
+        kind: required class, as for `isinstance`, and its name for messages.
 
     Raises:
-        LuthierError: an `error`: it cannot be imported, or it is of another kind.
+        LuthierError: of class `error`: it cannot be imported, or has another class.
     """
     try:
         loaded = point.load()
-    except (Exception, SystemExit) as problem:  # whatever a stranger's module raises at import
+    except (Exception, SystemExit) as problem:  # modules of packages may raise anything
         where = f"{what} of {package_of(point)} ({point.value})"
         raise error(f"{where} cannot be imported: {problem!r}") from problem
     if kind is not None and not isinstance(loaded, kind[0]):
-        raise error(f"{what} of {package_of(point)}: {point.value} is no {kind[1]}")
+        raise error(f"{what} of {package_of(point)}: {point.value} is not a {kind[1]}")
     return loaded
 
 

@@ -1,4 +1,4 @@
-"""Memory of a device as users see it, whatever holds it: buffers, and variables."""
+"""Buffers and variables in device memory, independent of the kind of device."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class Buffer(ABC):
 
     @abstractmethod
     def _store(self, offset: int, data: NDArray[np.uint8]) -> None:
-        """Replace contents by bytes that fit."""
+        """Replace contents; the bytes fit."""
 
     @abstractmethod
     def _release(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
 
     def free(self) -> None:
-        """Give the memory back.
+        """Free the memory.
 
         Raises:
-            DeviceError: that was done before.
+            DeviceError: the buffer was already freed.
         """
         self._release()
 
@@ -67,11 +67,11 @@ class Buffer(ABC):
         """Replace contents from byte `offset`.
 
         Raises:
-            DeviceError: it does not fit.
+            DeviceError: the data does not fit.
         """
         raw = as_bytes(data)
         if offset < 0 or offset + raw.size > self.size:
-            raise DeviceError(f"{raw.size} bytes at {offset} do not fit a buffer of {self.size}")
+            raise DeviceError(f"{raw.size} bytes at offset {offset} do not fit into a buffer of {self.size} bytes")
         self._store(offset, raw)
 
 
@@ -100,7 +100,7 @@ class Variable(ABC):
         """
 
     def read(self, dtype: Any = None) -> Any:
-        """Return the contents: bytes, an array of `dtype`, or with `dtype` int the little-endian unsigned number.
+        """Return the contents: bytes, an array of `dtype`, or for int a little-endian unsigned number.
 
         Raises:
             DeviceError: the variable's module was unloaded.
@@ -111,7 +111,7 @@ class Variable(ABC):
         return int.from_bytes(data, "little") if dtype is int else np.frombuffer(data, dtype).copy()
 
     def write(self, data: bytes | int | NDArray[Any]) -> None:
-        """Replace the contents (a number fills the whole variable, little-endian).
+        """Replace the contents; a number fills the whole variable, little-endian.
 
         Raises:
             DeviceError: the sizes differ, or the variable's module was unloaded.

@@ -1,4 +1,4 @@
-"""Writing the files that a user names, whatever is there already."""
+"""Writing of files that a user names."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from typing import IO
 from luthier.errors import LuthierError
 
 _LINKS = 40
-"""The number of symbolic links in a path that Linux follows."""
+"""The most symbolic links in a path that Linux follows."""
 _NO_OWNERS = (errno.EPERM, errno.EINVAL, errno.EOPNOTSUPP)
-"""A file cannot be given to its owner: we are not root, he is not in our namespace, the file system has none."""
+"""The owner of a file cannot be changed: not root, owner not in the namespace, or no owners in the file system."""
 _NO_NAMELESS_FILES = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-"""A file system has no files without names (`O_TMPFILE`)."""
+"""The file system does not support unnamed files (`O_TMPFILE`)."""
 _NEW = ".luthier-"
-"""How names of files begin that are about to take another one's place."""
+"""Prefix of the names of files that will replace others."""
 _IN_MEMORY = 1 << 24
-"""Bytes that wait in memory until they go to what is no regular file; more of them wait in a temporary file."""
-
+"""Bytes for a file that is not regular that are buffered in memory; more are buffered in a temporary file."""
 
 PRIVATE = 0o600
 """Permissions of files that hold a program's memory."""
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only this user may enter; one that is there must be this user's.
+    """Make a folder that only this user may enter; an existing one must belong to this user.
 
     Raises:
-        LuthierError: others can put links there, so that what is written goes elsewhere.
+        LuthierError: others could put links there, which redirect writes.
         OSError: it cannot be made.
     """
     with suppress(FileExistsError):
@@ -53,26 +52,25 @@ def make_private(folder: Path) -> None:
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | bytearray, mode: int | None = None) -> None:
-    """Write a file whole or not at all; see `writing_atomically`."""
+    """Write a file atomically; see `writing_atomically`."""
     with writing_atomically(path, mode) as file:
         file.write(data)
 
 
 @contextmanager
 def writing_atomically(path: str | os.PathLike[str], mode: int | None = None) -> Iterator[IO[bytes]]:
-    """Open a file to be written: what is written gets there if the block ends well, else nothing does.
+    """Open a file for writing; its contents appear only if the block ends without an exception.
 
-    Links are followed. A regular file is replaced by a new one, which has its owner and its permissions. What is
-    something else (a device, a FIFO, this process's standard output) gets the bytes in one go. So does a file that
-    cannot be replaced: it has several names, another owner, or a folder that is not to be written. Such a file may have
-    some of them if they do not all fit.
+    Links are followed. A regular file is replaced by a new one with the same owner and permissions. Other files
+    (devices, FIFOs, this process's standard output) get all bytes at the end. So does a file that cannot be replaced,
+    because it has several names, another owner, or a read-only folder; it may be incomplete if the disk is full.
 
     Args:
-        mode: permissions of a new file, of which the umask takes (default: reading and writing); where it is given, a
-            file that is there gets the permission to be executed from it.
+        mode: permissions of a new file before the umask (default: read and write). If given, an existing file gets its
+            execute permissions.
 
     Raises:
-        LuthierError: it cannot be written: its folder is missing, nobody may, the disk is full.
+        LuthierError: it cannot be written: its folder is missing, permissions are missing, or the disk is full.
     """
     try:
         target = _Target(os.fspath(path), mode)
@@ -100,31 +98,31 @@ def writing_atomically(path: str | os.PathLike[str], mode: int | None = None) ->
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Check that a file can be written, before the work is done whose results are to be in it.
+    """Check that a file can be written, before computing its contents.
 
     Raises:
-        LuthierError: it cannot, as far as can be known without trying.
+        LuthierError: it cannot; some problems only show when writing.
     """
     try:
         target = _Target(os.fspath(path), None)
-        if target.there is None and not os.access(os.path.dirname(target.path), os.W_OK | os.X_OK, effective_ids=True):
+        if target.status is None and not os.access(os.path.dirname(target.path), os.W_OK | os.X_OK, effective_ids=True):
             os.stat(os.path.dirname(target.path))  # it may be missing
             raise _error(errno.EACCES)
     except OSError as problem:
         raise LuthierError(f"cannot write {os.fspath(path)}: {problem.strerror or problem}") from problem
 
 
-def is_same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
-    """Return whether two paths lead to one file, there or not, that keeps what is written to it: no pipe or device."""
-    path = os.path.realpath(one)
-    return path == os.path.realpath(other) and (os.path.isfile(path) or not os.path.exists(path))
+def is_same_file(first: str | os.PathLike[str], second: str | os.PathLike[str]) -> bool:
+    """Return whether two paths name the same regular file, which may not exist yet."""
+    path = os.path.realpath(first)
+    return path == os.path.realpath(second) and (os.path.isfile(path) or not os.path.exists(path))
 
 
 class _Target:
-    """The file that a path leads to.
+    """The file that a path names.
 
     Raises:
-        OSError: the file cannot be looked at, is a folder, or must not be written.
+        OSError: the file cannot be examined, is a folder, or is not writable.
     """
 
     def __init__(self, path: str, mode: int | None) -> None:
@@ -134,65 +132,64 @@ class _Target:
         self.path = os.path.realpath(path)
         self.mode = mode
         try:
-            self.there: os.stat_result | None = os.stat(path)
+            self.status: os.stat_result | None = os.stat(path)
         except FileNotFoundError:
-            self.there = None
-        # Not by opening it: a program that runs may be replaced.
-        if self.there is not None and not os.access(path, os.W_OK, effective_ids=True):
+            self.status = None
+        # Without opening it: a running program may be replaced, but not opened for writing.
+        if self.status is not None and not os.access(path, os.W_OK, effective_ids=True):
             raise _error(errno.EACCES)
         if not self.is_regular:
-            self.path = path  # links below /proc lead where no name does
+            self.path = path  # links in /proc may not have a real path
 
     @property
     def is_regular(self) -> bool:
-        return self.there is None or stat.S_ISREG(self.there.st_mode)
+        return self.status is None or stat.S_ISREG(self.status.st_mode)
 
     def replacement(self) -> tuple[int, str | None] | None:
-        """Make a new file that can take the target's place: as of `_new_file`; None: nothing can."""
-        if self.descriptor is not None or not self.is_regular or (self.there and self.there.st_nlink > 1):
+        """Make a new file that can replace the target, as `_new_file` does; None: the target cannot be replaced."""
+        if self.descriptor is not None or not self.is_regular or (self.status and self.status.st_nlink > 1):
             return None
         try:
             descriptor, name = _new_file(os.path.dirname(self.path))
         except PermissionError:
-            if self.there is None:
+            if self.status is None:
                 raise
             return None
         try:
             made = os.fstat(descriptor)
-            if self.there is not None and (self.there.st_uid, self.there.st_gid) != (made.st_uid, made.st_gid):
-                os.fchown(descriptor, self.there.st_uid, self.there.st_gid)
+            if self.status is not None and (self.status.st_uid, self.status.st_gid) != (made.st_uid, made.st_gid):
+                os.fchown(descriptor, self.status.st_uid, self.status.st_gid)
             os.fchmod(descriptor, self._permissions())
         except OSError as problem:
             os.close(descriptor)
             if name is not None:
                 os.unlink(name)
-            if self.there is None or problem.errno not in _NO_OWNERS:
+            if self.status is None or problem.errno not in _NO_OWNERS:
                 raise
             return None
         return descriptor, name
 
     def take(self, name: str) -> None:
-        """Put the new file there."""
+        """Replace the target by the new file."""
         try:
             os.replace(name, self.path)
         except OSError as problem:
             if problem.errno != errno.EBUSY:
                 raise
-            with open(name, "rb") as file, self.in_place() as out:  # a mount point, as containers have for single files
+            with open(name, "rb") as file, self.in_place() as out:  # a mount point, as for single files in containers
                 shutil.copyfileobj(file, out)
 
     def _permissions(self) -> int:
         """Return the permissions of the new file.
 
-        Its contents are new, so set-user-ID and set-group-ID bits are dropped: nobody is to run them with the owner's
-        rights.
+        Set-user-ID and set-group-ID bits are dropped, so that new contents do not run with the owner's rights.
         """
-        if self.there is None:
+        if self.status is None:
             return (0o666 if self.mode is None else self.mode) & 0o777 & ~umask()
-        return self.there.st_mode & 0o777 | ((self.mode or 0) & 0o111 & ~umask())
+        return self.status.st_mode & 0o777 | ((self.mode or 0) & 0o111 & ~umask())
 
     def in_place(self) -> IO[bytes]:
-        """Open what is there."""
+        """Open the existing file for writing."""
         if self.descriptor is not None:
             if self.descriptor in (1, 2):
                 (sys.stdout if self.descriptor == 1 else sys.stderr).flush()
@@ -202,8 +199,8 @@ class _Target:
 
 
 def _new_file(folder: str) -> tuple[int, str | None]:
-    """Make a file in a folder: a descriptor, and a path; None: it has no name, and goes when this process is killed."""
-    if os.path.isdir("/proc/self/fd"):  # by which it gets a name
+    """Make a file in a folder; return its descriptor and path. None: it has no name, and ends with the process."""
+    if os.path.isdir("/proc/self/fd"):  # needed to name it later
         try:
             return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600), None
         except OSError as problem:
@@ -213,9 +210,9 @@ def _new_file(folder: str) -> tuple[int, str | None]:
 
 
 def _named(descriptor: int, beside: str) -> str:
-    """Give a file without a name one in the folder of another file, and return it."""
+    """Give an unnamed file a name in the folder of another file, and return it."""
     name = os.path.join(os.path.dirname(beside), f"{_NEW}{os.urandom(8).hex()}")
-    # Without a folder's descriptor, which a full path does not need, Python would link the link (as link(2) does).
+    # With src_dir_fd, which a full path ignores, Python follows the link; otherwise it links the link, like link(2).
     os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=descriptor)
     return name
 
@@ -225,9 +222,9 @@ def _error(number: int) -> OSError:
 
 
 def _own_descriptor(path: str) -> int | None:
-    """Return the descriptor of this process that a path names, as ``/dev/stdout`` does; None: it names none.
+    """Return the descriptor of this process that a path names, such as ``/dev/stdout``; None: it names none.
 
-    Who redirected it may have more to write there, so that it is neither opened anew nor replaced.
+    Others may write to the same file, so it is neither opened again nor replaced.
     """
     for _ in range(_LINKS):
         folder, name = os.path.split(path)
@@ -242,7 +239,7 @@ def _own_descriptor(path: str) -> int | None:
 
 
 def umask() -> int:
-    """Return the process's umask, without changing it (`os.umask` would, under other threads)."""
+    """Return the process's umask without changing it, as `os.umask` would for all threads."""
     with suppress(OSError, StopIteration, ValueError):
         status = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in status if line.startswith("Umask:")).split()[1], 8)

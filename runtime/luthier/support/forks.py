@@ -1,4 +1,4 @@
-"""Work in forks of this process: what crashes, hangs or fills memory there harms nobody here."""
+"""Work in forks of this process, which are isolated from crashes, hangs and full memory."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from luthier.support.losses import lacking
 from luthier.support.processes import LATE
 
 _MOST_SAID = 1 << 16
-"""Bytes of what was printed that an error has."""
+"""The most bytes of a fork's output in an error."""
 _FAILED = 1
-"""Exit code of a fork whose work raised something."""
+"""Exit code of a fork whose work raised an exception."""
 
 
 def in_fork(
     work: Callable[[], str], *, error: type[LuthierError], seconds: float | None = None, unless: int | None = None
 ) -> str:
-    """Return what `work` returns in a fork of this process, and nothing else of it.
+    """Run `work` in a fork of this process and return its result.
 
-    Where there are other threads, the work should import nothing: an import lock may be held.
+    If there are other threads, the work should not import modules: an import lock may be held.
 
     Args:
-        error: class of what is raised.
-        seconds: how long it may take; None: for ever.
-        unless: a file descriptor whose readiness to be read ends the work.
+        error: class of the error to raise.
+        seconds: time limit; None: none.
+        unless: a file descriptor; the work is ended when it becomes readable.
 
     Raises:
-        LackError: it cannot be made.
-        LuthierError: of class `error`, if it dies, raises anything or takes longer; with what it has printed.
+        LackError: the fork cannot be made.
+        LuthierError: of class `error`, if the fork dies, raises an exception or takes too long; with its output.
     """
     files = list[int]()
     try:
-        with lacking("no process can be started"):
+        with lacking("cannot start a process"):
             files += os.pipe()
             files.append(os.memfd_create("luthier-fork", os.MFD_CLOEXEC))
             pid = os.fork()
@@ -48,31 +48,31 @@ def in_fork(
         if pid == 0:
             _child(work, writing, words)
         os.close(files.pop(1))
-        told = _read(reading, unless, seconds)
-        if told is None:
+        answer = _read(reading, unless, seconds)
+        if answer is None:
             os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
-        if told is None:
+        if answer is None:
             raise error(f"it {LATE} {seconds} seconds")
         if status:
-            said = os.pread(words, _MOST_SAID, 0).decode(errors="replace").strip()
+            output = os.pread(words, _MOST_SAID, 0).decode(errors="replace").strip()
             code = os.waitstatus_to_exitcode(status)
             how = f"it ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
-            raise error(f"{said}\n{how}" if said else how)
-        return told.decode()
+            raise error(f"{output}\n{how}" if output else how)
+        return answer.decode()
     finally:
         for file in files:
             os.close(file)
 
 
 def _child(work: Callable[[], str], writing: int, words: int) -> NoReturn:
-    """Do the work and end."""
+    """Run the work and exit."""
     status = _FAILED
     try:
-        gc.freeze()  # what came along is not finalised here: it is the parent's
+        gc.freeze()  # do not finalise the parent's objects
         with suppress(ValueError):  # not on the main thread
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-        os.dup2(words, 1)  # what the work prints is for nobody's protocol
+        os.dup2(words, 1)  # keep output out of the parent's protocols
         os.dup2(words, 2)
         with open(writing, "wb") as file:
             file.write(work().encode())
@@ -84,10 +84,10 @@ def _child(work: Callable[[], str], writing: int, words: int) -> NoReturn:
 
 
 def _read(reading: int, unless: int | None, seconds: float | None) -> bytes | None:
-    """Return everything that comes out of a pipe; None if that takes longer, or something else can be read."""
+    """Return everything from a pipe; None after `seconds`, or if `unless` becomes readable."""
     end = None if seconds is None else time.monotonic() + seconds
     parts: list[bytes] = []
-    watched = select.poll()  # select(2) takes no descriptor from 1,024 on
+    watched = select.poll()  # select(2) does not support descriptors from 1,024 on
     for descriptor in (reading,) if unless is None else (reading, unless):
         watched.register(descriptor, select.POLLIN)
     while True:

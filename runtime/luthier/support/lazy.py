@@ -1,4 +1,4 @@
-"""Public names of a package that are imported when they are first used."""
+"""Public names of a package that are imported on first use."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _IMPORT = re.compile(r"^ +from ([\w.]+) import (\w+) as \2$", re.MULTILINE)
 
 
 def lazy_names(package: str) -> Callable[[str], Any]:
-    """Return a ``__getattr__`` for a package (PEP 562) that imports public names when they are first used.
+    """Return a ``__getattr__`` for a package (PEP 562) that imports public names on first use.
 
-    They are what the package's source imports for type checkers, a line each: ``from module import Name as Name``. So
-    each name stands there once. These names are the package's ``__all__``, too.
+    The names are those that the package's source imports for type checkers, one per line: ``from module import Name as
+    Name``. They are also the package's ``__all__``.
 
     Args:
         package: the package's ``__name__``.
@@ -24,11 +24,11 @@ def lazy_names(package: str) -> Callable[[str], Any]:
 
     @functools.cache
     def module_of() -> dict[str, str]:
-        # ...__spec__.loader: whatever imported the package, from a folder or an archive, has its source
+        # The loader of the package has its source, from a folder or an archive.
         spec = sys.modules[package].__spec__
         source = getattr(spec and spec.loader, "get_source", lambda name: None)(package)
         if source is None:
-            raise ImportError(f"the source of {package} is needed: its names are imported by what stands there")
+            raise ImportError(f"the source of {package} is missing: its public names are read from it")
         return {name: module for module, name in _IMPORT.findall(source)}
 
     def __getattr__(name: str) -> Any:

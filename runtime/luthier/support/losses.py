@@ -1,7 +1,7 @@
-"""Results that a command promised and could not give.
+"""Results that a command promised and could not deliver.
 
-Whoever gives up a promised result notes it here. A command that has lost something does not exit with 0
-(`luthier.cli.main`), whatever it did besides.
+Code that gives up a promised result notes the loss here. A command with losses does not exit with 0
+(`luthier.cli.main`).
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from luthier.errors import LackError
 from luthier.support.shortage import shortage
 
 _losses: dict[str, None] = {}
-"""In the order in which they were noted; each once. Single operations on a dictionary are safe from several threads."""
+"""Distinct losses in order. Single operations on a dictionary are thread-safe."""
 
 
 def note_loss(what: str) -> None:
-    """Note a result that was promised and is lost.
+    """Note a lost result.
 
     Args:
-        what: the result, and why it is lost, in a line.
+        what: the result and the reason, in one line.
     """
     _losses[what] = None
 
 
 @contextmanager
 def lacking(what: str) -> Iterator[None]:
-    """Turn what the system refuses inside into a `LackError`.
+    """Turn errors of the system inside the block into a `LackError`.
 
     Args:
-        what: cannot be done, in words.
+        what: beginning of the message, what cannot be done.
 
     Raises:
-        LackError: the system lacks memory, descriptors or the like.
+        LackError: the system lacks memory, descriptors or processes.
     """
     try:
         yield
@@ -42,10 +42,10 @@ def lacking(what: str) -> Iterator[None]:
 
 
 def losses() -> tuple[str, ...]:
-    """Return what was noted since the command began."""
+    """Return the losses since the command began."""
     return tuple(_losses)
 
 
 def forget_losses() -> None:
-    """Forget all of it: another command begins."""
+    """Forget all losses: another command begins."""
     _losses.clear()

@@ -1,6 +1,6 @@
-"""Pieces of HTML that notebooks show: tables whose text is text, whatever is in it.
+"""HTML for notebooks: tables with escaped text.
 
-Colours are those of the notebook, so that light and dark ones are right.
+Colours are inherited from the notebook, so that light and dark themes work.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from html import escape as _escape
 from luthier.terminal import visible
 
 _ROWS = 200
-"""Rows of a table that are shown."""
+"""The most rows of a table that are shown."""
 _CELL = "padding:1px 10px;white-space:nowrap;"
 _HEAT = "224,90,20"
-"""The page's colour of heat (luthier/report/assets/page.css)."""
+"""The report page's heat colour (luthier/report/assets/page.css)."""
 
 _NAMES = frozenset(("address", "block", "device", "line", "process", "queue", "rank"))
-"""Columns whose numbers are names: nobody adds them up, and commas would be in the way."""
+"""Columns whose numbers are names, which are shown without thousands separators."""
 
 Cell = str | int | float | bool | None
 
 
 def escape(text: str) -> str:
-    """Return a text for HTML, with what is not printable made visible."""
+    """Return a text for HTML, with unprintable characters made visible."""
     return _escape(visible(text))
 
 
@@ -31,7 +31,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], he
     """Return a table as HTML.
 
     Args:
-        heat: column whose numbers get bars: of their share of the largest.
+        heat: column whose numbers get bars, relative to the largest.
     """
     numeric = [all(isinstance(row[at], int | float) or row[at] is None for row in rows) for at in range(len(columns))]
     hot = columns.index(heat) if heat and heat in columns else -1

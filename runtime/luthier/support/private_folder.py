@@ -1,7 +1,6 @@
-"""Folders for temporary files, and those that killed commands have left.
+"""Folders for temporary files, and removal of folders that killed commands left behind.
 
-A command holds a lock on a file in its folder until it ends, however it ends: where the lock is free, the folder is
-abandoned.
+A command holds a lock on a file in its folder until it ends, however it ends: a folder with a free lock is abandoned.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ _LOCK = "lock"
 def private_folder() -> Iterator[Path]:
     """Make a folder that only this user may enter (mode 0700), and remove it at the end.
 
-    Its path can be in lists in environment variables, and is short enough for a socket. Before it is made, abandoned
-    ones are removed. Where it cannot be locked or removed, that is said, and the command goes on.
+    Its path is valid in lists in environment variables, and short enough for a socket. Abandoned folders are removed
+    first. If the folder cannot be locked or removed, a warning is printed.
     """
     usual = tempfile.gettempdir()
     parent = usual if re.fullmatch(r"[\w/.+-]{1,60}", usual, re.ASCII) else "/tmp"
@@ -38,12 +37,12 @@ def private_folder() -> Iterator[Path]:
         with open(folder / f"{_LOCK}.new", "wb") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
-                os.rename(lock.name, folder / _LOCK)  # nobody finds it unlocked
+                os.rename(lock.name, folder / _LOCK)  # under its final name it is always locked
             except OSError as problem:  # a network file system without a lock daemon
-                _warn(f"{parent} has no file locks ({problem.strerror}): folders of killed commands stay there")
+                _warn(f"{parent} has no file locks ({problem.strerror}): folders of killed commands are not removed")
             yield folder
     if folder.exists():
-        _warn(f"{folder} could not be removed: remove it")
+        _warn(f"cannot remove {folder}: remove it by hand")
 
 
 def _warn(text: str) -> None:
@@ -51,9 +50,9 @@ def _warn(text: str) -> None:
 
 
 def remove_left(parent: Path) -> list[Path]:
-    """Remove the folders in `parent` that commands of this user have left which were killed; which these were.
+    """Remove and return the folders in `parent` that killed commands of this user left behind.
 
-    A folder without a lock stays: it is being made, or not Luthier's.
+    A folder without a lock file stays: it is being made, or does not belong to Luthier.
     """
     removed = []
     for folder in parent.glob(f"{PREFIX}*"):

@@ -1,4 +1,4 @@
-"""The one place that starts other programs, and ends them."""
+"""Starting and ending of other programs; no other module does this."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from luthier.errors import BuildError, LuthierError
 GRACE = 5.0
 """Seconds from the request to end until a program is killed."""
 LATE = "did not end within"
-"""Part of what errors say where something took too long."""
+"""Part of the messages of errors after a time limit."""
 FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 LEFT_TO_OTHERS = (signal.SIGINT, signal.SIGQUIT)
-"""The terminal sends these to programs that were started, too: what they mean is their business."""
+"""The terminal also sends these to started programs, which decide what they mean."""
 _SIGNAL_AT_END_OF_PARENT = 1
 """`PR_SET_PDEATHSIG` of prctl(2)."""
 
@@ -36,13 +36,12 @@ def run(
 ) -> str:
     """Run `command` to its end and return its standard output.
 
-    What a successful program writes to standard error goes to `warnings`, if there is anything and it is given.
+    The standard error of a successful program goes to `warnings`, if it is not empty.
 
     Raises:
-        LuthierError: of class `error`, if the program is missing, runs longer than `timeout` seconds (it is killed
-            then), or exits with another code than 0; the message
-            begins with the standard error, and ends with the command line and the exit code, or says which signal
-            killed it before the command line.
+        LuthierError: of class `error`, if the program is missing, runs longer than `timeout` seconds (it is then
+            killed), or exits with a code other than 0. The message is the standard error, followed by the command line
+            with the exit code or the signal.
     """
     argv = [os.fspath(part) for part in command]
     try:
@@ -54,11 +53,11 @@ def run(
     except OSError as problem:
         raise error(f"cannot run {argv[0]}: {problem.strerror or problem}") from problem
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip()
+        output = (done.stderr or done.stdout).strip()
         how = f"{shlex.join(argv)} failed with exit code {done.returncode}"
         if done.returncode < 0:
             how = f"{argv[0]} was killed by {_signal_name(-done.returncode)}: {shlex.join(argv)}"
-        raise error(f"{said}\n{how}" if said else how)
+        raise error(f"{output}\n{how}" if output else how)
     if warnings is not None and done.stderr.strip():
         warnings(done.stderr)
     return done.stdout
@@ -67,12 +66,12 @@ def run(
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # of real time
+    except ValueError:  # a real-time signal
         return f"signal {number}"
 
 
 def start(command: Sequence[str], *, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start a program that shares this one's standard input and output; it is the caller's to wait for.
+    """Start a program that shares standard input and output with this one; the caller must wait for it.
 
     Raises:
         LuthierError: it cannot be started.
@@ -84,7 +83,7 @@ def start(command: Sequence[str], *, env: Mapping[str, str]) -> subprocess.Popen
 
 
 def converse(command: Sequence[str]) -> subprocess.Popen[str]:
-    """Start a program whose standard input and output are lines for its caller, whose it is to end.
+    """Start a program that exchanges lines with the caller on its standard input and output; the caller must end it.
 
     Raises:
         OSError: it cannot be started.
@@ -94,10 +93,11 @@ def converse(command: Sequence[str]) -> subprocess.Popen[str]:
 
 @contextmanager
 def forwarded_signals() -> Iterator[tuple[Callable[[Callable[[int], object]], None], list[int]]]:
-    """Forward signals to a program: the function given takes one that passes them on, once there is a program. Those
-    that came are in the list.
+    """Forward signals to a program.
 
-    They have handlers, and are not ignored: an ignored signal would be ignored in the program, too.
+    Yields a function and a list. The function takes a receiver of signals and is called when the program exists; it
+    passes on earlier signals. The list has all signals received. They are handled, not ignored: the program would
+    inherit an ignored signal.
     """
     early: list[int] = []
     received: list[int] = []
@@ -112,7 +112,7 @@ def forwarded_signals() -> Iterator[tuple[Callable[[Callable[[int], object]], No
         while early:
             receiver(early.pop(0))
 
-    before = {number: signal.signal(number, lambda one, _: received.append(one)) for number in LEFT_TO_OTHERS}
+    before = {number: signal.signal(number, lambda caught, _: received.append(caught)) for number in LEFT_TO_OTHERS}
     before |= {number: signal.signal(number, forward) for number in FORWARDED}
     try:
         yield forward_to, received
@@ -122,7 +122,7 @@ def forwarded_signals() -> Iterator[tuple[Callable[[Callable[[int], object]], No
 
 
 def end_with(parent: int) -> None:
-    """Have the system kill this process when the thread that started it has ended: what it does is for nobody then.
+    """Make the system kill this process when the thread that started it ends.
 
     Args:
         parent: id of that thread's process.
@@ -135,10 +135,10 @@ def end_with(parent: int) -> None:
 
 
 def wait(child: subprocess.Popen[bytes], seconds: float | None) -> int | None:
-    """Wait for a program; its exit code, or None if it had to be ended, with all that it had started.
+    """Wait for a program and return its exit code; None: it ran too long and was ended with all its descendants.
 
     Args:
-        seconds: how long it may run; None: for ever.
+        seconds: time limit; None: none.
     """
     with suppress(subprocess.TimeoutExpired):
         return child.wait(seconds)
@@ -153,21 +153,21 @@ def wait(child: subprocess.Popen[bytes], seconds: float | None) -> int | None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the running processes that a process has started, directly or through others."""
+    """Return the running descendants of a process."""
     parents: dict[int, list[int]] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            # Behind the name, which may hold anything: state, parent (proc(5)).
+            # After the name, which may contain anything: state, parent (proc(5)).
             fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
             parents.setdefault(int(fields[1]), []).append(int(folder.name))
-    found = [pid]
-    for parent in found:
-        found += parents.get(parent, [])
-    return found[1:]
+    pids = [pid]
+    for parent in pids:
+        pids += parents.get(parent, [])
+    return pids[1:]
 
 
 def _open(pids: Sequence[int], opened: ExitStack) -> list[int]:
-    """Return file descriptors of processes, which stay theirs even when their process ids are reused."""
+    """Return file descriptors of processes, which stay valid if process ids are reused."""
     descriptors = []
     for pid in pids:
         with suppress(OSError):

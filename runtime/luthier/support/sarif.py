@@ -1,4 +1,4 @@
-"""SARIF 2.1.0 (OASIS), which continuous integration reads: logs, and places in them."""
+"""SARIF 2.1.0 (OASIS) for continuous integration: logs and locations."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ def log(
     """Return a log with one run.
 
     Args:
-        name: of the command that found it.
-        version: of Luthier.
-        rules: identifier -> what it means; `rule` refers to them.
-        results: what was found.
+        name: name of the command.
+        version: version of Luthier.
+        rules: identifier -> description; `rule` refers to them.
+        results: the findings.
         more: other properties of the run.
     """
-    told = [{"id": rule, "shortDescription": {"text": text}} for rule, text in rules.items()]
-    driver = {"name": name, "version": version, "rules": told}
+    descriptions = [{"id": rule, "shortDescription": {"text": text}} for rule, text in rules.items()]
+    driver = {"name": name, "version": version, "rules": descriptions}
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results, **more}]}
 
 
 def rule(rules: Mapping[str, str], identifier: str) -> dict[str, Any]:
-    """Return the properties of a result that say which of the log's rules it is of."""
+    """Return the properties of a result that name its rule in the log."""
     return {"ruleId": identifier, "ruleIndex": list(rules).index(identifier)}
 
 
 def location(source: dict[str, Any] | None, symbol: str, name: str) -> dict[str, Any]:
-    """Return a place: a line of source, a kernel, or both; empty if neither is known.
+    """Return a location: a source line, a kernel, or both; empty if neither is known.
 
     Args:
-        source: as `physical` gives it.
-        symbol: of the kernel; empty if there is none.
-        name: of the kernel as in its source.
+        source: as `physical` returns it.
+        symbol: symbol of the kernel; empty if there is none.
+        name: name of the kernel in its source.
     """
     place: dict[str, Any] = {} if source is None else {"physicalLocation": source}
     if symbol:
@@ -46,7 +46,7 @@ def location(source: dict[str, Any] | None, symbol: str, name: str) -> dict[str,
 
 
 def physical(file: str, line: int, column: int = 0) -> dict[str, Any]:
-    """Return a line of a source file."""
+    """Return the location of a line of a source file."""
     region = {"startLine": line, **({"startColumn": column} if column else {})}
     uri = f"file://{quote(file)}" if file.startswith("/") else quote(file)
     return {"artifactLocation": {"uri": uri}, "region": region}

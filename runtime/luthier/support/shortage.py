@@ -1,4 +1,4 @@
-"""Sentences about what the system has too little of."""
+"""Messages about shortages of memory or threads."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ import errno
 import resource
 
 _OF_LOADER = ("failed to map segment", "annot allocate memory")
-"""Parts of what the dynamic loader says where there is no memory for a library."""
+"""Parts of the dynamic loader's messages when there is no memory for a library."""
 _LIMITS = {"d": resource.RLIMIT_DATA, "v": resource.RLIMIT_AS}
 
 
 def memory_limits() -> str:
     """Return the limits of this process's memory as options of `ulimit`, in KiB; empty: there are none."""
     values = {option: resource.getrlimit(limit)[0] for option, limit in _LIMITS.items()}
-    return ", ".join(f"ulimit -{one} {value >> 10}" for one, value in values.items() if value != resource.RLIM_INFINITY)
+    limited = {option: value for option, value in values.items() if value != resource.RLIM_INFINITY}
+    return ", ".join(f"ulimit -{option} {value >> 10}" for option, value in limited.items())
 
 
 def shortage(problem: BaseException) -> str | None:
-    """Return what an error says of the system's memory or threads; None: it is of another kind."""
+    """Return the message for an error from a lack of memory or threads; None: it is another error."""
     limits = memory_limits()
     why = f": {limits}" if limits else ""
     is_short = (
         isinstance(problem, MemoryError)
         or (isinstance(problem, OSError) and problem.errno == errno.ENOMEM)
         or (isinstance(problem, ImportError) and any(text in str(problem) for text in _OF_LOADER))
-        # An import ends so where the interpreter has no memory for the error either.
+        # An import ends like this if the interpreter has no memory for the error either.
         or (isinstance(problem, SystemError) and bool(limits))
     )
     if is_short:

@@ -6,10 +6,9 @@ from collections.abc import Iterable
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean 'x'?`` for the known name that is most like a wrong one, or "" if none is like it."""
-    import difflib  # not needed where all is well
+    """Return ``; did you mean 'x'?`` for the known name most similar to a wrong one, or "" if none is similar."""
+    import difflib  # only needed for errors
 
-    names = list(known)
-    folded = {one.lower().replace("-", "_"): one for one in names}
-    found = difflib.get_close_matches(name.lower().replace("-", "_"), folded, 1)
-    return f"; did you mean {folded[found[0]]!r}?" if found else ""
+    folded = {known_name.lower().replace("-", "_"): known_name for known_name in known}
+    matches = difflib.get_close_matches(name.lower().replace("-", "_"), folded, 1)
+    return f"; did you mean {folded[matches[0]]!r}?" if matches else ""

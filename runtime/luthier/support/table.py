@@ -1,4 +1,4 @@
-"""Tables: what tools report."""
+"""Tables of results."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Table(Struct, frozen=True):
     rows: Sequence[Sequence[Cell]]
 
     def text(self, width: int = 0) -> str:
-        """Return the table as aligned text, with numbers to the right.
+        """Return the table as aligned text, with numbers right-aligned.
 
         Args:
-            width: columns of a terminal that lines are to fit: long texts lose their middle, paths their beginning,
-                down to 12 characters each. Where that is not enough, or makes two texts one, each row becomes lines of
-                its own, a column each. 0: as wide as it gets.
+            width: columns of the terminal; 0: unlimited. To fit, long texts lose their middle and paths their
+                beginning, down to 12 characters each. If that is not enough, or makes different texts equal, each row
+                is printed as several lines, one for each column.
         """
         cells = [[visible(str(name)) for name in self.columns], *([_shown(cell) for cell in row] for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -64,21 +64,21 @@ class Table(Struct, frozen=True):
         return out.getvalue()
 
     def to_json(self) -> dict[str, Any]:
-        """Return title, names of columns and rows, as `from_json` takes them."""
+        """Return title, column names and rows for `from_json`."""
         return {"title": self.title, "columns": list(self.columns), "rows": [list(row) for row in self.rows]}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Table:
-        """Return the table that `to_json` gave as plain data."""
+        """Return the table from the data of `to_json`."""
         return cls(value["title"], value["columns"], value["rows"])
 
 
 _SHORTEST = 12
-"""Characters that a text keeps where a line is too long."""
+"""The fewest characters to which a text is cut."""
 
 
 def _fitted(widths: Sequence[int], numeric: Sequence[bool], width: int) -> list[int]:
-    """Return column widths with the longest texts cut so that a line fits, as far as possible."""
+    """Return column widths with the longest texts cut until a line fits, if possible."""
     widths = list(widths)
     texts = [at for at, right in enumerate(numeric) if not right]
     while sum(widths) + 2 * len(widths) > width:
@@ -90,7 +90,7 @@ def _fitted(widths: Sequence[int], numeric: Sequence[bool], width: int) -> list[
 
 
 def _stay_distinct(cells: Sequence[Sequence[str]], widths: Sequence[int], numeric: Sequence[bool]) -> bool:
-    """Return whether texts of a column that differ still do when they are cut."""
+    """Return whether different texts of a column stay different when they are cut."""
     return all(
         right or len({row[at] for row in cells}) == len({_cut(row[at], size) for row in cells})
         for at, (size, right) in enumerate(zip(widths, numeric, strict=True))
@@ -98,7 +98,7 @@ def _stay_distinct(cells: Sequence[Sequence[str]], widths: Sequence[int], numeri
 
 
 def _records(title: str, cells: Sequence[Sequence[str]], width: int) -> Iterator[str]:
-    """Yield lines of a table that does not fit: each row's cells below each other, but for those that are empty."""
+    """Yield the lines of a table that does not fit: the non-empty cells of each row, one per line."""
     if title:
         yield wrapped(title, width)
     names, *rows = cells
@@ -114,10 +114,10 @@ def _records(title: str, cells: Sequence[Sequence[str]], width: int) -> Iterator
 
 
 def wrapped(text: str, width: int) -> str:
-    """Return a text with the lines broken that are longer than `width`; 0: none are."""
+    """Return a text with lines longer than `width` broken; 0: unlimited."""
     if not width:
         return text
-    return "\n".join(one for line in text.split("\n") for one in _broken(line, width))
+    return "\n".join(part for line in text.split("\n") for part in _broken(line, width))
 
 
 def _broken(line: str, width: int) -> list[str]:
@@ -139,7 +139,7 @@ def _broken(line: str, width: int) -> list[str]:
 def _cut(text: str, size: int) -> str:
     if len(text) <= size:
         return text
-    if text.startswith("/"):  # of a path the file's name and line say most
+    if text.startswith("/"):  # keep the file name and line of a path
         return f"…{text[len(text) - size + 1 :]}"
     end = (size - 1) // 3
     return f"{text[: size - 1 - end]}…{text[len(text) - end :]}"

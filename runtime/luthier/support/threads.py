@@ -1,6 +1,6 @@
-"""Threads that begin or fail, and never leave who starts them waiting.
+"""Threads that start or fail, and never block the thread that starts them.
 
-`threading.Thread.start` waits for a word of the new thread. Where there is no memory for its first call, that word
+`threading.Thread.start` waits for a signal of the new thread. If there is no memory for its first call, that signal
 never comes.
 """
 
@@ -16,19 +16,19 @@ from luthier.errors import UnfinishedError
 from luthier.support.shortage import shortage
 
 _PAUSE = 0.05
-"""Seconds until a look at whether a thread has died that cannot tell of it."""
+"""Seconds between checks for a thread that died silently."""
 
 
 class _Held:
-    """Object that a thread alone holds: it is gone with the thread, whatever ends that. Nothing is called then, since
+    """Object that only a thread holds: it disappears with the thread, however that ends. No callback is used, since
     that may need memory."""
 
 
 class Worker:
-    """A thread at work. It does not keep the process from ending.
+    """A running thread. It does not keep the process from exiting.
 
     Raises:
-        UnfinishedError: it cannot begin, for want of memory or because there are too many.
+        UnfinishedError: the thread cannot start, because there is too little memory or there are too many threads.
     """
 
     def __init__(self, work: Callable[..., object], *arguments: object) -> None:
@@ -55,7 +55,7 @@ class Worker:
             self._ended.release()
 
     def _wait(self, lock: _thread.LockType, seconds: float | None = None) -> bool:
-        """Return whether the thread has released a lock; not if it has died, or after so long."""
+        """Return whether the thread released a lock; False if it died, or after `seconds`."""
         end = None if seconds is None else time.monotonic() + seconds
         while True:
             left = _PAUSE if end is None else min(_PAUSE, max(0.0, end - time.monotonic()))
@@ -66,11 +66,11 @@ class Worker:
                 return False
 
     def is_alive(self) -> bool:
-        """Return whether it is at work."""
+        """Return whether the thread is running."""
         return self._ended.locked() and self._held() is not None
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait until it has ended, or for so long."""
+        """Wait until the thread has ended, or for `seconds`."""
         if self._wait(self._ended, seconds):
             self._ended.release()
 
@@ -80,5 +80,5 @@ os.register_at_fork(after_in_child=_running.clear)
 
 
 def are_running() -> bool:
-    """Return whether there are any."""
+    """Return whether any workers are running."""
     return bool(_running)
