@@ -34,14 +34,8 @@ PLAN = "[k]\ngrid = [1]\nblock = [64]\n"
         ("structure = -1", "negative"),
         ("structure = 8, fields = 7", "not iterable"),
         ('structure = 8, fields = [{ scalar = "int32", value = 1 }]', "at"),
-        (
-            'structure = 8, fields = [{ at = 6, scalar = "int32", value = 1 }]',
-            "4 bytes at byte 6 is outside the structure of 8",
-        ),
-        (
-            'structure = 8, fields = [{ at = -1, buffer = "int8", count = 1 }]',
-            "8 bytes at byte -1 is outside the structure of 8",
-        ),
+        ('structure = 8, fields = [{ at = 6, scalar = "int32", value = 1 }]', "4 bytes at byte 6 is outside"),
+        ('structure = 8, fields = [{ at = -1, buffer = "int8", count = 1 }]', "8 bytes at byte -1 is outside"),
     ],
 )
 def test_arguments_that_cannot_be(tmp_path: Path, argument: str, problem: str) -> None:

@@ -222,10 +222,7 @@ def test_a_cluster_of_this_machine_listens_to_nobody() -> None:
 @pytest.mark.thorough
 def test_nobody_answers(luthier: Luthier, captured: Callable[..., list[Path]]) -> None:
     done = luthier("replay", "--scheduler", "tcp://127.0.0.1:9", captured("reduction")[0])
-    assert (done.returncode, "error: cannot connect to a Dask scheduler at tcp://127.0.0.1:9: " in done.stderr) == (
-        1,
-        True,
-    ), done
+    assert (done.returncode, "error: cannot connect to a Dask scheduler at tcp:" in done.stderr) == (1, True), done
 
 
 @pytest.mark.thorough
