@@ -1,10 +1,10 @@
-// Launches a captured kernel, with memory as it was, and compares what it leaves with what was recorded.
+// Launches a captured kernel with the recorded memory, and compares the results with the recorded ones.
 //
 //   hipcc -std=c++17 launch.cpp -o launch && ./launch
 //
-// Exit status: 0 equal, 1 different, 2 it cannot be run. What is in the files beside it: launch.h, kernel.hsaco,
-// before.bin and after.bin (pieces: number of the buffer, offset, size, bytes), arguments.bin, relocations.bin (where:
-// 0 arguments, 1 before, 2 after; buffer; offset; the buffer that is pointed at; offset in it). Numbers are of 8 bytes.
+// Exit status: 0 equal, 1 different, 2 the launch failed. It reads these files: launch.h, kernel.hsaco, before.bin and
+// after.bin (pieces: buffer number, offset, size, bytes), arguments.bin, relocations.bin (location: 0 arguments,
+// 1 before, 2 after; buffer; offset; target buffer; offset in it). Numbers have 8 bytes.
 #include <hip/hip_runtime.h>
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 #include <vector>
 
 struct Buffer {
-  const char *variable; // of the code object; null: it is allocated
+  const char *variable; // of the code object; null: allocated memory
   uint64_t size;
 };
 
@@ -41,18 +41,18 @@ static Bytes contents(const char *name) {
   const std::string path = folder + name;
   FILE *file = std::fopen(path.c_str(), "rb");
   if (!file) {
-    std::fprintf(stderr, "%s cannot be opened\n", path.c_str());
+    std::fprintf(stderr, "cannot open %s\n", path.c_str());
     std::exit(2);
   }
-  Bytes found;
+  Bytes data;
   char block[65536];
   for (size_t got; (got = std::fread(block, 1, sizeof block, file)) > 0;)
-    found.insert(found.end(), block, block + got);
+    data.insert(data.end(), block, block + got);
   std::fclose(file);
-  return found;
+  return data;
 }
 
-// Numbers of 8 bytes, then bytes, from a file's contents.
+// Reads 8-byte numbers and bytes from the contents of a file.
 struct Reader {
   const Bytes &data;
   size_t at = 0;
@@ -64,9 +64,9 @@ struct Reader {
       std::fprintf(stderr, "a file of the launch is damaged\n");
       std::exit(2);
     }
-    const char *found = data.data() + at;
+    const char *bytes = data.data() + at;
     at += size;
-    return found;
+    return bytes;
   }
 
   uint64_t number() {
@@ -78,13 +78,13 @@ struct Reader {
 
 static Pieces pieces(const char *name) {
   const Bytes data = contents(name);
-  Pieces found;
+  Pieces result;
   for (Reader reader{data}; reader.more();) {
     const uint64_t buffer = reader.number(), offset = reader.number(), size = reader.number();
     const char *bytes = reader.take(size);
-    found[{buffer, offset}] = Bytes(bytes, bytes + size);
+    result[{buffer, offset}] = Bytes(bytes, bytes + size);
   }
-  return found;
+  return result;
 }
 
 int main(int, char **argv) {
@@ -123,8 +123,8 @@ int main(int, char **argv) {
       continue;
     }
     Pieces &pieces = where == 1 ? before : changed;
-    const auto found = std::prev(pieces.upper_bound({buffer, offset}));
-    std::memcpy(&found->second.at(offset - found->first.second), &address, sizeof address);
+    const auto piece = std::prev(pieces.upper_bound({buffer, offset}));
+    std::memcpy(&piece->second.at(offset - piece->first.second), &address, sizeof address);
   }
   Pieces after = before;
   for (const auto &[place, bytes] : changed)
@@ -141,14 +141,14 @@ int main(int, char **argv) {
 
   uint64_t compared = 0, different = 0;
   for (const auto &[place, expected] : after) {
-    Bytes found(expected.size());
-    check(hipMemcpy(found.data(), places[place.first] + place.second, found.size(), hipMemcpyDeviceToHost),
+    Bytes data(expected.size());
+    check(hipMemcpy(data.data(), places[place.first] + place.second, data.size(), hipMemcpyDeviceToHost),
           "hipMemcpy from the device");
-    compared += found.size();
-    for (size_t at = 0; at < found.size(); ++at)
-      if (found[at] != expected[at] && different++ == 0)
+    compared += data.size();
+    for (size_t at = 0; at < data.size(); ++at)
+      if (data[at] != expected[at] && different++ == 0)
         std::printf("buffer %llu, byte %llu: %#04x, recorded %#04x\n", (unsigned long long)place.first,
-                    (unsigned long long)(place.second + at), found[at] & 0xff, expected[at] & 0xff);
+                    (unsigned long long)(place.second + at), data[at] & 0xff, expected[at] & 0xff);
   }
   std::printf("%llu of %llu bytes differ\n", (unsigned long long)different, (unsigned long long)compared);
   return different != 0;

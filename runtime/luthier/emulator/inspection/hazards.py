@@ -43,7 +43,7 @@ _HIT, _MET = layout.HIT.dtype(), layout.MET.dtype()
 class _Hit(NamedTuple):
     rule: Rule
     units: int
-    there: int
+    present: int
     needed: int
     only_on: tuple[str, ...]
 
@@ -186,7 +186,7 @@ class HazardAutomaton:
             hits.append(_Hit(rule, near.units, near.there, near.needed, only_on))
 
         state = self._machine.run(self._states[number], [step], step.own, report)
-        hits.sort(key=lambda hit: hit.there)  # only the first hazard of each producer and consumer is reported
+        hits.sort(key=lambda hit: hit.present)  # only the first hazard of each producer and consumer is reported
         after = self._numbers.get(state)
         if after is None:
             after = self._numbers[state] = len(self._states)
@@ -296,7 +296,7 @@ def _sighting(hit: _Hit, row: np.void) -> PairSighting:
     consumer, producer, hazard = int(row["consumer"]), int(row["producer"]), hit.rule.hazard
     registers = UnitSet(hit.units if hazard.in_registers and hit.units != 1 else 0)
     needed = None if hazard.needed is None else hit.needed
-    lacks = lacking(hit.there, needed, hazard.clock, hazard.remedy, hit.only_on)
+    lacks = lacking(hit.present, needed, hazard.clock, hazard.remedy, hit.only_on)
     return PairSighting(
         HAZARD,
         consumer,
