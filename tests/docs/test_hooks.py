@@ -71,7 +71,7 @@ def test_what_an_example_says(device: ToolModule, application: Path, name: str, 
         assert module.variable(variable).read(kind)[int(at or 0)] == int(value), variable
     if name in ("put", "leave_eight"):
         assert np.array_equal(c == 7, np.full(N, True)) == (name == "put")
-        stored = re.search(r"stores then (\d+) numbers", said)
+        stored = re.search(r"then stores (\d+) numbers", said)
         assert stored is None or np.count_nonzero(c >= 0) == int(stored[1])
     else:
         assert told
