@@ -336,6 +336,7 @@ def _sources() -> str:
         "compiler_plugin/src",
         "scripts",
         "tests/support",
+        "tests/run",
     )
     files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     return "\n".join(path.read_text() for path in files if path.suffix in (".py", ".h", ".cpp", ".cmake", ""))
