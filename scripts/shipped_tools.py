@@ -1,14 +1,15 @@
-"""The tools that ship: what the `pyproject.toml` of each says of it, and the table that docs/tools.md has of that.
+"""The shipped tools: the properties in the `pyproject.toml` of each, and the tables of docs/tools.md made from them.
 
 ``[tool.shipped]`` may have:
 
-answers   The question that the tool answers, for the table.
-use       What follows ``luthier run -t`` in the table; default: the tool's name.
-trial     Options with which the tool works, and changes no results, in any kernel; default: none.
-inserts   Whether it inserts code; default: true.
-costs     Of each row of benchmarks/bench_tools.py: what its name adds to the tool's -> options; default: one row.
+answers     The question that the tool answers, or what the example shows, for the table.
+is_example  Whether it shows how to do something, and is listed with the examples; default: false.
+use         What follows ``luthier run -t`` in the table; default: the tool's name.
+trial       Options with which the tool works, and changes no results, in any kernel; default: none.
+inserts     Whether it inserts code; default: true.
+costs       Of each row of benchmarks/bench_tools.py: what its name adds to the tool's -> options; default: one row.
 
-Use: python scripts/shipped_tools.py   (writes the table; `make format` does so)
+Use: python scripts/shipped_tools.py   (writes the tables; `make format` does so)
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "examples" / "tools"
 PAGE = ROOT / "docs" / "tools.md"
 ROW = re.compile(r"^\| \[(\w+)\]\(\.\./examples/tools/.*\n", re.MULTILINE)
+TABLE = re.compile(rf"(?:{ROW.pattern})+", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Shipped:
 
     name: str
     answers: str
+    is_example: bool = False
     use: str = ""
     trial: Mapping[str, Any] = field(default_factory=dict)
     inserts: bool = True
@@ -45,28 +48,32 @@ class Shipped:
 
 
 def shipped_tools() -> dict[str, Shipped]:
-    """Return the tools by name.
+    """Return the tools and examples by name.
 
     Raises:
-        TypeError: one says too little, or something that there is not.
+        TypeError: ``[tool.shipped]`` lacks a key, or has an unknown one.
     """
-    found = {}
+    tools = {}
     for path in sorted(FOLDER.glob("*/pyproject.toml")):
-        name, told = path.parent.name, tomllib.loads(path.read_text()).get("tool", {}).get("shipped", {})
+        name, properties = path.parent.name, tomllib.loads(path.read_text()).get("tool", {}).get("shipped", {})
         try:
-            found[name] = Shipped(name, **told)
+            tools[name] = Shipped(name, **properties)
         except TypeError as problem:
             raise TypeError(f"{path}: [tool.shipped]: {problem}") from None
-    return found
+    return tools
 
 
 def with_table(page: str) -> str:
-    """Return docs/tools.md with its table as the tools say; rows stay in their order, and new ones come last."""
-    tools = shipped_tools()
-    there = [row[1] for row in ROW.finditer(page)]
-    names = [name for name in there if name in tools] + [name for name in tools if name not in there]
-    first, last = min(row.start() for row in ROW.finditer(page)), max(row.end() for row in ROW.finditer(page))
-    return page[:first] + "".join(tools[name].row for name in names) + page[last:]
+    """Return docs/tools.md with its tables of tools and of examples; rows keep their order, and new ones come last."""
+    shipped, is_example = shipped_tools(), iter((False, True))
+
+    def updated(table: re.Match[str]) -> str:
+        wanted = next(is_example)
+        names = [name for name, tool in shipped.items() if tool.is_example == wanted]
+        listed = [name for name in ROW.findall(table[0]) if name in names]
+        return "".join(shipped[name].row for name in listed + [name for name in names if name not in listed])
+
+    return TABLE.sub(updated, page)
 
 
 if __name__ == "__main__":
