@@ -1,7 +1,7 @@
-"""How Sphinx makes a site of the project's documents (`make docs`).
+"""Sphinx configuration: a site of the project's documents (`make docs`).
 
-The documents are Markdown that reads as well on its own: links go from file to file, and the contents are the lists of
-docs/README.md. So the whole repository is Sphinx's source folder, and the navigation is made of those lists.
+The documents are Markdown that also reads without Sphinx: links go from file to file, and docs/README.md lists all
+pages. The whole repository is therefore Sphinx's source folder, and the navigation is made from those lists.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ autodoc_preserve_defaults = True
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 napoleon_use_ivar = True
-# What is before the first colon of an attribute's docstring is no type here, as Napoleon takes it to be.
+# The text before the first colon of an attribute's docstring is not a type, unlike Napoleon assumes.
 GoogleDocstring._parse_attribute_docstring = GoogleDocstring._consume_to_end
 python_maximum_signature_line_length = 100
 
-# docs/api.md (scripts/api_reference.py): names lead to where they are defined, and the * of keyword arguments, which
-# Sphinx explains as an abbreviation, is text.
+# docs/api.md (scripts/api_reference.py): names link to their definitions, and the * of keyword arguments, which Sphinx
+# makes an abbreviation, is text.
 markdown_anchor_signatures = True
 PREDEFINED_ELEMENTS.setdefault("abbreviation", None)
 
@@ -62,23 +62,23 @@ highlight_language = "none"
 
 
 def contents() -> dict[str, list[str]]:
-    """Heading of docs/README.md -> the documents that it lists, as Sphinx calls them."""
-    found: dict[str, list[str]] = {}
+    """Return the documents by heading of docs/README.md, with the names that Sphinx uses."""
+    documents: dict[str, list[str]] = {}
     for section in (ROOT / "docs/README.md").read_text().split("\n## ")[1:]:
         links = re.findall(r"^- \[.*?\]\(([\w./-]+)\.md\)", section, re.MULTILINE)
         places = [(ROOT / "docs" / link).resolve().relative_to(ROOT).as_posix() for link in links]
-        found[section.partition("\n")[0]] = places
-    return found
+        documents[section.partition("\n")[0]] = places
+    return documents
 
 
 def toctree(caption: str, documents: list[str]) -> str:
-    """The directive that puts documents into the navigation and shows nothing."""
+    """Return the directive that adds documents to the navigation, without text."""
     lines = [":hidden:", *([f":caption: {caption}"] if caption else []), "", *(f"/{name}" for name in documents)]
     return "\n\n```{toctree}\n" + "\n".join(lines) + "\n```\n"
 
 
 def without_folders(document: str, text: str) -> str:
-    """Links to folders, which a site has no pages for, go to the README in them, or are text alone."""
+    """Return the text with links to folders replaced by links to their README, or by text."""
 
     def replaced(link: re.Match[str]) -> str:
         folder = (ROOT / document).parent / link[2]
@@ -90,7 +90,7 @@ def without_folders(document: str, text: str) -> str:
 
 
 def add_navigation(app: Sphinx, document: str, source: list[str]) -> None:
-    """Every document has its place in the navigation: those of the contents below the first, tools below theirs."""
+    """Add every document to the navigation: those of the contents below the first, tools below their page."""
     source[0] = without_folders(document, source[0])
     if document == root_doc:
         source[0] += "".join(toctree(caption, names) for caption, names in contents().items())
@@ -101,13 +101,13 @@ def add_navigation(app: Sphinx, document: str, source: list[str]) -> None:
 
 
 def add_index(app: Sphinx, problem: Exception | None) -> None:
-    """The first page is found as index.html, too."""
+    """Copy the first page to index.html."""
     if problem is None and app.builder.name == "html":
         shutil.copy(Path(app.outdir) / f"{root_doc}.html", Path(app.outdir) / "index.html")
 
 
 def unlink_builtins(app: Sphinx, tree: nodes.document) -> None:
-    """Python's own types are no links: Sphinx would find `bytes` as `Instruction.bytes`."""
+    """Remove links of Python's own types: Sphinx would resolve `bytes` to `Instruction.bytes`."""
     for link in list(tree.findall(pending_xref)):
         if link.get("reftype") == "class" and hasattr(builtins, link["reftarget"]):
             link.replace_self(link.children)
@@ -116,12 +116,12 @@ def unlink_builtins(app: Sphinx, tree: nodes.document) -> None:
 def short_defaults(
     app: Sphinx, what: str, name: str, thing: object, options: object, words: str, result: str
 ) -> object:
-    """Signatures of data classes whose defaults are made by functions are taken as they are: without modules, then."""
+    """Return signatures of dataclasses with default factories without module names."""
     return (re.sub(r"~(?:\w+\.)*", "", words), result) if "<factory>" in (words or "") else None
 
 
 def setup(app: Sphinx) -> None:
-    """Sphinx calls this first."""
+    """Connect the functions above; Sphinx calls this first."""
     app.connect("doctree-read", unlink_builtins)
     app.connect("autodoc-process-signature", short_defaults)
     app.connect("source-read", add_navigation)
