@@ -1,10 +1,8 @@
-"""The demonstration of `make demo`: a tool spliced into real kernels, with results proven equal.
+"""`make demo`: splice a tool into real kernels, run both versions, and compare their results.
 
-The tool is built by pip, and both versions of the kernels run.
-
-Everything is real: the tool is a package built by pip in isolation, the kernels are compiled from HIP, and the code
-objects are what would be loaded on a GPU. They run on the emulated device, so no GPU is needed. In the end the whole
-programs, built by plain hipcc, run under `luthier run`, above the real ROCm.
+pip builds the tool as a package in isolation; the kernels are compiled from HIP. The code objects, as a GPU would load
+them, run on the emulated device. Then the whole programs, built by plain hipcc, run under `luthier run`, above the real
+ROCm.
 """
 
 from __future__ import annotations
@@ -32,9 +30,9 @@ TARGETS = ("gfx90a", "gfx942", "gfx1100")
 TOOL = "instr_count"
 """Built here as any user would; `make setup` has installed all others."""
 RUN_TARGET = "gfx90a"
-"""Target of whole programs, which the ROCm of Debian 12 knows."""
+"""Target of whole programs, which the ROCm of Debian 12 supports."""
 OTHER_DATA = {"function_call"}
-"""Programs that execute more or less by their data, which is not that of the launch plan."""
+"""Programs whose executed instructions depend on their data, which differs from that of the launch plan."""
 MODES = {
     "instr_count": "per lane",
     "instr_count:per_wave=true": "per wave",
@@ -71,9 +69,9 @@ def compile_app(name: str, target: str, toolchain: Toolchain) -> Path:
 
 
 def run_programs(plans: Mapping[str, LaunchPlan]) -> int:
-    """Run whole programs, built by plain hipcc, under the tool: how many counters differ from what verifying says."""
+    """Run whole programs under the tool, and return the number of counters that differ from the verified ones."""
     print(f"\nrunning unmodified programs under luthier run -t instr_count on a virtual {RUN_TARGET} ...\n", flush=True)
-    print(f"{'program':16} {'says':8} {'counter':>9} {'verified':>9}")
+    print(f"{'program':16} {'prints':8} {'counter':>9} {'verified':>9}")
     failures = 0
     for name in sorted(plans.keys() - OTHER_DATA):
         program, results = BUILD / name, BUILD / f"{name}.json"
@@ -82,7 +80,7 @@ def run_programs(plans: Mapping[str, LaunchPlan]) -> int:
             env={**os.environ, "HIP_PLATFORM": "amd"},
         )
         command = [Path(sys.executable).with_name("luthier"), "run", "-t", "instr_count", "--json", results]
-        said = run([*command, "--device", f"emu:{RUN_TARGET}", "--", program]).strip()
+        output = run([*command, "--device", f"emu:{RUN_TARGET}", "--", program]).strip()
         counter = sum(
             one["value"] for one in json.loads(results.read_text())["variables"] if one["variable"] == "counter"
         )
@@ -90,7 +88,7 @@ def run_programs(plans: Mapping[str, LaunchPlan]) -> int:
         verified = sum(verdict.counters["counter"] for verdict in verdicts)
         failures += counter != verified
         print(
-            f"{name:16} {said:8} {counter:9} {verified:9}  {'equal' if counter == verified else 'NOT EQUAL'}",
+            f"{name:16} {output:8} {counter:9} {verified:9}  {'equal' if counter == verified else 'NOT EQUAL'}",
             flush=True,
         )
     return failures
@@ -128,11 +126,11 @@ def main() -> int:
     failures += run_programs(plans)
     print(f"\n{time.perf_counter() - began:.0f} s. ", end="")
     if failures:
-        print(f"{failures} kernels are NOT proven.")
+        print(f"{failures} results are NOT equal.")
         return 1
     print(
-        "Proven for every kernel: output bytes equal to the original's, "
-        "counters equal to the emulated device's own counts, in whole programs, too."
+        "For every kernel, and in whole programs: output bytes equal to the original's, "
+        "counters equal to the emulated device's own counts."
     )
     return 0
 

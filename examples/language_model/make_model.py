@@ -1,6 +1,6 @@
 """Write a small language model with random weights, as llama.cpp reads it: a LLaMA of two layers, in eight bits.
 
-It says words of its vocabulary in an order without sense. Kernels do not mind: they are those of large models.
+It generates meaningless sequences of words, with the kernels of large models.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ loads memory multiplies no of on one queue reads real register registers runs sc
 thread threads to two value values vector waits wave waves with without writes
 """
 SPACE = "\u2581"
-"""What stands for a space in a token."""
+"""The character for a space in a token."""
 
 
 def vocabulary() -> tuple[list[str], list[TokenType]]:
@@ -82,7 +82,7 @@ def write_model(path: Path, seed: int = 1) -> None:
         add(f"{prefix}ffn_down.weight", weights(EMBEDDING, FEED_FORWARD))
     writer.add_tensor("output_norm.weight", np.ones(EMBEDDING, np.float32))
     output = weights(len(tokens), EMBEDDING)
-    output[[not token.startswith(SPACE) or len(token) == 1 for token in tokens]] = 0  # it says words alone
+    output[[not token.startswith(SPACE) or len(token) == 1 for token in tokens]] = 0  # only words are generated
     add("output.weight", output)
 
     writer.write_header_to_file()

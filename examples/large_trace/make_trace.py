@@ -26,7 +26,7 @@ BATCH = 1 << 20
 
 
 def make(folder: Path, size: int) -> int:
-    """Write the run directory, whose trace has at least `size` bytes on disk; gives the number of records."""
+    """Write the run directory with a trace of at least `size` bytes on disk, and return the number of records."""
     with Claim(folder) as claim:
         return _make(claim, size)
 

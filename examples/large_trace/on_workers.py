@@ -1,4 +1,4 @@
-"""Ask several processes for what one has no room for: `on_workers.py RUN [WORKERS] [MEMORY]` (4 workers of 500MB).
+"""Count accesses per cache line on several processes: `on_workers.py RUN [WORKERS] [MEMORY]` (4 workers of 500MB).
 
 How often is each cache line touched? There are tens of millions of lines, so a table of all of them, and the addresses
 it is made of, may be more than one process has room for. The lines are dealt out by their number, and each task counts
@@ -18,11 +18,11 @@ import pandas as pd
 LINE = 64
 """Bytes."""
 PARTS = 20
-"""A part of the accesses of 1 GB is 8 million, 63 MB, twice while they are put together."""
+"""A part of the accesses of 1 GB is 8 million, 63 MB, and twice that while it is combined."""
 
 
 def touched(part: int, run: Path) -> pd.Series:
-    """Number of accesses -> lines of this part that have so many."""
+    """Return the number of lines of this part by number of accesses."""
     from luthier.run.folder import RunFolder
 
     kept = []
@@ -39,7 +39,7 @@ def touched(part: int, run: Path) -> pd.Series:
 
 
 def reuse(run: Path, workers: int, memory: str) -> tuple[dict[int, int], int]:
-    """Number of accesses of a line -> lines that have so many; and the most memory that a worker had, in bytes."""
+    """Return the number of lines by number of accesses, and the largest memory of a worker in bytes."""
     import dask.dataframe as dd
     from dask.distributed import Client, LocalCluster
 

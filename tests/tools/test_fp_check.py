@@ -425,5 +425,5 @@ def test_what_is_not_looked_at_is_told(bench: Any, shipped: Any) -> None:
     reasons = {row["instruction"].split()[0]: row["reason"] for row in rows(tables["not measured"])}
     assert reasons == {
         "v_add_f16_sdwa": "it writes a part of its result",
-        "v_cvt_f32_fp8_e32": "instructions of this kind are not looked at",
+        "v_cvt_f32_fp8_e32": "instructions of this kind are not examined",
     }

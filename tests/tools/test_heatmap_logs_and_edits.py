@@ -118,7 +118,7 @@ def test_what_cannot_be_written_is_told(bench: Any, shipped: Any) -> None:
     device = open_device("emu:gfx90a")
     patched = patch_object(kernel.object, tool.instrument)
     (_, refused) = reported(tool, device.load(patched.data), patched)
-    assert "no register of 32 bits" in rows(refused)[0]["reason"]
+    assert "not a 32-bit register" in rows(refused)[0]["reason"]
 
 
 @pytest.mark.parametrize(

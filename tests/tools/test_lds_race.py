@@ -150,7 +150,7 @@ def test_each_barrier_is_needed(bench: Any, shipped: Any, name: str, target: str
         found = under(kernel, shipped("lds_race"))
         numbers = {row["what"]: row["number"] for row in found["watched"]}
         assert numbers["waves watched"] == 8 * 256 // ALL[target].wave_sizes[0]
-        assert numbers.keys() == {"waves watched", "barriers that waves came to"}
+        assert numbers.keys() == {"waves watched", "barriers that waves reached"}
         if without is None:
             assert found["no race was seen"] == []
         else:

@@ -23,7 +23,7 @@ from .conftest import ALL, TARGETS
 @pytest.mark.parametrize(
     ("spaces", "reason"),
     [
-        ("global", "none of 1 load+store of global has an address that can be told, the first: 'tensor_load_to_lds"),
+        ("global", "1 load+store of global: no address is available, first: 'tensor_load_to_lds"),
         ("lds", "there is no load+store of lds"),
     ],
 )

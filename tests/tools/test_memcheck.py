@@ -326,7 +326,7 @@ def test_launches_that_nobody_tells_of(bench: Any, shipped: Any) -> None:
     offsets = np.zeros(BLOCK * GROUPS, np.int32)
     tables = made(bench, "touch", "gfx90a", "word", 16, offsets).under(shipped("memcheck"))
     (row,) = rows(tables["not checked"])
-    assert row["what"].startswith("launches that nobody told of")
+    assert row["what"].startswith("launches that the tool did not see")
 
 
 def test_too_many_allocations(shipped: Any) -> None:

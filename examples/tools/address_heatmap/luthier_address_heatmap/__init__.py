@@ -19,7 +19,7 @@ KINDS = ("load", "store", "atomic")
 
 @dataclass(frozen=True)
 class Allocation:
-    """Memory that the program got from HIP."""
+    """Memory that the program allocated through HIP."""
 
     pid: int
     begin: int
@@ -28,7 +28,7 @@ class Allocation:
 
 
 class AddressHeatmap(Tool):
-    """Counts in a hash table on the device; allocations are those that HIP's API functions gave."""
+    """Counts accesses in a hash table on the device; allocations are those of HIP's API functions."""
 
     hip_events = ("hipMalloc*", "hipHostMalloc", "hipExtMallocWithFlags")
 
@@ -39,19 +39,19 @@ class AddressHeatmap(Tool):
         page: int = 4096
         """Bytes of a page, a power of two: 64 counts by cache line."""
         spaces: str = "global+flat+buffer"
-        """Of these three, with + between them."""
+        """Any of these three, joined by +."""
         top: int = 20
-        """Show so many pages, those with most accesses first; 0: all."""
+        """Pages to show, most accesses first; 0: all."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         page = self.options.page
         if page < 4 or page & (page - 1):
-            raise ToolError(f"option page of address_heatmap: {page} is no power of two from 4 on")
+            raise ToolError(f"option page of address_heatmap must be a power of two from 4 on, not {page}")
         self.spaces = chosen(self.options.spaces, SPACES, "option spaces of address_heatmap")
         self.allocations: list[Allocation] = []
-        self.untold: dict[tuple[str, str], int] = {}
-        """Kernel and reason -> instructions whose addresses cannot be told."""
+        self.unavailable: dict[tuple[str, str], int] = {}
+        """Kernel and reason -> number of instructions without an available address."""
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Put the hook before every vector memory instruction."""
@@ -64,20 +64,20 @@ class AddressHeatmap(Tool):
                 address = task.effective_address(instruction)
             except HookError as problem:
                 key = task.lifted.kernel.name, problem.message
-                self.untold[key] = self.untold.get(key, 0) + 1
+                self.unavailable[key] = self.unavailable.get(key, 0) + 1
                 task.leave_out(problem.message)
                 continue
             task.insert_hook_before(instruction, DEVICE.touch, address, shift, KINDS.index(access.kind))
 
     def at_hip_event(self, event: ApiEvent) -> None:
-        """Remember what the program allocates."""
+        """Record an allocation of the program."""
         size = next((event.arguments[name] for name in ("size", "sizeBytes", "width") if name in event.arguments), 0)
         if event.is_exit and event.result == 0 and event.outputs and size:
             begin = next(iter(event.outputs.values()))
             self.allocations.append(Allocation(event.pid, begin, size * event.arguments.get("height", 1), event.name))
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield accesses by allocation, then the pages with most."""
+        """Yield accesses by allocation, then the most accessed pages."""
         page = self.options.page
         heat: dict[tuple[int, int], NDArray[np.uint64]] = {}
         for pages, counts in zip(run.variables("pages"), run.variables("accesses"), strict=True):
@@ -99,16 +99,16 @@ class AddressHeatmap(Tool):
         )
         if left_out := run.total("left_out"):
             yield Table("no room for", ("accesses",), [(left_out,)])
-        if self.untold:
-            rows = [(*key, count) for key, count in self.untold.items()]
+        if self.unavailable:
+            rows = [(*key, count) for key, count in self.unavailable.items()]
             yield Table("not counted", ("kernel", "reason", "instructions"), rows)
 
     def _by_allocation(self, heat: dict[tuple[int, int], NDArray[np.uint64]]) -> Iterable[Table]:
         """Yield accesses by allocation.
 
-        Pages belong to the last allocation that was made over them; one that holds several goes to the first.
+        A page belongs to the last allocation made over it; a page of several allocations belongs to the first.
         """
-        found: defaultdict[Allocation | None, list[tuple[int, NDArray[np.uint64]]]] = defaultdict(list)
+        pages_by_allocation: defaultdict[Allocation | None, list[tuple[int, NDArray[np.uint64]]]] = defaultdict(list)
         page = self.options.page
         for (pid, address), row in heat.items():
             holders = (
@@ -116,15 +116,18 @@ class AddressHeatmap(Tool):
                 for one in reversed(self.allocations)
                 if one.pid == pid and one.begin < address + page and address < one.begin + one.size
             )
-            found[next(holders, None)].append((address, row))
+            pages_by_allocation[next(holders, None)].append((address, row))
         if not self.allocations:
             return
         rows = []
-        for one, pages in found.items():
+        for allocation, pages in pages_by_allocation.items():
             sums = sum((row for _, row in pages), np.zeros(3, np.uint64))
-            where = (None, "elsewhere", None, "") if one is None else (one.pid, hex(one.begin), one.size, one.made_by)
-            held = None if one is None else ratio(100 * len(pages) * page, -(-one.size // page) * page, 1)
-            rows.append((*where, *map(int, sums), len(pages), held))
+            where: tuple[object, ...] = None, "elsewhere", None, ""
+            share = None
+            if allocation is not None:
+                where = allocation.pid, hex(allocation.begin), allocation.size, allocation.made_by
+                share = ratio(100 * len(pages) * page, -(-allocation.size // page) * page, 1)
+            rows.append((*where, *map(int, sums), len(pages), share))
         rows.sort(key=lambda row: -sum(row[4:7]))
         columns = ("process", "allocation", "bytes", "by", *(f"{kind}s" for kind in KINDS), "pages touched", "% of it")
         yield Table("allocations", columns, rows)

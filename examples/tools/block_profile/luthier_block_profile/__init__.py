@@ -1,6 +1,6 @@
 """Counts how often waves enter each basic block of a kernel and of the functions it calls.
 
-No block has a counter of its own: only some of the ways between them are counted, in registers, and the rest follows.
+Blocks have no counters: some edges between them are counted in registers, and the rest follows.
 On request it tells waves apart: how many of them took which way at a branch how often.
 """
 
@@ -25,22 +25,22 @@ class BlockProfile(Tool):
         """Options: what is shown."""
 
         top: int = 0
-        """Show so many blocks, those with most wave-instructions first; 0: all, in address order. Of ways and waves so
-        many rows, the first ones."""
+        """Blocks to show, most wave-instructions first; 0: all, in address order. Also the number of rows of edges and
+        waves."""
         edges: bool = False
-        """Also tell how often waves went from each block to each of its successors."""
+        """Also show how often waves went from each block to each of its successors."""
         per: str = "kernel"
-        """``wave``: also how many waves took which way how often, and a row for each wave."""
+        """``wave``: also show how many waves took each edge how often, and a row for each wave."""
         rows: int = USUAL_ROOM
-        """Waves of a kernel, over all launches, that there is room for a row for."""
+        """Waves of a kernel, over all launches, that can have a row."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         if self.options.per not in ("kernel", "wave"):
-            raise ToolError(f"option per of {self.label()} is kernel or wave, not {self.options.per!r}")
+            raise ToolError(f"option per of {self.label()} must be kernel or wave, not {self.options.per!r}")
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Ask for counts."""
+        """Request counts."""
         each = self.options.per == "wave"
         if each:
             task.wave_rows = self.options.rows
@@ -80,9 +80,7 @@ class BlockProfile(Tool):
 
     def _of_waves(self, waves: WaveCounts) -> Iterable[Table]:
         top = self.options.top or None
-        left_out = (
-            f", {waves.missing} more waves have no row: give option rows a larger number" if waves.missing else ""
-        )
+        left_out = f", {waves.missing} more waves have no row: increase the option rows" if waves.missing else ""
         yield Table(f"{waves.kernel}: waves by way{left_out}", ("from", "to", "times", "waves"), _ways(waves)[:top])
         names = (*IDENTITY, "instructions", *(f"block {block}" for block in waves.blocks))
         order = np.lexsort(waves.identity[:, [3, 0, 1, 2]].T)  # launches stay in the order in which waves ended
@@ -91,7 +89,7 @@ class BlockProfile(Tool):
 
 
 def _ways(waves: WaveCounts) -> list[tuple[int, int, int, int]]:
-    """Return for each edge from a block with several to another how many waves took it how often."""
+    """Return for each edge out of a branch how many waves took it how often."""
     leaving = Counter(source for source, _ in waves.edges)
     rows = []
     for (source, to), times in zip(waves.edges, waves.gone.T, strict=True):

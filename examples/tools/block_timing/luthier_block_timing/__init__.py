@@ -1,4 +1,4 @@
-"""Times blocks, waves, or the way between two instructions, with the clocks that waves can read."""
+"""Times blocks, waves, or the code between two instructions, with the clocks that waves can read."""
 
 from __future__ import annotations
 
@@ -23,44 +23,42 @@ class Span:
     """The code that is timed."""
 
     name: str
-    """A block's number, or words."""
+    """A block's number, or a description."""
     clock: str
     """``cycles`` or ``real``."""
 
 
 class BlockTiming(Tool):
-    """Adds up clock values where something ends, and takes off those where it began."""
+    """Adds clock values where an interval ends, and subtracts them where it begins."""
 
     @dataclass(frozen=True)
     class Options:
-        """Options: what is timed, and by which clock."""
+        """Options: the intervals and the clock."""
 
         what: str = "blocks"
-        """Time blocks, or waves: each from its beginning to its end."""
+        """blocks or waves: time each from its beginning to its end."""
         between: str = ""
-        """Instead, from before one instruction to before another that always follows it, e.g. 0x1900-0x19c4."""
+        """Time from before one instruction to before another that always follows it instead, e.g. 0x1900-0x19c4."""
         clock: str = "auto"
-        """cycles: of shaders; real: the device's constant clock; auto: cycles where their counter has 64 bits."""
+        """cycles: shader cycles; real: the device's constant clock; auto: cycles if their counter has 64 bits."""
         top: int = 20
-        """Show so many, those that took longest first; 0: all."""
+        """Rows to show, longest time first; 0: all."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         for name, known in (("what", WHAT), ("clock", CLOCKS)):
-            if getattr(self.options, name) not in known:
-                raise ToolError(
-                    f"option {name} of block_timing: no {getattr(self.options, name)!r}; there are {', '.join(known)}"
-                )
+            if (given := getattr(self.options, name)) not in known:
+                raise ToolError(f"option {name} of block_timing must be one of {', '.join(known)}, not {given!r}")
         self.between: tuple[int, int] | None = None
         if self.options.between:
             match = re.fullmatch(r"(0x[0-9a-f]+|\d+)-(0x[0-9a-f]+|\d+)", self.options.between.lower())
             if match is None:
-                raise ToolError(f"option between of block_timing: {self.options.between!r} is not ADDRESS-ADDRESS")
+                raise ToolError(f"option between of block_timing must be ADDRESS-ADDRESS, not {self.options.between!r}")
             self.between = int(match[1], 0), int(match[2], 0)
         self.sums = SiteSums(DEVICE, "spans", 3)
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Put a hook at each beginning and each end."""
+        """Insert a hook at each beginning and each end."""
         if self.between is not None:
             self._between(task, *self.between)
         elif self.options.what == "waves":
@@ -95,7 +93,7 @@ class BlockTiming(Tool):
             for address in (start, stop):
                 if address not in places:
                     raise HookError(f"there is no instruction at {address:#x}")
-            # At one point first the end of one round, then the beginning of the next.
+            # Where both are the same point, the end of one interval comes before the beginning of the next.
             task.insert_hook_before(places[stop], end, number)
             task.insert_hook_before(places[start], begin, number)
 
@@ -111,7 +109,7 @@ class BlockTiming(Tool):
 
         def checked(number: Immediate) -> None:
             if clock == "cycles" and bits < 64:
-                raise HookError(f"the counter of cycles has {bits} bits, too few to be added up; use clock=real")
+                raise HookError(f"the counter of cycles has {bits} bits, too few to be summed; use clock=real")
             hooks = (
                 (DEVICE.begin_cycles, DEVICE.end_cycles) if clock == "cycles" else (DEVICE.begin_real, DEVICE.end_real)
             )
@@ -120,7 +118,7 @@ class BlockTiming(Tool):
         self.sums.add(task, at, checked, Span(name, clock))
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield what took longest."""
+        """Yield the times, longest first."""
         rows = []
         whole: dict[tuple[str, str], int] = {}
         for site, sums in self.sums.read(run):

@@ -21,7 +21,7 @@ class Shape:
     """Properties of the accesses at a site."""
 
     size: int
-    """Bytes a lane."""
+    """Bytes per lane."""
     line: int
     """Bytes of a cache line."""
 
@@ -37,24 +37,24 @@ class Coalescing(Tool):
         """Bytes of a cache line, a power of two; 0: the target's, of loads a line of the first-level vector cache, of
         stores a request to L2."""
         spaces: str = "global+flat+buffer"
-        """Of these three, with + between them."""
+        """Any of these three, joined by +."""
         kinds: str = "load+store+atomic"
-        """Of these three, likewise."""
+        """Any of these three, joined by +."""
         top: int = 20
-        """Show so many instructions, those with most lines first; 0: all."""
+        """Instructions to show, most lines first; 0: all."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         line = self.options.line
         if line and (line < 16 or line & (line - 1)):
-            raise ToolError(f"option line of coalescing: {line} is no power of two from 16 on")
+            raise ToolError(f"option line of coalescing must be 0 or a power of two from 16 on, not {line}")
         self.spaces = chosen(self.options.spaces, SPACES, "option spaces of coalescing")
         self.kinds = chosen(self.options.kinds, KINDS, "option kinds of coalescing")
         self.sums = SiteSums(DEVICE, "requests", len(COLUMNS))
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Put the hook before every vector memory instruction of the kinds that were asked for."""
-        target = task.lifted.target
+        """Insert the hook before every vector memory instruction of the requested kinds."""
+        line = self.options.line or task.lifted.target.vector_cache_line
         for instruction in task.instructions:
             access = instruction.memory
             if access is not None and access.space in self.spaces and access.kind in self.kinds:
@@ -72,7 +72,7 @@ class Coalescing(Tool):
         self.sums.add(task, instruction, insert, Shape(access.size or 0, line))
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield each kernel, then the instructions that touch most lines."""
+        """Yield each kernel, then the instructions that touch the most lines."""
         measured = self.sums.read(run)
         kernels: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 5)
         for site, sums in measured:

@@ -1,4 +1,4 @@
-"""Measures divergence: how many lanes are active while vector instructions run, and which branches divide the lanes."""
+"""Measures divergence: the lanes active in vector instructions, and the branches that diverge."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Kernel:
 
 
 class Divergence(Tool):
-    """Lanes by block and in all, branches."""
+    """Reports active lanes by block and in total, and branches."""
 
     @dataclass(frozen=True)
     class Options:
@@ -39,11 +39,11 @@ class Divergence(Tool):
         blocks: bool = True
         """Utilisation of each block, from counters in registers."""
         histogram: bool = True
-        """How often how many lanes are active; a hook wherever EXEC may have changed."""
+        """Histogram of active lanes; a hook wherever EXEC may have changed."""
         branches: bool = True
-        """Which conditional branches are taken and divide the lanes; one or two hooks each."""
+        """Conditional branches that are taken or diverge; one or two hooks each."""
         top: int = 20
-        """Show so many blocks and branches, the most frequent first; 0: all."""
+        """Blocks and branches to show, most frequent first; 0: all."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
@@ -52,7 +52,7 @@ class Divergence(Tool):
         self.without_histogram: list[str] = []
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Ask for counts of lanes, and put hooks where EXEC has changed and at branches."""
+        """Request counts of lanes, and insert hooks where EXEC has changed and at branches."""
         lifted = task.lifted
         vector = np.zeros(len(lifted.code), bool)
         for instruction in task.instructions:
@@ -110,8 +110,8 @@ class Divergence(Tool):
             return
         rows = []
         for row in counts.block_rows():
-            here = kernel.vector & (counters.block_of == row.block)
-            waves, lanes = int(counts.executions[here].sum()), int(counts.active_lanes[here].sum())
+            in_block = kernel.vector & (counters.block_of == row.block)
+            waves, lanes = int(counts.executions[in_block].sum()), int(counts.active_lanes[in_block].sum())
             if waves:
                 utilisation = ratio(100 * lanes, waves * kernel.wave_size)
                 rows.append((row.block, row.source, hex(row.address), waves, lanes, utilisation))
@@ -123,7 +123,7 @@ class Divergence(Tool):
         yield Table(kernel.name, ("block", "source", "address", "vector instructions", "lanes", "utilisation %"), shown)
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield blocks, numbers of lanes, branches."""
+        """Yield blocks, histograms of lanes, branches."""
         for counts in run.counts():
             yield from self.tables(counts)
         if self.options.histogram:
@@ -160,7 +160,7 @@ class Divergence(Tool):
 
 
 def _buckets(wave_size: int) -> list[tuple[int, int]]:
-    """Return the ranges of lanes that are shown together: none, one, then eighths, and all."""
+    """Return the ranges of lanes of the histogram: none, one, then eighths, and all."""
     eighth = wave_size // 8
     bounds = [(0, 0), (1, 1), (2, eighth), *((low + 1, low + eighth) for low in range(eighth, wave_size, eighth))]
     return [*bounds[:-1], (wave_size - eighth + 1, wave_size - 1), (wave_size, wave_size)]

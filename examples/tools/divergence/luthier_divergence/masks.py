@@ -1,8 +1,8 @@
-"""Analysis of where a branch divides the lanes: which instruction made EXEC what the branch tests, and from what.
+"""Analysis of divergent branches: the instruction that set EXEC as the branch tests it, and its mask.
 
-A compiler makes an ``if`` of an instruction that takes lanes out of EXEC and a branch that skips the body where none is
-left. How many of the lanes go on is known before that instruction, from EXEC and its mask; where it computes the mask
-itself (``v_cmpx``), at the branch, if EXEC was copied before.
+A compiler turns an ``if`` into an instruction that clears lanes of EXEC and a branch that skips the body if none is
+left. The lanes that continue are known before that instruction, from EXEC and its mask; if it computes the mask itself
+(``v_cmpx``), at the branch, provided that EXEC was copied before.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class How(IntEnum):
 
 @dataclass(frozen=True)
 class Mask:
-    """The place where a branch divides the lanes, and the mask there."""
+    """The point at which lanes diverge, and the mask there."""
 
     at: Instruction
     """The hook goes before it."""
@@ -52,14 +52,14 @@ _OF_TWO = {"s_and": How.AND, "s_andn2": How.AND_NOT, "s_and_not1": How.AND_NOT, 
 
 
 def writes_exec(instruction: Instruction) -> bool:
-    """Return whether other lanes may be active after an instruction."""
+    """Return whether an instruction may change the active lanes."""
     return any(instruction.effects.writes >> unit & 1 for unit in EXEC)
 
 
 def mask_of(task: InstrumentationTask, branch: Instruction) -> Mask | str | None:
-    """Return where the lanes of a conditional branch are divided, or why it is not known.
+    """Return where the lanes of a conditional branch diverge, or why that is not known.
 
-    None where all lanes of a wave certainly go the same way (branches on SCC).
+    None if all lanes of a wave take the same direction (branches on SCC).
     """
     pseudo = branch.opcode.pseudo
     wide = task.lifted.wave_size == 64
@@ -87,7 +87,7 @@ def _narrowing(task: InstrumentationTask, branch: Instruction, wide: bool) -> Ma
             return _of_two(task, writer, _OF_TWO[base])
     if writer.mnemonic.startswith("v_cmpx_"):
         return _saved(task, before[:position], before[position + 1 :], branch)
-    return f"{writer.mnemonic} makes EXEC"
+    return f"{writer.mnemonic} sets EXEC"
 
 
 def _of_two(task: InstrumentationTask, writer: Instruction, how: How) -> Mask | str:
@@ -97,7 +97,7 @@ def _of_two(task: InstrumentationTask, writer: Instruction, how: How) -> Mask | 
         return _mask(task, writer, "src0", How.MASK_AND_NOT)
     if _is_exec(task, writer, "src1"):
         return _mask(task, writer, "src0", how)
-    return f"{writer.mnemonic} makes EXEC of other registers"
+    return f"{writer.mnemonic} sets EXEC from other registers"
 
 
 def _mask(task: InstrumentationTask, writer: Instruction, operand: str, how: How) -> Mask | str:
@@ -110,7 +110,7 @@ def _mask(task: InstrumentationTask, writer: Instruction, operand: str, how: How
 def _saved(
     task: InstrumentationTask, before: list[Instruction], behind: list[Instruction], branch: Instruction
 ) -> Mask | str:
-    """Return EXEC before a ``v_cmpx``, which an instruction before it has copied."""
+    """Return EXEC before a ``v_cmpx``, from an earlier copy."""
     changed = 0
     for instruction in behind:
         changed |= instruction.effects.writes
@@ -122,12 +122,12 @@ def _saved(
         if writes_exec(instruction):
             break
         changed |= instruction.effects.writes
-    return "v_cmpx makes EXEC, which nobody has copied"
+    return "v_cmpx sets EXEC, and no instruction copied it before"
 
 
 def _is_exec(task: InstrumentationTask, instruction: Instruction, operand: str) -> bool:
-    found = instruction.operand(operand)
-    if found is None or found[0] != OperandKind.REGISTER:
+    value = instruction.operand(operand)
+    if value is None or value[0] != OperandKind.REGISTER:
         return False
-    register = task.lifted.isa.register(found[1])
+    register = task.lifted.isa.register(value[1])
     return register.first_unit == EXEC[0]

@@ -1,4 +1,4 @@
-"""Finds the instructions that make NaN and infinity, and tells them from those that pass them on."""
+"""Finds the instructions that make NaN and infinity, as opposed to those that pass them on."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from luthier_fp_check.shapes import MOST_OPERANDS, Shape, gives_floats, passes_o
 
 DEVICE = ToolModule.from_package(__name__, "device")
 KINDS = ("nan", "infinity", "nan-flow", "infinity-flow")
-"""Of the columns of the device's table, as `luthier sanitize` calls them."""
+"""Kinds of findings by column of the device's table, with the names of `luthier sanitize`."""
 
 
 class FpCheck(Tool):
-    """Adds up lanes by instruction, and by what its result is and its operands were."""
+    """Counts lanes by instruction, result and operands."""
 
     @dataclass(frozen=True)
     class Options:
         """Options: what is shown."""
 
         flow: bool = False
-        """Show what operands have passed on, too."""
+        """Also show numbers that operands passed on."""
         top: int = 20
-        """Show so many, in the order of the code; 0: all."""
+        """Rows to show, in the order of the code; 0: all."""
         exponents: bool = False
-        """Count exponents of results by source line, and tell which smaller formats would have had room for them."""
+        """Count exponents of results by source line, and show which smaller formats they would fit."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
@@ -42,7 +42,7 @@ class FpCheck(Tool):
         self.exponents = SiteSums(DEVICE, "exponents", exponents.COLUMNS)
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Put a hook behind every instruction that gives floating-point numbers in VGPRs."""
+        """Insert a hook after every instruction with floating-point results in VGPRs."""
         most, guards = most_vgprs(task), Guards(task)
         for instruction in task.instructions:
             if not gives_floats(instruction):
@@ -55,7 +55,7 @@ class FpCheck(Tool):
 
     def report(self, run: Run) -> Iterable[Table]:
         """Yield the instructions that made or passed on exceptional numbers, by kernel in the order of the code."""
-        measured = sorted(self.sums.read(run), key=lambda one: (one.site.kernel, one.site.address))
+        measured = sorted(self.sums.read(run), key=lambda row: (row.site.kernel, row.site.address))
         shown = len(KINDS) if self.options.flow else 2
         rows = [
             (site.kernel, kind, site.source, hex(site.address), site.text, int(lanes))
@@ -69,9 +69,7 @@ class FpCheck(Tool):
             rows[: self.options.top or None],
         )
         if partial := run.total("partial"):
-            yield Table(
-                "not looked at", ("what", "number"), [("products of matrices while lanes were not active", partial)]
-            )
+            yield Table("not examined", ("what", "number"), [("matrix products with inactive lanes", partial)])
         yield from self.sums.tables()
         if self.options.exponents:
             yield from exponents.tables(run, self.exponents)
@@ -81,10 +79,10 @@ class FpCheck(Tool):
 def _look(
     task: InstrumentationTask, instruction: Instruction, operands: Operands, guards: Guards, site: Immediate
 ) -> None:
-    """Insert hooks, and before the instruction copies of operands that it overwrites.
+    """Insert the hooks, and copies of the operands that the instruction overwrites.
 
     Raises:
-        HookError: the instruction cannot be looked at, or there is no register for a copy.
+        HookError: the instruction cannot be examined, or there is no register for a copy.
     """
     if instruction.is_matrix:
         _look_at_product(task, instruction, operands, site)
@@ -126,7 +124,7 @@ def _look_at(
 
 
 def _look_at_product(task: InstrumentationTask, instruction: Instruction, operands: Operands, site: Immediate) -> None:
-    """Insert hooks for a product of matrices: before it for what it reads, behind it for what it has made.
+    """Insert hooks for a matrix product: before it for its operands, after it for its result.
 
     Raises:
         HookError: as `_look`.
@@ -165,7 +163,7 @@ def _counter(registers: int) -> Hook:
 
 
 def _width(task: InstrumentationTask, instruction: Instruction, name: str) -> int:
-    """Return how many registers an operand is in; 0 of a number."""
+    """Return the number of registers of an operand; 0 for a number."""
     operand = instruction.operand(name)
     if operand is None or operand[0] != OperandKind.REGISTER:
         return 0

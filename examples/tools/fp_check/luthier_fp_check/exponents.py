@@ -1,4 +1,4 @@
-"""Exponents of results: counts by kernel and source line, and which smaller formats would have had room for them."""
+"""Exponents of results: counts by kernel and source line, and the smaller formats that they would fit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from luthier import Run, SiteSums, Table
 from numpy.typing import NDArray
 
 LOWEST, COUNT = -32, 64
-"""Exponents with a column each, as in device.hip; so are the columns behind these."""
+"""Exponents with their own column, as in device.hip; so are the columns after these."""
 (ZERO, BELOW, ABOVE, INFINITE, INVALID, TINY, OVER_E4M3, OVER_E5M2, OVER_F16, OVER_BF16) = range(COUNT, COUNT + 10)
 COLUMNS = 80
 _SUMMARY = (
@@ -21,7 +21,7 @@ _SUMMARY = (
 
 @dataclass(frozen=True)
 class Format:
-    """A format of fewer bits: exponents of its normal numbers, and columns of what is beyond the largest."""
+    """A format of fewer bits: exponents of its normal numbers, and columns of larger numbers."""
 
     lowest: int
     highest: int
@@ -45,7 +45,7 @@ class Exponents:
     largest: float = 0.0
 
     def add(self, counts: NDArray[np.uint64], extremes: NDArray[np.uint64]) -> None:
-        """Add those of an instruction."""
+        """Add the results of an instruction."""
         self.counts += counts.astype(np.int64)
         if extremes[1]:
             low, high = np.array([~extremes[0], extremes[1]], np.uint64).view(np.float64).tolist()
@@ -53,7 +53,7 @@ class Exponents:
 
     @property
     def results(self) -> int:
-        """Return how many there are."""
+        """Return the number of results."""
         return int(self.counts[: INVALID + 1].sum())
 
     def share(self, name: str) -> float | None:
@@ -80,18 +80,18 @@ class Exponents:
 
 
 def tables(run: Run, counts: SiteSums) -> Iterable[Table]:
-    """Yield what lines have, and their histograms."""
+    """Yield the summary of each line, and the histograms."""
     lines: dict[tuple[str, str], Exponents] = {}
     ends = _extremes(run, counts.capacity)
     for (site, sums), own in zip(counts.read(run), ends, strict=False):
         if sums.any():
             lines.setdefault((site.kernel, site.source), Exponents()).add(sums, own)
     rows = []
-    for (kernel, source), one in sorted(lines.items()):
-        both = (one.smallest, one.largest) if one.largest else (None, None)
-        kinds = (int(one.counts[column]) for column in (ZERO, INFINITE, INVALID))
-        shares = (one.share(name) for name in ("f16", "bf16", "e5m2", "e4m3"))
-        rows.append((kernel, source, one.results, *kinds, *both, *shares))
+    for (kernel, source), line in sorted(lines.items()):
+        both = (line.smallest, line.largest) if line.largest else (None, None)
+        kinds = (int(line.counts[column]) for column in (ZERO, INFINITE, INVALID))
+        shares = (line.share(name) for name in ("f16", "bf16", "e5m2", "e4m3"))
+        rows.append((kernel, source, line.results, *kinds, *both, *shares))
     yield Table("exponents", _SUMMARY, rows)
     buckets = [(*key, name, many) for key, one in sorted(lines.items()) for name, many in one.buckets()]
     yield Table("exponent histogram", ("kernel", "source", "exponent", "results"), buckets)
@@ -99,7 +99,7 @@ def tables(run: Run, counts: SiteSums) -> Iterable[Table]:
 
 def _extremes(run: Run, sites: int) -> NDArray[np.uint64]:
     """Return [sites, 2] the extremes over all devices: each is the largest of its column."""
-    found = np.zeros((sites, 2), np.uint64)
+    extremes = np.zeros((sites, 2), np.uint64)
     for variable in run.variables("extremes"):
-        found = np.maximum(found, variable.read(np.uint64)[: found.size].reshape(found.shape))
-    return found
+        extremes = np.maximum(extremes, variable.read(np.uint64)[: extremes.size].reshape(extremes.shape))
+    return extremes

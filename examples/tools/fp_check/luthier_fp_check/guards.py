@@ -1,4 +1,4 @@
-"""Comparisons that tell at once whether a result is exceptional, so that hooks run only where one is."""
+"""Comparisons that detect an exceptional result, so that hooks run only then."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from luthier.isa import RegisterRange
 from luthier_fp_check.shapes import Part, Shape
 
 CLASSES = 0x207
-"""NaN and infinities, as v_cmp_class has them."""
+"""NaN and infinities, in the encoding of v_cmp_class."""
 _SET = f"s_movk_i32 {{vcc_lo}}, {CLASSES:#x}\n"
 
 
 class Guards:
     """Comparisons of results in one kernel.
 
-    Where comparisons take no literals, an SGPR that the application does not have holds what they look for.
+    If comparisons take no literals, an unused SGPR holds the classes.
     """
 
     def __init__(self, task: InstrumentationTask) -> None:
@@ -29,7 +29,7 @@ class Guards:
         self._kept = ""
 
     def of(self, shape: Shape, result: RegisterRange, *, high: bool) -> list[str]:
-        """Return comparisons of which one is true in a lane with an exceptional result; none if that is not known.
+        """Return comparisons, one of which is true in a lane with an exceptional result; none if there are no such.
 
         Args:
             high: the result is the upper half of the register.
@@ -65,7 +65,7 @@ class Guards:
         return f"{before}v_cmp_class_{type}_e64 {{vcc}}, {register}, {self._kept}"
 
     def _keep(self) -> str:
-        """Return the register that holds what is looked for, as from the kernel's beginning."""
+        """Return the register that holds the classes from the kernel's beginning on."""
         lifted = self._task.lifted
         register = None if lifted.kernel.descriptor.kernarg_preload_length else self._task.spare_sgprs(1)
         if register is None:

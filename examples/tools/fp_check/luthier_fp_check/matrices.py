@@ -1,4 +1,4 @@
-"""Products of matrices: their operands by register, and types that lie in these."""
+"""Matrix products: their operands by register, and the types in these."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _ELEMENTS = 256
 
 @dataclass(frozen=True)
 class Matrix:
-    """A, B, C or D: the registers, and what is in them."""
+    """A, B, C or D: its registers and their contents."""
 
     registers: RegisterRange
     form: int
-    """Type and halves, as device.hip has them."""
+    """Type and halves, as in device.hip."""
 
     @property
     def count(self) -> int:
-        """Return how many registers it has."""
+        """Return the number of registers."""
         return self.registers.count
 
     def numbers(self) -> Iterator[tuple[RegisterRange, tuple[Part, ...]]]:
-        """Yield registers, or pairs of them, each with the numbers that are in it."""
+        """Yield registers, or pairs of them, each with its numbers."""
         type, halves = _TYPES[self.form >> 2], self.form & _BOTH
         step = 2 if type == "f64" else 1
         parts: tuple[Part, ...] = (Part(0, type),)
@@ -51,30 +51,30 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Product:
-    """A product of matrices."""
+    """A matrix product."""
 
     result: Matrix
     operands: tuple[Matrix, ...]
-    """A, B and C; those that are numbers are not there."""
+    """A, B and C, without those that are numbers."""
 
 
 def product_of(task: InstrumentationTask, instruction: Instruction) -> Product:
-    """Return the product that a matrix instruction with float results makes.
+    """Return the product of a matrix instruction with float results.
 
     Raises:
-        HookError: it is not known.
+        HookError: the instruction is not supported.
     """
-    found = _PRODUCT.match(instruction.mnemonic)
-    if found is None:
-        raise HookError("products of matrices of this kind are not looked at")
-    kind, result, one, left, right = found.groups()
+    match = _PRODUCT.match(instruction.mnemonic)
+    if match is None:
+        raise HookError("matrix products of this kind are not examined")
+    kind, result, both, left, right = match.groups()
     target, narrow = task.lifted.target, _BOTH
     (made,) = _matrices(task, instruction, (("vdst", result, narrow),))
     if result in ("f16", "bf16") and made.count * task.lifted.wave_size == _ELEMENTS:  # one in each register
         narrow = _HIGH if _is_high(instruction.operand("op_sel"), instruction.operand("src2_modifiers")) else _LOW
     types = [
         f"{name} of NaN alone" if name in ("fp8", "bf8") and target.name in _NAN_ALONE else name
-        for name in (left or one.removeprefix("x"), right or one.removeprefix("x"))
+        for name in (left or both.removeprefix("x"), right or both.removeprefix("x"))
     ]
     sums = "vdst" if kind in ("smfmac", "swmmac") else "src2"
     wanted = (("src0", types[0], _BOTH), ("src1", types[1], _BOTH), (sums, result, narrow))

@@ -1,4 +1,4 @@
-"""Operands of an instruction as hooks are given them: registers, and copies of those that it overwrites."""
+"""Operands of an instruction for hooks: registers, and copies of those that it overwrites."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from luthier.patch.registers.budget import budget_of
 from luthier.tool.task import HookArgument
 
 _DPP = re.compile(r" (?:quad_perm|row_|wave_|dpp8)[^|]*$")
-"""What instructions say of other lanes that they read, at their ends."""
+"""The part of an instruction's text that selects other lanes."""
 _EVERY = 15
 """Row and bank masks of all lanes."""
 _MORE = 8
-"""VGPRs that the kernel may get for copies."""
+"""VGPRs that may be added to the kernel for copies."""
 
 
 class Operands:
-    """The operands of one instruction, as a hook behind it may be given them.
+    """The operands of one instruction, for a hook after it.
 
     Args:
         most: VGPRs that the kernel may have (`most_vgprs`).
@@ -33,7 +33,7 @@ class Operands:
         self._before: list[str] = []
 
     def source(self, name: str) -> HookArgument:
-        """Return an operand by LLVM's name: what it was before the instruction.
+        """Return an operand by LLVM's name, with its value before the instruction.
 
         Raises:
             HookError: the instruction overwrites it, and there is no register for a copy.
@@ -53,7 +53,7 @@ class Operands:
         return RegisterRange(VGPR_FIRST + first, len(units))
 
     def skipped(self) -> HookArgument:
-        """Return what is not zero in lanes that the instruction does not write, though they are active.
+        """Return a value that is not zero in active lanes that the instruction does not write.
 
         Raises:
             HookError: there is no register for it.
@@ -68,7 +68,7 @@ class Operands:
         return self._kept([*lines, f"v_and_b32_dpp {{0}}, {_whole(units[0])}, v{zero}{moved}"], 0)
 
     def spare(self) -> RegisterRange:
-        """Return a register for hooks of the instruction alone.
+        """Return a register for the hooks of this instruction.
 
         Raises:
             HookError: there is none.
@@ -76,18 +76,18 @@ class Operands:
         return RegisterRange(VGPR_FIRST + self._take(1), 1)
 
     def copy(self) -> None:
-        """Insert what makes the copies."""
+        """Insert the copies."""
         if self._before:
             self._task.add_before(self._instruction, "\n".join(self._before))
             self._before.clear()
 
     def _moved(self) -> str:
-        """Return what the instruction says of other lanes that it reads; empty if it reads none."""
+        """Return the text that selects other lanes; empty if the instruction reads none."""
         if not self._instruction.mnemonic.endswith(("_dpp", "_dpp8")):
             return ""
-        found = _DPP.search(self._instruction.text)
-        assert found is not None, self._instruction.text
-        return found[0]
+        match = _DPP.search(self._instruction.text)
+        assert match is not None, self._instruction.text
+        return match[0]
 
     def _fills_every_lane(self) -> bool:
         masks = [self._instruction.operand(name) for name in ("row_mask", "bank_mask")]
@@ -102,7 +102,7 @@ class Operands:
         return RegisterRange(VGPR_FIRST + int(register[1:]), 1)
 
     def _take(self, count: int) -> int:
-        """Return the first of so many registers that nobody else gets.
+        """Return the first of several registers that are used for nothing else.
 
         Raises:
             HookError: there are none.
@@ -116,7 +116,7 @@ class Operands:
         return first
 
     def registers(self, name: str) -> tuple[range, int]:
-        """Return the units of an operand, none if it is a number, and by how much its bits are shifted there."""
+        """Return the units of an operand, none if it is a number, and the shift of its bits in them."""
         operand = self._instruction.operand(name)
         if operand is None or operand[0] != OperandKind.REGISTER:
             return range(0), 0
@@ -126,13 +126,13 @@ class Operands:
 
 
 def most_vgprs(task: InstrumentationTask) -> int:
-    """Return how many VGPRs the kernel may have with copies: some more than it has, if it can have them."""
+    """Return the number of VGPRs that the kernel may have with copies."""
     own = task.lifted.kernel.descriptor.architected_vgprs
     return max(own, min(own + _MORE, budget_of(task.lifted, task.hook_budget).vgpr_limit))
 
 
 def _free_vgprs(task: InstrumentationTask, instruction: Instruction, most: int) -> list[int]:
-    """Return the numbers of VGPRs that hold nothing where an instruction runs."""
+    """Return the numbers of VGPRs that are dead at an instruction."""
     liveness = task.lifted.liveness
     live = liveness.live_before(instruction.index).active | liveness.live_after(instruction.index).active
     held = live | instruction.effects.reads | instruction.effects.writes

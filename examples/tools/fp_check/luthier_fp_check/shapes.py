@@ -1,4 +1,4 @@
-"""Shapes of instructions: which numbers they read and give, and where in registers these are."""
+"""Shapes of instructions: the numbers that they read and return, and their places in registers."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from luthier.errors import HookError
 from luthier.isa import Isa, OperandKind
 
 TYPES = ("", "f16", "bf16", "f32", "f64")
-"""Of numbers, as device.hip has them."""
+"""Types of numbers, as in device.hip."""
 MOST_OPERANDS = 3
-"""Operands that hooks are given."""
+"""Number of operands of a hook."""
 _ARITHMETIC = (
     "add|sub|subrev|mul|fma|fmac|fmaak|fmamk|mad|mac|madak|madmk|max|min|max3|min3|med3|maxmin|minmax|maximum|minimum"
     "|max_num|min_num|max3_num|min3_num|med3_num|maxmin_num|minmax_num|maximum3|minimum3|maximumminimum|minimummaximum"
@@ -48,10 +48,10 @@ class Part:
     """A number in an operand."""
 
     operand: int
-    """Which one; of results it is the only one."""
+    """Index of the operand; 0 for results."""
     type: str
     high: bool = False
-    """It is in the upper half of what the hook is given."""
+    """It is in the upper half of the hook's argument."""
 
     @property
     def code(self) -> int:
@@ -61,7 +61,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Element:
-    """A number that an instruction gives, and those that it is made of."""
+    """A number that an instruction returns, and its operands."""
 
     result: Part
     operands: tuple[Part, ...]
@@ -85,30 +85,26 @@ class Shape:
 
 
 def gives_floats(instruction: Instruction) -> bool:
-    """Return whether an instruction gives floating-point numbers that may be exceptional, and not NaN by design."""
+    """Return whether an instruction returns floating-point numbers that may be exceptional, and not NaN by design."""
     name = _ENCODING.sub("", instruction.mnemonic)
     return instruction.is_float and instruction.memory is None and not (_OTHER.match(name) or _FINITE.match(name))
 
 
 def passes_on_only(instruction: Instruction) -> bool:
-    """Return whether an instruction gives exceptional numbers only where an operand is one."""
+    """Return whether an instruction returns exceptional numbers only from exceptional operands."""
     scaled = instruction.operand("omod")
     return bool(_PASSES_ON.match(_ENCODING.sub("", instruction.mnemonic))) and (scaled is None or scaled[1] == 0)
 
 
 def shapes_of(instruction: Instruction, isa: Isa) -> list[Shape]:
-    """Return how an instruction that gives floating-point numbers is looked at; two ways of a dual one.
+    """Return the shapes of an instruction with floating-point results; two for a dual one.
 
     Raises:
-        HookError: it cannot be.
+        HookError: the instruction is not supported.
     """
     if dual := _DUAL.match(instruction.opcode.pseudo):
-        found = [
-            shape
-            for half, name in zip("XY", dual.groups(), strict=True)
-            if (shape := _half(instruction, half, name.lower())) is not None
-        ]
-        return found
+        halves = (_half(instruction, half, name.lower()) for half, name in zip("XY", dual.groups(), strict=True))
+        return [half for half in halves if half is not None]
     sources = tuple(name for name in ("src0", "src1", "src2", "imm") if instruction.operand(name) is not None)
     name = _ENCODING.sub("", instruction.mnemonic)
     scalar = name.startswith(("s_", "v_s_"))
@@ -118,26 +114,26 @@ def shapes_of(instruction: Instruction, isa: Isa) -> list[Shape]:
 
 
 def _half(instruction: Instruction, half: str, name: str) -> Shape | None:
-    """Return one half of a dual instruction; None if it gives no floating-point numbers.
+    """Return one half of a dual instruction; None if it returns no floating-point numbers.
 
     Raises:
-        HookError: it cannot be looked at.
+        HookError: it is not supported.
     """
-    found = _ONE_TYPE.match(f"v_{name}")
-    if found is None:
+    match = _ONE_TYPE.match(f"v_{name}")
+    if match is None:
         if re.search(r"f16|f32|f64|bf16", name) and not name.startswith("dot2"):
-            raise HookError(f"instructions of this kind are not looked at: v_{name}")
-        found = _DOT.match(f"v_{name}")
-        if found is None:
+            raise HookError(f"instructions of this kind are not examined: v_{name}")
+        match = _DOT.match(f"v_{name}")
+        if match is None:
             return None
     names = [f"src0{half}", f"vsrc1{half}", f"vsrc2{half}", f"src2{half}"]
     if "aak" in name or "amk" in name:
         names.append("imm")
     sources = tuple(one for one in names if instruction.operand(one) is not None)
-    if found.re is _DOT:
-        return Shape(f"vdst{half}", sources, (_dot(found[1], found[2], len(sources)),))
-    operands = tuple(Part(number, found[3]) for number in range(len(sources)))
-    return Shape(f"vdst{half}", sources, (Element(Part(0, found[3]), operands),))
+    if match.re is _DOT:
+        return Shape(f"vdst{half}", sources, (_dot(match[1], match[2], len(sources)),))
+    operands = tuple(Part(number, match[3]) for number in range(len(sources)))
+    return Shape(f"vdst{half}", sources, (Element(Part(0, match[3]), operands),))
 
 
 class _Places:
@@ -152,8 +148,8 @@ class _Places:
 
     def bits(self, name: str) -> int:
         """Return an immediate operand; 0 where there is none."""
-        found = self._instruction.operand(name)
-        return 0 if found is None else found[1]
+        operand = self._instruction.operand(name)
+        return 0 if operand is None else operand[1]
 
     def result(self, type: str) -> Part:
         """Return the result.
@@ -193,38 +189,38 @@ def _elements_of(name: str, instruction: Instruction, places: _Places) -> tuple[
         HookError: it is not known.
     """
     count = len(places.sources)
-    if found := _ONE_TYPE.match(name):
-        read = _READ.get(found[2], tuple(range(count)))
-        if found[1]:
-            return tuple(_packed(places, found[3], len(read))), read
-        given = (places.source(number, found[3]) for number in read)
+    if match := _ONE_TYPE.match(name):
+        read = _READ.get(match[2], tuple(range(count)))
+        if match[1]:
+            return tuple(_packed(places, match[3], len(read))), read
+        given = (places.source(number, match[3]) for number in read)
         own = tuple(replace(one, operand=at) for at, one in enumerate(given) if one is not None)
-        return (Element(places.result(found[3]), own),), read
-    if found := _CONVERSION.match(name):
-        source = places.source(0, found[2]) if found[2] in TYPES else None
-        return (Element(places.result(found[1]), () if source is None else (source,)),), () if source is None else (0,)
-    if found := _PAIR.match(name):
+        return (Element(places.result(match[3]), own),), read
+    if match := _CONVERSION.match(name):
+        source = places.source(0, match[2]) if match[2] in TYPES else None
+        return (Element(places.result(match[1]), () if source is None else (source,)),), () if source is None else (0,)
+    if match := _PAIR.match(name):
         if name.endswith("_sdwa") or instruction.operand("dst_sel") is not None:
             raise HookError("it writes a part of its result")
-        return tuple(Element(Part(0, found[1], bool(at)), (Part(at, "f32"),)) for at in range(2)), (0, 1)
-    if found := _MIXED.match(name):
+        return tuple(Element(Part(0, match[1], bool(at)), (Part(at, "f32"),)) for at in range(2)), (0, 1)
+    if match := _MIXED.match(name):
         half, wide = places.bits("op_sel"), places.bits("op_sel_hi")
         operands = tuple(
             Part(number, "f16", bool(half >> number & 1)) if wide >> number & 1 else Part(number, "f32")
             for number in range(count)
         )
-        result = Part(0, "f16", found[1] == "hi") if found[1] else Part(0, "f32")
+        result = Part(0, "f16", match[1] == "hi") if match[1] else Part(0, "f32")
         return (Element(result, operands),), range(count)
-    if found := _DOT.match(name):
-        element = _dot(found[1], found[2], count)
-        if found[1] == "f32":
+    if match := _DOT.match(name):
+        element = _dot(match[1], match[2], count)
+        if match[1] == "f32":
             if places.bits("op_sel") or places.bits("op_sel_hi") & 3 not in (0, 3):
                 raise HookError("it takes its operands from other halves of registers")
             return (element,), range(count)
         *pairs, last = element.operands
-        last = places.source(count - 1, found[1]) or last
-        return (Element(places.result(found[1]), (*pairs, last)),), range(count)
-    raise HookError("instructions of this kind are not looked at")
+        last = places.source(count - 1, match[1]) or last
+        return (Element(places.result(match[1]), (*pairs, last)),), range(count)
+    raise HookError("instructions of this kind are not examined")
 
 
 def _packed(places: _Places, type: str, count: int) -> Iterator[Element]:

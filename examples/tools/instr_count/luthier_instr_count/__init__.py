@@ -13,16 +13,16 @@ DEVICE = ToolModule.from_package(__name__, "device")
 
 
 class InstrCount(Tool):
-    """Adds up executed instructions in the variable ``counter``."""
+    """Adds executed instructions to the variable ``counter``."""
 
     @dataclass(frozen=True)
     class Options:
         """Options: how instructions are counted."""
 
         per_wave: bool = False
-        """Count a vector instruction once a wave, not once an active lane."""
+        """Count a vector instruction once per wave, not once per active lane."""
         per_block: bool = False
-        """Also tell how many of the instructions each basic block executed."""
+        """Also show the counted instructions of each basic block."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
@@ -31,7 +31,7 @@ class InstrCount(Tool):
         kernels: those of several objects may have one name."""
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Put the hook before every instruction that is counted."""
+        """Insert the hook before every counted instruction."""
         for instruction in task.instructions:
             if instruction.is_vector:
                 task.insert_hook_before(instruction, DEVICE.count_vector, self.options.per_wave)
@@ -60,10 +60,9 @@ class InstrCount(Tool):
         total = int(executed.sum())
         rows = []
         for row in counts.block_rows():
-            here = int(executed[counters.block_of == row.block].sum())
-            rows.append(
-                (row.block, row.source, hex(row.address), row.executions, here, round(100 * here / max(total, 1), 2))
-            )
+            count = int(executed[counters.block_of == row.block].sum())
+            share = round(100 * count / max(total, 1), 2)
+            rows.append((row.block, row.source, hex(row.address), row.executions, count, share))
         rows.sort(key=lambda row: -row[4])
         yield Table(counters.kernel, ("block", "source", "address", "entered", "instructions", "%"), rows)
 

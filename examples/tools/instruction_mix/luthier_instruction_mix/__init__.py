@@ -41,37 +41,37 @@ class InstructionMix(Tool):
         """By name, first address and number of instructions: kernels of several objects may have one name."""
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Ask for counts."""
-        found = Contents({}, {})
+        """Request counts."""
+        contents = Contents({}, {})
         for instruction in task.instructions:
-            found.classes[instruction.index] = instruction.operation_class
+            contents.classes[instruction.index] = instruction.operation_class
             if self.options.operations and (operations := instruction.operations):
-                found.operations[instruction.index] = operations
+                contents.operations[instruction.index] = operations
         addresses = task.lifted.code.addresses
-        self.kernels[task.lifted.kernel.name, int(addresses[0]), len(addresses)] = found
+        self.kernels[task.lifted.kernel.name, int(addresses[0]), len(addresses)] = contents
         task.count(task.instructions)
-        lanes = [index for index, all in found.operations.items() if any(one.per == "lane" for one in all)]
+        lanes = [index for index, all in contents.operations.items() if any(one.per == "lane" for one in all)]
         if lanes:
             task.count(lanes, per="lane")
 
     def tables(self, counts: KernelCounts) -> Iterable[Table]:
         """Yield the mix of one kernel."""
         counters = counts.counters
-        found = self.kernels.get((counters.kernel, int(counters.addresses[0]), len(counters.addresses)))
-        if found is None:
+        contents = self.kernels.get((counters.kernel, int(counters.addresses[0]), len(counters.addresses)))
+        if contents is None:
             return
         mix: Counter[str] = Counter()
-        for index, name in found.classes.items():
+        for index, name in contents.classes.items():
             mix[name] += int(counts.executions[index])
         total = sum(mix.values())
         rows = [(name, mix[name], round(100 * mix[name] / total, 2)) for name in CLASSES if mix[name]]
         yield Table(counters.kernel, ("class", "waves", "%"), [*rows, ("all", total, 100.0)] if total else [])
         done: Counter[tuple[str, str]] = Counter()
-        for index, operations in found.operations.items():
-            for one in operations:
-                times = counts.active_lanes[index] if one.per == "lane" else counts.executions[index]
-                unit = "matrix" if one.matrix else "vector" if one.per == "lane" else "scalar"
-                done[unit, one.type] += one.count * int(times)
+        for index, operations in contents.operations.items():
+            for operation in operations:
+                times = counts.active_lanes[index] if operation.per == "lane" else counts.executions[index]
+                unit = "matrix" if operation.matrix else "vector" if operation.per == "lane" else "scalar"
+                done[unit, operation.type] += operation.count * int(times)
         if done:
             yield Table(
                 f"{counters.kernel}: operations",

@@ -33,7 +33,7 @@ class InstructionReplace(Tool):
     def instrument(self, task: InstrumentationTask) -> None:
         """Replace."""
         find, put = self.options.find, self.options.put
-        for instruction in task.select(lambda one: one.mnemonic == find, every=self.options.every):
+        for instruction in task.select(lambda candidate: candidate.mnemonic == find, every=self.options.every):
             row = task.lifted.kernel.name, instruction.place, hex(instruction.address), instruction.text
             text = instruction.text.replace(find, put, 1) if put else ""
             try:

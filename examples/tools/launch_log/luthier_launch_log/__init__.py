@@ -23,10 +23,10 @@ class LaunchLog(Tool):
         self.launches: list[Launch] = []
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Leave kernels as they are: a launch's packet tells everything."""
+        """Insert nothing: the launch packet has everything."""
 
     def at_kernel_launch(self, launch: Launch) -> None:
-        """Note a launch."""
+        """Record a launch."""
         self.launches.append(launch)
 
     def report(self, run: Run) -> Iterable[Table]:
@@ -34,8 +34,8 @@ class LaunchLog(Tool):
         rows = []
         for launch in self.launches[: self.options.top or None]:
             sizes = ("x".join(map(str, size)) for size in (launch.grid, launch.block))
-            told = ", ".join(f"{one.name}={one.text}" for one in launch.arguments())
-            row = (launch.pid, launch.gpu, launch.kernel.name, launch.number, *sizes, launch.group_segment, told)
+            arguments = ", ".join(f"{one.name}={one.text}" for one in launch.arguments())
+            row = (launch.pid, launch.gpu, launch.kernel.name, launch.number, *sizes, launch.group_segment, arguments)
             rows.append(row)
         title = f"launches: {len(self.launches)}"
         yield Table(title, ("process", "device", "kernel", "number", "grid", "block", "LDS", "arguments"), rows)

@@ -27,16 +27,16 @@ class LdsBankConflicts(Tool):
         banks: int = 0
         """Banks of four bytes, a power of two from 8 to 64; 0: the target's."""
         top: int = 20
-        """Show so many instructions, those that lose most cycles first; 0: all."""
+        """Instructions to show, most lost cycles first; 0: all."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         if self.options.banks not in (0, 8, 16, 32, 64):
-            raise ToolError(f"option banks of lds_bank_conflicts: {self.options.banks} is no power of two from 8 to 64")
+            raise ToolError(f"option banks of lds_bank_conflicts must be 0, 8, 16, 32 or 64, not {self.options.banks}")
         self.sums = SiteSums(DEVICE, "accesses", 4)
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Put the hook before every LDS instruction, for each of its addresses."""
+        """Insert the hook before every LDS instruction, for each of its addresses."""
         for instruction in task.instructions:
             if instruction.memory is not None and instruction.memory.space == "lds":
                 self._measure(task, instruction)
@@ -49,9 +49,8 @@ class LdsBankConflicts(Tool):
         def insert(number: Immediate) -> None:
             size = SIZES.get(access.size or 0)
             if size is None:
-                raise HookError(f"how LDS serves accesses of {access.size} bytes is not known")
-            known = target.lds_store_banks if access.kind == "store" else target.lds_banks
-            banks = (self.options.banks or known) * BANK // size
+                raise HookError(f"the LDS phases of accesses of {access.size} bytes are not known")
+            banks = (self.options.banks or target.lds_banks) * BANK // size
             mixed = target.lds_reads_128_mixed and size == 16 and access.kind == "load" and banks * size == 128
             for which in range(access.count):
                 address = task.effective_address(instruction, which)
@@ -62,7 +61,7 @@ class LdsBankConflicts(Tool):
         self.sums.add(task, instruction, insert)
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield each kernel, then the instructions that lose most."""
+        """Yield each kernel, then the instructions that lose the most cycles."""
         measured = self.sums.read(run)
         kernels: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 4)
         for site, sums in measured:

@@ -1,4 +1,4 @@
-"""Finds races in LDS: waves of a work-group that access the same bytes with no barrier between, one of them writing."""
+"""Finds races in LDS: unordered accesses of a work-group's waves to the same bytes, one of them a write."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from luthier.tool.task import HookArgument
 
 DEVICE = ToolModule.from_package(__name__, "device")
 SITES = 1 << 14
-"""Accesses that have numbers of their own, as in device.hip."""
+"""Number of accesses with their own number, as in device.hip."""
 GROUPS = 32
-"""Work-groups that are watched at a time."""
+"""Work-groups watched at a time."""
 KINDS = {"load": 0, "store": 1, "atomic": 2}
 WORDS = {"load": "read", "store": "write", "atomic": "atomic"}
 STEPS = {"S_BARRIER": 2, "S_BARRIER_SIGNAL_IMM": 1, "S_BARRIER_SIGNAL_ISFIRST_IMM": 1, "S_BARRIER_WAIT": 1}
-"""Barriers that are understood, and what of one they are, in halves."""
+"""Supported barriers, each as a number of half barriers."""
 WORKGROUP = -1
-"""The barrier of the whole work-group, of those that have numbers."""
+"""Number of the barrier of the whole work-group."""
 PAIR = np.dtype(
     [(name, "<u8") for name in ("sites", "times")] + [(name, "<u4") for name in ("offset", "group", "earlier", "later")]
 )
@@ -33,25 +33,25 @@ class LdsRace(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """Options: what is watched."""
+        """Options: the watched accesses."""
 
         first: int = 0
         """Watch 32 work-groups of each launch, from this number on."""
         lanes: bool = False
-        """Also report lanes of one wave, which no barrier orders either, but which run in step."""
+        """Also report lanes of one wave, which no barrier orders, but which run in lockstep."""
         top: int = 50
-        """Show so many pairs of instructions, the most frequent first; 0: all."""
+        """Pairs of instructions to show, most frequent first; 0: all."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         if not 0 <= self.options.first < 1 << 31:
-            raise ToolError(f"option first of lds_race: there is no work-group {self.options.first}")
+            raise ToolError(f"option first of lds_race must be the number of a work-group, not {self.options.first}")
         self.watched = Sites(SITES)
         self.unchecked: list[tuple[str, str]] = []
-        """Kernels that are not checked, and why."""
+        """Kernels that are not checked, with reasons."""
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Put hooks at the start, at barriers and before whatever may access LDS."""
+        """Insert hooks at the start, at barriers and before accesses that may be to LDS."""
         accesses = [one for one in task.instructions if _may_access(one)]
         if not accesses:
             return
@@ -67,19 +67,19 @@ class LdsRace(Tool):
         about = self.options.first, task.lifted.wave_size, 0 if z is None else z
         try:
             task.insert_hook_at_kernel_entry(DEVICE.starts, *about, z is not None)
-            for one, steps in barriers.items():
-                task.insert_hook_before(one, DEVICE.barrier, steps or 0, *about)
+            for instruction, steps in barriers.items():
+                task.insert_hook_before(instruction, DEVICE.barrier, steps or 0, *about)
         except HookError as problem:
             del task.insertions[inserted:]
             self.unchecked.append((kernel, problem.message))
             task.leave_out(problem.message)
             return
-        # Pieces as large as all accesses have in common: bytes beside each other may be different waves'.
+        # The size of pieces divides that of all accesses, since adjacent bytes may belong to different waves.
         sizes = [one.memory.size for one in accesses if one.memory is not None and one.memory.size]
         shift = min(2, *(size.bit_length() - 1 for size in sizes)) if sizes else 0
         kinds = sum({1 << KINDS[one.memory.kind] for one in accesses if one.memory is not None})
-        for one in accesses:
-            self._watch(task, one, shift, kinds, about)
+        for instruction in accesses:
+            self._watch(task, instruction, shift, kinds, about)
 
     def _watch(
         self,
@@ -95,7 +95,7 @@ class LdsRace(Tool):
 
         def insert(number: Immediate) -> None:
             if access.space not in ("lds", "flat") or "LDS" in instruction.opcode.pseudo.split("_"):
-                raise HookError("it writes LDS at an address that hooks are not given")
+                raise HookError("its LDS address is not available to hooks")
             size = task.access_size(instruction)
             hook = DEVICE.access if access.space == "lds" else DEVICE.access_flat
             for which in range(access.count):
@@ -106,22 +106,22 @@ class LdsRace(Tool):
         self.watched.add(task, instruction, insert, WORDS[access.kind])
 
     def at_kernel_launch(self, launch: Launch) -> None:
-        """Let launches wait for each other: concurrent ones would share what is known of a work-group."""
+        """Serialise launches: concurrent ones would share the records of a work-group."""
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield races, what was watched, and what was not."""
-        found: dict[tuple[int, int], list[int]] = {}
+        """Yield races, and what was watched and what was not."""
+        pairs: dict[tuple[int, int], list[int]] = {}
         for variable in run.variables("pairs"):
-            for one in variable.read(PAIR):
-                if not one["sites"]:
+            for pair in variable.read(PAIR):
+                if not pair["sites"]:
                     continue
-                sites = int(one["sites"]) - 1
-                entry = found.setdefault(
-                    (sites & 0x3FFF, sites >> 14), [0, *(int(one[name]) for name in PAIR.names[2:])]
+                sites = int(pair["sites"]) - 1
+                entry = pairs.setdefault(
+                    (sites & 0x3FFF, sites >> 14), [0, *(int(pair[name]) for name in PAIR.names[2:])]
                 )
-                entry[0] += int(one["times"])
+                entry[0] += int(pair["times"])
         rows: list[tuple[object, ...]] = []
-        for (first, second), (times, offset, group, *who) in sorted(found.items(), key=lambda item: -item[1][0]):
+        for (first, second), (times, offset, group, *who) in sorted(pairs.items(), key=lambda item: -item[1][0]):
             earlier, later = self.watched.sites[first], self.watched.sites[second]
             waves = [f"{one >> 6}:{one & 63}" for one in who]
             sites = earlier.source, hex(earlier.address), earlier.text, later.source, hex(later.address), later.text
@@ -142,16 +142,16 @@ class LdsRace(Tool):
         yield Table(title, (*columns, "wave:lane", "wave:lane", "times"), rows[: self.options.top or None])
         names = ("watched", "unwatched", "barriers", "beyond", "lost", "worn")
         totals = {name: run.total(name) for name in (*names, "passed")}
-        told = (
+        counts = (
             ("waves watched", totals["watched"]),
             ("waves of work-groups that were not watched", totals["unwatched"]),
-            ("barriers that waves came to", totals["barriers"]),
-            ("barriers with no lane active, which were not seen", totals["barriers"] - totals["passed"]),
-            ("lanes whose access was beyond what is watched of LDS", totals["beyond"]),
-            ("races for which there was no room", totals["lost"]),
+            ("barriers that waves reached", totals["barriers"]),
+            ("barriers without active lanes, which were not seen", totals["barriers"] - totals["passed"]),
+            ("lanes whose access was beyond the watched part of LDS", totals["beyond"]),
+            ("races that were not recorded for lack of room", totals["lost"]),
             ("waves and accesses after too many launches or barriers", totals["worn"]),
         )
-        yield Table("watched", ("what", "number"), [row for row in told if row[1]])
+        yield Table("watched", ("what", "number"), [row for row in counts if row[1]])
         yield Table("not checked", ("kernel", "reason"), self.unchecked)
         yield from self.watched.tables()
 
@@ -164,7 +164,7 @@ def _may_access(instruction: Instruction) -> bool:
 
 
 def _steps(barrier: Instruction) -> int | None:
-    """Return which part of a barrier of the whole work-group it is, in halves; None for another kind of barrier."""
+    """Return the number of half barriers of the whole work-group; None for another kind of barrier."""
     steps = STEPS.get(barrier.opcode.pseudo)
     numbers = [value for kind, value in barrier.operands if kind == OperandKind.IMMEDIATE]
     return steps if all(value in (WORKGROUP, 0xFFFF, 0xFFFFFFFF) for value in numbers) else None

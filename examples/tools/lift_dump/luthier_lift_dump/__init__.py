@@ -1,4 +1,4 @@
-"""Writes down the code of every kernel that is launched: an annotated listing, LLVM IR, or JSON."""
+"""Writes the code of every launched kernel to a file: an annotated listing, LLVM IR, or JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from luthier.lifting.listing import as_data, as_text
 from luthier.lifting.llvm_view import as_llvm
 
 FORMS = {"listing": "s", "llvm": "ll", "json": "json"}
-"""By name, and how their files end."""
+"""File extensions by name."""
 
 
 class LiftDump(Tool):
@@ -25,10 +25,10 @@ class LiftDump(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """Options: what is written, and where to."""
+        """Options: the format and the folder."""
 
         form: str = "listing"
-        """listing: with source lines and live registers; llvm: IR for analyses; json; several with + between."""
+        """listing: with source lines and live registers; llvm: IR for analyses; json; several joined by +."""
         to: str = ""
         """A folder; default: `lifted` in the run directory."""
 
@@ -37,10 +37,10 @@ class LiftDump(Tool):
         self.forms = self.options.form.split("+")
         for form in self.forms:
             if form not in FORMS:
-                raise ToolError(f"option form of lift_dump: no {form!r}; there are {', '.join(FORMS)}")
+                raise ToolError(f"option form of lift_dump must be one of {', '.join(FORMS)}, not {form!r}")
         self.folder = Path(self.options.to) if self.options.to else None
         self.rows: list[tuple[str, str, str]] = []
-        """Kernel, file, and why it was not written."""
+        """Kernel, file, and the reason if it was not written."""
 
     def at_init(self, run: Run) -> None:
         """Choose the folder."""
@@ -57,7 +57,7 @@ class LiftDump(Tool):
         """Write the kernel's files."""
         folder, lifted = self._chosen(), task.lifted
         name = lifted.kernel.name
-        # Names come from strangers, and may be those of several kernels.
+        # Names are untrusted, and several kernels may have one name.
         digest = hashlib.blake2b(lifted.object.data + name.encode(), digest_size=4).hexdigest()
         stem = f"{re.sub(r'[^A-Za-z0-9_.]', '_', name).lstrip('.')[:100]}-{digest}"
         for form in self.forms:
@@ -72,7 +72,7 @@ class LiftDump(Tool):
                 self.rows.append((name, str(file), ""))
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield the files, and kernels that have none."""
+        """Yield the files, and the kernels without one."""
         dumped = {name for name, _, _ in self.rows}
         missing = dict.fromkeys(one.name for one in run.kernels if one.name not in dumped)
         rows = [*self.rows, *((name, "", "it was not lifted, or not selected") for name in missing)]

@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 DEVICE = ToolModule.from_package(__name__, "device")
 KINDS = ("load", "store", "atomic")
 SPACES = ("global", "flat", "scratch", "buffer", "lds", "scalar", "scalar buffer")
-"""Their numbers are in the records."""
+"""Records contain their indices."""
 _SITE = [("pc", "<u8"), ("kernel", "<u2"), ("size", "<u2"), ("kind", "u1"), ("space", "u1")]
 SITE = np.dtype([*_SITE, ("unit", "u1")])
-"""An instruction that is traced; the binary logarithm of the unit that distances of its lanes are told in."""
+"""A traced instruction; `unit` is the binary logarithm of the unit of distances between its lanes."""
 ACCESS = np.dtype(
     [("address", "<u8"), _SITE[0], ("workgroup", "<u4"), *_SITE[1:3], ("lane", "u1"), *_SITE[3:]],
 )
 """An access of one lane."""
 WHOLE = 1 << 31
-"""Of a site in what hooks push, as in device.hip: nothing but an address is told."""
+"""Flag in the site of a pushed record, as in device.hip: the record has only an address."""
 ONCE = 255
 """The lane of accesses of a wave."""
 
@@ -36,30 +36,30 @@ class MemTrace(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """Options: what is traced."""
+        """Options: the traced accesses."""
 
         spaces: str = "global+flat+buffer"
-        """Of `SPACES`, with + between them."""
+        """Any of `SPACES`, joined by +."""
         kinds: str = "load+store+atomic"
-        """Of `KINDS`, likewise."""
+        """Any of `KINDS`, joined by +."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         self.spaces = _chosen("spaces", self.options.spaces, SPACES)
         self.kinds = _chosen("kinds", self.options.kinds, KINDS)
         self.kernels: list[tuple[str, int, int]] = []
-        """Kernels by number: name, instructions that are traced, those whose address cannot be told."""
+        """Kernels by number: name, traced instructions, instructions without an available address."""
         self.sites: list[tuple[int, ...]] = []
         """Instructions by number: the fields of `SITE`."""
         self.seen: dict[tuple[int, int], int] = {}
         """Accesses so far, by process and device."""
-        self.untold: list[tuple[str, str]] = []
-        """Kernel, and why an address cannot be told."""
+        self.not_traced: list[tuple[str, str]] = []
+        """Kernel, and why an address is not available."""
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Put the hook before every instruction that accesses memory of the kinds that were asked for."""
+        """Insert the hook before every memory access of the requested spaces and kinds."""
         name, number = task.lifted.kernel.name, len(self.kernels)
-        traced, untold = 0, 0
+        traced, not_traced = 0, 0
         for instruction in task.instructions:
             access = instruction.memory
             if access is None or access.space not in self.spaces or access.kind not in self.kinds:
@@ -68,11 +68,11 @@ class MemTrace(Tool):
                 size = task.access_size(instruction)
                 addresses = [task.effective_address(instruction, which) for which in range(access.count)]
             except HookError as problem:
-                self.untold.append((name, problem.message))
-                untold += 1
+                self.not_traced.append((name, problem.message))
+                not_traced += 1
                 task.leave_out(problem.message)
                 continue
-            # Lanes are whole numbers of what an access has apart: of 12 bytes, of 4.
+            # Distances between lanes are multiples of the access size; for 12 bytes, of 4.
             unit = (size & -size).bit_length() - 1 if size else 0
             site = immediate(len(self.sites))
             for address in addresses:
@@ -83,10 +83,10 @@ class MemTrace(Tool):
             about = KINDS.index(access.kind), SPACES.index(access.space)
             self.sites.append((instruction.address, number, size, *about, unit))
             traced += 1
-        self.kernels.append((name, traced, untold))
+        self.kernels.append((name, traced, not_traced))
 
     def unpacked(self, channel: Channel, batch: NDArray[Any]) -> NDArray[Any]:
-        """Return an `ACCESS` for each lane, of records that are each of all lanes of a wave or of one."""
+        """Return an `ACCESS` for each lane, from records for all lanes of a wave or for one."""
         whole = batch["site"] >= WHOLE
         about = np.array(self.sites, SITE)[batch["site"] & np.uint32(WHOLE - 1)]
         where = batch["where"].view(np.int64)
@@ -107,27 +107,27 @@ class MemTrace(Tool):
         return made
 
     def why_idle(self) -> str:
-        """Return what was looked for, and the first address that cannot be computed."""
+        """Return the searched accesses, and the first address that is not available."""
         looked = f"{'+'.join(sorted(self.kinds))} of {'+'.join(sorted(self.spaces))}"
-        if not self.untold:
+        if not self.not_traced:
             return f"there is no {looked}"
-        return f"none of {len(self.untold)} {looked} has an address that can be told, the first: {self.untold[0][1]}"
+        return f"{len(self.not_traced)} {looked}: no address is available, first: {self.not_traced[0][1]}"
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield the numbers of kernels, and how many records there are."""
+        """Yield the numbers of kernels, and of records."""
         rows = [(number, *kernel) for number, kernel in enumerate(self.kernels)]
-        yield Table("kernels", ("number", "kernel", "traced", "untold"), rows)
+        yield Table("kernels", ("number", "kernel", "traced", "not traced"), rows)
         channels = [
             (one.pid, one.gpu, self.seen.get((one.pid, one.gpu), 0), one.taken, one.dropped, one.lost)
             for one in run.channels("accesses")
         ]
         yield Table("accesses", ("process", "device", "accesses", "records", "dropped", "lost"), channels)
-        if self.untold:
-            yield Table("not traced", ("kernel", "reason"), list(dict.fromkeys(self.untold)))
+        if self.not_traced:
+            yield Table("not traced", ("kernel", "reason"), list(dict.fromkeys(self.not_traced)))
 
 
 def _chosen(option: str, text: str, known: tuple[str, ...]) -> frozenset[str]:
-    """Return what an option names.
+    """Return the names in an option.
 
     Raises:
         ToolError: an unknown name.
@@ -136,5 +136,5 @@ def _chosen(option: str, text: str, known: tuple[str, ...]) -> frozenset[str]:
 
     names = frozenset(text.split("+"))
     for name in names - set(known):
-        raise ToolError(f"option {option} of mem_trace: no {name!r}; there are {', '.join(known)}")
+        raise ToolError(f"option {option} of mem_trace must be some of {', '.join(known)}, joined by +, not {name!r}")
     return names

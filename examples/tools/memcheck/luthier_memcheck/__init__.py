@@ -1,4 +1,4 @@
-"""Finds accesses outside of the program's allocations, of memory that it has given back, and outside of LDS."""
+"""Finds accesses outside of the program's allocations, to freed memory, and outside of LDS."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from luthier_memcheck.launch_loads import launch_loads
 
 DEVICE = ToolModule.from_package(__name__, "device")
 SITES, STRETCHES = 1 << 14, 1 << 14
-"""Accesses that have numbers of their own, and parts of the addresses that there is room for, as in device.hip."""
+"""Largest numbers of accesses, and of parts of the addresses, as in device.hip."""
 SIZES = (1, 2, 4, 8, 12, 16, 32, 64)
 """Bytes of accesses, by column of `KNOWN`."""
 KNOWN = np.dtype(
@@ -46,7 +46,7 @@ KNOWN = np.dtype(
         ("stretches", [("begin", "<u8"), ("room", "<u8")], (STRETCHES, len(SIZES))),
     ]
 )
-"""Record of what is known of addresses, as in device.hip; so are those of a launch and of a finding."""
+"""Record of all addresses, as in device.hip; so are those of a launch and of a finding."""
 LAUNCH = np.dtype(
     [("number", "<u4"), ("groups", "<u4", 3), ("items", "<u4", 2), ("lds", "<u4"), ("room", "<u4", len(SIZES))]
 )
@@ -55,9 +55,9 @@ FINDING = np.dtype(
     + [(name, "<u4") for name in ("launch", "group", "place", "lds")]
 )
 UNKNOWN = (1 << 32) - 1
-"""Number of a work-group that the device cannot know."""
+"""Number of an unknown work-group."""
 FIRST_NAME = 2
-"""Number of the first name of a stretch: 0 is in front of LDS, 1 behind it."""
+"""Number of the first name of a stretch: 0 is before LDS, 1 after it."""
 SPACES = ("global", "flat", "scalar", "lds")
 BAD_FREES = {FindingKind.DOUBLE_FREE: "double-free", FindingKind.INVALID_FREE: "invalid-free"}
 COLUMNS = (
@@ -67,18 +67,18 @@ COLUMNS = (
 
 
 class Memcheck(Tool):
-    """Compares each address with the allocation that its instruction accessed last, and else looks it up among all."""
+    """Compares each address with its instruction's last allocation, or else searches all of them."""
 
     @dataclass(frozen=True)
     class Options:
         """Options: what is checked and shown."""
 
         lds: bool = True
-        """Check accesses of LDS, too."""
+        """Also check accesses to LDS."""
         nowhere: bool = True
-        """Find addresses where the process has no memory, by its map at each launch."""
+        """Find addresses without memory, by the process's map at each launch."""
         top: int = 100
-        """Show so many findings, in the order of the code; 0: all."""
+        """Findings to show, in the order of the code; 0: all."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
@@ -86,19 +86,18 @@ class Memcheck(Tool):
         self.allocations: defaultdict[int, Allocations] = defaultdict(Allocations)
         """By process."""
         self._held: dict[tuple[str, str], list[Held]] = {}
-        """By code object and kernel, what it holds in registers."""
+        """Ranges held in registers, by code object and kernel."""
         self._slots = 0
         self._stretches: dict[int, list[Stretch]] = {}
         """By identity of `Allocations`."""
         self._names: dict[Name, int] = {}
         self._bad_frees: list[Finding] = []
-        self._told: dict[tuple[int, int], tuple[int, frozenset[str], Addresses | None]] = {}
-        """By process and device, the version of the allocations that it knows, the variables that it has, and where the
-        process has memory."""
+        self._written: dict[tuple[int, int], tuple[int, frozenset[str], Addresses | None]] = {}
+        """State of each process and device: version of the allocations, names of the variables, and mapped ranges."""
         self._launches = self._crowded = self._elsewhere = 0
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Put a hook before every access of memory or LDS but those of what the launch has."""
+        """Insert a hook before every access to memory or LDS, except to kernel arguments and the dispatch packet."""
         own = launch_loads(task.lifted)
         ranges = Ranges(task, self._slots)
         left_out = {"scratch"} if self.options.lds else {"scratch", "lds"}
@@ -116,7 +115,7 @@ class Memcheck(Tool):
         self._held[task.lifted.object.name, task.lifted.kernel.name] = list(ranges.held.values())
 
     def at_memory_event(self, event: ApiEvent) -> None:
-        """Remember what the program allocates and gives back, and what it gives back wrongly."""
+        """Record allocations, frees and bad frees."""
         if event.name != "complained":
             self.allocations[event.pid].tell(event)
         elif kind := BAD_FREES.get(FindingKind(event.arguments["kind"])):
@@ -126,25 +125,25 @@ class Memcheck(Tool):
             )
 
     def at_kernel_launch(self, launch: Launch) -> None:
-        """Tell the device of the launch, and which memory there is."""
+        """Write the launch and the allocations to the device."""
         variables = {variable.name: variable for variable in launch.variables()}
         if not launch.instrumented or not variables:
             return
         where, allocations = (launch.pid, launch.gpu), self.allocations[launch.pid]
-        told = allocations.version, frozenset(variables), mapped(map_of(launch.pid) if self.options.nowhere else b"")
-        if self._told.get(where) != told:
-            if not self.tell(allocations, variables, told[-1]):
+        state = allocations.version, frozenset(variables), mapped(map_of(launch.pid) if self.options.nowhere else b"")
+        if self._written.get(where) != state:
+            if not self.tell(allocations, variables, state[-1]):
                 self._crowded += 1
                 launch.instrumented = False
                 return
-            self._told[where] = told
+            self._written[where] = state
         self._launches += 1
         record = launch_record(launch.number, launch.grid, launch.block, launch.group_segment)
         held = self.held(allocations, (launch.object.name, launch.kernel.name), launch.kernarg, launch.group_segment)
         _write(variables, {"launch": record, "held": held})
 
     def held(self, allocations: Allocations, kernel: tuple[str, str], kernarg: bytes, lds: int) -> NDArray[np.uint64]:
-        """Return what kernels hold in registers, as device.hip has it.
+        """Return the ranges that kernels hold in registers, in the layout of device.hip.
 
         Args:
             kernel: its code object and name.
@@ -166,10 +165,10 @@ class Memcheck(Tool):
         """Write a process's allocations into the tool's variables on a device.
 
         Args:
-            where: it has memory, as of `Allocations.stretches`.
+            where: the mapped ranges, as of `Allocations.stretches`.
 
         Returns:
-            Whether there is room for them.
+            Whether there was room for them.
         """
         stretches = list(allocations.stretches(where))
         self._stretches[id(allocations)] = stretches
@@ -187,24 +186,24 @@ class Memcheck(Tool):
         return True
 
     def findings(self, run: Run) -> list[tuple[Finding, str]]:
-        """Return what was found so far with its place in the source: equal ones as one, in the order of the code."""
+        """Return the findings so far with their source lines: equal ones merged, in the order of the code."""
         names = {number: name for name, number in self._names.items()}
-        found = [
+        findings = [
             self._finding(record, variable.pid, names)
             for variable in run.variables("findings")
             for record in variable.read(FINDING)
             if record["key"]
         ]
-        found.sort(key=lambda one: one[0].first_launch)
+        findings.sort(key=lambda located: located[0].first_launch)
         known: dict[tuple[str | int, ...], tuple[Finding, str]] = {}
-        for finding, source in (*found, *((one, "") for one in self._bad_frees)):
+        for finding, source in (*findings, *((one, "") for one in self._bad_frees)):
             first, _ = known.setdefault(finding.key, (finding, source))
             if first is not finding:
                 first.merge(finding)
-        return sorted(known.values(), key=lambda one: (one[0].kernel, one[0].offset))
+        return sorted(known.values(), key=lambda located: (located[0].kernel, located[0].offset))
 
     def _finding(self, record: NDArray[np.void], pid: int, names: Mapping[int, Name]) -> tuple[Finding, str]:
-        """Return a finding of the device, and its place in the source."""
+        """Return a finding of the device, and its source line."""
         name, number = divmod(int(record["key"]), 1 << 32)
         site, meant = self.checked.sites[number - 1], names.get(name)
         kind = OUTSIDE if meant is None else meant.kind
@@ -221,50 +220,50 @@ class Memcheck(Tool):
         return made, site.source
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield what was found, and what was not checked."""
-        found = self.findings(run)
-        title = f"memory: {len(found)} findings" if found else "no bad access was seen"
-        yield Table(title, COLUMNS, [_row(*one) for one in found[: self.options.top or None]])
+        """Yield the findings, and what was not checked."""
+        findings = self.findings(run)
+        title = f"memory: {len(findings)} findings" if findings else "no bad access was seen"
+        yield Table(title, COLUMNS, [_row(*one) for one in findings[: self.options.top or None]])
         checked = (
             ("instructions", len(self.checked.sites)),
             ("launches", self._launches),
             ("allocations", sum(one.made for one in self.allocations.values())),
         )
         yield Table("checked", ("what", "number"), checked)
-        blind = sum(not self.allocations[pid].version for pid, _ in self._told)
-        untold = int(bool(self.checked.sites and not self._launches))
-        told = (
-            ("launches that nobody told of: nothing was checked", untold),
+        blind = sum(not self.allocations[pid].version for pid, _ in self._written)
+        unseen = int(bool(self.checked.sites and not self._launches))
+        unchecked = (
+            ("launches that the tool did not see: nothing was checked", unseen),
             ("devices of processes without a known allocation", blind),
-            ("instructions that access buffers, which stacks may be, or images", self._elsewhere),
-            ("lanes for whose findings there was no room", run.total("lost")),
-            ("launches that ran as they were: too many allocations", self._crowded),
+            ("instructions that access buffers, possibly stacks, or images", self._elsewhere),
+            ("lanes without room for their findings", run.total("lost")),
+            ("launches that ran uninstrumented: too many allocations", self._crowded),
         )
-        if rows := [row for row in told if row[1]]:
+        if rows := [row for row in unchecked if row[1]]:
             yield Table("not checked", ("what", "number"), rows)
         yield from self.checked.tables()
 
 
 def _write(variables: Mapping[str, Any], values: Mapping[str, NDArray[Any] | int]) -> None:
-    """Write variables; those that no kernel needs are not there."""
+    """Write those variables that exist; variables that no kernel uses do not."""
     for name in values.keys() & variables.keys():
         variables[name].write(values[name])
 
 
-def _row(one: Finding, source: str) -> tuple[object, ...]:
+def _row(finding: Finding, source: str) -> tuple[object, ...]:
     """Return a finding as a row."""
-    whole = one.allocation
-    where = (None, None) if whole is None else ("LDS" if one.in_lds else hex(whole.address), whole.size)
-    about = hex(one.address), one.side, one.distance if whole else None, *where
-    if not one.kernel:
-        return one.kind, "", "", "", "", "", None, *about, None, None, None, None, one.count
-    code = one.kernel, source, hex(one.offset), one.instruction, one.access, one.size
-    group = None if one.group == UNKNOWN else one.group
-    return one.kind, *code, *about, group, one.wave, one.lane, one.first_launch, one.count
+    whole = finding.allocation
+    where = (None, None) if whole is None else ("LDS" if finding.in_lds else hex(whole.address), whole.size)
+    about = hex(finding.address), finding.side, finding.distance if whole else None, *where
+    if not finding.kernel:
+        return finding.kind, "", "", "", "", "", None, *about, None, None, None, None, finding.count
+    code = finding.kernel, source, hex(finding.offset), finding.instruction, finding.access, finding.size
+    group = None if finding.group == UNKNOWN else finding.group
+    return finding.kind, *code, *about, group, finding.wave, finding.lane, finding.first_launch, finding.count
 
 
 def _room(count: int) -> list[int]:
-    """Return at how many of so many addresses an access of each size may begin, so that it ends there, too."""
+    """Return the number of addresses, of `count`, at which an access of each size may begin to end within them."""
     return [min(max(count - size + 1, 0), END - 1) for size in SIZES]
 
 
@@ -285,7 +284,7 @@ def _insert(task: InstrumentationTask, instruction: Instruction, ranges: Ranges,
     """Insert the hook before an access.
 
     Raises:
-        HookError: its address or its size cannot be told, or there is no hook for its size.
+        HookError: its address or size is not available, or there is no hook for its size.
     """
     access = instruction.memory
     assert access is not None

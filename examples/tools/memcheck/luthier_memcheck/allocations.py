@@ -1,4 +1,4 @@
-"""Memory that a process has of HIP, and what that makes of all addresses: stretches that may be accessed or not."""
+"""Memory that a process allocated through HIP, and the stretches of addresses that may be accessed or not."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from luthier.findings.finding import NearbyAllocation
 
 OUTSIDE, FREED, NOWHERE = "out-of-bounds", "use-after-free", "invalid-address"
 PROCESS_END, END = 1 << 47, 1 << 64
-"""Addresses behind the last: of a process, and of all."""
+"""Addresses after the last: of a process, and of all."""
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
-"""First address, and the one behind the last, in their order."""
+"""First address, and the address after the last, in order."""
 
 
 class Name(NamedTuple):
-    """Name of accesses that touch a stretch."""
+    """Name of accesses to a stretch."""
 
     kind: str
     allocation: NearbyAllocation | None
     """The nearest; None if there is none."""
     is_before: bool = False
-    """It is in front of the allocation."""
+    """It is before the allocation."""
 
 
 class Stretch(NamedTuple):
-    """Addresses that are alike."""
+    """Addresses with the same name."""
 
     begin: int
     end: int
@@ -42,7 +42,7 @@ class Stretch(NamedTuple):
 
 @dataclass
 class _Extent:
-    """An allocation with the bytes behind it that are nobody's."""
+    """An allocation with the unused bytes after it."""
 
     allocation: NearbyAllocation
     reserved: int
@@ -51,12 +51,12 @@ class _Extent:
 
 
 class Allocations:
-    """Allocations of one process, as events tell of them."""
+    """Allocations of one process, from events."""
 
     def __init__(self) -> None:
         self._extents: dict[int, _Extent] = {}
         self.made = 0
-        """Number of them, those that are gone included."""
+        """Number of allocations, freed ones included."""
         self.version = 0
         """Number of changes."""
 
@@ -76,10 +76,10 @@ class Allocations:
     def stretches(self, mapped: Ranges | None = None) -> Iterator[Stretch]:
         """Yield all addresses in their order, without a gap.
 
-        What is behind an allocation belongs to the nearest one. What is not known may be accessed where memory is.
+        Addresses between allocations belong to the nearest one. Unknown addresses may be accessed if they are mapped.
 
         Args:
-            mapped: where the process has memory; None: anywhere.
+            mapped: the ranges that the process has mapped; None: all.
         """
         begin = 0
         for end, name in self._marks(((0, END),) if mapped is None else mapped):
@@ -90,51 +90,51 @@ class Allocations:
     def _marks(self, mapped: Ranges) -> Iterator[tuple[int, Name | None]]:
         """Yield where each stretch ends, and its name; some are empty."""
         extents = [self._extents[address] for address in sorted(self._extents)]
-        following = [*extents, None]  # what has no bytes is not named
+        following = [*extents, None]  # empty allocations are not named
         for place in reversed(range(len(extents))):
             if not extents[place].allocation.size:
                 following[place] = following[place + 1]
-        others = [None if extent is None else extent.allocation for extent in following]
-        behind, one = 0, None
+        next_allocations = [None if extent is None else extent.allocation for extent in following]
+        behind, previous = 0, None
         for place, extent in enumerate(extents):
             allocation = extent.allocation
-            yield from _unknown(behind, allocation.address, one, others[place], mapped)
-            one = allocation if allocation.size else one
+            yield from _unknown(behind, allocation.address, previous, next_allocations[place], mapped)
+            previous = allocation if allocation.size else previous
             most = END if place + 1 == len(extents) else extents[place + 1].allocation.address
             yield allocation.address + allocation.size, Name(FREED, allocation) if extent.is_freed else None
             behind = min(allocation.address + extent.reserved, most)
-            yield from _divided(behind, OUTSIDE, one, others[place + 1])
-        yield from _unknown(behind, END, one, None, mapped)
+            yield from _divided(behind, OUTSIDE, previous, next_allocations[place + 1])
+        yield from _unknown(behind, END, previous, None, mapped)
 
 
 def _divided(
-    end: int, kind: str, one: NearbyAllocation | None, other: NearbyAllocation | None
+    end: int, kind: str, left: NearbyAllocation | None, right: NearbyAllocation | None
 ) -> Iterator[tuple[int, Name]]:
-    """Yield marks of what is between two allocations up to an address: of what is nearer to each."""
-    behind, before = Name(kind, one), Name(kind, other, is_before=True)
-    if one is None or other is None:
-        yield end, before if one is None else behind
+    """Yield marks between two allocations up to an address, each half named after the nearer one."""
+    behind, before = Name(kind, left), Name(kind, right, is_before=True)
+    if left is None or right is None:
+        yield end, before if left is None else behind
         return
-    yield min(end, (one.address + one.size + other.address + 1) // 2), behind
+    yield min(end, (left.address + left.size + right.address + 1) // 2), behind
     yield end, before
 
 
 def _unknown(
-    first: int, last: int, one: NearbyAllocation | None, other: NearbyAllocation | None, mapped: Ranges
+    first: int, last: int, left: NearbyAllocation | None, right: NearbyAllocation | None, mapped: Ranges
 ) -> Iterator[tuple[int, Name | None]]:
-    """Yield marks of addresses of which nothing is known, between two allocations if these are there."""
+    """Yield marks of unknown addresses, between two allocations if there are any."""
     at = bisect_right(mapped, first, key=itemgetter(1))
     for begin, end in islice(mapped, at, None):
         if begin > first:
-            yield from _divided(min(begin, last), NOWHERE, one, other)
+            yield from _divided(min(begin, last), NOWHERE, left, right)
         yield min(end, last), None
         if end >= last:
             return
-    yield from _divided(last, NOWHERE, one, other)
+    yield from _divided(last, NOWHERE, left, right)
 
 
 def map_of(pid: int) -> bytes:
-    """Return the map of a process as the kernel tells it; empty where that cannot be read."""
+    """Return the map of a process from the kernel; empty if it cannot be read."""
     try:
         return Path(f"/proc/{pid}/maps").read_bytes()
     except OSError:
@@ -148,11 +148,11 @@ def mapped(text: bytes) -> Ranges | None:
     ROCr reserves addresses for what devices see in the process, too. Above what processes have are the apertures of LDS
     and private memory.
     """
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for line in text.splitlines():
         begin, end = (int(number, 16) for number in line.partition(b" ")[0].split(b"-"))
-        if found and found[-1][1] == begin:
-            begin = found.pop()[0]
+        if ranges and ranges[-1][1] == begin:
+            begin = ranges.pop()[0]
         if end <= PROCESS_END:
-            found.append((begin, end))
-    return (*found, (PROCESS_END, END)) if found else None
+            ranges.append((begin, end))
+    return (*ranges, (PROCESS_END, END)) if ranges else None

@@ -1,4 +1,4 @@
-"""Pointers that are a kernel's arguments, in the registers that it has loaded them into."""
+"""Kernel arguments that are pointers, in the registers into which the kernel loaded them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from luthier.lifting import BasicBlock, LiftedRepresentation
 from luthier_memcheck.launch_loads import kernarg_loads
 
 Known = dict[int, int]
-"""First unit of a pair of SGPRs -> byte of the kernel's arguments that its value is from."""
+"""First unit of a pair of SGPRs -> byte offset of its value in the kernel's arguments."""
 
 
 class Arguments:
-    """Arguments in SGPRs, on all ways to each instruction of the kernel's own function."""
+    """Arguments in SGPRs, on all paths to each instruction of the kernel's own function."""
 
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self._lifted, self._loads = lifted, kernarg_loads(lifted)
@@ -22,7 +22,7 @@ class Arguments:
         self._entering = self._follow()
 
     def at(self, instruction: Instruction, unit: int) -> int | None:
-        """Return the argument that is in a pair of SGPRs before an instruction; None where that is not sure."""
+        """Return the argument in a pair of SGPRs before an instruction; None if it is not certain."""
         block = self._blocks.get(instruction.block)
         if block is None:
             return None
@@ -33,10 +33,11 @@ class Arguments:
 
     def loaded(self, instruction: Instruction, unit: int) -> int | None:
         """Return the same, also for the upper half of a pair."""
-        return next((one for first in (unit, unit - 1) if (one := self.at(instruction, first)) is not None), None)
+        candidates = (self.at(instruction, first) for first in (unit, unit - 1))
+        return next((argument for argument in candidates if argument is not None), None)
 
     def _follow(self) -> dict[int, Known]:
-        """Return [block] what is known where it is entered: what all ways agree on."""
+        """Return the arguments known at each block's entry: those on which all paths agree."""
         entry = self._lifted.functions[0].entry_block
         entering: dict[int, Known] = {entry: {}}
         waiting = [entry]
@@ -57,21 +58,21 @@ class Arguments:
         return {} if block.exit in ("call", "unknown") else known
 
     def _run(self, index: int, known: Known) -> None:
-        """Change what is known as an instruction does."""
+        """Update the known arguments for an instruction."""
         instruction = self._lifted.instructions[index]
         writes = instruction.effects.writes
         for unit in [unit for unit in known if writes >> unit & 3]:
             del known[unit]
-        if index in self._loads and (found := instruction.operand("sdst")) is not None:
+        if index in self._loads and (operand := instruction.operand("sdst")) is not None:
             number = _number(instruction)
-            register = self._lifted.isa.register(found[1])
-            if found[0] != OperandKind.REGISTER or register.first_unit not in SGPRS:
+            register = self._lifted.isa.register(operand[1])
+            if operand[0] != OperandKind.REGISTER or register.first_unit not in SGPRS:
                 return
             for place in range(0, register.unit_count - 1, 2):
                 known[register.first_unit + place] = number + 4 * place
 
 
 def _number(instruction: Instruction) -> int:
-    """Return the offset of a scalar load that is a number: either operand may be it, by generation."""
+    """Return the constant offset of a scalar load; the operand depends on the generation."""
     operands = (instruction.operand(name) for name in ("offset", "soffset"))
     return sum(one[1] for one in operands if one is not None and one[0] != OperandKind.REGISTER)

@@ -1,8 +1,8 @@
 """Ranges that a kernel holds in registers: accesses within them need no hook.
 
-Most accesses begin at a pointer that is an argument of the kernel. The host knows which allocation that is before each
-launch; SGPRs that the kernel does not have hold what is good of it, from the kernel's beginning on. Who holds what is
-a guess where it may be: an access beyond what is held is looked at by the hook.
+Most accesses begin at a pointer that is a kernel argument. The host knows its allocation before each launch; unused
+SGPRs hold the allowed range from the kernel's beginning on. The choice of the argument may be a guess: the hook
+examines an access outside the range.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from luthier_memcheck.allocations import Stretch
 from luthier_memcheck.arguments import Arguments
 
 SLOTS = 1024
-"""Ranges that there is room for, in all kernels, as in device.hip."""
+"""Largest number of ranges, in all kernels, as in device.hip."""
 _MOST = 1 << 31
-"""Bytes behind a pointer that offsets of 32 bits may reach, signed or not."""
+"""Bytes after a pointer that 32-bit offsets can reach, signed or not."""
 _TOGETHER = 4
 """Ranges that one hook loads."""
 _DEEP = 8
-"""Instructions that are gone back to find out where an address is from."""
+"""Instructions to follow back to find the origin of an address."""
 
 
 class Claim(NamedTuple):
-    """Thing that is held in registers."""
+    """A kind of range in registers."""
 
     kind: str
     """*offsets* from a pointer, *addresses*, or *lds*: offsets there."""
@@ -44,18 +44,18 @@ class Held:
     claim: Claim
     slot: int
     register: RegisterRange
-    """Where the first number is; the second is behind it."""
+    """Register of the first number; the second follows."""
     before: int = 0
-    """The most bytes that an access reaches before its address in registers."""
+    """Largest number of bytes that an access reaches before its address in registers."""
     behind: int = 0
-    """The most behind it, its own included."""
+    """Largest number of bytes after it, the access included."""
 
     def numbers(self, pointer: int, stretch: Stretch | None, lds: int) -> tuple[int, int]:
-        """Return what the registers hold in a launch; what lets nothing through if that is not known.
+        """Return the numbers in the registers for a launch; an empty range if it is not known.
 
         Args:
             pointer: value of the argument.
-            stretch: what is around it; None if that may not be accessed.
+            stretch: the stretch around it; None if it may not be accessed.
             lds: bytes of LDS.
         """
         if self.claim.kind == "lds":
@@ -85,7 +85,7 @@ class Ranges:
         self._arguments = Arguments(self.task.lifted)
 
     def tests(self, instruction: Instruction) -> list[str]:
-        """Return comparisons of which one is true where an access is not in what is held; none if nothing is."""
+        """Return comparisons, one of which is true for an access outside the range; none without a range."""
         access = instruction.memory
         if not self._possible or access is None or access.size is None or access.count > 1:
             return []
@@ -112,10 +112,10 @@ class Ranges:
         return [f"v_cmp_gt_u64_e64 {{vcc}}, {low}, {address}", f"v_cmp_le_u64_e64 {{vcc}}, {high}, {address}"]
 
     def insert(self, module: ToolModule) -> None:
-        """Insert what puts ranges into registers when a wave begins.
+        """Insert the hooks that load ranges into registers when a wave begins.
 
         Raises:
-            HookError: nothing can be done there.
+            HookError: the kernel's entry takes no hook.
         """
         for run in self._runs():
             held = run[0]
@@ -123,7 +123,7 @@ class Ranges:
             self.task.insert_hook_at_kernel_entry(hook, held.slot, held.register.first)
 
     def _runs(self) -> list[list[Held]]:
-        """Return what is held, together what is in neighbouring slots and registers."""
+        """Return the ranges, grouped by adjacent slots and registers."""
         runs: list[list[Held]] = []
         for held in self.held.values():
             last = runs[-1][-1] if runs else held
@@ -139,7 +139,7 @@ class Ranges:
         return [] if held is None else [f"v_cmp_le_u32_e64 {{vcc}}, {held.register}, {address}"]
 
     def _hold(self, claim: Claim, near: int, size: int) -> Held | None:
-        """Return what is held for accesses so far from their addresses; None where there are no registers for it."""
+        """Return the range for accesses `near` bytes from their address; None if no registers are left."""
         held = self.held.get(claim)
         if held is None:
             slot = self.first + len(self.held)
@@ -161,18 +161,18 @@ class Ranges:
         return RegisterRange(register.first_unit, register.unit_count)
 
     def _guess(self, instruction: Instruction, unit: int, deep: int) -> int | None:
-        """Return the argument that a register's value is probably made of; None if none is found."""
+        """Return the argument from which a register's value is probably computed; None if there is none."""
         lifted = self.task.lifted
         first = lifted.blocks[lifted.functions[0].entry_block].first
         for index in range(instruction.index - 1, first - 1, -1):
-            one = lifted.instructions[index]
-            if not one.effects.writes >> unit & 1:
+            writer = lifted.instructions[index]
+            if not writer.effects.writes >> unit & 1:
                 continue
-            sources = [self._registers(one, name) for name in ("src0", "src1", "src2")]
+            sources = [self._registers(writer, name) for name in ("src0", "src1", "src2")]
             for source in (source for source in sources if source is not None):
-                argument = self._arguments.loaded(one, source.first)
+                argument = self._arguments.loaded(writer, source.first)
                 if argument is None and deep and source.first not in SGPRS:
-                    argument = self._guess(one, source.first, deep - 1)
+                    argument = self._guess(writer, source.first, deep - 1)
                 if argument is not None:
                     return argument
             return None
@@ -182,11 +182,11 @@ class Ranges:
 def numbers_of(
     ranges: Sequence[Held], kernarg: bytes, lds: int, around: Callable[[int], Stretch | None]
 ) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield slots with what they hold in a launch.
+    """Yield slots with their numbers for a launch.
 
     Args:
         kernarg: contents of the arguments; empty if they are not known.
-        around: what is around an address; None if that may not be accessed.
+        around: returns the stretch around an address; None if it may not be accessed.
     """
     for held in ranges:
         at = held.claim.argument

@@ -1,4 +1,4 @@
-"""Scalar loads from what the launch has: the kernel's arguments and its dispatch packet, which are always there."""
+"""Scalar loads from the kernel's arguments and its dispatch packet, which are always valid."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _POINTERS = ("kernarg_segment_ptr", "dispatch_ptr")
 
 
 def launch_loads(lifted: LiftedRepresentation) -> frozenset[int]:
-    """Return the indices of scalar loads by a pointer that is where the launch put it, on all ways from the entry."""
+    """Return the indices of scalar loads by a pointer in its launch register, on all paths from the entry."""
     return _loads_by(lifted, _POINTERS)
 
 
 def kernarg_loads(lifted: LiftedRepresentation) -> frozenset[int]:
-    """Return those by the pointer to the kernel's arguments, at a number of bytes from there."""
-    found = _loads_by(lifted, _POINTERS[:1])
-    return frozenset(index for index in found if _is_at_number(lifted, lifted.instructions[index]))
+    """Return those by the pointer to the kernel's arguments, at a constant offset."""
+    loads = _loads_by(lifted, _POINTERS[:1])
+    return frozenset(index for index in loads if _is_at_number(lifted, lifted.instructions[index]))
 
 
 def _is_at_number(lifted: LiftedRepresentation, instruction: Instruction) -> bool:
-    """Return whether a load's offset is in no register but SGPR_NULL."""
+    """Return whether a load has no offset register except SGPR_NULL."""
     offset = instruction.operand("soffset")
     return offset is None or offset[0] != OperandKind.REGISTER or lifted.isa.register(offset[1]).first_unit < 0
 
@@ -42,7 +42,7 @@ def _loads_by(lifted: LiftedRepresentation, names: Iterable[str]) -> frozenset[i
 
 
 def _base(lifted: LiftedRepresentation, instruction: Instruction) -> int:
-    """Return the first unit of a scalar load's base; -1 of anything else."""
+    """Return the first unit of a scalar load's base; -1 for other instructions."""
     access = instruction.memory
     base = instruction.operand("sbase") if access is not None and access.space == "scalar" else None
     if base is None or base[0] != OperandKind.REGISTER:
@@ -51,7 +51,7 @@ def _base(lifted: LiftedRepresentation, instruction: Instruction) -> int:
 
 
 def _along(lifted: LiftedRepresentation, block: BasicBlock, kept: int) -> Iterator[tuple[Instruction, int]]:
-    """Yield each instruction of a block with the units before it that hold what they held at the entry."""
+    """Yield each instruction of a block with the units that still hold their values from the entry."""
     for index in range(block.first, block.last + 1):
         instruction = lifted.instructions[index]
         yield instruction, kept
@@ -59,7 +59,7 @@ def _along(lifted: LiftedRepresentation, block: BasicBlock, kept: int) -> Iterat
 
 
 def _kept(lifted: LiftedRepresentation, units: int) -> Iterator[tuple[BasicBlock, int]]:
-    """Yield the blocks of the kernel's own function with those of some units that nothing has written before them."""
+    """Yield the blocks of the kernel's own function with those of `units` that are not written before them."""
     blocks = {block.index: block for block in lifted.functions[0].blocks}
     kept = dict.fromkeys(blocks, units)
     waiting = list(blocks)

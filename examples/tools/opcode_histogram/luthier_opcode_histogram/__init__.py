@@ -1,7 +1,6 @@
-"""Counts how often each opcode runs, per wave or per active lane.
+"""Counts the executions of each opcode, per wave or per active lane.
 
-There is no hook at any instruction, and no device code at all: how often blocks run follows from a few counters in
-registers, and which opcodes are in them is known.
+It has neither hooks nor device code: the executions of blocks follow from a few counters in registers.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ class OpcodeHistogram(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """Options: what is counted and shown."""
+        """Options: what to count and show."""
 
         per_lane: bool = False
         """Count active lanes, not waves."""
         top: int = 20
-        """Show so many opcodes, the most frequent first; 0: all."""
+        """Opcodes to show, most frequent first; 0: all."""
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Ask for counts."""
+        """Request counts."""
         task.count(task.instructions, per="lane" if self.options.per_lane else "wave")
 
     def tables(self, counts: KernelCounts) -> Iterable[Table]:

@@ -1,4 +1,4 @@
-"""Writes registers of the application at chosen instructions: fault injection, what-if values."""
+"""Writes registers of the application at selected instructions, to inject faults and try values."""
 
 from __future__ import annotations
 
@@ -14,47 +14,50 @@ DEVICE = ToolModule.from_package(__name__, "device")
 
 
 class RegisterWrite(Tool):
-    """After each chosen instruction: register = ((register & keep) ^ flip) | set."""
+    """Sets register = ((register & keep) ^ flip) | set after each selected instruction."""
 
     @dataclass(frozen=True)
     class Options:
-        """Options: where, which register, and how."""
+        """Options: instructions, register and bits."""
 
         at: str = ""
-        """Instructions by mnemonic, names or patterns with + between them."""
+        """Mnemonics of instructions, names or patterns joined by +."""
         register: str = "vdst"
-        """A register of 32 bits (``v4``, ``s2``), or an operand (``vdst``, ``sdst``)."""
+        """A 32-bit register (``v4``, ``s2``), or an operand (``vdst``, ``sdst``)."""
         keep: int = 0xFFFFFFFF
-        """Bits that stay; 0 to write `set` alone."""
+        """Bits to keep; 0 to write only `set`."""
         flip: int = 0
-        """Bits that are inverted."""
+        """Bits to invert."""
         set: int = 0
-        """Bits that become 1."""
+        """Bits to set to 1."""
         every: int = 1
-        """Only every so many of the instructions in each kernel."""
+        """Select every n-th of the instructions in each kernel."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         if not self.options.at:
-            raise ToolError("register_write needs the option at: which instructions")
+            raise ToolError(
+                "register_write needs the option at, mnemonics of instructions: -t register_write:at=v_add_*"
+            )
         self.patterns = self.options.at.split("+")
         self.written: list[tuple[str, ...]] = []
         self.refused: list[tuple[str, ...]] = []
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Put the hook after the instructions."""
+        """Insert the hook after the instructions."""
         bits = self.options.keep, self.options.flip, self.options.set
         name = self.options.register
         wanted = task.select(
-            lambda one: any(fnmatchcase(one.mnemonic, pattern) for pattern in self.patterns), every=self.options.every
+            lambda candidate: any(fnmatchcase(candidate.mnemonic, pattern) for pattern in self.patterns),
+            every=self.options.every,
         )
         for instruction in wanted:
             row = task.lifted.kernel.name, instruction.place, hex(instruction.address), instruction.text
             try:
-                found = task.operand(instruction, name) if instruction.operand(name) is not None else reg(name)
-                if not isinstance(found, RegisterRange) or len(found.units) != 1:
-                    raise HookError(f"{name} is no register of 32 bits")
-                task.insert_hook_after(instruction, DEVICE.write, found.units[0], *bits)
+                register = task.operand(instruction, name) if instruction.operand(name) is not None else reg(name)
+                if not isinstance(register, RegisterRange) or len(register.units) != 1:
+                    raise HookError(f"{name} is not a 32-bit register")
+                task.insert_hook_after(instruction, DEVICE.write, register.units[0], *bits)
             except HookError as problem:
                 self.refused.append((*row, problem.message))
                 task.leave_out(problem.message)
@@ -62,7 +65,7 @@ class RegisterWrite(Tool):
                 self.written.append(row)
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield where registers are written."""
+        """Yield the instructions after which registers are written."""
         yield Table("written after", ("kernel", "source", "address", "instruction"), self.written)
         if self.refused:
             yield Table("not written", ("kernel", "source", "address", "instruction", "reason"), self.refused)

@@ -20,29 +20,29 @@ class ValueLog(Tool):
 
     @dataclass(frozen=True)
     class Options:
-        """Options: where values are logged, and which."""
+        """Options: instructions and values."""
 
         at: str = ""
-        """Instructions by mnemonic, names or patterns with + between them: ``global_store_*+v_add_f32*``."""
+        """Mnemonics of instructions, names or patterns joined by +: ``global_store_*+v_add_f32*``."""
         address: int = 0
-        """Or the one at this virtual address of the code object."""
+        """Virtual address of an instruction in the code object, instead."""
         values: str = "vdata"
-        """Registers (``v4``, ``s[2:3]``, ``exec``) and operands (``vdata``, ``src0``), with + between them."""
+        """Registers (``v4``, ``s[2:3]``, ``exec``) and operands (``vdata``, ``src0``), joined by +."""
         after: bool = False
-        """Look after the instruction, not before it: at what it has written."""
+        """Log values after the instruction, not before it."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         if not self.options.at and not self.options.address:
-            raise ToolError("value_log needs the option at or address: where to look")
-        self.patterns = [one for one in self.options.at.split("+") if one]
+            raise ToolError("value_log needs the option at or address: -t value_log:at=global_store_*")
+        self.patterns = [pattern for pattern in self.options.at.split("+") if pattern]
         self.values = self.options.values.split("+")
         self.sites: dict[tuple[str, str, str, str], int] = {}
         """Kernel, source, address, text -> values."""
         self.left_out: list[tuple[str, str, str, str]] = []
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Put a hook for every 32 bits of each value at the instructions that were chosen."""
+        """Insert a hook for every 32 bits of each value at the selected instructions."""
         insert = task.insert_hook_after if self.options.after else task.insert_hook_before
         for instruction in task.instructions:
             if not self._wanted(instruction):
@@ -65,7 +65,7 @@ class ValueLog(Tool):
         return any(fnmatchcase(instruction.mnemonic, pattern) for pattern in self.patterns)
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield where values were logged, and how many records there are."""
+        """Yield the logged instructions, and the numbers of records."""
         rows = [(*key, values) for key, values in self.sites.items()]
         yield Table("values logged at", ("kernel", "source", "address", "instruction", "values"), rows)
         channels = [(one.pid, one.gpu, one.taken, one.dropped, one.lost) for one in run.channels("values")]
@@ -80,7 +80,7 @@ def parts(task: InstrumentationTask, instruction: Instruction, name: str) -> lis
     Raises:
         HookError: there is no such register or operand.
     """
-    found = task.operand(instruction, name) if instruction.operand(name) is not None else reg(name)
-    if isinstance(found, RegisterRange):
-        return [RegisterRange(unit, 1) for unit in found.units]
-    return [found]
+    value = task.operand(instruction, name) if instruction.operand(name) is not None else reg(name)
+    if isinstance(value, RegisterRange):
+        return [RegisterRange(unit, 1) for unit in value.units]
+    return [value]

@@ -1,4 +1,4 @@
-"""Checks each kernel that is launched: waits that are missing, and instructions too near to each other."""
+"""Checks each launched kernel for missing waits and wait states."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from luthier.hazards.wait_states import HazardFinding, check_hazards
 
 
 class WaitCheck(Tool):
-    """Inserts nothing: what `luthier check` says of a file, of the kernels that a program launches."""
+    """Checks the kernels of a program as `luthier check` checks those of a file; inserts nothing."""
 
     @dataclass(frozen=True)
     class Options:
-        """Options: what is looked for."""
+        """Options: the checks and the output."""
 
         hazards: bool = True
-        """Also instructions that are too near to each other (wait states)."""
+        """Also find missing wait states (hazards)."""
         unneeded: bool = False
-        """Also list waits and wait states that no path needs: no defects, but they may cost time."""
+        """Also list waits and wait states that no path needs: not errors, but they may cost time."""
         top: int = 50
-        """Show so many findings; 0: all."""
+        """Findings to show; 0: all."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
@@ -35,21 +35,21 @@ class WaitCheck(Tool):
         lifted, unneeded = task.lifted, self.options.unneeded
         name = lifted.kernel.name
         waits = check_waits(lifted, unneeded=unneeded)
-        found: list[WaitFinding | HazardFinding] = [*waits.findings]
+        findings: list[WaitFinding | HazardFinding] = [*waits.findings]
         more = 0
         if self.options.hazards:
             hazards = check_hazards(lifted, unneeded=unneeded)
-            found += hazards.findings
+            findings += hazards.findings
             more = hazards.more
-            self.unneeded += (_told(name, nop) for nop in hazards.unneeded)
-        self.unneeded += (_told(name, wait) for wait in waits.unneeded)
-        self.findings += (_told(name, one) for one in found)
-        row = name, str(lifted.object.target), waits.instructions, len(found) + more, waits.unchecked
-        if row not in self.checked:  # of another device or process
+            self.unneeded += (_finding_row(name, nop) for nop in hazards.unneeded)
+        self.unneeded += (_finding_row(name, wait) for wait in waits.unneeded)
+        self.findings += (_finding_row(name, one) for one in findings)
+        row = name, str(lifted.object.target), waits.instructions, len(findings) + more, waits.unchecked
+        if row not in self.checked:  # the row may come from another device or process
             self.checked.append(row)
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Yield what is wrong, then what was checked, and what was not."""
+        """Yield the findings, then the kernels that were checked, and those that were not."""
         findings = list(dict.fromkeys(self.findings))
         title = f"findings: {len(findings)}" if findings else "nothing was found"
         yield Table(title, ("kernel", "finding"), findings[: self.options.top or None])
@@ -64,6 +64,6 @@ class WaitCheck(Tool):
             yield Table("not checked", ("kernel", "reason"), [(name, reason) for name in missing])
 
 
-def _told(kernel: str, what: object) -> tuple[str, str]:
+def _finding_row(kernel: str, what: object) -> tuple[str, str]:
     """Return a finding as text."""
     return kernel, str(what).removeprefix(f"{kernel}: ")
