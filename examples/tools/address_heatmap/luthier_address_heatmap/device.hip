@@ -6,13 +6,13 @@ MARK_LUTHIER_DEVICE_MODULE
 
 constexpr uint32_t Slots = 1 << 16, Probes = 256;
 
-/// Number of a page plus one; 0 where the slot is free.
+/// Number of a page plus one; 0 if the slot is free.
 __device__ unsigned long long pages[Slots];
 
 /// Loads, stores and atomic operations of lanes that begin in the page.
 __device__ uint64_t accesses[Slots][3];
 
-/// Accesses for whose page there was no slot.
+/// Accesses to pages without a slot.
 __device__ uint64_t left_out = 0;
 
 /// A wave is about to access memory at `address` in every active lane.

@@ -1,10 +1,11 @@
-// Device side of the timing tool: at two points the clock is taken off a sum and added to it.
+// Device side of the timing tool: the clock is subtracted from a sum at one point and added to it at another.
 #include <hip/hip_runtime.h>
 #include <luthier/luthier.h>
 
 MARK_LUTHIER_DEVICE_MODULE
 
-/// By site: times at ends less times at beginnings, modulo 2^64; beginnings; ends. No wave needs to remember when it began.
+/// By site: times at ends minus times at beginnings, modulo 2^64; beginnings; ends. Waves need not remember their
+/// start.
 __device__ uint64_t spans[16384][3];
 
 namespace {

@@ -1,4 +1,4 @@
-// Device side of the coalescing tool: how many cache lines each request of a wave touches.
+// Device side of the coalescing tool: the cache lines that each request of a wave touches.
 #include <hip/hip_runtime.h>
 #include <luthier/luthier.h>
 
@@ -9,7 +9,7 @@ __device__ uint64_t requests[16384][3];
 
 namespace {
 
-/// What one lane has in a register, in all lanes.
+/// Returns the value of one lane's register, in all lanes.
 __device__ inline uint64_t ofLane(uint64_t value, int lane) {
   const uint32_t low = __builtin_amdgcn_readlane(static_cast<uint32_t>(value), lane);
   const uint32_t high = __builtin_amdgcn_readlane(static_cast<uint32_t>(value >> 32), lane);

@@ -1,21 +1,20 @@
-// Device side of the check for exceptional numbers: a look at each result, and at operands only where that has found
-// one.
+// Device side of the check for exceptional numbers: it examines each result, and operands only of exceptional ones.
 #include <hip/hip_runtime.h>
 #include <luthier/luthier.h>
 
 MARK_LUTHIER_DEVICE_MODULE
 
-/// By site, in lanes: NaN that is new, infinity that is new, NaN of an operand, infinity of an operand.
+/// Lanes by site: new NaN, new infinity, NaN from an operand, infinity from an operand.
 __device__ uint64_t found[16384][4];
-/// Products of matrices that were not looked at, since some lanes were not active.
+/// Matrix products that were not examined, since some lanes were inactive.
 __device__ uint64_t partial = 0;
 
 namespace {
 
-enum Class : int { NaN = 0x3, Infinity = 0x204 }; // as v_cmp_class has them
+enum Class : int { NaN = 0x3, Infinity = 0x204 }; // in the encoding of v_cmp_class
 enum class Type : uint32_t { None, F16, BF16, F32, F64 };
 
-/// Where a number is, in six bits: the operand, its type, and whether it is in the upper half (shapes.py).
+/// Place of a number, in six bits: the operand, its type, and whether it is in the upper half (shapes.py).
 struct Part {
   uint32_t code;
   __device__ uint32_t operand() const { return code & 3; }
@@ -23,7 +22,7 @@ struct Part {
   __device__ uint32_t high() const { return code >> 5 & 1; }
 };
 
-/// Whether a number is of some classes. What part says is known when a hook is compiled.
+/// Returns whether a number is of some classes; `part` is constant when a hook is compiled.
 template <typename Bits> __device__ inline bool is(Part part, Bits bits, int classes) {
   const auto half = static_cast<uint32_t>(static_cast<uint32_t>(bits) >> (16 * part.high()));
   switch (part.type()) {
@@ -41,12 +40,12 @@ template <typename Bits> __device__ inline bool is(Part part, Bits bits, int cla
   }
 }
 
-/// What an instruction has made in a lane: by column of `found` whether one of its numbers is that.
+/// Result of an instruction in a lane: for each column of `found`, whether one of its numbers belongs there.
 struct Seen {
   bool any = false, columns[4] = {};
 };
 
-/// Looks at a number and at what it is made of.
+/// Examines a number and its operands.
 template <typename Result, typename Operand>
 __device__ inline void look(Seen &seen, uint64_t element, Result result, const Operand (&operands)[3]) {
   if (element == 0)
@@ -64,7 +63,7 @@ __device__ inline void look(Seen &seen, uint64_t element, Result result, const O
     seen.columns[column] |= exceptional && column == 2u * flow + !nan;
 }
 
-/// Adds up lanes, of scalars one; nearly always there are none.
+/// Counts lanes, one for scalars; nearly always there are none.
 template <typename Result, typename Operand>
 __device__ inline void add(Result result, const Operand (&operands)[3], uint32_t skipped, uint64_t first,
                            uint64_t second, bool once, uint32_t site) {
@@ -80,8 +79,8 @@ __device__ inline void add(Result result, const Operand (&operands)[3], uint32_t
 
 } // namespace
 
-// Registers are given as bits, and as zero what an operation does not read. The numbers that it gives are `first` and
-// `second`; where `skipped` is not zero it has written nothing.
+// Registers are passed as bits, unused operands as zero. `first` and `second` are the numbers that it returns; if
+// `skipped` is not zero, it has written nothing.
 LUTHIER_HOOK_ANNOTATE narrow(uint32_t result, uint32_t a, uint32_t b, uint32_t c, uint32_t skipped, uint64_t first,
                              uint64_t second, bool once, uint32_t site) {
   add(result, {a, b, c}, skipped, first, second, once, site);
@@ -98,7 +97,7 @@ LUTHIER_HOOK_ANNOTATE widened(uint64_t result, uint32_t a, uint32_t skipped, uin
   add(result, {a, a, a}, skipped, first, 0, false, site);
 }
 
-// Products of matrices ------------------------------------------------------------------------------------------------
+// Matrix products -----------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -112,7 +111,7 @@ __device__ inline uint32_t flags_of(float value) {
          (__builtin_amdgcn_classf(value, Infinity) ? HasInfinity : 0);
 }
 
-/// Flags of a number of 8 bits, of which some formats have one NaN and no infinity.
+/// Flags of an 8-bit number; some formats have one NaN and no infinity.
 __device__ inline uint32_t flags_of(Format format, uint32_t byte) {
   const uint32_t magnitude = byte & 0x7f;
   if (format == Format::FP8)
@@ -122,7 +121,7 @@ __device__ inline uint32_t flags_of(Format format, uint32_t byte) {
   return byte == 0x80 ? HasNaN : 0;
 }
 
-/// Flags of all numbers in a register; of numbers of 64 bits `low` is the register before it.
+/// Flags of all numbers in a register; for 64-bit numbers `low` is the register before it.
 __device__ inline uint32_t flags_of(uint32_t form, uint32_t bits, uint32_t low) {
   const auto format = static_cast<Format>(form >> 2);
   uint32_t flags = 0;
@@ -177,7 +176,7 @@ __device__ inline void count(uint32_t form, Registers<Count> registers, uint32_t
 
 } // namespace
 
-// `operand_N` adds what a matrix in N registers has to the flags in a register; `product_N` looks at a result.
+// `operand_N` adds the flags of a matrix in N registers to a register; `product_N` examines a result.
 #define MATRIX(Count)                                                                                                  \
   LUTHIER_HOOK_ANNOTATE operand_##Count(Registers<Count> registers, uint32_t form, uint32_t flags, bool more) {        \
     const uint32_t before = more ? luthier::readReg<uint32_t>(flags) : 0;                                              \
@@ -196,11 +195,11 @@ MATRIX(32)
 
 // Exponents -----------------------------------------------------------------------------------------------------------
 
-/// By site: results of each exponent, of other kinds, and between an exponent's values and the largest of a format
+/// Results by site: of each exponent, of other kinds, and of the largest exponent beyond the largest number of a format
 /// (exponents.py).
 __device__ uint64_t exponents[4096][80];
-/// By site: the smallest and the largest number that is neither 0 nor infinite, as bits of doubles without sign; of
-/// the smallest the complement.
+/// By site: the smallest and the largest number that is neither 0 nor infinite, as bits of doubles without sign; the
+/// smallest as its complement.
 __device__ uint64_t extremes[4096][2];
 
 namespace {
@@ -208,7 +207,7 @@ namespace {
 constexpr int32_t kLowest = -32, kCount = 64;
 enum Column : uint32_t { Zero = kCount, Below, Above, Infinite, Invalid, Tiny, OverE4M3, OverE5M2, OverF16, OverBF16 };
 
-/// A number without its sign, as a double's bits: denormals, too, whatever MODE says.
+/// Returns a number without its sign as a double's bits, denormals included, whatever MODE is.
 __device__ inline uint64_t double_of(uint64_t bits, uint32_t fraction, uint32_t exponent_bits) {
   const uint64_t magnitude = bits & ((1ull << (fraction + exponent_bits)) - 1);
   const int32_t bias = (1 << (exponent_bits - 1)) - 1;

@@ -1,17 +1,17 @@
-// Device side of the bank conflict tool: how many cycles each LDS instruction of a wave takes.
+// Device side of the bank conflict tool: the cycles that each LDS instruction of a wave takes.
 #include <hip/hip_runtime.h>
 #include <luthier/luthier.h>
 
 MARK_LUTHIER_DEVICE_MODULE
 
-/// By site: accesses, active lanes, cycles that they need at least, cycles that they take.
+/// By site: accesses, active lanes, minimum cycles, actual cycles.
 __device__ uint64_t accesses[16384][4];
 
 /// A wave is about to access LDS at `offset` in every active lane.
 ///
-/// LDS serves the lanes in phases, as many at once as it has banks for; a phase without active lanes takes a cycle, too.
-/// In a phase each bank gives one dword a cycle, to all lanes that want the same one; other dwords of the bank wait for
-/// the next cycle. Accesses are aligned to their size, so wide ones are treated as narrow ones with fewer, wider banks.
+/// LDS serves the lanes in phases, as many at once as it has banks for. In a phase each bank serves one dword a cycle,
+/// to all lanes that request it; other dwords of the bank wait for the next cycle. Accesses are aligned to their size,
+/// so wide ones are treated as narrow ones with fewer, wider banks.
 ///
 /// @param site number of the instruction
 /// @param shift an access has 1 << shift bytes, at least those of a bank
@@ -26,7 +26,7 @@ LUTHIER_HOOK_ANNOTATE access(uint32_t offset, uint32_t site, uint32_t shift, uin
   const uint32_t phase = read128 ? (quad < 4 ? quad : (quad ^ 1) & 3) + (lane >> 5) * 4 : lane / at_once;
   const uint32_t cell = offset >> shift, bank = cell & (banks - 1);
 
-  // How many different cells each lane's bank is asked for in the lane's phase, its own included.
+  // Number of different cells requested from each lane's bank in the lane's phase, its own included.
   uint32_t wanted = 0;
   for (uint64_t left = active; left;) {
     const int leader = __builtin_ctzll(left);

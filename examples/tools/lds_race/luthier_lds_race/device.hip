@@ -1,4 +1,4 @@
-// Device side of the LDS race check: who accessed each piece of a work-group's LDS last, and how many barriers ago.
+// Device side of the LDS race check: the last accesses to each piece of a work-group's LDS, and their barriers.
 #include <hip/hip_runtime.h>
 #include <luthier/luthier.h>
 
@@ -9,14 +9,14 @@ namespace {
 constexpr uint32_t kGroups = 32, kCells = 16384, kPairs = 4096;
 constexpr uint32_t kEpochs = (1 << 17) - 4, kLaunches = (1 << 22) - 1;
 
-/// A work-group's waves: how many of this launch are still to start and the number of the launch, then by wave the
-/// number of its launch and the barriers that it has passed (two steps each).
+/// Waves of a work-group: the number still to start in this launch and the launch number, then for each wave its launch
+/// number and the barriers that it has passed (two steps each).
 struct Group {
   uint64_t launch;   // waves to start | launch << 32
   uint64_t wave[32]; // steps | launch << 32
 };
 
-/// Two instructions that raced: their sites, how often, and the first time.
+/// Two racing instructions: their sites, the number of races, and the first one.
 struct Pair {
   uint64_t sites; // 1 + earlier + later << 14; 0: free
   uint64_t times;
@@ -29,8 +29,8 @@ using Access = uint64_t;
 
 enum Kind { Read, Write, Atomic };
 
-/// Of each piece of a work-group's LDS: the last writer; the last reader, and the last one besides of another wave;
-/// likewise of atomic operations. Apart, since most kernels have no use for all of them.
+/// For each piece of a work-group's LDS: the last writer; the last reader, and the last one of another wave; the same
+/// for atomic operations. They are separate, since most kernels do not need all of them.
 struct Shadow {
   Access writer[kCells];
   Access others[2][kCells][2];
@@ -42,8 +42,8 @@ __device__ Group groups[kGroups];
 __device__ Shadow shadow[kGroups];
 __device__ Pair pairs[kPairs];
 
-/// Waves that were watched; that were not; barriers that waves came to, and those with an active lane; lanes whose
-/// access was beyond the shadow; races for which there was no room; waves after too many launches or barriers.
+/// Watched waves; unwatched waves; barriers that waves reached, and those with an active lane; lanes with an access
+/// beyond the shadow; races that were not recorded for lack of room; waves after too many launches or barriers.
 __device__ uint64_t watched = 0, unwatched = 0, barriers = 0, passed = 0, beyond = 0, lost = 0, worn = 0;
 
 namespace {
@@ -74,7 +74,7 @@ __device__ inline const Packet &packet() {
   return *static_cast<const Packet *>((const void *)__builtin_amdgcn_dispatch_ptr());
 }
 
-/// The work-group's number among those of the launch.
+/// Returns the work-group's number in the launch.
 __device__ inline uint32_t group_number(uint32_t x, uint32_t y, uint32_t z) {
   if ((y | z) == 0)
     return x;
@@ -83,21 +83,22 @@ __device__ inline uint32_t group_number(uint32_t x, uint32_t y, uint32_t z) {
   return x + wide * (y + high * z);
 }
 
-/// The wave's number in its work-group: a scalar, so that what is computed of it is computed once for the wave.
+/// Returns the wave's number in its work-group, as a scalar, so that dependent values are computed once per wave.
 __device__ inline uint32_t wave_number(uint32_t x, uint32_t y, uint32_t z, uint32_t width) {
   const Packet &launch = packet();
   return __builtin_amdgcn_readfirstlane((x + launch.size[0] * (y + launch.size[1] * z)) / width);
 }
 
-/// The same of a number that is one for the wave, but was loaded by its lanes.
+/// Returns a uniform number, loaded by lanes, as a scalar.
 __device__ inline uint64_t uniform(uint64_t value) {
   const uint32_t high = __builtin_amdgcn_readfirstlane(static_cast<uint32_t>(value >> 32));
   return static_cast<uint64_t>(high) << 32 | __builtin_amdgcn_readfirstlane(static_cast<uint32_t>(value));
 }
 
-/// Whether nothing orders two accesses of one work-group: they are of the same time between two barriers. A barrier is
-/// two steps, since an access between the two halves of a split one (signal, wait) meets those on both sides. There are
-/// fewer steps than their bits can count, so launches are more than one apart, and so is `Access` 0 from any.
+/// Returns whether two accesses of one work-group are unordered: in the same interval between two barriers. A barrier
+/// is two steps, since an access between the two halves of a split one (signal, wait) meets those on both sides. There
+/// are fewer steps than their bits can count, so steps of two launches differ by more than one, as does `Access` 0 from
+/// any.
 __device__ inline bool meet(Access one, Access other) { return (one >> 25) - (other >> 25) + 1 <= 2; }
 
 __device__ inline void race(Access earlier, Access later, uint32_t offset, uint32_t group) {
@@ -124,7 +125,7 @@ __device__ inline void race(Access earlier, Access later, uint32_t offset, uint3
 /// A lane accesses `size` bytes at `offset`.
 ///
 /// @param shift cells have 1 << shift bytes
-/// @param kinds what accesses the kernel has, a bit for each `Kind`
+/// @param kinds accesses of the kernel, a bit for each `Kind`
 /// @param lanes whether lanes of one wave race, too
 __device__ inline void look(uint32_t offset, uint32_t site, uint32_t size, uint32_t shift, uint32_t kind,
                             uint32_t kinds, bool lanes, uint32_t group, uint32_t window, uint32_t wave) {
@@ -133,7 +134,7 @@ __device__ inline void look(uint32_t offset, uint32_t site, uint32_t size, uint3
   const uint64_t now = uniform(get(&groups[window].wave[wave]));
   const uint64_t launch = now >> 32, steps = now & 0xffffffff;
   if (launch == 0)
-    return; // worn out: told when the wave started
+    return; // too many launches or barriers: counted when the wave started
   if (steps > kEpochs) {
     add(&worn, 1);
     return;
@@ -148,7 +149,7 @@ __device__ inline void look(uint32_t offset, uint32_t site, uint32_t size, uint3
       add(&beyond, 1);
       return;
     }
-    // What this access is comes first and what others were second, so that of two at once one sees the other.
+    // Write this access first and read the others second, so that one of two simultaneous accesses sees the other.
     Access writer = 0, readers[2] = {}, atomics[2] = {};
     if (kind == Write) {
       writer = swap(&cells.writer[at], mine);
@@ -169,7 +170,7 @@ __device__ inline void look(uint32_t offset, uint32_t site, uint32_t size, uint3
       atomics[0] = get(&cells.others[1][at][0]);
       atomics[1] = get(&cells.others[1][at][1]);
     }
-    // One after the other, in a loop that is hardly ever entered: the code for a race is long.
+    // One lane at a time, in a loop that is rarely entered, since the code for a race is long.
 #pragma unroll 1
     for (;;) {
       Access *const each[] = {&writer, &readers[0], &readers[1], &atomics[0], &atomics[1]};
@@ -190,7 +191,7 @@ __device__ inline void look(uint32_t offset, uint32_t site, uint32_t size, uint3
 /// A wave starts. The first `kGroups` work-groups from number `first` on are watched.
 ///
 /// @param width lanes of a wave
-/// @param z blockIdx.z; 0 where hooks cannot have it (`has_z`), and then work-groups of a deeper grid are not watched
+/// @param z blockIdx.z; 0 if it is not available (`has_z`), and then work-groups of deeper grids are not watched
 LUTHIER_HOOK_ANNOTATE starts(uint32_t first, uint32_t width, uint32_t z, bool has_z) {
   const uint32_t group = group_number(blockIdx.x, blockIdx.y, z), window = group - first;
   const uint32_t wave = wave_number(threadIdx.x, threadIdx.y, threadIdx.z, width);
@@ -220,7 +221,7 @@ LUTHIER_HOOK_ANNOTATE starts(uint32_t first, uint32_t width, uint32_t z, bool ha
   add(launch > kLaunches ? &worn : &watched, 1);
 }
 
-/// A wave comes to a barrier, or to half of one.
+/// A wave reaches a barrier, or half of one.
 LUTHIER_HOOK_ANNOTATE barrier(uint32_t steps, uint32_t first, uint32_t width, uint32_t z) {
   luthier::sAtomicAdd<uint64_t>(&barriers, 1);
   const uint32_t window = group_number(blockIdx.x, blockIdx.y, z) - first;
@@ -242,7 +243,7 @@ LUTHIER_HOOK_ANNOTATE access(uint32_t offset, uint32_t site, uint32_t size, uint
   look(offset, site, size, shift, kind, kinds, lanes, group, group - first, wave);
 }
 
-/// The same of a flat instruction, where its address is in LDS.
+/// The same for a flat instruction with an address in LDS.
 LUTHIER_HOOK_ANNOTATE access_flat(uint64_t address, uint32_t site, uint32_t size, uint32_t shift, uint32_t kind,
                                   uint32_t kinds, bool lanes, uint32_t first, uint32_t width, uint32_t z) {
   const uint32_t group = group_number(blockIdx.x, blockIdx.y, z);

@@ -1,20 +1,20 @@
-// Device side of the memory tracer: a record for each access of a wave whose lanes are evenly apart, else one of each
+// Device side of the memory tracer: a record for each access of a wave with evenly spaced addresses, otherwise for each
 // lane.
 #include <hip/hip_runtime.h>
 #include <luthier/channel.h>
 
 MARK_LUTHIER_DEVICE_MODULE
 
-/// One access to memory of some lanes of a wave.
+/// One memory access by some lanes of a wave.
 struct Access {
   uint64_t where;     // address of lane 0 in 48 bits, and above them its distance to lane 1 in `unit`s; see `kWhole`
-  uint64_t lanes;     // those that access memory; 0: the wave does, once
+  uint64_t lanes;     // those that access memory; 0: the wave, once
   uint32_t workgroup; // in the first dimension
   uint32_t site;      // the instruction's number | `kWhole`
 };
 LUTHIER_RECORD(Access, where, lanes, workgroup, site)
 
-/// Of a site: `where` is nothing but an address.
+/// Flag of a site: `where` is only an address.
 constexpr uint32_t kWhole = 1u << 31;
 
 __device__ luthier::channel<Access> accesses;
@@ -27,12 +27,12 @@ __device__ inline uint64_t of_lane(uint64_t value, uint32_t lane) {
   return static_cast<uint64_t>(high) << 32 | low;
 }
 
-/// The lowest `bits` of a number, with its sign.
+/// Returns the lowest `bits` of a number, sign-extended.
 __device__ inline int64_t lowest(int64_t value, unsigned bits) {
   return static_cast<int64_t>(static_cast<uint64_t>(value) << (64 - bits)) >> (64 - bits);
 }
 
-/// What an odd number is multiplied by to have 1, in 32 bits: Newton's method, from 5 bits that are right.
+/// Returns the inverse of an odd number modulo 2^32, by Newton's method from 5 correct bits.
 __device__ inline uint32_t inverse(uint32_t odd) {
   uint32_t found = odd * 3 ^ 2;
   for (int turn = 0; turn < 3; ++turn)
@@ -48,8 +48,8 @@ __device__ inline uint32_t inverse(uint32_t odd) {
 LUTHIER_HOOK_ANNOTATE access(uint64_t address, uint32_t site, uint32_t unit) {
   const uint64_t lanes = __ballot(1);
   const uint32_t lane = __lane_id();
-  // The distance is that of two lanes beside each other, or what the first two have between them. It need not hold for
-  // others: every lane looks whether its own address is what comes out.
+  // The distance is that of two adjacent lanes, or derived from the first two. It need not hold for others: every lane
+  // compares it with its own address.
   const uint64_t pairs = lanes & lanes >> 1;
   const uint32_t first = __builtin_ctzll(pairs ? pairs : lanes);
   const uint64_t after = lanes >> first >> 1;
@@ -69,7 +69,7 @@ LUTHIER_HOOK_ANNOTATE access(uint64_t address, uint32_t site, uint32_t unit) {
   accesses.push({even ? packed : address, even ? lanes : 1ull << lane, group, even ? site : site | kWhole});
 }
 
-/// A scalar instruction does, once for its wave.
+/// A scalar instruction accesses memory, once for its wave.
 LUTHIER_HOOK_ANNOTATE access_wave(uint64_t address, uint32_t site) {
   accesses.pushWave({address, 0, __builtin_amdgcn_workgroup_id_x(), site | kWhole});
 }

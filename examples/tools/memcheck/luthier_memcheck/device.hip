@@ -1,7 +1,7 @@
-// Device side of the memory check: whether each access is in memory that the program has.
+// Device side of the memory check: whether each access is in the program's memory.
 //
-// The host divides all addresses into stretches, each forbidden or not. Most instructions access the same stretch each
-// time: its place is remembered, and compared with first.
+// The host divides all addresses into stretches, each allowed or forbidden. Most instructions access the same stretch
+// each time: it is remembered, and compared first.
 #include <hip/hip_runtime.h>
 #include <luthier/luthier.h>
 
@@ -11,7 +11,8 @@ namespace {
 
 constexpr uint32_t kSites = 16384, kStretches = 16384, kFindings = 4096, kSizes = 8, kHeld = 1024;
 
-/// Where addresses begin, and at how many of them an access of some size may begin: at none of what is forbidden.
+/// First address of a stretch, and the number of its addresses at which an access of some size may begin; 0 if
+/// forbidden.
 struct alignas(16) Bound {
   uint64_t begin, room;
 };
@@ -21,31 +22,31 @@ struct Stretch {
   Bound of[kSizes];
 };
 
-/// All that most accesses need, at one address: where each site finds what it has met last, in bytes from here on,
-/// which is nothing at first; and all stretches in the order of their addresses, the first from 0 on.
+/// Data of most accesses, at one address: for each site the byte offset of its last stretch, an empty one at first; and
+/// all stretches in the order of their addresses, from 0 on.
 struct Known {
   Bound nothing;
   uint32_t last[kSites];
   alignas(16) Stretch stretches[kStretches];
 };
 
-/// What lanes did at one site to one thing: the first of them, and how many did.
+/// Bad accesses at one site to one stretch: the first one, and the number of lanes.
 struct Finding {
   uint64_t key; // 1 + site | name << 32; 0: free
   uint64_t lanes, address;
   uint32_t launch, group, place; // wave << 6 | lane
-  uint32_t lds;                  // bytes that the work-group has
+  uint32_t lds;                  // bytes of the work-group
 };
 
-/// A launch: its number, its work-groups in three dimensions, the work-items of one in two, its bytes of LDS, and at
-/// how many of them an access of each size may begin.
+/// A launch: its number, its work-groups in three dimensions, the work-items of one in two, its bytes of LDS, and the
+/// number of them at which an access of each size may begin.
 struct Launch {
   uint32_t number, groups[3], items[2], lds, room[kSizes];
 };
 
 constexpr uint32_t kUnknown = ~0u;
 
-/// Names of what is no stretch: outside of LDS, in front of it and behind it.
+/// Names that are not stretches: before and after LDS.
 enum : uint32_t { kBeforeLds = 0, kBehindLds = 1 };
 
 template <typename T> using Constant = const __attribute__((address_space(4))) T;
@@ -53,17 +54,16 @@ template <typename T> using Constant = const __attribute__((address_space(4))) T
 } // namespace
 
 __device__ Known known;
-/// By the host before each launch, as the stretches are: what each is called in findings, how many there are, and the
-/// launch.
+/// Written by the host before each launch, as are the stretches: names of stretches, their number, and the launch.
 __device__ uint32_t names[kStretches];
 __device__ uint32_t stretch_count = 0;
 __device__ Launch launch;
 
-/// What kernels hold in registers: bounds of addresses, or a limit in the second one.
+/// Values that kernels hold in registers: bounds of addresses, or a limit in the second one.
 __device__ uint64_t held[kHeld][2];
 
 __device__ Finding findings[kFindings];
-/// Lanes for whose findings there was no room.
+/// Lanes without room for their findings.
 __device__ uint64_t lost = 0;
 
 namespace {
@@ -77,7 +77,7 @@ __device__ inline uint32_t number_of(uint64_t address, uint32_t count) {
   return low;
 }
 
-/// Where a lane is, in three dimensions.
+/// Position of a lane, in three dimensions.
 struct Lane {
   uint32_t group[3], item[3];
 
@@ -91,8 +91,8 @@ struct Lane {
   }
 };
 
-/// Adds to a number, and waits until that is done. So nothing is on its way where the rare way through a hook meets the
-/// usual one, which then has no wait for it.
+/// Adds to a number, and waits for it. So nothing is outstanding where the rare path of a hook meets the usual one,
+/// which then needs no wait.
 __device__ inline void add(uint64_t *place, uint64_t value) {
   const uint64_t before = atomicAdd(reinterpret_cast<unsigned long long *>(place), value);
   if (before == ~0ull) // never
@@ -119,18 +119,18 @@ __device__ inline void note(uint32_t site, uint32_t name, uint64_t address, cons
   add(turn < kFindings ? &findings[at].lanes : &lost, 1);
 }
 
-/// A lane accesses what is not the stretch that its site has met last.
+/// A lane accesses another stretch than the last one of its site.
 __device__ inline void look(uint64_t address, uint32_t site, uint32_t size, bool once, const Lane &lane, uint32_t width,
                             uint32_t column) {
   const uint32_t count = stretch_count;
-  if (count == 0) // nothing is known
+  if (count == 0) // no stretches yet
     return;
   const uint32_t first = number_of(address, count), final = number_of(address + size - 1, count);
   const uint32_t outside = known.stretches[first].of[0].room == 0 ? first : final;
   if (known.stretches[outside].of[0].room) {
     const uint32_t place = offsetof(Known, stretches) + first * sizeof(Stretch) + column * sizeof(Bound);
     if (atomicExch(&known.last[site], place) != place)
-      __builtin_amdgcn_s_dcache_inv(); // what was loaded of it before is forgotten
+      __builtin_amdgcn_s_dcache_inv(); // discard what was loaded before
   } else if (!once || __lane_id() == static_cast<uint32_t>(__builtin_ctzll(__builtin_amdgcn_read_exec()))) {
     note(site, names[outside], address, lane, width);
   }
@@ -138,7 +138,7 @@ __device__ inline void look(uint64_t address, uint32_t site, uint32_t size, bool
 
 } // namespace
 
-/// An instruction accesses `size` bytes at `address`, in every active lane, or once where `once`.
+/// An instruction accesses `size` bytes at `address`, in every active lane, or once if `once`.
 ///
 /// @param at of its site in `known`, in bytes
 /// @param column of the size in `Stretch::of`
@@ -166,7 +166,7 @@ LUTHIER_HOOK_ANNOTATE access_lds(uint32_t offset, uint32_t site, uint32_t column
 
 namespace {
 
-/// Puts bounds of neighbouring slots into neighbouring registers.
+/// Loads bounds of adjacent slots into adjacent registers.
 template <uint32_t Count> __device__ inline void hold(uint32_t slot, uint32_t first) {
   const auto *bounds = reinterpret_cast<Constant<uint64_t> *>(reinterpret_cast<uintptr_t>(&held[slot]));
 #pragma unroll
@@ -176,13 +176,13 @@ template <uint32_t Count> __device__ inline void hold(uint32_t slot, uint32_t fi
 
 } // namespace
 
-/// A kernel begins: registers from `first` on hold bounds.
+/// A kernel begins: loads bounds into registers from `first` on.
 LUTHIER_HOOK_ANNOTATE hold_1(uint32_t slot, uint32_t first) { hold<1>(slot, first); }
 LUTHIER_HOOK_ANNOTATE hold_2(uint32_t slot, uint32_t first) { hold<2>(slot, first); }
 LUTHIER_HOOK_ANNOTATE hold_3(uint32_t slot, uint32_t first) { hold<3>(slot, first); }
 LUTHIER_HOOK_ANNOTATE hold_4(uint32_t slot, uint32_t first) { hold<4>(slot, first); }
 
-/// The same of a limit.
+/// The same for a limit.
 LUTHIER_HOOK_ANNOTATE hold_limit(uint32_t slot, uint32_t first) {
   const auto *bounds = reinterpret_cast<Constant<uint64_t> *>(reinterpret_cast<uintptr_t>(&held[slot]));
   luthier::writeReg<uint32_t>(first, static_cast<uint32_t>(bounds[1]));

@@ -1,4 +1,4 @@
-// Device side of the value log: what registers and operands hold at chosen instructions.
+// Device side of the value log: values of registers and operands at selected instructions.
 #include <hip/hip_runtime.h>
 #include <luthier/channel.h>
 
@@ -18,12 +18,12 @@ LUTHIER_RECORD(Value, pc, bits, workgroup, item, value, word, lane)
 
 __device__ luthier::channel<Value> values;
 
-/// Each active lane has a value of its own.
+/// Logs a value for each active lane.
 LUTHIER_HOOK_ANNOTATE of_lanes(uint32_t bits, uint64_t pc, uint16_t value, uint8_t word) {
   values.push({pc, bits, blockIdx.x, threadIdx.x, value, word, static_cast<uint8_t>(__lane_id())});
 }
 
-/// The wave has one value.
+/// Logs a value once for the wave.
 LUTHIER_HOOK_ANNOTATE of_wave(uint32_t bits, uint64_t pc, uint16_t value, uint8_t word) {
   values.pushWave({pc, bits, blockIdx.x, threadIdx.x, value, word, 255});
 }
