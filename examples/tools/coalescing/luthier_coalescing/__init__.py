@@ -54,7 +54,7 @@ class Coalescing(Tool):
 
     def instrument(self, task: InstrumentationTask) -> None:
         """Insert the hook before every vector memory instruction of the requested kinds."""
-        line = self.options.line or task.lifted.target.vector_cache_line
+        target = task.lifted.target
         for instruction in task.instructions:
             access = instruction.memory
             if access is not None and access.space in self.spaces and access.kind in self.kinds:

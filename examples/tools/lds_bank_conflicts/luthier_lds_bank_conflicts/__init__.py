@@ -50,7 +50,8 @@ class LdsBankConflicts(Tool):
             size = SIZES.get(access.size or 0)
             if size is None:
                 raise HookError(f"the LDS phases of accesses of {access.size} bytes are not known")
-            banks = (self.options.banks or target.lds_banks) * BANK // size
+            known = target.lds_store_banks if access.kind == "store" else target.lds_banks
+            banks = (self.options.banks or known) * BANK // size
             mixed = target.lds_reads_128_mixed and size == 16 and access.kind == "load" and banks * size == 128
             for which in range(access.count):
                 address = task.effective_address(instruction, which)

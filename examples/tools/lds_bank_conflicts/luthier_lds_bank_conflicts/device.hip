@@ -9,9 +9,9 @@ __device__ uint64_t accesses[16384][4];
 
 /// A wave is about to access LDS at `offset` in every active lane.
 ///
-/// LDS serves the lanes in phases, as many at once as it has banks for. In a phase each bank serves one dword a cycle,
-/// to all lanes that request it; other dwords of the bank wait for the next cycle. Accesses are aligned to their size,
-/// so wide ones are treated as narrow ones with fewer, wider banks.
+/// LDS serves the lanes in phases, as many at once as it has banks for; a phase without active lanes takes a cycle, too.
+/// In a phase each bank serves one dword a cycle, to all lanes that request it; other dwords of the bank wait for the
+/// next cycle. Accesses are aligned to their size, so wide ones are treated as narrow ones with fewer, wider banks.
 ///
 /// @param site number of the instruction
 /// @param shift an access has 1 << shift bytes, at least those of a bank
