@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 from luthier import open_device
-from luthier.emulator.binding.bind import operation_name
+from luthier.emulator.binding.plans import operation_name
 from luthier.emulator.inspection.samples import samples
 from luthier.errors import LuthierError
 from luthier.isa import Isa

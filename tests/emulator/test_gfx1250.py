@@ -9,7 +9,7 @@ import pytest
 from assembly import assembled, function, kernel_text
 from luthier.arch.gfx1250.gates import GATES
 from luthier.devices import open_device
-from luthier.emulator.binding.bind import operation_name
+from luthier.emulator.binding.plans import operation_name
 from luthier.emulator.inspection.coverage import coverage
 from luthier.emulator.inspection.samples import samples
 from luthier.emulator.operations import operations_of

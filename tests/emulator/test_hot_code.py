@@ -17,7 +17,8 @@ import pytest
 from effort import EMULATED, EVERYTHING
 from llvmlite import ir
 from luthier.emulator import layout
-from luthier.emulator.binding.bind import Binder, operation_name
+from luthier.emulator.binding.bind import Binder
+from luthier.emulator.binding.plans import operation_name
 from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.inspection.bench import DEFAULT_MODE, Bench, WaveState, assemble
 from luthier.emulator.inspection.coverage import coverage, samples
@@ -261,8 +262,9 @@ def test_a_launch_that_is_under_way(compile_object: Callable[..., Path], monkeyp
 GUARDED = """
 import ctypes, mmap, sys
 import luthier, numpy as np
-from luthier.emulator.binding.bind import Binder, operation_name
-from luthier.emulator.binding.program import DecodedCode
+from luthier.emulator.binding.bind import Binder
+from luthier.emulator.binding.plans import operation_name
+from luthier.emulator.binding.program import Code
 from luthier.emulator.operations import operations_of
 from luthier.emulator.running import hot
 

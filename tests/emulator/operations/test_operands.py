@@ -7,7 +7,7 @@ import struct
 
 import numpy as np
 import pytest
-from luthier.emulator.binding.bind import operation_name
+from luthier.emulator.binding.plans import operation_name
 from luthier.emulator.inspection.bench import WaveState, run_assembly
 from luthier.emulator.inspection.samples import samples
 from luthier.emulator.ir.types import ScalarType
@@ -211,7 +211,7 @@ def test_scc_has_no_64_bits(target: str) -> None:
     state = run_assembly(target, "s_mov_b32 s4, src_scc\ns_add_u32 s5, src_scc, 1", scc=1)
     assert [state.sgpr(4), state.sgpr(5)] == [1, 2]
     for source in ("s_mov_b64 s[4:5], src_scc", "v_add_f64 v[0:1], src_scc, v[2:3]"):
-        with pytest.raises(EmulationError, match="SCC as a number of 64 bits"):
+        with pytest.raises(EmulationError, match="SCC as a 64-bit number"):
             run_assembly(target, source)
 
 

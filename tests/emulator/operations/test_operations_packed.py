@@ -49,7 +49,7 @@ def test_float_elements(evaluate, cases):
     ],
 )
 def test_integers_are_not_negated(source):
-    with pytest.raises(EmulationError, match="with an integer negated"):
+    with pytest.raises(EmulationError, match="with a negated integer"):
         run_assembly("gfx942", source)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from luthier.emulator.binding.bind import Binder, operation_name
+from luthier.emulator.binding.bind import Binder
+from luthier.emulator.binding.plans import operation_name
 from luthier.emulator.inspection.samples import Samples, samples
 from luthier.emulator.ir.declare import DeclaredOperation, Unsupported
 from luthier.emulator.ir.variant import FloatMode
