@@ -264,7 +264,7 @@ import ctypes, mmap, sys
 import luthier, numpy as np
 from luthier.emulator.binding.bind import Binder
 from luthier.emulator.binding.plans import operation_name
-from luthier.emulator.binding.program import Code
+from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.operations import operations_of
 from luthier.emulator.running import hot
 
