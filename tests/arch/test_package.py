@@ -180,10 +180,10 @@ from luthier.arch.target import Target
         ("PROCESSORS = (Target(parent=GFX11, name='gfx1191', mach=0x41),)", "have the same EF_AMDGPU_MACH 0x41"),
         (
             "PROCESSORS = (Target(parent=Generation(parent=GFX11, generation='GFX12'), name='gfx1191', mach=0xE1),)",
-            "is of another generation GFX12",
+            "redefines generation GFX12",
         ),
-        ("PROCESSORS = 'gfx1190'", "is no sequence of Target"),
-        ("PROCESSORS = (GFX11,)", "is no sequence of Target"),
+        ("PROCESSORS = 'gfx1190'", "must be a sequence of Target"),
+        ("PROCESSORS = (GFX11,)", "must be a sequence of Target"),
         ("raise OSError('no such disk')", "no such disk"),
     ],
 )

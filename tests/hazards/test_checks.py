@@ -143,11 +143,11 @@ def test_the_command_tells_what_is_possible(tmp_path: Path, capsys: pytest.Captu
     assert main(["check", str(path)]) == 0
     assert "hazards: 1 possible finding, by what the code does not show (--possible" in capsys.readouterr().out
     assert main(["check", str(path), "--possible"]) == 0
-    assert "it needs other registers if the address is no multiple of the size" in capsys.readouterr().out
+    assert "it needs other registers if the address is not a multiple of the size" in capsys.readouterr().out
     assert main(["check", str(path), "--json"]) == 0
     ((one,),) = (found["possible_hazards"] for found in json.loads(capsys.readouterr().out)["kernels"])
     assert one["registers"] == ["s[0:1]"]
-    assert one["only_if"] == "the address is no multiple of the size"
+    assert one["only_if"] == "the address is not a multiple of the size"
 
 
 def test_a_finding_tells_its_path() -> None:

@@ -184,7 +184,7 @@ def test_templates_are_made_once(module) -> None:
         ("aborts", (RegisterArgument(False),), r"stops the program \(a trap, abort"),
         ("barrier", (RegisterArgument(False),), "waits at a barrier"),
         ("ends", (RegisterArgument(False),), "ends the wave"),
-        ("caller", (RegisterArgument(False),), "asks where it was called from"),
+        ("caller", (RegisterArgument(False),), "reads its return address"),
         ("asks_deep_inside", (RegisterArgument(False),), "uses threadIdx.x in _Z5askedj, which cannot be inlined"),
         (
             "reads_deep_inside",

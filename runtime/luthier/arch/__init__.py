@@ -1,9 +1,8 @@
-"""The tree of AMD's generations: one folder a generation, with its parent and what it changes.
+"""The tree of AMD's generations: one folder per generation, with its parent and its changes.
 
 A folder has its `Generation` (`luthier.arch.generation`), which names its parent, and `PROCESSORS`
-(`luthier.arch.targets.Target`). Beside facts that take the place of the parent's, it has what begins with it: rows of
-hazards (`luthier.arch.hazards`), which hold for its descendants until one of them ends them. What is on another branch
-never applies.
+(`luthier.arch.targets.Target`). It has facts that replace the parent's, and the hazards (`luthier.arch.hazards`) that
+begin with it, which apply to its descendants until one of them ends them. Other branches are never affected.
 
 ```text
 AMDGCN ─┬─ GFX9 ─── GFX908 ─── GFX90A ─── GFX940 ─── GFX950
@@ -13,5 +12,5 @@ AMDGCN ─┬─ GFX9 ─── GFX908 ─── GFX90A ─── GFX940 ──�
 
 Other packages add generations by the entry-point group ``luthier.arch`` (`luthier.arch.targets`).
 
-It is data alone: instructions, kinds of them, and operations are named by strings, which those who use them check.
+The package is only data. It names instructions, their kinds, and operations by strings, which its users check.
 """

@@ -1,4 +1,4 @@
-"""Hazards of memory instructions that are started anew, alone or with their clause, which more than one branch has."""
+"""Hazards, on several branches, of memory instructions that may restart, alone or with their clause."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from luthier.arch.parties import *
 _CLAUSE = "LLVM, GCNHazardRecognizer, checkSoftClauseHazards"
 
 _CLAUSE_REACH = 5
-"""Instructions that LLVM looks back at: longer clauses, which it makes, are no finding."""
+"""Number of instructions that LLVM checks backwards. It emits longer clauses, so these are not reported."""
 
 
 def clause_rows(kind: Party, other: Party, registers: RegisterSet, words: str) -> tuple[Hazard, ...]:
-    """Return the rows of consecutive memory instructions that may be restarted together.
+    """Return the rows of consecutive memory instructions that may restart together.
 
-    LLVM also keeps stores after loads apart from them, since they might have the same address.
+    LLVM also separates stores from preceding loads, because they may have the same address.
 
     Args:
         kind: the memory instructions.
-        other: all others.
-        registers: those that they load.
-        words: what they are.
+        other: all other instructions.
+        registers: registers that the memory instructions load.
+        words: the memory instructions in words.
     """
 
     def of(name: str, producer: Party, consumer: Party) -> Hazard:
@@ -45,21 +45,21 @@ def clause_rows(kind: Party, other: Party, registers: RegisterSet, words: str) -
 
 
 def replayed_load(*, xnack: bool) -> Hazard:
-    """Return the row of scalar loads that may give part of their result before they are started anew.
+    """Return the row of scalar loads that may write part of their result before they restart.
 
-    LLVM takes other registers for the result (its opcodes that end in ``_ec``) unless it knows that all comes at once:
-    one dword, or an address that is a multiple of the size.
+    LLVM uses other registers for the result (opcodes ending in ``_ec``) unless it knows that the result arrives as a
+    whole: one dword, or an address that is a multiple of the size.
 
     Args:
-        xnack: whether code may be for devices that start no memory instruction anew.
+        xnack: whether the row is only for devices whose memory instructions may restart.
     """
     return Hazard(
-        name="scalar load of several dwords overwrites its own address, with which it may be started anew",
+        name="scalar load of several dwords overwrites its own address, with which it may restart",
         producer=None,
         consumer=SMEM.by(ADDRESS_UNDER_SEVERAL_LOADED),
         needed=None,
         source="LLVM, SMInstructions.td and SILoadStoreOptimizer (needsConstrainedOpcode)",
         xnack=xnack,
         remedy="other registers",
-        only_if="the address is no multiple of the size",
+        only_if="the address is not a multiple of the size",
     )

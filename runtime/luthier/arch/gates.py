@@ -1,4 +1,4 @@
-"""Refusals of the emulator for a generation whose instructions are not all known to mean what its parent's do."""
+"""Refusals of the emulator for a generation whose instructions may differ from its parent's."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from msgspec import Struct
 
 
 class Gates(Struct, frozen=True, eq=False, kw_only=True):
-    """The instructions that mean what those of an older generation do; the others are refused by name."""
+    """Instructions that mean the same as on an older generation; others are refused by name."""
 
     name: str
-    """The generation, in messages."""
+    """The generation's name in messages."""
     base: str
-    """The generation whose operations it has, in messages."""
+    """Name in messages of the generation whose operations it uses."""
     own_opcodes: str
-    """What LLVM's names of opcodes contain that the older generation does not have."""
+    """Part of LLVM's names of opcodes that the older generation lacks."""
     same: frozenset[str]
-    """Operations that are known, with opcodes of the generation's own: of the older one with another set of operands,
-    of still older ones, or under new names."""
+    """Known operations with own opcodes: of the older generation with other operands, of still older generations, or
+    under new names."""
     different: Mapping[str, str]
-    """Operations that are refused, as regular expressions for how their names begin -> why."""
+    """Refused operations: regular expressions for prefixes of their names -> reason."""
     not_clamped: tuple[str, ...]
     """Operations whose clamping is not modelled."""

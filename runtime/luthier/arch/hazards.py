@@ -1,18 +1,17 @@
-"""Hazards as data: what a row of the table says, and how rows are written down.
+"""Hazards as data: the fields of a row.
 
-A hazard has a *producer* and a *consumer*, two kinds of instructions, and registers by which they meet. Between them
-there must be a number of *wait states* (each instruction is one, ``s_nop n`` is n + 1), or of vector instructions; or
-an instruction of a certain kind must stand there, however far they are apart. Some need a third instruction between
-them to come about.
+A hazard has a *producer* and a *consumer*, two kinds of instructions, and registers that they share. Between them there
+must be a number of *wait states* (each instruction is one, ``s_nop n`` is n + 1) or of vector instructions, or an
+instruction of a certain kind, at any distance. Some hazards occur only with a third instruction between the two.
 
-A row stands in the folder of the generation at which it begins, and says at which descendants it ends. A generation
-that another package adds ends rows by their names (`Generation.hazards_ended`).
+A row is in the folder of the generation where it begins, and lists the descendants where it ends. A generation that
+another package adds ends rows by name (`Generation.hazards_ended`).
 
 Sources: the ISA documents ("Manually Inserted Wait States (NOPs)" of Vega, MI100, MI200 and MI300; "Dependency
 Resolution: Required Independent Instructions"), and LLVM, GCNHazardRecognizer and AMDGPUWaitSGPRHazards, which are the
-only public source from GFX10 on. The tests compare the rows with the wait states that LLVM inserts.
+only public source for GFX10 and later. The tests compare the rows with the wait states that LLVM inserts.
 
-Of LLVM's recognizer, by its functions, and where their rows are:
+Folders and files with the rows of LLVM's recognizer, by its functions:
 
 - `gfx9`, `gfx940`, `gfx950`, `clauses`: checkSoftClauseHazards, checkVMEMHazards, checkDPPHazards,
   checkDivFMasHazards, checkGetRegHazards, checkSetRegHazards, checkVALUHazards and its helper, checkRWLaneHazards,
@@ -27,20 +26,21 @@ Of LLVM's recognizer, by its functions, and where their rows are:
   fixGetRegWaitIdle, fixDsAtomicAsyncBarrierArriveB64, fixSetRegMode; of
   AMDGPULowerVGPREncoding needNopBeforeSetVGPRMSB.
 
-Deliberately not here:
+Deliberately omitted:
 
-- ``s_delay_alu`` and checkMFMAPadding: hints, nothing depends on them.
-- What shows only in shaders for graphics: fixRequiredExportPriority, parameter loads mixed with transcendental
+- ``s_delay_alu`` and checkMFMAPadding, which are only hints.
+- Hazards of graphics shaders only: fixRequiredExportPriority, parameter loads mixed with transcendental
   operations.
-- checkInlineAsmHazards: here instructions of inline assembly are instructions like others.
+- checkInlineAsmHazards: instructions of inline assembly are checked like all others.
 - Hard clauses of images on GFX10.1.
-- Writes of EXEC that an instruction does not name, as those of ``s_and_saveexec``, after memory read it (GFX10.1).
-- Reads of EXEC by vector memory after a vector instruction wrote it, which LLVM keeps apart and no document asks for.
-- EXECZ and VCCZ as sources of vector instructions (GFX9), and VCC by the numbers of its SGPRs: no compiler makes them.
-- ``s_nop`` before a wave gives its registers back (GFX11), and what only a trap handler meets.
-- On GFX1250: ``s_set_vgpr_msb`` behind ``s_setreg_b32`` of MODE, of which LLVM does not know whether it is dropped as
-  behind ``s_setreg_imm32_b32``; pages that fault, fixScratchBaseForwardingHazard (FLAT_SCRATCH as a base), fixTDM (how
-  many tensor loads may run); on GFX1251 its longer WMMA, and fixVPermPk16Hazard of what comes after it.
+- Implicit writes of EXEC, such as those of ``s_and_saveexec``, after memory instructions read it (GFX10.1).
+- Reads of EXEC by vector memory after a vector instruction wrote it, which LLVM separates without a document.
+- EXECZ and VCCZ as sources of vector instructions (GFX9), and VCC by the numbers of its SGPRs: compilers do not use
+  them.
+- ``s_nop`` before a wave releases its registers (GFX11), and hazards in trap handlers only.
+- On GFX1250: ``s_set_vgpr_msb`` after ``s_setreg_b32`` of MODE (LLVM does not know whether it is dropped as after
+  ``s_setreg_imm32_b32``); page faults; fixScratchBaseForwardingHazard (FLAT_SCRATCH as a base); fixTDM (number of
+  outstanding tensor loads); on GFX1251 its longer WMMA; fixVPermPk16Hazard of later processors.
 """
 
 from __future__ import annotations
@@ -55,86 +55,86 @@ from msgspec.structs import replace
 from luthier.arch.parties import ALWAYS, Party
 
 Relation = Literal["overlap", "same", "partly"]
-"""Relation of the registers of both: some are common; all are; some, but not all."""
+"""Relation of the registers of producer and consumer: some in common; all; some, but not all."""
 Clock = Literal["states", "vector instructions"]
 
 
 class Hazard(Struct, frozen=True, kw_only=True, dict=True):
-    """A row of the table."""
+    """Row of the table of hazards."""
 
     name: str
-    """In words, also for findings."""
+    """Name in words, also in findings."""
     producer: Party | None
-    """None: the consumer is wrong by itself."""
+    """None: the consumer alone is the hazard."""
     consumer: Party
     needed: int | Mapping[int, int] | None
-    """How many must be between them; by the producer's passes (`Generation.passes`); None: one of `cleared_by`."""
+    """Required number between them, or numbers by the producer's passes (`Generation.passes`); None: one of
+    `cleared_by`."""
     source: str = ""
-    """Document, or function of LLVM's, that says so; `sourced` gives that of a table."""
+    """Document, or function in LLVM; `sourced` sets it for several rows."""
     until: tuple[str, ...] = ()
-    """Descendants of the generation where it begins that do not have it any more; what descends from these neither."""
+    """Descendants of the first generation where the row ends, also for their descendants."""
     clock: Clock = "states"
     relation: Relation = "overlap"
     middle: Party | None = None
-    """Instruction that must come between them, in the same registers, for there to be a hazard."""
+    """Instruction that must be between them, on the same registers, for the hazard to occur."""
     cleared_by: tuple[Party, ...] = ()
-    """Instructions between them behind which there is no hazard."""
+    """Instructions between them that remove the hazard."""
     clears_all: bool = True
-    """They clear what still waits for the middle, too."""
+    """Whether `cleared_by` also removes producers that still wait for the middle."""
     second: Party | None = None
-    """Another producer, behind the middle: the consumer must meet both, by different sources, and be far from it."""
+    """Another producer after the middle: the consumer must use both, in different sources, and be far from it."""
     second_within: int = 0
-    """It counts if at most so many are between both producers."""
+    """Maximum number between both producers."""
     disarmed_by: tuple[Party, ...] = ()
-    """Behind them there is none for their registers, until another middle."""
+    """Instructions that remove the hazard for their registers until another middle."""
     forgotten_by: tuple[Party, ...] = ()
-    """Behind them their registers no longer wait for the middle."""
+    """Instructions after which their registers no longer wait for the middle."""
     tags: Literal["any", "same", "other"] = "any"
-    """Whether producer and consumer must have the same tag (`Hazard.needed`: passes, else the opcode), or another."""
+    """Whether producer and consumer must have the same tag (passes if `needed` is by passes, otherwise the opcode)."""
     transcendental: int | None = None
-    """So many transcendental instructions between them are enough, too."""
+    """Number of transcendental instructions between them that also suffices."""
     at_most: str = ""
-    """Immediate of the consumer: needed are not more than this."""
+    """Immediate of the consumer that limits the required number."""
     wave_size: int | None = None
-    """Only in waves of so many lanes."""
+    """Only in waves with this number of lanes."""
     xnack: bool = False
-    """Only where memory instructions may be started anew."""
+    """Only where memory instructions may restart."""
     remedy: str = ""
     """Remedy in words, if wait states do not help."""
     only_if: str = ""
-    """In words, what makes the consumer wrong by itself, where instructions do not show it: it is told apart then."""
+    """Condition in words, if instructions do not show whether the consumer alone is a hazard; reported separately."""
 
     @cached_property
     def in_registers(self) -> bool:
-        """Return whether producer and consumer meet in registers; else the one is enough for the other."""
+        """Return whether producer and consumer must share registers."""
         return self.producer is not None and ALWAYS not in (self.producer.role, self.consumer.role)
 
     @cached_property
     def middle_is_event(self) -> bool:
-        """Return whether the middle counts for all registers of a producer, not for those that it shares."""
+        """Return whether the middle counts for all registers of a producer, not only for shared ones."""
         return self.middle is not None and (self.middle.role == ALWAYS or self.second is not None)
 
     def parties(self, name: str) -> tuple[Party, ...]:
-        """Return those that a field names, one of `luthier.hazards.wait_states.model.PARTS`."""
-        said: Party | tuple[Party, ...] | None = getattr(self, name)
-        if said is None:
+        """Return the parties in the field `name`, one of `luthier.hazards.wait_states.model.PARTS`."""
+        value: Party | tuple[Party, ...] | None = getattr(self, name)
+        if value is None:
             return ()
-        return (said,) if isinstance(said, Party) else said
+        return (value,) if isinstance(value, Party) else value
 
     def most(self) -> int:
-        """Return the largest number needed; 0 where numbers do not help."""
+        """Return the largest required number; 0 if numbers do not help."""
         if self.needed is None:
             return 0
         return self.needed if isinstance(self.needed, int) else max(self.needed.values())
 
     def is_in(self, wave_size: int, xnack: bool) -> bool:
-        """Return whether it holds in waves of so many lanes, in code for devices that may start memory instructions
-        anew, or for others."""
+        """Return whether it applies to a wave size, in code for devices with or without XNACK."""
         return self.wave_size in (None, wave_size) and (xnack or not self.xnack)
 
 
 def sourced(source: str, *rows: Hazard) -> tuple[Hazard, ...]:
-    """Return rows with a source for those that name none of their own."""
+    """Return rows with `source` in those that have none."""
     return tuple(row if row.source else replace(row, source=source) for row in rows)
 
 

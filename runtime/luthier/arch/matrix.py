@@ -1,4 +1,4 @@
-"""Hazards of matrix instructions that several generations have with other numbers."""
+"""Hazards of matrix instructions that several generations have, with different numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _MI300 = "MI300 ISA 4.5, 7.5"
 
 
 def passes_and(more: int) -> dict[int, int]:
-    """Return the wait states for each number of passes: that number and some more."""
+    """Return the wait states for each number of passes: that number plus `more`."""
     return {count: count + more for count in (2, 4, 8, 16)}
 
 
@@ -19,16 +19,16 @@ USERS = VALU_MEMORY_OR_EXPORT_NO_MFMA.reads(VECTORS)
 WRITERS = VALU_MEMORY_OR_EXPORT_NO_MFMA.writes(VECTORS)
 SOME_C = "reads some of them as C"
 LATER_RESULT, LATER_C = (MFMA.by(RESULT),), (MFMA.by(MATRIX_C),)
-"""Matrix instructions write, and read C, in order: behind the younger one, the older one has done it."""
+"""Matrix instructions write, and read C, in order: after the younger one, the older one has finished."""
 
 
 _Needed = int | Mapping[int, int]
 _Use = tuple[str, Party, _Needed, Relation]
-"""In words, the consumer, the wait states, and how its registers must relate."""
+"""Words, the consumer, the wait states, and the relation of registers."""
 
 
 def matrix_rows(kind: Party, source: str, uses: Iterable[_Use]) -> tuple[Hazard, ...]:
-    """Return the rows of what one kind of matrix instruction writes."""
+    """Return the rows for results of one kind of matrix instruction."""
     return tuple(
         Hazard(
             name=f"{kind} writes registers, {words}",
@@ -44,7 +44,7 @@ def matrix_rows(kind: Party, source: str, uses: Iterable[_Use]) -> tuple[Hazard,
 
 
 def any_use(counts: _Needed) -> tuple[_Use, ...]:
-    """Return consumers of what matrix instructions write, for `matrix_rows`, but those that take it as C."""
+    """Return consumers of results of matrix instructions, for `matrix_rows`, except those that read C."""
     return (
         ("MFMA reads them as A or B", MFMA.by(MATRIX_A_B), counts, "overlap"),
         ("VALU, memory or export reads them", USERS, counts, "overlap"),
@@ -58,7 +58,7 @@ def double_rows(source: str, large: int, large_c: int, reader: Party) -> tuple[H
     Args:
         large: wait states of the larger kind before A, B and VALU.
         large_c: wait states of the larger kind before C.
-        reader: kind of MFMA that must wait before C.
+        reader: kind of MFMA that must wait before reading C.
     """
     memory, valu = MEMORY_OR_EXPORT.reads(VECTORS), VALU_NO_MFMA.reads(VECTORS)
     return (
@@ -90,12 +90,12 @@ def double_rows(source: str, large: int, large_c: int, reader: Party) -> tuple[H
 
 
 def xdl_rows(counts: dict[int, int], xdl_c: dict[int, int], other_c: dict[int, int]) -> tuple[Hazard, ...]:
-    """Rows of XDL and SGEMM.
+    """Return the rows of XDL and SGEMM.
 
     Args:
         counts: wait states of XDL before A, B and VALU.
-        xdl_c: the same before C of XDL.
-        other_c: the same before C of others.
+        xdl_c: wait states of XDL before C of XDL.
+        other_c: wait states of XDL before C of others.
     """
     return (
         *matrix_rows(
@@ -119,9 +119,9 @@ def xdl_rows(counts: dict[int, int], xdl_c: dict[int, int], other_c: dict[int, i
 
 
 def other_passes(counts: dict[int, int]) -> Hazard:
-    """Return the row for matrix instructions of different numbers of passes.
+    """Return the row for matrix instructions with different numbers of passes.
 
-    Only between those of the same number is the accumulator forwarded at once.
+    The accumulator is forwarded immediately only between instructions with the same number.
     """
     return Hazard(
         name="XDL writes registers, XDL of other passes reads them as C",

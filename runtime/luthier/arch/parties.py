@@ -1,8 +1,8 @@
-"""The parties of hazards: kinds of instructions, and the registers with which they take part.
+"""Parties of hazards: kinds of instructions, and the registers with which they participate.
 
-A kind is given by LLVM's instruction classes and generic names. A role gives registers of an instruction, none where
-it takes no part. What each gives is in `luthier.hazards.wait_states.kinds`. Rows of hazards (`luthier.arch.hazards`)
-name them: ``VALU.writes(SGPRS)``, ``MFMA.by(RESULT)``, or ``VALU`` for all vector instructions whatever they use.
+A kind is defined by LLVM's instruction classes and generic names. A role selects registers of an instruction, none if
+it does not participate; `luthier.hazards.wait_states.kinds` implements roles. Rows of hazards (`luthier.arch.hazards`)
+use ``VALU.writes(SGPRS)``, ``MFMA.by(RESULT)``, or ``VALU`` for all vector instructions with any operands.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ InstructionClass = _Memory | Literal["SALU", "VALU", "TRANS", "DOT", "DPP", "BRA
 
 
 class InstructionKind(Struct, frozen=True):
-    """Instructions of any of some classes, of none of others, whose generic name begins so and not so."""
+    """Instructions selected by classes and by the prefix of their generic name."""
 
     name: str
-    """In words, for names of hazards."""
+    """Name in words, for names of hazards."""
     classes: tuple[InstructionClass, ...] = ()
-    """Empty: any."""
+    """Any of these; empty: any class."""
     without: tuple[InstructionClass, ...] = ()
     names: str = ""
-    """Regular expression of how the name begins; empty: any."""
+    """Regular expression for prefixes of the name; empty: any."""
     other_than: str = ""
-    """Regular expression of how the name does not begin; empty: any."""
+    """Regular expression for prefixes of excluded names; empty: none."""
 
 
 class RegisterSet(Struct, frozen=True):
-    """A set of registers."""
+    """Set of registers."""
 
     name: str
     scalar: bool = True
-    """Whether they have one value for a whole wave."""
+    """Whether the registers have one value per wave."""
 
 
 class HazardRole(Struct, frozen=True):
-    """Registers with which an instruction takes part, or a condition under which it does."""
+    """Registers with which an instruction participates, or a condition for participation."""
 
     name: str
     access: Literal["", "reads", "writes"] = ""
-    """Whether it is those of `registers` that the instruction reads, or writes."""
+    """Whether the role is the registers in `registers` that the instruction reads, or writes."""
     registers: RegisterSet | None = None
 
     @property
     def writes_scalars(self) -> bool:
-        """Return whether no instruction has it that writes only vector registers."""
+        """Return whether every instruction in the role writes a scalar register."""
         return self.access == "writes" and self.registers is not None and self.registers.scalar
 
 
 ALWAYS = HazardRole("")
-"""Role of instructions that take part whatever their operands are."""
+"""Role of instructions that participate with any operands."""
 
 
 class Party(Struct, frozen=True):
@@ -67,15 +67,15 @@ class Party(Struct, frozen=True):
         return self.kind.name
 
     def reads(self, registers: RegisterSet) -> Party:
-        """Return those of the kind that read some of these registers, with these."""
+        """Return the party of instructions that read some of these registers."""
         return Party(self.kind, HazardRole(f"reads {registers.name}", "reads", registers))
 
     def writes(self, registers: RegisterSet) -> Party:
-        """Return those of the kind that write some of these registers, with these."""
+        """Return the party of instructions that write some of these registers."""
         return Party(self.kind, HazardRole(f"writes {registers.name}", "writes", registers))
 
     def by(self, role: HazardRole) -> Party:
-        """Return those of the kind that have a role."""
+        """Return the party of instructions in a role."""
         return Party(self.kind, role)
 
 
@@ -90,8 +90,8 @@ def _kind(
 
 
 DS_NOPS: Mapping[int, int] = {32: 4, 64: 8}
-"""Lanes of a wave -> how many ds_nop in a row make the hardware forget which SGPRs vector instructions have read (LLVM,
-AMDGPUWaitSGPRHazards)."""
+"""Lanes of a wave -> number of consecutive ds_nop that make the hardware forget the SGPRs that vector instructions read
+(LLVM, AMDGPUWaitSGPRHazards)."""
 
 # Registers.
 SGPRS = RegisterSet("SGPRs")
@@ -100,8 +100,8 @@ SGPRS_OTHER_THAN_VCC = RegisterSet("SGPRs other than VCC")
 VCC, EXEC, M0 = RegisterSet("VCC"), RegisterSet("EXEC"), RegisterSet("M0")
 VECTORS, VGPRS = RegisterSet("vectors", scalar=False), RegisterSet("VGPRs", scalar=False)
 
-# Kinds. MFMA are all matrix instructions of GFX9 but moves to and from AGPRs. Of them SGEMM are those on single floats,
-# DGEMM those on doubles, XDL all others (LLVM, isXDL). Loads to LDS are VMEM, no VALU.
+# Kinds. MFMA are all matrix instructions of GFX9 except moves to and from AGPRs: SGEMM on single floats, DGEMM on
+# doubles, XDL all others (LLVM, isXDL). Loads to LDS are VMEM, not VALU.
 _MEMORY: tuple[InstructionClass, ...] = ("VMEM", "FLAT")
 _MATRIX, _MOVES, _DOUBLE, _SINGLE = "V_MFMA_|V_SMFMAC_", "V_ACCVGPR_", "V_MFMA_F64_", r"V_MFMA_F32_\d+X\d+X\d+F32"
 _WMMA, _CALLS = "V_WMMA_|V_SWMMAC_", "S_SETPC_|S_SWAPPC_|S_CALL_"
@@ -191,7 +191,7 @@ MATRIX_KINDS = frozenset(one.kind for one in (MFMA, MFMA_NO_DGEMM, XDL, SGEMM, D
 
 # Roles.
 SGPRS_BY_DS_NOPS: Mapping[int, HazardRole] = {count: HazardRole(f"SGPRs, by {count}") for count in DS_NOPS.values()}
-"""By how many in a row: all SGPRs, for the last of them."""
+"""By number of consecutive ds_nop: all SGPRs, for the last ds_nop."""
 WRITES_SGPRS_OR_EXEC_BY_NAME = HazardRole("writes SGPRs or EXEC by name", "writes", SGPRS_OR_EXEC)
 READS_SGPRS_AS_CONSTANTS = HazardRole("reads SGPRs as constants")
 READS_EXEC_AS_A_CONSTANT = HazardRole("reads EXEC as a constant")

@@ -1,4 +1,4 @@
-"""Processors: what a target is."""
+"""Processors as targets."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from luthier.errors import TargetError
 
 
 class Target(Generation, frozen=True, eq=False, kw_only=True):
-    """One processor: the facts of its generation, which is its parent, and its own.
+    """Processor, with its own facts and those of its generation, which is its parent.
 
-    There is one object for each; pickling and copying keep it so.
+    There is one object per processor; pickling and copying preserve identity.
     """
 
     name: str
@@ -19,19 +19,19 @@ class Target(Generation, frozen=True, eq=False, kw_only=True):
     mach: int
     """EF_AMDGPU_MACH value in the ELF header flags."""
     generic: str | None = None
-    """The generic processor whose code it runs too (AMDGPUUsage, "Generic Processors")."""
+    """The generic processor whose code it also runs (AMDGPUUsage, "Generic Processors")."""
     generic_version: tuple[int, int, int] | None = None
-    """Of a generic processor, which is no hardware but what several can run: the version of the one that ROCm's device
-    library takes it for."""
+    """Only for a generic processor, whose code several processors run: the version that ROCm's device library uses for
+    it."""
     device_id: int | None = None
-    """PCI id of a product with it, for the processors that can be virtual devices: RX Vega, Ryzen with Vega (Raven,
+    """PCI id of a product, for processors that can be virtual devices: RX Vega, Ryzen with Vega (Raven,
     Raven 2, Renoir), Vega 12, MI50, MI100, MI250X, MI300X, MI350X; Radeon RX 5700 XT, Pro 5600M, RX 5500M, BC-250,
     RX 6800, RX 6700 XT, RX 6600 XT, Steam Deck, RX 6500 XT, 680M, 610M, RX 7900 XTX, RX 7800 XT, RX 7600, 780M, 890M,
     8060S, 860M, 840M, RX 9060 XT, RX 9070 XT. From libdrm 2.4.134, data/amdgpu.ids; those of gfx904, gfx90c and gfx1013
     from libhsakmt, src/topology.c."""
 
     llvm_processor: str | None = None
-    """The processor that LLVM is told to decode, assemble and compile for, where it does not know this one."""
+    """Processor for LLVM to decode, assemble and compile for, if LLVM does not know this one."""
 
     def __str__(self) -> str:
         return f"processor {self.name}"
@@ -41,12 +41,12 @@ class Target(Generation, frozen=True, eq=False, kw_only=True):
 
     @property
     def llvm_name(self) -> str:
-        """Return the name that LLVM knows it by."""
+        """Return the processor's name for LLVM."""
         return self.llvm_processor or self.name
 
     @property
     def is_generic(self) -> bool:
-        """Return whether it is no hardware, but a name for code that several processors can run."""
+        """Return whether it is a name for code that several processors can run, not hardware."""
         return self.generic_version is not None
 
     @property
@@ -55,18 +55,17 @@ class Target(Generation, frozen=True, eq=False, kw_only=True):
         return self.generic_version or version_in(self.name)
 
     def is_run_by(self, other: Target) -> bool:
-        """Return whether `other` runs this processor's code: it is the same, or this is its generic one."""
+        """Return whether `other` runs this processor's code: it is the same, or this is its generic processor."""
         return self is other or self.name == other.generic
 
     def shares_generic(self, other: Target) -> bool:
-        """Return whether one generic processor's code runs on both, or on one and is what the other is for."""
-        mine, theirs = (one.name if one.is_generic else one.generic for one in (self, other))
-        return self is other or mine == theirs is not None
+        """Return whether both have the same generic processor, or one is the other's generic processor."""
+        left, right = (one.name if one.is_generic else one.generic for one in (self, other))
+        return self is other or left == right is not None
 
 
 def version_in(name: str) -> tuple[int, int, int]:
-    """Major version, minor version and stepping in the name of a processor that is not generic: (9, 4, 2) in
-    ``gfx942``.
+    """Return the version in the name of a processor that is not generic: (9, 4, 2) for ``gfx942``.
 
     Raises:
         TargetError: not the name of a processor.

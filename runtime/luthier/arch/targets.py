@@ -1,12 +1,12 @@
 """The table of AMD GPU targets, looked up exactly.
 
-The processors stand in the folders of their generations (`luthier.arch`). Other packages add some by an entry point of
-the group ``luthier.arch`` whose value is a sequence of `Target`, of generations of theirs or of Luthier's own. To read
-entry points takes longer than most commands, so they are read when something is asked for that Luthier does not know,
-or all is. A name or a number that is there already is an error then.
+Processors are defined in the folders of their generations (`luthier.arch`). Other packages add processors by an entry
+point of the group ``luthier.arch`` whose value is a sequence of `Target`, of their own or Luthier's generations.
+Reading entry points takes longer than most commands, so they are read only for an unknown processor, or for all
+processors. A duplicate name or number is then an error.
 
 Sources: LLVM AMDGPUUsage ("Processors", "Generic Processors"); llvm/BinaryFormat/ELF.h for the machine numbers. The
-tests compare every processor with what LLVM assembles.
+tests compare every processor with LLVM's assembler.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _FOLDERS = (gfx9, gfx908, gfx90a, gfx940, gfx950, gfx10, gfx103, gfx11, gfx115, 
 
 
 class ProcessorTable:
-    """Processors of different names and numbers, and their generations, of different names.
+    """Processors with unique names and numbers, and their generations with unique names.
 
     Args:
-        processors: each of generations whose root is Luthier's.
-        added: the entry points of those that are not Luthier's.
+        processors: all must descend from Luthier's root.
+        added: entry points of processors from other packages.
     """
 
     def __init__(self, processors: Iterable[Target], added: Mapping[str, EntryPoint] | None = None) -> None:
@@ -41,25 +41,24 @@ class ProcessorTable:
         self.processors: dict[str, Target] = {}
         self.of_mach: dict[int, Target] = {}
         self.generations: dict[str, Generation] = {AMDGCN.generation: AMDGCN}
-        for one in processors:
-            self._add(one)
+        for processor in processors:
+            self._add(processor)
         self._check_ends()
 
-    def _add(self, one: Target) -> None:
-        if one.lineage[-1] is not AMDGCN:
-            raise TargetError(f"{one} descends from {one.lineage[-1]}, not from {AMDGCN}", target=one.name)
-        for generation in reversed(one.lineage[1:]):
+    def _add(self, processor: Target) -> None:
+        name, root = processor.name, processor.lineage[-1]
+        if root is not AMDGCN:
+            raise TargetError(f"{processor} descends from {root}, not from {AMDGCN}", target=name)
+        for generation in reversed(processor.lineage[1:]):
             if self.generations.setdefault(generation.generation, generation) is not generation:
-                raise TargetError(
-                    f"{one} is of another {generation} than Luthier or another package has", target=one.name
-                )
-        if (there := self.processors.setdefault(one.name, one)) is not one:
-            raise TargetError(f"there are two processors called {one.name}, of {there.parent} and of {one.parent}")
-        if (there := self.of_mach.setdefault(one.mach, one)) is not one:
-            raise TargetError(f"{there} and {one} have the same EF_AMDGPU_MACH {one.mach:#x}", target=one.name)
+                raise TargetError(f"{processor} redefines {generation}, which is already defined", target=name)
+        if (known := self.processors.setdefault(name, processor)) is not processor:
+            raise TargetError(f"there are two processors called {name}, of {known.parent} and of {processor.parent}")
+        if (known := self.of_mach.setdefault(processor.mach, processor)) is not processor:
+            raise TargetError(f"{known} and {processor} have the same EF_AMDGPU_MACH {processor.mach:#x}", target=name)
 
     def _check_ends(self) -> None:
-        """Check that what begins at a generation ends at descendants of it."""
+        """Check that hazards end at descendants of the generation where they begin."""
         for generation in self.generations.values():
             for row in generation.hazard_rows:
                 for name in row.until:
@@ -75,26 +74,26 @@ _OWN = ProcessorTable(one for folder in _FOLDERS for one in folder.PROCESSORS)
 
 @functools.cache
 def _all() -> ProcessorTable:
-    """Return all targets, those of installed packages included.
+    """Return all targets, including those of installed packages.
 
     Raises:
-        TargetError: one that cannot be imported, is no processor, or clashes with another.
+        TargetError: a target cannot be imported, is not a processor, or clashes with another.
     """
-    from luthier.extensions.entry_points import ARCHITECTURES, points_of  # few need it
+    from luthier.extensions.entry_points import ARCHITECTURES, points_of  # rarely needed
 
-    points = {(point.name, point.value): point for point in points_of(ARCHITECTURES)}  # one may be found twice
+    points = {(point.name, point.value): point for point in points_of(ARCHITECTURES)}  # removes duplicates
     table = _OWN
     for point in points.values():
         try:
             processors = point.load()
             if not isinstance(processors, (tuple, list)) or not all(isinstance(one, Target) for one in processors):
-                raise TargetError("is no sequence of Target")
+                raise TargetError("must be a sequence of Target")
             table = ProcessorTable(
                 [*table.processors.values(), *processors], table.added | {one.name: point for one in processors}
             )
         except Exception as problem:
-            said = f"{problem}" if isinstance(problem, LuthierError) else repr(problem)
-            raise TargetError(f"entry point {point.name} = {point.value} of {ARCHITECTURES}: {said}") from problem
+            message = f"{problem}" if isinstance(problem, LuthierError) else repr(problem)
+            raise TargetError(f"entry point {point.name} = {point.value} of {ARCHITECTURES}: {message}") from problem
     return table
 
 
@@ -115,31 +114,31 @@ TARGETS: Mapping[str, Target] = _Targets()
 
 
 def generations() -> Mapping[str, Generation]:
-    """All generations by name, parents before their children."""
+    """Return all generations by name, parents before children."""
     return _all().generations
 
 
 def read_so_far() -> Mapping[str, Generation]:
-    """The same without those of packages that nobody has asked for yet: of each target that is there its own."""
+    """Return the generations loaded so far, including those of every existing target; see `generations`."""
     return (_all() if _all.cache_info().currsize else _OWN).generations
 
 
 def added() -> Mapping[str, EntryPoint]:
-    """The processors that installed packages add, and by which entry points."""
+    """Return the processors that installed packages add, with their entry points."""
     return _all().added
 
 
 def makers() -> tuple[str, ...]:
-    """The modules of other packages whose processors somebody has asked for."""
-    found = _all().added.values() if _all.cache_info().currsize else ()
-    return tuple(dict.fromkeys(point.module for point in found))
+    """Return the modules of other packages whose processors are loaded."""
+    points = _all().added.values() if _all.cache_info().currsize else ()
+    return tuple(dict.fromkeys(point.module for point in points))
 
 
 def target_named(name: str) -> Target:
     """Return the target called exactly `name` (a bare processor, no features).
 
     Raises:
-        TargetError: no such processor, with the known ones.
+        TargetError: there is no such processor; the message lists the known ones.
     """
     try:
         return TARGETS[name]
@@ -156,16 +155,14 @@ def target_of_mach(mach: int) -> Target:
 
 
 def processors_of(target: Target) -> tuple[Target, ...]:
-    """Return the processors that run a target's code: of a generic one all that it stands for, of another itself."""
+    """Return the processors that run a target's code: all that a generic one stands for, otherwise the target."""
     if not target.is_generic:
         return (target,)
     return tuple(one for one in TARGETS.values() if one.generic == target.name) or (target,)
 
 
 def version_of(processor: str) -> tuple[int, int, int]:
-    """Return major version, minor version and stepping of a processor, in the table or not.
-
-    For ``gfx942`` they are (9, 4, 2).
+    """Return the version of a processor, in the table or not: (9, 4, 2) for ``gfx942``.
 
     Raises:
         TargetError: not the name of a processor.

@@ -1,4 +1,4 @@
-"""The facts that all generations have in common unless they say otherwise."""
+"""Facts of all generations, unless they replace them."""
 
 from __future__ import annotations
 

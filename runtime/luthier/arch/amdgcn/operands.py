@@ -1,4 +1,4 @@
-"""Opcodes whose operands are known (`Generation.operand_anchors`)."""
+"""Opcodes with known operands (`Generation.operand_anchors`)."""
 
 from __future__ import annotations
 

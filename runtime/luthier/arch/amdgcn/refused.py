@@ -1,6 +1,6 @@
-"""Refusals of every generation that has them: instructions that are not lifted, and operations that no hook may do.
+"""Refusals on all generations: instructions that are not lifted, and operations that are not allowed in hooks.
 
-That some are newer than others decides nothing: where an instruction is not there, nothing has it.
+The table also has instructions that only some generations have.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ CONTROL: Mapping[str, str] = {
     "S_CBRANCH_G_FORK": "divergent fork branches keep a stack of addresses",
     "S_CBRANCH_I_FORK": "divergent fork branches keep a stack of addresses",
     "S_CBRANCH_JOIN": "divergent fork branches keep a stack of addresses",
-    "S_SUBVECTOR_LOOP_BEGIN": "sub-vector loops run the code between twice with halves of EXEC",
-    "S_SUBVECTOR_LOOP_END": "sub-vector loops run the code between twice with halves of EXEC",
-    "S_RFE_B64": "a return from a trap handler outside one",
-    "S_RFE_RESTORE_B64": "a return from a trap handler outside one",
+    "S_SUBVECTOR_LOOP_BEGIN": "sub-vector loops run their body twice, with halves of EXEC",
+    "S_SUBVECTOR_LOOP_END": "sub-vector loops run their body twice, with halves of EXEC",
+    "S_RFE_B64": "a return from a trap handler outside a trap handler",
+    "S_RFE_RESTORE_B64": "a return from a trap handler outside a trap handler",
     "S_CODE_END": "control reaches the end-of-code marker",
     "S_ALLOC_VGPR": "the number of vector registers changes while the kernel runs",
     "S_ADD_PC_I64": "a computed jump relative to the program counter",
@@ -46,14 +46,14 @@ INTRINSICS: Mapping[str, str | None] = {
     "llvm.ubsantrap": "stops the program (a trap of the sanitizer)",
     "llvm.amdgcn.s.barrier": "waits at a barrier",
     "llvm.amdgcn.s.cluster.barrier": "waits at a barrier",
-    "llvm.amdgcn.s.get.barrier.state": "asks for a barrier's state",
-    "llvm.amdgcn.s.get.named.barrier.state": "asks for a barrier's state",
+    "llvm.amdgcn.s.get.barrier.state": "reads a barrier's state",
+    "llvm.amdgcn.s.get.named.barrier.state": "reads a barrier's state",
     "llvm.amdgcn.ds.gws": "uses global wave sync",
     "llvm.amdgcn.endpgm": "ends the wave",
     "llvm.amdgcn.init.exec": "sets the execution mask",
     "llvm.amdgcn.s.alloc.vgpr": "changes the number of vector registers",
-    "llvm.amdgcn.s.sendmsg": "sends a message that is the kernel's to send (printf, malloc, assert)",
-    "llvm.amdgcn.s.sendmsg.rtn": None,  # asks, changes nothing: clocks
+    "llvm.amdgcn.s.sendmsg": "sends a message, which only the kernel may send (printf, malloc, assert)",
+    "llvm.amdgcn.s.sendmsg.rtn": None,  # only reads, e.g. clocks
     "llvm.amdgcn.s.sendmsghalt": "halts the wave",
     "llvm.amdgcn.s.sethalt": "halts the wave",
     "llvm.amdgcn.s.setreg": "writes a hardware register",
@@ -62,8 +62,8 @@ INTRINSICS: Mapping[str, str | None] = {
     "llvm.set.fpmode": "changes the floating-point mode",
     "llvm.reset.fpenv": "changes the floating-point mode",
     "llvm.reset.fpmode": "changes the floating-point mode",
-    "llvm.returnaddress": "asks where it was called from",
-    "llvm.addressofreturnaddress": "asks where it was called from",
-    "llvm.frameaddress": "asks for its frame",
-    "llvm.stacksave": "needs private memory of a size known only when it runs",
+    "llvm.returnaddress": "reads its return address",
+    "llvm.addressofreturnaddress": "reads its return address",
+    "llvm.frameaddress": "reads its frame address",
+    "llvm.stacksave": "needs private memory of a size known only at run time",
 }

@@ -1,4 +1,4 @@
-"""The meaning of wait counters on every generation."""
+"""Facts about wait counters on all generations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ UNCOUNTED = (
     *("S_PREFETCH", "S_BUFFER_PREFETCH", "S_ATC_PROBE", "DS_NOP"),
     *("BUFFER_WBINVL1", "BUFFER_GL0_INV", "BUFFER_GL1_INV", "BUFFER_INV", "BUFFER_WBL2", "BUFFER_INVL2"),
 )
-"""Of ``buffer_*`` that clean caches LLVM relies on no count either."""
+"""Instructions without a counter. Those of ``buffer_*`` clean caches; LLVM does not rely on their counts either."""
 TO_LDS = ("ASYNC", "TENSOR")
-"""Of GFX1250."""
+"""Only on GFX1250."""
 LATE_SCC = frozenset(
     {"S_BARRIER_SIGNAL_ISFIRST_IMM", "S_BARRIER_SIGNAL_ISFIRST_M0", "S_BARRIER_SIGNAL_ISFIRST", "S_BARRIER_LEAVE"}
 )
-"""Of GFX12."""
+"""Only on GFX12."""
 
 EXPCNT = WaitCounter("expcnt", 7)
 EXPORTS = (
@@ -22,4 +22,4 @@ EXPORTS = (
     Stream("gds sources", 0, ordered=False, locks=True),
     Stream("lds direct", 0, replaces=("lds direct",)),
 )
-"""Streams of expcnt, of which not every generation has all."""
+"""Streams of expcnt; some generations have only some of them."""

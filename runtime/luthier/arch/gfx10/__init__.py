@@ -24,7 +24,7 @@ GFX10 = Generation(
     dpp_controls=dpp.EVERYWHERE | dpp.ROW_SHARE | dpp.ROW_XMASK,
     sized_memory_names=False,
     waits_free_sgprs=True,
-    # vm_vsrc and sa_sdst; a scalar instruction behind scalar loads; stores, for branches between LDS and memory (LLVM,
+    # vm_vsrc and sa_sdst; a scalar instruction after scalar loads; stores, for branches between LDS and memory (LLVM,
     # GCNHazardRecognizer: VMEMtoScalarWrite, VcmpxExecWAR, SMEMtoVectorWrite, LdsBranchVmemWAR).
     inserted_waits=("s_waitcnt_depctr 0xffe2", "s_mov_b32 null, 0", "s_waitcnt_vscnt null, 0x0"),
     wait_for_everything=("s_waitcnt 0", "s_waitcnt_vscnt null, 0x0"),

@@ -1,4 +1,4 @@
-"""Hazards that begin with GFX10, which documents do not tell."""
+"""Hazards that begin with GFX10, which no document describes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ CMPX_PERMLANE = Hazard(
     needed=None,
     source=_LLVM,
     cleared_by=(VALU_NO_V_NOP,),
-    remedy="a vector instruction between them, no v_nop",
+    remedy="a vector instruction other than v_nop between them",
 )
-"""GFX10.3 does not have it, but GFX11 has it again."""
+"""Absent on GFX10.3, present again on GFX11."""
 
 ROWS = sourced(
     _LLVM,

@@ -1,4 +1,4 @@
-"""Wait counters of GFX10: stores have one of their own."""
+"""Wait counters of GFX10, with a separate counter for stores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SPLIT = {
     "S_WAITCNT_LGKMCNT": (LimitField("lgkmcnt", ((0, 6),)),),
     "S_WAITCNT_EXPCNT": (LimitField("expcnt", ((0, 3),)),),
 }
-# The counter goes down in the order of issue; only results of different kinds may be written in another (LLVM,
+# The counter decreases in the order of issue; only results of different kinds may be written in another order (LLVM,
 # SIInsertWaitcnts, hasOtherPendingVmemTypes).
 _KINDS = ("vector", "sample", "bvh")
 STREAMS = (

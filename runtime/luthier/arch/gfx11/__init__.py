@@ -31,7 +31,7 @@ GFX11 = Generation(
 
 GENERIC = "gfx11-generic"
 LARGE_FILE = VgprFile(768, 4, 12)
-"""Of processors with LLVM's feature 1_5xVGPRs."""
+"""Register file of processors with LLVM's feature 1_5xVGPRs."""
 PROCESSORS = (
     Target(parent=GFX11, name="gfx1100", mach=0x41, generic=GENERIC, vgpr_file=LARGE_FILE, device_id=0x744C),
     Target(parent=GFX11, name="gfx1101", mach=0x46, generic=GENERIC, vgpr_file=LARGE_FILE, device_id=0x747E),

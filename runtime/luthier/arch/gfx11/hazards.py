@@ -9,7 +9,7 @@ from luthier.arch.parties import *
 _LLVM = "LLVM, GCNHazardRecognizer"
 
 _DRAINED = (VMEM_OR_LDS, EXPORT, S_WAITCNT_DEPCTR.by(VA_VDST_0))
-"""Before them vector instructions have written their registers."""
+"""Instructions before which vector instructions have written their registers."""
 ROWS = sourced(
     _LLVM,
     CMPX_PERMLANE,
@@ -45,7 +45,7 @@ ROWS = sourced(
                 cleared_by=(VMEM_OR_LDS, EXPORT),
                 remedy="wait_vdst 0",
             )
-            # They run beside others, so that these cannot be counted.
+            # They run in parallel with others, so instructions cannot be counted.
             for words, first, middle in (
                 ("transcendental operation uses a register", TRANSCENDENTAL, None),
                 ("VALU uses a register, transcendental operation", VALU, TRANSCENDENTAL),
@@ -85,9 +85,9 @@ ROWS = sourced(
                 middle=writer.writes(what),
                 cleared_by=(S_WAITCNT_DEPCTR.by(field),),
                 clears_all=False,
-                # LLVM looks at one function at a time: calls and returns take long enough for a mask to be read. It
-                # takes a later vector instruction that reads an SGPR for enough, and one with a literal, which is not
-                # relied upon here.
+                # LLVM checks one function at a time: calls and returns take long enough for a mask to be read. In LLVM,
+                # a later vector instruction that reads an SGPR suffices, and also one with a literal, which is not used
+                # here.
                 forgotten_by=(
                     ANYTHING.writes(SGPRS),
                     CALL_OR_RETURN.by(ALL_SGPRS),

@@ -1,4 +1,4 @@
-"""Wait counters of GFX11: loads of LDS for interpolation count, and the fields are elsewhere."""
+"""Wait counters of GFX11: LDS loads for interpolation are counted, and fields have other positions."""
 
 from __future__ import annotations
 

@@ -16,8 +16,7 @@ GFX12 = Generation(
     emulated_major=12,
     opcode_suffixes=("gfx12",),
     widest="gfx1200",
-    # Halves of registers in 16-bit instructions, as on GFX11. Without, LLVM reads them as whole registers or not at
-    # all.
+    # Halves of registers in 16-bit instructions, as on GFX11. Without it, LLVM decodes whole registers, or fails.
     decoder_features=("+real-true16",),
     vgpr_file=VgprFile(768, 4, 12),
     launch_ttmps=LAUNCH_TTMPS,

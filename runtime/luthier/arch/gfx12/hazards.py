@@ -24,10 +24,10 @@ _SCALAR_ROWS = tuple(
     )
     for wave_size in DS_NOPS
     for writer, reader, what, field, more, disarmed in (
-        # A call's own write of its return address is done where the function begins: LLVM counts none as on its way
-        # there, and does not look at what returns read.
+        # A call has written its return address when the function begins: LLVM counts no outstanding write there, and
+        # does not check the reads of returns.
         (SALU_NO_CALL, SALU_OR_VALU, SGPRS, SA_SDST_0, (), (VALU.writes(VCC),)),
-        # A scalar instruction that reads what a vector instruction wrote waits for all of them.
+        # A scalar instruction that reads the result of a vector instruction waits for all vector instructions.
         (VALU, VALU, SGPRS_OTHER_THAN_VCC, VA_SDST_0, (SALU.reads(SGPRS_OTHER_THAN_VCC),), ()),
         (VALU, VALU, VCC, VA_VCC_0, (SALU.reads(VCC),), (SALU.writes(VCC),)),
     )

@@ -1,4 +1,4 @@
-"""Wait counters of GFX12: one for each kind of memory access, and an instruction for each counter."""
+"""Wait counters of GFX12: a counter for each kind of memory access, and an instruction for each counter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GFX1250: GFX12 without images, with more registers and with memory accesses that may be started anew."""
+"""GFX1250: GFX12 without images, with more registers, and with memory accesses that may restart."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The instructions that mean on GFX1250 what they mean on GFX12.
+"""Instructions that mean the same on GFX1250 as on GFX12.
 
-There is no ISA document: what is different is taken from LLVM 22 (AMDGPU.td, FeatureISAVersion12_50; GCNSubtarget.h;
-AMDGPUCachePolicyBits.h). What is in doubt is refused.
+There is no ISA document: differences are from LLVM 22 (AMDGPU.td, FeatureISAVersion12_50; GCNSubtarget.h;
+AMDGPUCachePolicyBits.h). Doubtful instructions are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DENSE_NAMES = (
         for right in ("fp8", "bf8")
     ),
 )
-"""Dense matrix products in which A and B have the same number of bits."""
+"""Dense matrix products whose A and B have the same number of bits."""
 _DENSE = "|".join(name.removeprefix("v_wmma_") for name in _DENSE_NAMES)
 _DIFFERENT = {
     rf"v_(swmmac|wmma_(?!{_DENSE}$|.*f8f6f4|.*_f4$))": "its matrix instructions are not GFX12's",
@@ -32,7 +32,7 @@ _SMALL_FLOATS = tuple(
     for form in (f"f32_{kind}", f"pk_f32_{kind}", f"pk_{kind}_f32", f"sr_{kind}_f32")
 )
 _CLAMP_SELECTS = tuple(f"v_cvt_{form}_fp8_{source}" for form in ("pk", "sr") for source in ("f32", "f16"))
-"""The clamp bit of these asks for fp8 with 5 bits of exponent (LLVM, FeatureFP8E5M3Insts; rocjitsu, gen_cvt_fp8)."""
+"""The clamp bit of these selects fp8 with 5 bits of exponent (LLVM, FeatureFP8E5M3Insts; rocjitsu, gen_cvt_fp8)."""
 _SAME = frozenset(
     [
         *_DENSE_NAMES,

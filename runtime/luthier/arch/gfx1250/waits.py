@@ -1,4 +1,4 @@
-"""Wait counters of GFX1250: those of GFX12 but for images and exports."""
+"""Wait counters of GFX1250: those of GFX12, except for images and exports."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ ROWS = sourced(
     ),
     Hazard(name="VALU writes VCC, v_div_fmas", producer=VALU.writes(VCC), consumer=V_DIV_FMAS.reads(VCC), needed=4),
     Hazard(name="VALU writes EXEC, DPP", producer=VALU.writes(EXEC), consumer=DPP.reads(EXEC), needed=5),
-    # LLVM keeps it apart from all that DPP reads; across lanes it reads the first source alone.
+    # LLVM separates it from all sources of DPP, which reads only the first source across lanes.
     Hazard(name="VALU writes a VGPR, DPP reads it", producer=VALU.writes(VGPRS), consumer=DPP.by(SOURCE_0), needed=2),
     Hazard(
         name="s_setreg, s_getreg of the same register",
@@ -75,7 +75,7 @@ ROWS = sourced(
         source="LLVM, checkReadM0Hazards",
         until=("GFX90A",),
     ),
-    # Not buffer loads, which documents do not name; LLVM keeps these apart, too.
+    # Not buffer loads, which the documents do not name, but LLVM also separates.
     Hazard(
         name="SALU writes M0, store of LDS, or scratch or global load to LDS",
         producer=SALU.writes(M0),

@@ -11,8 +11,8 @@ WAITS = Waits(
     counters=_COUNTERS,
     streams=streams(
         _COUNTERS,
-        # FLAT may decrement both counters at once and early, so it is not ordered with anything, but its memory
-        # accesses return results in order with all others.
+        # FLAT may decrement both counters early, so it has no order with other instructions, but its memory accesses
+        # return results in order with all others.
         ("vmcnt", Stream("vector", 0, replaces=("vector", "flat"))),
         ("vmcnt", Stream("flat", 0, ordered=False)),
         ("lgkmcnt", Stream("lds", 0, replaces=("lds",))),

@@ -1,4 +1,4 @@
-"""GFX90A: CDNA 2, with one file for VGPRs and AGPRs."""
+"""GFX90A: CDNA 2, with a unified file for VGPRs and AGPRs."""
 
 from __future__ import annotations
 

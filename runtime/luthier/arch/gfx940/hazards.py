@@ -1,4 +1,4 @@
-"""Hazards that begin with GFX940: more of vector instructions, and its matrix instructions."""
+"""Hazards that begin with GFX940: more vector instructions, and its matrix instructions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS = sourced(
         needed=1,
         source="LLVM since 2026, checkVALUHazardsHelper",
     ),
-    # Not as a lane mask: that takes no wait states. LLVM keeps these apart, too.
+    # Not as a lane mask, which needs no wait states. LLVM also separates these.
     Hazard(
         name="VALU writes an SGPR, VALU reads it as a constant",
         producer=VALU.writes(SGPRS),

@@ -8,7 +8,7 @@ from luthier.arch.gfx950 import hazards, operands
 from luthier.arch.target import Target
 
 _PASSES = (
-    # These take twice as many where a source has bytes.
+    # These take twice as many passes if a source has bytes.
     Passes(r"V_MFMA_(SCALE_)?F32_16X16X128_F8F6F4_(f8_|f4_f8|f6_f8)", 8),
     Passes(r"V_MFMA_(SCALE_)?F32_16X16X128_F8F6F4", 4),
     Passes(r"V_MFMA_(SCALE_)?F32_32X32X64_F8F6F4_(f8_|f4_f8|f6_f8)", 16),
