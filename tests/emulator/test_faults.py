@@ -165,7 +165,7 @@ def test_a_trap() -> None:
 
 
 def test_a_branch_past_the_end() -> None:
-    with pytest.raises(EmulationError, match="out of the code, 0x8"):
+    with pytest.raises(EmulationError, match="branch target 0x8 is outside the code"):
         run_assembly("gfx942", "s_branch 1")
 
 

@@ -34,16 +34,12 @@ _NOT_INDEXED = ("v_mfma_", "v_smfmac_", "v_swap_", "v_permlane")
 """Vector operations for which no document describes VGPR indexing."""
 _NEG, _ABS, _OP_SEL, _OP_SEL_HI, _SEXT = 1, 2, 4, 8, 16
 """LLVM's SISrcMods. In packed operations _ABS is neg_hi; in src0's modifiers _OP_SEL_HI is the result's op_sel."""
-_IMPLICIT_FILLS = {
-    "following": Fill.FOLLOWING,
-    "following_high": Fill.FOLLOWING_HIGH,
-    "zero": Fill.FIXED,
-}
+_IMPLICIT_FILLS = {"following": Fill.FOLLOWING, "following_high": Fill.FOLLOWING_HIGH, "zero": Fill.FIXED}
 """Sources of immediates that are not in the operand list, by `OperandPosition.name`."""
 
 
 class Shape(Struct, frozen=True):
-    """Code and recipe that instructions share which differ only in register numbers and immediates."""
+    """Code and recipe shared by instructions that differ only in register numbers and immediates."""
 
     variant: Variant
     recipe: tuple[Step, ...]
@@ -55,10 +51,8 @@ class _InstructionBinding(Struct):
     operands: list[tuple[int, int]]
     """Kind and value of each."""
     target: int | None
-    """Distance in records to the branch target."""
     mode: FloatMode
     recipe: list[Step]
-    """Steps so far."""
 
     def is_register(self, position: int) -> bool:
         return self.operands[position][0] == _REGISTER
@@ -113,8 +107,8 @@ class Binder:
         checked = {key: instruction.value(at) for key, at in plan.checked if not instruction.is_register(at)}
         if self.target.gates and (why := gates.refused_operands(self.target.gates, plan.name, checked)):
             raise Unsupported(why)
-        results = self._accesses(plan, operation.results, plan.results, instruction)
-        sources = self._accesses(plan, operation.sources, plan.sources, instruction)
+        results = tuple(self._access(plan, place, instruction) for place in plan.results)
+        sources = tuple(self._access(plan, place, instruction) for place in plan.sources)
         if mode.fp16_ovfl and plan.name.startswith(HALF_MATRIX):
             raise Unsupported("16-bit sums under MODE.FP16_OVFL are not modelled")
         return Variant(
@@ -216,41 +210,29 @@ class Binder:
 
     # Operands -------------------------------------------------------------------------------------------------------
 
-    def _accesses(
-        self,
-        plan: OpcodePlan,
-        specs: tuple[OperandSpec, ...],
-        positions: tuple[OperandPosition, ...],
-        instruction: _InstructionBinding,
-    ) -> tuple[OperandAccess, ...]:
-        return tuple(
-            self._access(plan, spec, position, instruction) for spec, position in zip(specs, positions, strict=True)
-        )
-
-    def _access(
-        self, plan: OpcodePlan, spec: OperandSpec, place: OperandPosition, instruction: _InstructionBinding
-    ) -> OperandAccess:
+    def _access(self, plan: OpcodePlan, place: OperandPosition, instruction: _InstructionBinding) -> OperandAccess:
+        spec = place.spec
         if place.operand < 0:
             return _implicit(plan, place, instruction)
         if instruction.is_register(place.operand):
-            access = self._register_access(spec, place.operand, instruction)
+            access = self._register_access(place, instruction)
         elif spec.is_immediate:
             instruction.recipe.append((Fill.SIGNED16 if place.name == "simm16" else Fill.IMMEDIATE, place.operand))
             return OperandAccess("i")
         else:
-            access = _constant(plan, spec, place.operand, instruction)
+            access = _constant(plan, place, instruction)
         if place.modifiers >= 0 and "src0_modifiers" not in plan.operation.static:
             access = self._modified(plan, spec, access, instruction.value(place.modifiers))
         if plan.sdwa and place.name in ("src0", "src1"):
             access = replace(access, sdwa=instruction.value(plan.sdwa[place.name]))
         if access.kind == "v" and instruction.mode.relative:
-            access = self._indexed(plan, spec, place, access, instruction.mode.relative)
+            access = self._indexed(plan, place, access, instruction.mode.relative)
         if spec.is_result and spec.type.bits == 16 and spec.type.count == 1:
             access = self._half_result(plan, access, instruction)
         return access
 
-    def _register_access(self, spec: OperandSpec, position: int, instruction: _InstructionBinding) -> OperandAccess:
-        token = self._registers.place(instruction.value(position)).token
+    def _register_access(self, place: OperandPosition, instruction: _InstructionBinding) -> OperandAccess:
+        spec, token = place.spec, self._registers.place(instruction.value(place.operand)).token
         kind, half = token[0], token[1:]
         if kind == "?":
             raise Unsupported(f"register {half}")
@@ -261,7 +243,7 @@ class Binder:
         if kind == "0" and spec.is_result:
             instruction.recipe.append((Fill.FIXED, layout.WAVE["sink"]))
             return OperandAccess("s")
-        instruction.recipe.append((Fill.REGISTER, position))
+        instruction.recipe.append((Fill.REGISTER, place.operand))
         if kind == "v":
             return OperandAccess("v", high=half == "h", whole=not half)
         return OperandAccess("s", high=half == "h")
@@ -283,14 +265,12 @@ class Binder:
             select = (False, False)
         return replace(access, neg=neg, neg_high=bool(bits & _ABS), select=select)
 
-    def _indexed(
-        self, plan: OpcodePlan, spec: OperandSpec, place: OperandPosition, access: OperandAccess, relative: int
-    ) -> OperandAccess:
+    def _indexed(self, plan: OpcodePlan, place: OperandPosition, access: OperandAccess, relative: int) -> OperandAccess:
         """Return the access of a vector register with upper bits of its number from MODE, or relative to M0."""
         if self._planner.banked:
             bank = plan.banks[place.operand]
             return replace(access, bank=bank + 1 if bank >= 0 and relative >> bank & 1 else 0)
-        return replace(access, relative=True) if _is_relative(plan, spec, place, relative) else access
+        return replace(access, relative=True) if _is_relative(plan, place, relative) else access
 
     def _half_result(self, plan: OpcodePlan, access: OperandAccess, instruction: _InstructionBinding) -> OperandAccess:
         """Return the access of a 16-bit result.
@@ -331,7 +311,8 @@ def _implicit(plan: OpcodePlan, place: OperandPosition, instruction: _Instructio
     return OperandAccess("-")
 
 
-def _constant(plan: OpcodePlan, spec: OperandSpec, position: int, instruction: _InstructionBinding) -> OperandAccess:
+def _constant(plan: OpcodePlan, place: OperandPosition, instruction: _InstructionBinding) -> OperandAccess:
+    spec, position = place.spec, place.operand
     kind, value = instruction.operands[position]
     if value in SINGLES and (position, OPEN) in plan.roles:
         raise Unsupported(f"{plan.name} of a float that is encoded inline: no source defines its bits")
@@ -350,7 +331,7 @@ def _constant(plan: OpcodePlan, spec: OperandSpec, position: int, instruction: _
     return OperandAccess("K")
 
 
-def _is_relative(plan: OpcodePlan, spec: OperandSpec, place: OperandPosition, relative: int) -> bool:
+def _is_relative(plan: OpcodePlan, place: OperandPosition, relative: int) -> bool:
     """Return whether VGPR indexing applies to a vector register of a vector operation, by the four enable bits.
 
     Source: ISA documents of GFX9, "VGPR Indexing Details". A source that is the result's register is indexed like the
@@ -363,7 +344,7 @@ def _is_relative(plan: OpcodePlan, spec: OperandSpec, place: OperandPosition, re
         return False
     if plan.name.startswith(_NOT_INDEXED):
         raise Unsupported(f"{plan.name} in VGPR index mode")
-    tied = spec.is_result or any(place.operand == result.operand for result in plan.results)
+    tied = place.spec.is_result or any(place.operand == result.operand for result in plan.results)
     sources = {"src0": 0, "src1": 2 if plan.name.startswith(("v_madmk", "v_fmamk")) else 1, "src2": 2}
-    bit = 3 if tied else sources.get(spec.name)
+    bit = 3 if tied else sources.get(place.spec.name)
     return bit is not None and bool(relative >> bit & 1)

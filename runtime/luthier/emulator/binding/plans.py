@@ -39,6 +39,7 @@ def operation_name(opcode: Opcode) -> str:
 class OperandPosition(Struct, frozen=True):
     """Position of a declared operand in an opcode's operand list."""
 
+    spec: OperandSpec
     operand: int
     """Index, or -1."""
     modifiers: int
@@ -146,7 +147,7 @@ class OpcodePlanner:
             results_dropped=writes_exec and not self.target.cmpx_writes_mask,
             checked=checked,
             banks=self.isa.vgpr_places(opcode.number) if self.banked else (),
-            roles=_roles(operation, name, (*results, *sources), positions, (*static, *checked)),
+            roles=_roles(name, (*results, *sources), positions, (*static, *checked)),
         )
 
     def _operation(self, opcode: Opcode, name: str) -> DeclaredOperation:
@@ -199,9 +200,9 @@ def _positions(opcode: Opcode) -> dict[str, int]:
 
 def _position(spec: OperandSpec, positions: dict[str, int], suffix: str) -> OperandPosition:
     if spec.type.kind == "scc" or spec.name in ("target", "following", "following_high"):
-        return OperandPosition(-1, -1, "none" if spec.type.kind == "scc" else spec.name)
+        return OperandPosition(spec, -1, -1, "none" if spec.type.kind == "scc" else spec.name)
     if spec.name == "vcc":
-        return OperandPosition(-1, -1, "vcc")
+        return OperandPosition(spec, -1, -1, "vcc")
     names = [f"{spec.name}{suffix}", f"v{spec.name}{suffix}"]
     if suffix and spec.name == "imm":
         names.append("imm")
@@ -209,16 +210,16 @@ def _position(spec: OperandSpec, positions: dict[str, int], suffix: str) -> Oper
         names = ["vdst_in", "vdst"]
     for name in names:
         if name in positions:
-            return OperandPosition(positions[name], positions.get(f"{name}_modifiers", -1), name)
+            return OperandPosition(spec, positions[name], positions.get(f"{name}_modifiers", -1), name)
     if spec.is_immediate:
-        return OperandPosition(-1, -1, "zero")
+        return OperandPosition(spec, -1, -1, "zero")
     if spec.type.kind == "mask":
-        return OperandPosition(-1, -1, "vcc")
+        return OperandPosition(spec, -1, -1, "vcc")
     if spec.name == "src2" and f"vdst{suffix}" in positions:
-        return OperandPosition(positions[f"vdst{suffix}"], positions.get("src2_modifiers", -1), "src2")
+        return OperandPosition(spec, positions[f"vdst{suffix}"], positions.get("src2_modifiers", -1), "src2")
     if spec.name.startswith("src") and not spec.is_result and "simm16" in positions:
-        return OperandPosition(positions["simm16"], -1, "simm16")
-    return OperandPosition(-1, -1, "none")
+        return OperandPosition(spec, positions["simm16"], -1, "simm16")
+    return OperandPosition(spec, -1, -1, "none")
 
 
 def _selects_parts(name: str, positions: dict[str, int]) -> bool:
@@ -240,7 +241,6 @@ def _static_modifiers(
 
 
 def _roles(
-    operation: DeclaredOperation,
     name: str,
     operands: tuple[OperandPosition, ...],
     positions: dict[str, int],
@@ -249,9 +249,9 @@ def _roles(
     roles = {positions[key]: MODIFIER for key in (*_DPP_FIELDS, *_SELECTIONS) if key in positions}
     roles |= {position: MODIFIER for key, position in positions.items() if key.endswith("_modifiers")}
     roles |= {position: MODIFIER for _, position in compiled_in}
-    for spec, place in zip((*operation.results, *operation.sources), operands, strict=True):
-        if place.operand >= 0 and not spec.is_immediate:
-            roles.setdefault(place.operand, 64 if spec.type.bits == 64 else _role(name))
+    for place in operands:
+        if place.operand >= 0 and not place.spec.is_immediate:
+            roles.setdefault(place.operand, 64 if place.spec.type.bits == 64 else _role(name))
     return tuple(roles.items())
 
 

@@ -1,4 +1,4 @@
-"""A loaded code object as the emulator runs it: its image in memory, its decoded code, its record tables."""
+"""Decoded code of a loaded code object, and its record tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ENDS_OR_CALLS = int(InstructionFlag.BARRIER | InstructionFlag.CALL)
 
 
 def float_mode(key: int) -> FloatMode:
-    """Return what the key of a record table stands for: MODE's low bits, and above them the relative operands."""
+    """Return the mode of a record table's key: MODE's low bits, and above them the relative operands."""
     return FloatMode(
         *(key & 3, key >> 2 & 3, key >> 4 & 3, key >> 6 & 3),
         *(bool(key >> 8 & 1), bool(key >> 9 & 1), key >> 10 & 15, bool(key >> layout.OVERFLOW_KEY_SHIFT & 1)),
@@ -40,23 +40,23 @@ def float_mode(key: int) -> FloatMode:
 
 
 def _ends(part: InstructionArray) -> NDArray[np.bool_]:
-    """Return by instruction whether the next one never follows."""
+    """Return for each instruction whether control never continues with the next one."""
     ends: NDArray[np.bool_] = (part.flags & _ENDS_OR_CALLS == _ENDS) | (part.opcode < 0)
     return ends
 
 
 def _stops(part: InstructionArray) -> NDArray[np.bool_]:
-    """Return by instruction whether another one than the next may follow."""
+    """Return for each instruction whether control may continue elsewhere than with the next one."""
     stops: NDArray[np.bool_] = (part.target != NO_TARGET) | _ends(part)
     return stops
 
 
 Zeros = Callable[[int, Any], NDArray[Any]]
-"""Makes a zeroed array of so many elements of a type."""
+"""Makes a zeroed array, given the number and the type of its elements."""
 
 
 def own_zeros(count: int, dtype: Any) -> NDArray[Any]:
-    """Return a zeroed array of this process's own; pages that are not touched cost nothing."""
+    """Return a zeroed array in this process's memory; pages that are not touched cost nothing."""
     size = count * np.dtype(dtype).itemsize
     return np.frombuffer(mmap.mmap(-1, size), dtype) if size > 1 << 16 else np.zeros(count, dtype)
 
@@ -65,7 +65,7 @@ _NUMBERS = itertools.count()
 
 
 class RecordTable:
-    """The master copy of a program's records for one value of MODE; threads run on copies."""
+    """Master copy of a program's records for one value of MODE; threads run on copies."""
 
     def __init__(self, size: int, empty: int, zeros: Zeros = own_zeros) -> None:
         self.records = zeros(size, RECORD_TYPE)
@@ -73,13 +73,13 @@ class RecordTable:
         self.bound = np.zeros(size, np.bool_)
         self.version = 0
         self.runs: NDArray[np.uint64] | None = None
-        """By record: the address of a function that does the work of a run that begins there; 0 where there is none."""
+        """By record: the address of a function for the run that begins there; 0 if there is none."""
         self.run_lengths: dict[int, int] = {}
-        """Records of these runs, by the first."""
+        """Number of records of these runs, by the first record."""
         self._outgrown: list[NDArray[Any]] = []
 
     def grow(self, size: int, empty: int, zeros: Zeros) -> None:
-        """Make room for more records; threads may read the old ones, which stay where they were as long as this."""
+        """Make room for more records. The old arrays live as long as this table: threads may still read them."""
         self._outgrown += [one for one in (self.records, self.runs) if one is not None]
         records, bound = zeros(size, RECORD_TYPE), np.zeros(size, np.bool_)
         records["function"] = empty
@@ -90,7 +90,7 @@ class RecordTable:
             self.runs[: len(old)] = old
 
     def end_runs(self, records: range) -> None:
-        """Let instructions be executed one by one again in runs that have one of these records."""
+        """Drop the functions of runs that contain one of these records; their instructions execute one by one again."""
         for first, length in list(self.run_lengths.items()):
             if self.runs is not None and first < records.stop and records.start < first + length:
                 self.runs[first] = 0
@@ -101,7 +101,7 @@ class BoundInstruction(NamedTuple):
     """Operation of a record, with its operands."""
 
     variant: Variant | None
-    """None of a branch."""
+    """None for a branch."""
     function: int
     slots: tuple[int, ...]
 
@@ -114,14 +114,14 @@ class RefusedInstruction(Struct, frozen=True):
 
 
 class Forgetful(Protocol):
-    """Protocol of what caches facts about instructions (`inspection.hazards.HazardAutomaton`)."""
+    """Cache of facts about instructions (`inspection.hazards.HazardAutomaton`)."""
 
     def forget(self, records: Iterable[int]) -> None:
-        """Forget these records: other instructions are there now."""
+        """Forget these records, whose instructions have been replaced."""
 
 
 class Watcher(Forgetful, Protocol):
-    """Protocol of what needs facts about instructions before they are executed (`inspection.waits.WaitFacts`)."""
+    """Cache that is filled before instructions are executed (`inspection.waits.WaitFacts`)."""
 
     def fill(self, records: Iterable[int]) -> None:
         """Compute the facts about records that have been bound."""
@@ -131,20 +131,20 @@ _Watching = TypeVar("_Watching", bound=Watcher)
 
 
 class DecodedCode:
-    """The decoded code of one object for one wave size.
+    """Decoded code of one object for one wave size.
 
-    Instructions are bound to operations only when control can reach them: from a kernel's entry, then from wherever an
-    indirect jump leads.
+    Instructions are bound to operations only when control can reach them: from a kernel's entry, then from the targets
+    of indirect jumps.
 
     Args:
         ranges: addresses and bytes.
-        zeros: makes what native code reads: the index of records by address, the records, and where these are.
+        zeros: makes the arrays that native code reads: the index of records by address, the records, their addresses.
     """
 
     def __init__(self, isa: Isa, ranges: list[tuple[int, bytes]], zeros: Zeros = own_zeros) -> None:
         self.isa = isa
         self.number = next(_NUMBERS)
-        """Number of this code, never given to another."""
+        """Number of this code, unique in the process."""
         self.masters = zeros(layout.TABLES * layout.MASTER.size // 8, np.uint64).reshape(layout.TABLES, -1)
         """A row of `layout.MASTER` for each table key."""
         self._binder = RecordBinder.of(isa)
@@ -153,51 +153,51 @@ class DecodedCode:
         end = max((part.address + len(part.code) for part in self.parts), default=0)
         self.size = end - self.base
         self._zeros = zeros
-        # Inverted, so that what was never written stands for NO_RECORD: ranges may be far apart.
+        # Inverted, so that untouched pages mean NO_RECORD: ranges may be far apart.
         self.index = zeros((self.size + 3) // 4 + 1, np.uint32)
         self._near = len(self.parts)
-        """Number of `parts` that `index` leads to; those behind it are of other objects."""
+        """Number of `parts` that `index` covers; the later ones belong to other objects."""
         self._starts: list[int] = []
         count = 0
         for part in self.parts:
             self._starts.append(count)
             self._put_index(part, count)
-            count += len(part) + 1  # one more record stands for running off the end
+            count += len(part) + 1  # one more record for running off the end
         self.count = count
         self._stops, self._falls_through, self._leads_to = self._find_stops()
         self._lock = threading.RLock()
         self._tables: dict[int, RecordTable] = {}
         self.refusals: dict[int, RefusedInstruction] = {}
         self.vgprs = np.zeros(count, np.int32)
-        """By record: VGPRs up to the last one that the instruction names; 0 where it is not bound."""
+        """By record: number of VGPRs up to the last one that the instruction names; 0 if it is not bound."""
         self.agprs = np.zeros(count, np.int32)
         self._unbound, self._unsupported = (
             machine_code().address(Variant(name, isa.wave_size, isa.target.target.emulated_major))
             for name in ("luthier_unbound", "luthier_unsupported")
         )
         self.target = isa.target
-        """That of its object, which may be another than the device's: a generic one."""
+        """Target of the object; it differs from the device's target if it is generic."""
         self.origin: Teller = lambda address, scalar_pair: ""
-        """Says of an address whose code is there."""
+        """Describes the origin of the code at an address."""
         self.floats = 0
-        """Kinds of exceptional floats that tables with `layout.WATCHED_VALUES` tell of."""
+        """Kinds of exceptional floats that tables with `layout.WATCHED_VALUES` report."""
         self.undefined = False
-        """Code in tables with `layout.WATCHED_VALUES` follows undefined values."""
+        """Whether code in tables with `layout.WATCHED_VALUES` tracks undefined values."""
         self.watchers: list[Watcher] = []
         self.decoded: Forgetful | None = None
-        """Its instructions as checks look at them (`inspection.decoded`)."""
+        """Its instructions in the form that checks use (`inspection.decoded`)."""
         self.hazards: Forgetful | None = None
-        """Cached facts about hazards in it (`inspection.hazards`)."""
+        """Cached facts about its hazards (`inspection.hazards`)."""
         self.begin = self.count
         """The record where stepped waves start."""
 
     def extend(self, ranges: list[tuple[int, bytes]]) -> None:
-        """Add code of another object, which control reaches by a pointer.
+        """Add code of another object, which control reaches through a pointer.
 
-        Nothing but `record_at` leads there. Launches may run meanwhile.
+        Only `record_at` finds it. Launches may run meanwhile.
 
         Args:
-            ranges: addresses, relative to those of this code as the objects lie in memory, and bytes.
+            ranges: addresses, at the same distance from this code's addresses as in memory, and bytes.
         """
         with self._lock:
             self.count = max(self.count, self.begin + 1)
@@ -216,18 +216,18 @@ class DecodedCode:
                     self._tell(key, table)
 
     def _tell(self, key: int, table: RecordTable) -> None:
-        """Tell native code of a new version of a table."""
+        """Publish a new version of a table to native code."""
         table.version += 1
-        # Who reads meanwhile must not find a version of records that are not there.
+        # A concurrent reader must not see a version whose records do not exist yet.
         self.masters[key, layout.MASTER["records"] // 8] = table.records.ctypes.data
         self.masters[key, layout.MASTER["runs"] // 8] = 0 if table.runs is None else table.runs.ctypes.data
         self.masters[key, layout.MASTER["version"] // 8] = table.version
 
     @functools.cached_property
     def sgprs(self) -> NDArray[np.int32]:
-        """Return by record the SGPRs up to the last one that the instruction names.
+        """Return by record the number of SGPRs up to the last one that the instruction names.
 
-        VCC and other specials are not counted.
+        VCC and other special registers are not counted.
         """
         result = np.zeros(self.count, np.int32)
         for start, part in zip(self._starts, self.parts, strict=True):
@@ -243,25 +243,25 @@ class DecodedCode:
             for place in places
         ]
         owners = np.repeat(np.arange(len(part)), np.diff(part.operand_start))
-        found = np.zeros(len(part), np.int32)
-        np.maximum.at(found, owners, np.array([0, *ends], np.int32)[1 + which])
-        return found
+        counts = np.zeros(len(part), np.int32)
+        np.maximum.at(counts, owners, np.array([0, *ends], np.int32)[1 + which])
+        return counts
 
     # Places ---------------------------------------------------------------------------------------------------------
 
     def _put_index(self, part: InstructionArray, first: int) -> None:
-        """Let addresses lead to the instructions there, whose records begin with `first`."""
+        """Enter instructions into the index of records by address; their records begin with `first`."""
         places = (part.addresses - self.base) // 4
         aligned = part.addresses % 4 == 0
         self.index[places[aligned]] = ~(np.arange(len(part), dtype=np.uint32)[aligned] + np.uint32(first))
 
     def locate(self, record: int) -> tuple[InstructionArray, int] | None:
-        """Return the decoded array and position of a record; None past the end of a range."""
+        """Return the decoded array and the position of a record; None past the end of a range."""
         place = self.place_of(record)
         return None if place is None else (self.parts[place[0]], place[1])
 
     def place_of(self, record: int) -> tuple[int, int] | None:
-        """Return the number of the decoded array in `parts`, and the position in it; None past the end of a range."""
+        """Return the index in `parts` and the position of a record; None past the end of a range."""
         for number in range(len(self.parts) - 1, -1, -1):
             if record >= self._starts[number]:
                 position = record - self._starts[number]
@@ -269,11 +269,11 @@ class DecodedCode:
         return None
 
     def goes_on(self, record: int) -> bool:
-        """Return whether the next record is what follows an instruction, and nothing else."""
+        """Return whether an instruction always continues with the next record."""
         return bool(self._stops[self._stops.searchsorted(record)] != record)
 
     def record_at(self, address: int) -> int | None:
-        """Return the record of the instruction at a virtual address."""
+        """Return the record of the instruction at a virtual address; None if there is none."""
         if not 0 <= address < 1 << 63:
             return None
         record = int(self._records_at(np.array([address], np.int64))[0])
@@ -289,14 +289,14 @@ class DecodedCode:
         return part.address + int(part.offset[position])
 
     def addresses(self) -> NDArray[np.int64]:
-        """Return the virtual address of every record; -1 for the ones that stand for running off the end."""
+        """Return the virtual address of every record; -1 for records that mark the end of a range."""
         result = np.full(self.count, -1, np.int64)
         for start, part in zip(self._starts, self.parts, strict=True):
             result[start : start + len(part)] = part.addresses
         return result
 
     def opcodes(self) -> NDArray[np.int32]:
-        """Return the LLVM opcode of every record, -1 where there is none."""
+        """Return the LLVM opcode of every record; -1 for records that mark the end of a range."""
         result = np.full(self.count, -1, np.int32)
         for start, part in zip(self._starts, self.parts, strict=True):
             result[start : start + len(part)] = part.opcode
@@ -310,22 +310,22 @@ class DecodedCode:
     # Binding --------------------------------------------------------------------------------------------------------
 
     def watcher(self, kind: type[_Watching], make: Callable[[], _Watching]) -> _Watching:
-        """Return the watcher of a class, made at the first call; it knows all records that are bound."""
+        """Return the watcher of a class; it has the facts about all bound records. The first call makes it."""
         with self._lock:
-            found = next((one for one in self.watchers if isinstance(one, kind)), None)
-            if found is None:
-                found = make()
-                found.fill(self.bound().tolist())
-                self.watchers.append(found)
-            return found
+            watcher = next((one for one in self.watchers if isinstance(one, kind)), None)
+            if watcher is None:
+                watcher = make()
+                watcher.fill(self.bound().tolist())
+                self.watchers.append(watcher)
+            return watcher
 
     def table(self, key: int) -> RecordTable:
         """Return the master table for a table key."""
         with self._lock:
-            found = self._tables.get(key)
-            if found is None:
-                found = self._tables[key] = RecordTable(self.count + 1, self._unbound, self._zeros)
-            return found
+            table = self._tables.get(key)
+            if table is None:
+                table = self._tables[key] = RecordTable(self.count + 1, self._unbound, self._zeros)
+            return table
 
     def bound(self) -> NDArray[np.intp]:
         """Return the records that are bound in any table."""
@@ -334,25 +334,25 @@ class DecodedCode:
         return np.flatnonzero(np.logical_or.reduce(tables)) if tables else np.zeros(0, np.intp)
 
     def start_at(self, key: int, entry: int) -> None:
-        """Let the begin record of a table lead to `entry`."""
+        """Make the begin record of a table lead to `entry`."""
         records = self.table(key).records
         variant = Variant("luthier_begin", self.isa.wave_size, 9, sources=(OperandAccess("i"),))
         records["function"][self.begin] = machine_code().address(variant)
         records["slots"][self.begin, 0] = (entry - self.begin) * layout.RECORD.size & 0xFFFFFFFF
 
     def ensure(self, key: int, *records: int) -> None:
-        """Bind all that control can reach from `records` without an indirect jump, in the table `key`."""
+        """Bind, in the table `key`, all records that control can reach from `records` without an indirect jump."""
         table = self.table(key)
         with self._lock:
             if table.bound[list(records)].all():
                 return
             reached = self._reach(records, table.bound)
             mode = self._mode(key)
-            for watcher in self.watchers:  # before another thread may come upon the records
+            for watcher in self.watchers:  # before other threads can reach the records
                 watcher.fill(reached.tolist())
             for start, part in zip(self._starts, self.parts, strict=True):
-                here = reached[(reached >= start) & (reached <= start + len(part))]
-                self._bind(table.records, start, part, here, mode)
+                within = reached[(reached >= start) & (reached <= start + len(part))]
+                self._bind(table.records, start, part, within, mode)
             table.bound[reached] = True
             self._tell(key, table)
 
@@ -369,15 +369,15 @@ class DecodedCode:
     # Runs -----------------------------------------------------------------------------------------------------------
 
     def plain_tables(self) -> dict[int, RecordTable]:
-        """Return the tables of waves that nobody looks at, by key."""
+        """Return, by key, the tables of waves that are not stepped, skipping, observed or watched."""
         looked_at = layout.STEPPING | layout.SKIPPING | layout.OBSERVED | layout.WATCHED_VALUES
         with self._lock:
             return {key: table for key, table in self._tables.items() if not key & looked_at}
 
     def straight(self, records: NDArray[np.bool_]) -> list[range]:
-        """Return the stretches of the given records that control enters at the first alone, as far as is known.
+        """Return the runs of the given records that control enters only at their first record, as far as known.
 
-        It leaves them behind the last one, and between two of them it goes on to the next.
+        Inside a run, control always continues with the next record.
         """
         with self._lock:
             count, stops, leads_to = self.count, self._stops, self._leads_to
@@ -393,7 +393,7 @@ class DecodedCode:
         return [range(first, last + 1) for first, last in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def instructions(self, key: int, records: range) -> list[BoundInstruction]:
-        """Return what is executed in a stretch; nothing if not all of it is bound, or if something is refused."""
+        """Return the instructions of a run; none if a record is refused or not bound."""
         table, mode = self.table(key), self._mode(key)
         with self._lock:
             place = self.place_of(records.start)
@@ -407,7 +407,7 @@ class DecodedCode:
         return list(map(BoundInstruction, variants, functions, slots))
 
     def run_at(self, key: int, records: range, function: int, instructions: Sequence[BoundInstruction]) -> None:
-        """Let a function do the work of a stretch, unless other instructions are there by now."""
+        """Make a function execute a run, unless its instructions have been replaced meanwhile."""
         table = self.table(key)
         with self._lock:
             now = table.records[records.start : records.stop]
@@ -425,34 +425,34 @@ class DecodedCode:
             self._tell(key, table)
 
     def rewrite(self, address: int, data: bytes) -> None:
-        """Put other instructions into the place of as many that take the same bytes. No launch may run meanwhile.
+        """Replace instructions by as many others of the same sizes. No launch may run meanwhile.
 
         Raises:
-            DeviceError: these are no such instructions, or control does not simply go on behind one of them.
+            DeviceError: number or sizes differ, or an old or new instruction may branch or end the program.
         """
         record = self.record_at(address)
         place = None if record is None else self.place_of(record)
         if record is None or place is None or not data:
-            raise DeviceError(f"no instructions for {address:#x}", target=str(self.isa.target))
+            raise DeviceError(f"no instructions to rewrite at {address:#x}", target=str(self.isa.target))
         number, first = place
-        part, others = self.parts[number], self.isa.decode(data, address)
+        part, replacement = self.parts[number], self.isa.decode(data, address)
         try:
-            now = part.replaced(others)
+            now = part.replaced(replacement)
         except ValueError as problem:
             raise DeviceError(str(problem), target=str(self.isa.target)) from problem
-        for code, begin in ((part, first), (others, 0)):
-            if _stops(code)[begin : begin + len(others)].any():
-                raise DeviceError(f"control does not simply go on behind {address:#x}", target=str(self.isa.target))
-        records = range(record, record + len(others))
+        for code, begin in ((part, first), (replacement, 0)):
+            if _stops(code)[begin : begin + len(replacement)].any():
+                raise DeviceError(f"cannot rewrite {address:#x}: code may branch or end", target=str(self.isa.target))
+        records = range(record, record + len(replacement))
         with self._lock:
-            old = part.addresses[first : first + len(others)]
+            old = part.addresses[first : first + len(replacement)]
             self.index[(old[old % 4 == 0] - self.base) // 4] = 0
             self.parts[number] = now
-            self._put_index(others, record)
+            self._put_index(replacement, record)
             if "sgprs" in self.__dict__:
-                self.sgprs[records.start : records.stop] = self._sgprs_of(others)
-            for one in records:
-                self.refusals.pop(one, None)
+                self.sgprs[records.start : records.stop] = self._sgprs_of(replacement)
+            for index in records:
+                self.refusals.pop(index, None)
             for known in (self.decoded, *self.watchers, self.hazards):
                 if known is not None:
                     known.forget(records)
@@ -479,13 +479,13 @@ class DecodedCode:
         reached, positions = reached[inside], positions[inside]
         addresses = part.target[positions]
         branches = addresses != NO_TARGET
-        found = self._records_at(addresses)
-        astray = branches & (found == NO_RECORD)
+        destinations = self._records_at(addresses)
+        astray = branches & (destinations == NO_RECORD)
         undecodable = part.opcode[positions] < 0
         for row in np.flatnonzero(astray | undecodable).tolist():
-            middle = f"a branch into the middle of an instruction or out of the code, {int(addresses[row]):#x}"
-            self._refuse(records, int(reached[row]), "undecodable bytes" if undecodable[row] else middle)
-        targets = np.where(branches, found.astype(np.int64) - reached, NO_BRANCH)
+            astray_reason = f"the branch target {int(addresses[row]):#x} is outside the code or inside an instruction"
+            self._refuse(records, int(reached[row]), "undecodable bytes" if undecodable[row] else astray_reason)
+        targets = np.where(branches, destinations.astype(np.int64) - reached, NO_BRANCH)
         good = ~(astray | undecodable)
         reached, positions, targets = reached[good], positions[good], targets[good]
         if not len(reached):
@@ -507,25 +507,25 @@ class DecodedCode:
         return self._reach(records, np.zeros(self.count, np.bool_))
 
     def spans(self, records: NDArray[np.intp]) -> list[tuple[int, int]]:
-        """Return the first address of `records`, and the end of the last, in each range that has any."""
-        found = []
+        """Return, for each range with any of `records`, the first address and the end of the last record."""
+        spans = []
         for start, part in zip(self._starts, self.parts, strict=True):
-            here = records[(records >= start) & (records < start + len(part))] - start
-            if here.size:
-                last = int(here.max())
-                begin, end = int(part.offset[here.min()]), int(part.offset[last]) + int(part.size[last])
-                found.append((part.address + begin, part.address + end))
-        return found
+            positions = records[(records >= start) & (records < start + len(part))] - start
+            if positions.size:
+                last = int(positions.max())
+                begin, end = int(part.offset[positions.min()]), int(part.offset[last]) + int(part.size[last])
+                spans.append((part.address + begin, part.address + end))
+        return spans
 
     def _reach(self, starts: Iterable[int], bound: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Return the records reachable from `starts` that are not in `bound`, passing through none that is."""
+        """Return the records reachable from `starts` without passing through records in `bound`."""
         reached = np.zeros(self.count, np.bool_)
         work = list(starts)
         while work:
             index = work.pop()
             if reached[index] or bound[index]:
                 continue
-            # What follows up to the next stop is reached, too.
+            # Everything up to the next stop is reached, too.
             at = int(np.searchsorted(self._stops, index))
             last = int(self._stops[at])
             reached[index : last + 1] = True
@@ -536,7 +536,7 @@ class DecodedCode:
         return np.flatnonzero(reached & ~bound[: self.count])
 
     def _find_stops(self) -> tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.uint32]]:
-        """Return the records after which others may follow, whether the next one may, and the branch targets."""
+        """Return the records where control may leave, whether it may also continue there, and the branch targets."""
         stops, falls, leads = [np.zeros(0, np.intp)], [np.zeros(0, np.bool_)], [np.zeros(0, np.uint32)]
         for start, part in zip(self._starts, self.parts, strict=True):
             ends = _ends(part)
@@ -547,13 +547,13 @@ class DecodedCode:
         return np.concatenate(stops), np.concatenate(falls), np.concatenate(leads)
 
     def _records_at(self, addresses: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """Return the record of the instruction at each virtual address; NO_RECORD where there is none."""
-        # NO_TARGET is so far off that subtracting from it would wrap around.
+        """Return the record of the instruction at each virtual address; NO_RECORD if there is none."""
+        # Subtracting from NO_TARGET would overflow.
         inside = (addresses >= self.base) & (addresses < self.base + self.size) & (addresses % 4 == 0)
-        found = np.where(inside, ~self.index[np.where(inside, addresses - self.base, 0) // 4], np.uint32(NO_RECORD))
+        records = np.where(inside, ~self.index[np.where(inside, addresses - self.base, 0) // 4], np.uint32(NO_RECORD))
         for start, part in list(zip(self._starts, self.parts, strict=True))[self._near :]:
             places = part.addresses
             at = np.searchsorted(places, addresses)
-            here = (at < len(part)) & (places[np.minimum(at, len(part) - 1)] == addresses) if len(part) else at < 0
-            found = np.where(here, (at + start).astype(np.uint32), found)
-        return found
+            matches = (at < len(part)) & (places[np.minimum(at, len(part) - 1)] == addresses) if len(part) else at < 0
+            records = np.where(matches, (at + start).astype(np.uint32), records)
+        return records

@@ -1,12 +1,12 @@
-"""The contents of the records of decoded instructions, all at once.
+"""Binding of decoded instructions to records, many at a time.
 
-Instructions that are alike in all but register numbers and immediates have one *shape*: the symbol of their machine
-code, and a recipe for the places of a record. A shape is worked out once, by `bind.Binder`, and kept on disk; so in a
-later process neither the operations nor LLVM's code generator are needed.
+Instructions that differ only in register numbers and immediates share a *shape*: the symbol of their machine code, and
+a recipe for the slots of a record. `bind.Binder` computes each shape once, and the shape is kept on disk. A later
+process then needs neither the operations nor LLVM's code generator.
 
-What tells shapes apart is a row of numbers: the opcode, whether the instruction branches, and a token for each operand
-that decides the code (`bind.Binder.roles` says which): the value of a modifier, the kind of a register, or whether a
-constant is an inline one.
+A row of numbers identifies a shape: the opcode, whether the instruction branches, and a token for each operand that
+determines the code (see `bind.Binder.roles`): the value of a modifier, the kind of a register, or whether a constant
+is an inline constant.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ if TYPE_CHECKING:
     from luthier.emulator.binding.bind import Binder
 
 NO_BRANCH = np.iinfo(np.int64).max
-"""Distance of an instruction that branches nowhere."""
+"""Distance of an instruction that is not a branch."""
 _TOKENS = {"-": 0, "0": 1, "v": 2, "vh": 3, "vl": 4, "s": 5, "sh": 6, "sl": 7}
 _UNKNOWN_REGISTER = 1000
 """Token of a register that is not modelled, plus its number."""
 _INLINE, _LITERAL, _LITERAL64, _UNKNOWN_CONSTANT = -1, -2, -3, -4
 _OBSERVED = (*ACCESSES, "s_barrier", "s_endpgm")
-"""Beginnings of the names of operations whose code is another one where they are observed."""
+"""Prefixes of the names of operations whose code differs when observed."""
 _REGISTER, _IMMEDIATE, _WIDE_LITERAL = map(int, (OperandKind.REGISTER, OperandKind.IMMEDIATE, OperandKind.LITERAL64))
 
 
 class _Known(NamedTuple):
-    """A shape as it is kept."""
+    """Shape in the form that is kept on disk."""
 
     symbol: str
     recipe: Sequence[Step] = ()
     refusal: str = ""
-    """Reason why there is no code; then the rest is empty."""
+    """Reason why there is no code; the other fields are then empty."""
 
 
 class RecordMode(Struct, frozen=True):
-    """Properties of the table that records are for which affect their code."""
+    """Properties of a record table that affect the code of its records."""
 
     float_mode: FloatMode
     stepping: bool
     skipping: bool = False
     """Vector instructions do nothing (GFX9, MODE.VSKIP)."""
     observed: bool = False
-    """Accesses of memory and barriers are told."""
+    """Memory accesses and barriers are reported."""
     floats: int = 0
-    """Kinds of exceptional floats that are told: `layout.FLOAT_NAN` and the like."""
+    """Kinds of exceptional floats that are reported: bits such as `layout.FLOAT_NAN`."""
     undefined: bool = False
-    """Undefined values are followed."""
+    """Undefined values are tracked."""
 
 
 class Records(Struct, frozen=True):
@@ -77,19 +77,19 @@ class Records(Struct, frozen=True):
     """0 where the instruction is refused."""
     slots: NDArray[np.uint32]
     vgprs: NDArray[np.int32]
-    """VGPRs up to the last one that the instruction names."""
+    """Number of VGPRs up to the last one that the instruction names."""
     agprs: NDArray[np.int32]
     refusals: dict[int, str]
-    """By row: why an instruction cannot be executed."""
+    """By row: the reason why an instruction cannot be executed."""
 
 
 Item = TypeVar("Item", bound=Hashable)
 
 
 def _distinct(items: list[Item]) -> tuple[list[Item], NDArray[np.intp], list[int]]:
-    """Return the distinct items, the index of each item among them, and where each comes first.
+    """Return the distinct items, the index of each item among them, and the position where each occurs first.
 
-    `np.unique` would sort, and brings in more of NumPy than all this takes.
+    Unlike `np.unique`, it does not sort, and does not load more of NumPy.
     """
     numbers: dict[Item, int] = {}
     inverse = [numbers.setdefault(item, len(numbers)) for item in items]
@@ -101,12 +101,12 @@ def _distinct(items: list[Item]) -> tuple[list[Item], NDArray[np.intp], list[int
 
 
 class RecordBinder:
-    """Fills in the records of one processor and wave size. Safe from several threads."""
+    """Fills in the records of one processor and wave size. Thread-safe."""
 
     @staticmethod
     @functools.cache
     def of(isa: Isa) -> RecordBinder:
-        """Return the binder of all codes for an instruction set: what it knows is hundreds of kilobytes."""
+        """Return the binder of an instruction set. All codes share it: its caches take hundreds of kilobytes."""
         return RecordBinder(isa)
 
     def __init__(self, isa: Isa) -> None:
@@ -114,16 +114,14 @@ class RecordBinder:
         self._lock = threading.RLock()
         self._registers = RegisterPlaces(isa)
         self._places = np.full((4, isa.register_count), -1, np.int64)
-        """By LLVM register number: token, offset in a wave, VGPRs and AGPRs up to its last one."""
+        """By LLVM register number: token, offset in a wave, number of VGPRs and AGPRs up to its last one."""
         self._roles: dict[int, tuple[tuple[int, int], ...] | str] = {}
-        """By opcode: operand positions that decide the code with their roles, or why there is no operation."""
+        """By opcode: operand positions that determine the code with their roles, or why there is no operation."""
         self._shapes: dict[tuple[RecordMode, bytes], _Known] = {}
 
     @functools.cached_property
     def _binder(self) -> Binder:
-        from luthier.emulator.binding.bind import (
-            Binder,  # and with it all operations and llvmlite: only where they are needed
-        )
+        from luthier.emulator.binding.bind import Binder  # imports all operations and llvmlite
 
         return Binder(self.isa)
 
@@ -135,10 +133,10 @@ class RecordBinder:
         following: NDArray[np.int64],
         mode: RecordMode,
     ) -> Records:
-        """Bind the instructions at `indices`, which are decodable.
+        """Bind the instructions at `indices`. All of them must be decodable.
 
         Args:
-            targets: distance in records to each one's branch target, or `NO_BRANCH`.
+            targets: distance in records from each to its branch target, or `NO_BRANCH`.
             following: code offset of the instruction after each.
         """
         with self._lock:
@@ -185,7 +183,7 @@ class RecordBinder:
     # Rows -----------------------------------------------------------------------------------------------------------
 
     def _place(self, numbers: NDArray[np.int64]) -> None:
-        """Load the places of these registers."""
+        """Fill in `_places` for these registers."""
         for number in set(numbers[self._places[0, numbers] < 0].tolist()):
             place = self._registers.place(number)
             token = _TOKENS.get(place.token, _UNKNOWN_REGISTER + number)
@@ -193,7 +191,7 @@ class RecordBinder:
 
     @staticmethod
     def _narrow(values: NDArray[np.int64], kinds: NDArray[np.uint8], roles: NDArray[np.int8]) -> None:
-        """Give inline floats the bits that their operands have."""
+        """Replace inline floats by the bits that their operands hold."""
         upper = values >> 32
         wide = (
             (kinds == _IMMEDIATE) & (roles > MODIFIER) & ((roles == HALF) | (roles < 64) & (upper != 0) & (upper != -1))
@@ -203,7 +201,7 @@ class RecordBinder:
     def _role_matrix(
         self, code: InstructionArray, indices: NDArray[np.intp], opcodes: NDArray[np.int32], width: int
     ) -> NDArray[np.int8]:
-        """Return the role of every operand; 0 of those that do not affect the code."""
+        """Return the role of every operand; 0 for operands that do not affect the code."""
         unique, inverse, first = _distinct(opcodes.tolist())
         missing = {number: row for number, row in zip(unique, first, strict=True) if number not in self._roles}
         keeper = store()
@@ -261,7 +259,7 @@ class RecordBinder:
         targets: NDArray[np.int64],
         mode: RecordMode,
     ) -> list[_Known]:
-        """Return the shape of each key, for each of which an instruction is given."""
+        """Return the shape of each key. `indices` and `targets` give one instruction for each key."""
         missing = {key: row for row, key in enumerate(keys) if (mode, key) not in self._shapes}
         keeper = store()
         prefix = f"shape {self.isa.target} {self.isa.wave_size} {mode} ".encode()
@@ -301,7 +299,7 @@ class RecordBinder:
         return replace(variant, undefined=mode.undefined), shape.recipe
 
     def variants(self, code: InstructionArray, indices: range, mode: RecordMode) -> list[Variant | None]:
-        """Return the operations of decodable instructions that are not refused; None for branches."""
+        """Return the variants of decodable instructions that are not refused; None for branches."""
         branches = code.target[indices.start : indices.stop] != NO_TARGET
         with self._lock:
             return [
@@ -311,7 +309,7 @@ class RecordBinder:
 
     @staticmethod
     def _float_results(variant: Variant) -> bool:
-        """Return whether an operation has results that code tells of where they are exceptional."""
+        """Return whether code reports exceptional results of an operation."""
         from luthier.emulator.ir.declare import Form
         from luthier.emulator.ir.exceptional import is_matrix, is_watched
         from luthier.emulator.native.emit import operation_of
@@ -332,7 +330,7 @@ class RecordBinder:
         targets: NDArray[np.int64],
         mode: RecordMode,
     ) -> tuple[NDArray[np.uint64], dict[int, str]]:
-        """Return the host address of each shape's function, 0 where there is none, and by shape why."""
+        """Return the host address of each shape's function (0: there is none), and the reasons for 0 by shape."""
         rows = {shape.symbol: row for row, shape in enumerate(shapes) if not shape.refusal}
 
         def variant_of(symbol: str) -> Variant:
@@ -359,7 +357,7 @@ class RecordBinder:
         targets: NDArray[np.int64],
         following: NDArray[np.int64],
     ) -> tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.int32]]:
-        """Return the slots of every instruction, and VGPRs and AGPRs up to the last one named."""
+        """Return the slots of every instruction, and the number of VGPRs and AGPRs up to the last one named."""
         from_operand = (what != Fill.NOTHING) & (what < Fill.TARGET)
         if values.shape[1] == 0:
             values = np.zeros((len(values), 1), np.int64)

@@ -1,4 +1,4 @@
-"""Operands as binding needs them: places of registers in a wave, and how slots of a record are filled in."""
+"""Offsets of registers in a wave, and sources of the values in a record's slots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from luthier.isa import Isa
 from luthier.isa.registers import AGPRS, EXEC_HI, SCC, VGPRS
 
 MODIFIER = 1
-"""Role of an operand whose value decides the code; otherwise the role is the width of the constant it may be, or one of
+"""Role of an operand whose value determines the code. Other roles are the width of the operand's constant, or one of
 `constants`."""
 
 _SPECIAL = {
@@ -24,7 +24,7 @@ _SPECIAL = {
 
 
 class Fill(enum.IntEnum):
-    """Source of the value of a record's slot: the operand at a position of the instruction, or another."""
+    """Source of the value of a record's slot: the operand at a position of the instruction, or something else."""
 
     NOTHING = 0
     REGISTER = 1
@@ -33,14 +33,14 @@ class Fill(enum.IntEnum):
     INLINE32 = 4
     INLINE64 = 5
     HIGH = 6
-    """The upper half, as it is written."""
+    """The upper half of the literal."""
     HIGH_SIGNED = 7
-    """The upper half of a number of which 32 bits may be written."""
+    """The upper half of a signed number, whose literal may have 32 bits."""
     TARGET = 8
     FOLLOWING = 9
     FOLLOWING_HIGH = 10
     FIXED = 11
-    """With the number that stands for the position."""
+    """The position itself is the value."""
 
 
 Step = tuple[int, int]
@@ -52,11 +52,11 @@ class RegisterPlace(NamedTuple):
 
     token: str
     """Token that determines the code: ``v`` or ``s`` with ``h`` or ``l`` for a half, ``c`` SCC, ``m`` M0, ``-`` no
-    register, ``0`` the null register, ``?`` with the name of one that is not modelled."""
+    register, ``0`` the null register, ``?`` and the name of a register that is not modelled."""
     slot: int
     """Offset in a wave."""
     vgprs: int = 0
-    """VGPRs up to its last one."""
+    """Number of VGPRs up to its last one."""
     agprs: int = 0
 
 
@@ -70,11 +70,11 @@ class RegisterPlaces:
         self._places: dict[int, RegisterPlace] = {}
 
     def place(self, number: int) -> RegisterPlace:
-        """Return the place of a register, by its LLVM number."""
-        found = self._places.get(number)
-        if found is None:
-            found = self._places[number] = self._find(number)
-        return found
+        """Return the place of the register with an LLVM number."""
+        place = self._places.get(number)
+        if place is None:
+            place = self._places[number] = self._find(number)
+        return place
 
     def _find(self, number: int) -> RegisterPlace:
         if number == 0:
