@@ -1,1 +1,1 @@
-"""Host machine code for variants of operations: generated, linked, kept on disk, loaded."""
+"""Host machine code for variants of operations: generation, linking, storage, loading."""

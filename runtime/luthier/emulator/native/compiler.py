@@ -1,4 +1,4 @@
-"""Compilation of variants to host machine code, with llvmlite. Imported only when something has to be compiled."""
+"""Compilation of variants to host machine code with llvmlite. Imported only when something must be compiled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from luthier.emulator.native.processor import processor
 from luthier.support.threads import Worker
 
 _BATCH = 48
-"""Variants of one image."""
+"""Number of variants in one image."""
 
 
 @functools.cache
@@ -36,12 +36,12 @@ def _target() -> llvm.TargetMachine:
 
 
 def compile_variants(variants: Sequence[Variant | FusedKey]) -> tuple[list[bytes], dict[str, str]]:
-    """Return images with the functions of variants and runs, and why some have none, by symbol.
+    """Return images with the functions of variants and runs, and the reasons for missing functions by symbol.
 
     While LLVM compiles one batch on another thread, the next one is generated.
 
     Raises:
-        Exception: whatever a semantic function raises, with the variant in a note.
+        Exception: raised by a semantic function; a note names the variant.
     """
     refusals: dict[str, str] = {}
     modules: queue.SimpleQueue[ir.Module | None] = queue.SimpleQueue()
@@ -68,7 +68,7 @@ def compile_variants(variants: Sequence[Variant | FusedKey]) -> tuple[list[bytes
 
 
 def _module(variants: Sequence[Variant | FusedKey], refusals: dict[str, str]) -> ir.Module:
-    """Return a module with the variants' functions; `refusals` gets those that have none."""
+    """Return a module with the variants' functions; add the reasons for refused variants to `refusals`."""
     while True:
         module = ir.Module("operations")
         for variant in variants:
@@ -76,7 +76,7 @@ def _module(variants: Sequence[Variant | FusedKey], refusals: dict[str, str]) ->
                 continue
             try:
                 emit_run(module, variant) if isinstance(variant, FusedKey) else emit(module, variant)
-            except Unsupported as problem:  # its code is half done: begin again without it
+            except Unsupported as problem:  # the module holds a partial function: begin again without it
                 refusals[variant.symbol] = str(problem)
                 break
             except Exception as problem:

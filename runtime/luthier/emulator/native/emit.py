@@ -1,7 +1,7 @@
 """Emission of an LLVM function for a variant.
 
-Every compiled operation is ``i32 (ptr wave, ptr record)``. It counts itself, does its work on the wave's memory and
-calls the next record's function as a tail call, so that a wave runs without ever returning until something stops it.
+Every compiled operation is ``i32 (ptr wave, ptr record)``. It counts its execution, works on the wave's memory, and
+tail-calls the next record's function: a wave runs without returning until something stops it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def emit(module: ir.Module, variant: Variant) -> ir.Function:
     if operation.counted:
         w.count()
     if operation.form is not Form.SCALAR:
-        _ = w.exec  # made here, so that it is there in every later block
+        _ = w.exec  # emitted here, so that it dominates every later block
     if operation.form in PURE:
         emit_pure(w, operation, variant)
         _go_on(w)
@@ -62,7 +62,7 @@ def emit(module: ir.Module, variant: Variant) -> ir.Function:
 
 
 def _go_on(w: WaveBuilder) -> None:
-    """Go on with the next instruction; where M0 was written in VGPR index mode, in the table of what it says."""
+    """Continue with the next instruction, in another table if M0 was written in VGPR index mode."""
     if w.modifiers.get("chooses_relative"):
         mode = w.load(w.wave_field("mode"), "u32")
         with w.when((mode & layout.GPR_INDEX_ENABLE) != 0):
@@ -71,7 +71,7 @@ def _go_on(w: WaveBuilder) -> None:
 
 
 def emit_pure(w: WaveBuilder, operation: DeclaredOperation, variant: Variant) -> None:
-    """Emit what an operation of one of the `PURE` forms does, without what counts it and goes on."""
+    """Emit an operation of one of the `PURE` forms, without counting it and continuing after it."""
     if operation.form is Form.PACKED:
         _packed(w, operation, variant)
     elif operation.form is Form.SCALAR:
@@ -89,7 +89,7 @@ def emit_pure(w: WaveBuilder, operation: DeclaredOperation, variant: Variant) ->
 
 
 def operation_of(variant: Variant) -> DeclaredOperation:
-    """Return the operation that a variant is of."""
+    """Return the operation of a variant."""
     return operations_of(variant.major)[variant.operation]
 
 
@@ -110,7 +110,7 @@ def _make_slots(w: WaveBuilder, operation: DeclaredOperation, variant: Variant) 
 
 
 def _positions(variant: Variant, start: int) -> tuple[list[int], list[int]]:
-    """Return the places in the record of the results and of the sources."""
+    """Return the positions of the results and of the sources in the record."""
     places: list[int] = []
     for access in (*variant.results, *variant.sources):
         places.append(start)
@@ -119,7 +119,7 @@ def _positions(variant: Variant, start: int) -> tuple[list[int], list[int]]:
 
 
 def _lane(w: WaveBuilder, operation: DeclaredOperation, variant: Variant, start: int) -> list[Write]:
-    """Emit reads and arithmetic; the writes are returned, to be done by the caller."""
+    """Emit reads and arithmetic, and return the writes, which the caller emits."""
     w.modifiers = dict(variant.modifiers)
     w.mode = variant.mode or FloatMode()
     result_places, source_places = _positions(variant, start)
@@ -169,12 +169,12 @@ def _lane(w: WaveBuilder, operation: DeclaredOperation, variant: Variant, start:
 
 
 def _floats(values: Sequence[TypedValue | tuple[TypedValue, ...]]) -> list[TypedValue]:
-    """Return the floats among operands, each element by itself."""
+    """Return the floats among operands, element by element."""
     return [element for value in values for element in flatten(value) if element.type.is_float]
 
 
 def _elements(w: WaveBuilder, values: Sequence[TypedValue]) -> tuple[list[TypedValue], list[TypedValue]]:
-    """Return the first and the second elements of packed numbers: these are one after the other, or vectors of all."""
+    """Return the first and the second elements of packed numbers, from pairs of values or from vectors of both."""
     if any(value.lanes != w.wave_size for value in values):
         pairs = [w.halves(value) for value in values]
         return [low for low, _ in pairs], [high for _, high in pairs]

@@ -1,13 +1,12 @@
 """Emission of one LLVM function for a straight run of instructions.
 
-An operation loads the rows of its operands and stores that of its result: all lanes of one instruction after the other.
-In a run the lanes of a chunk go through all of its vector instructions instead, each row in a host register: loaded
-once, stored once. Nothing else may differ: each instruction counts in its own record, EXEC is the same throughout, and
-a wave that comes from elsewhere into the middle finds the records there as they were. LLVM must not see through from
-one instruction to the next, nor which constants there are: it takes the sign and the payload of NaN for nobody's
-business, so that the code of an instruction would compute other ones in a run than by itself. One thing is left: LLVM
-may exchange factors and summands, so that of several NaN an operation may give another one in a run (docs/emulator.md,
-"Which NaN").
+The code of a single instruction loads the rows of its operands and stores the row of its result for all lanes. In a
+run, a chunk of lanes goes through all vector instructions instead, with each row in a host register: loaded once and
+stored once. Nothing else may differ: each instruction counts in its own record, EXEC does not change, and a wave that
+jumps into the middle of the run finds the records there unchanged. LLVM must not optimize across instructions, nor see
+constants: it treats the sign and the payload of NaN as unspecified, so an instruction would compute other NaN in a run
+than alone. One difference remains: LLVM may swap factors and summands, so an operation on several NaN may return
+another one in a run (docs/emulator.md, "Which NaN").
 """
 
 from __future__ import annotations
@@ -33,24 +32,23 @@ from luthier.emulator.operations.control import timing_only
 
 _COUNTS = ir.VectorType(I64, 2)
 _SHORT = 16
-"""Instructions of a short segment: what follows reads its rows soon."""
+"""Largest number of instructions in a short segment, whose rows are read again soon."""
 _LITERALS = ("k", "K")
 
 
 class _WaveBytes(Struct, frozen=True):
-    """Bytes of a wave that an operand is in."""
+    """Bytes of a wave that hold an operand."""
 
     first: int
     size: int
     is_mask: bool = False
 
     def overlaps(self, other: _WaveBytes) -> bool:
-        """Return whether both have a byte."""
         return self.first < other.first + other.size and other.first < self.first + self.size
 
 
 class FusedStep(Struct, frozen=True):
-    """An instruction of a run, and what it reads and writes of a wave."""
+    """Instruction of a run, with the bytes of a wave that it reads and writes."""
 
     variant: Variant
     slots: tuple[int, ...]
@@ -60,21 +58,21 @@ class FusedStep(Struct, frozen=True):
 
     @property
     def masks(self) -> list[_WaveBytes]:
-        """Return the masks that it writes."""
+        """Return the masks that the instruction writes."""
         return [place for place in self.writes if place.is_mask]
 
 
 _LEAVE = {"writes_exec", "chooses_relative"}
-"""Modifiers of instructions behind which other code may follow."""
+"""Modifiers of instructions that no run contains."""
 
 
 @functools.lru_cache(4096)
 def step_of(variant: Variant | None, slots: tuple[int, ...]) -> FusedStep | None:
-    """Return an instruction as one of a run; None if it cannot be in any.
+    """Return an instruction as a step of a run; None if runs cannot contain it.
 
     Args:
-        variant: None of a branch.
-        slots: what its record holds.
+        variant: None for a branch.
+        slots: the slots of its record.
     """
     if variant is None or variant.stepping or variant.observed or variant.floats or variant.undefined:
         return None
@@ -105,7 +103,7 @@ def step_of(variant: Variant | None, slots: tuple[int, ...]) -> FusedStep | None
 def _place(
     spec: OperandSpec, access: OperandAccess, slots: Sequence[int], position: int, wave_size: int, form: Form
 ) -> _WaveBytes | None:
-    """Return where an operand is; None of one that is in no register."""
+    """Return the bytes of an operand; None if it is not in a register."""
     if spec.type.kind == "scc":
         return _WaveBytes(layout.WAVE["scc"], 4)
     if access.kind in ("-", "i", *_LITERALS):
@@ -120,7 +118,7 @@ def emit_run(module: ir.Module, run: FusedKey) -> ir.Function:
     """Add the function of a run to `module`.
 
     Raises:
-        Unsupported: an instruction of it cannot be in one.
+        Unsupported: runs cannot contain one of the instructions.
     """
     steps = [step_of(variant, slots) for variant, slots in zip(run.variants, run.slots, strict=True)]
     function = ir.Function(module, FUNCTION, run.symbol)
@@ -145,15 +143,15 @@ def emit_run(module: ir.Module, run: FusedKey) -> ir.Function:
                         emit_pure(w, operation_of(step.variant), step.variant)
         number += len(segment)
     if number != len(run.variants):
-        raise Unsupported("an instruction that cannot be in a run")
+        raise Unsupported("an instruction that runs cannot contain")
     w.leave(number)
     return function
 
 
 def segments(steps: Sequence[FusedStep]) -> Iterator[list[FusedStep]]:
-    """Yield parts of a run, each of scalar instructions or of others.
+    """Yield segments of a run, of either scalar or vector instructions only.
 
-    In one of the latter no instruction reads a part of a mask that an earlier one has written.
+    In a vector segment no instruction reads a part of a mask that an earlier one writes.
     """
     for is_scalar, group in groupby(steps, lambda step: step.form is Form.SCALAR):
         if is_scalar:
@@ -172,7 +170,7 @@ def segments(steps: Sequence[FusedStep]) -> Iterator[list[FusedStep]]:
 
 
 class _RunBuilder(WaveBuilder):
-    """A builder of all instructions of a run; inside of `chunks` its vectors are the lanes of a chunk."""
+    """Builder of all instructions of a run; inside `chunks` its vectors have the lanes of a chunk."""
 
     def __init__(self, llvm: ir.IRBuilder, function: ir.Function, variant: Variant) -> None:
         super().__init__(llvm, function, 0, variant)
@@ -185,17 +183,17 @@ class _RunBuilder(WaveBuilder):
         self.slots: tuple[int, ...] = ()
         self._number = 0
         self.rows: dict[int, TypedValue] = {}
-        """What is in rows of the wave, by their places, in the chunk's lanes."""
+        """Values of rows in the chunk's lanes, by offset in the wave."""
         self.masks: dict[int, TypedValue] = {}
         self._changed: set[int] = set()
         self._sums: dict[int, Any] = {}
-        """By place of a mask: its bits of the chunks so far."""
+        """By offset of a mask: its bits for the chunks so far."""
         self._splats: dict[int, TypedValue] = {}
         self._before: ir.Block | None = None
         self._chunk: Any = None
 
     def count_all(self, count: int) -> None:
-        """Count an execution and its active lanes in each record."""
+        """Count one execution and its active lanes in each record."""
         lanes = self.popcount(self.exec_bits).llvm
         amounts = ir.Constant(_COUNTS, [I64(1), I64(0)])
         amounts = self.ir.insert_element(amounts, lanes, I32(1))
@@ -204,7 +202,7 @@ class _RunBuilder(WaveBuilder):
             self.ir.store(self.ir.add(self.ir.load(place, typ=_COUNTS, align=8), amounts), place, align=8)
 
     def enter(self, step: FusedStep, number: int) -> None:
-        """Begin an instruction of the run."""
+        """Begin the code of an instruction of the run."""
         self.begin(step.variant)
         self.slots, self._number = step.slots, number
         if step.form is Form.SCALAR:
@@ -213,12 +211,12 @@ class _RunBuilder(WaveBuilder):
             self.record = self.address(self.first, number * layout.RECORD.size)
 
     def leave(self, count: int) -> None:
-        """Go on behind the run."""
+        """Continue after the run."""
         self.jump(self.address(self.first, count * layout.RECORD.size))
 
     @contextmanager
     def chunks(self, segment: Sequence[FusedStep]) -> Iterator[None]:
-        """Emit a loop over the chunks of a wave around what is emitted inside."""
+        """Emit a loop over the chunks of a wave; the code emitted inside is its body."""
         self._before, head = self.ir.block, self.llvm_function.append_basic_block("chunk")
         behind = self.llvm_function.append_basic_block("behind")
         self.rows, self.masks, self._changed, self._splats = {}, {}, set(), {}
@@ -247,10 +245,10 @@ class _RunBuilder(WaveBuilder):
         self.lanes, self._exec = 0, None
 
     def _store_rows(self, *, whole: bool) -> None:
-        """Write what has changed.
+        """Store the rows that have changed.
 
         Args:
-            whole: not by masked stores, since it is read soon: see `store_where`.
+            whole: avoid masked stores, because the rows are read again soon (see `store_where`).
         """
         store = self.function(
             f"llvm.masked.store.v{self.chunk_lanes}i32.p0",
@@ -273,18 +271,18 @@ class _RunBuilder(WaveBuilder):
         bits = self.ir.load(address, typ=ir.IntType(self.chunk_lanes), align=self.chunk_lanes // 8)
         return self.wrap(self.ir.bitcast(bits, self._mask_of_chunk), MASK)
 
-    # What slots ask for ---------------------------------------------------------------------------------------------
+    # For slots ------------------------------------------------------------------------------------------------------
 
     def slot(self, spec: OperandSpec, access: OperandAccess, position: int) -> OperandSlot:
         """Return one operand of the current instruction."""
         return (_RunSlot if self.lanes else OperandSlot)(self, spec, access, position)
 
     def slot_value(self, position: int) -> TypedValue:
-        """Return what the record holds in a slot, which is known."""
+        """Return the value of a slot as a constant."""
         return self.number(self.slots[position])
 
     def row(self, place: int) -> TypedValue:
-        """Return the row at a place of the wave."""
+        """Return the row at an offset in the wave."""
         if place not in self.rows:
             self.rows[place] = self.wrap(
                 self.ir.load(self._row_address(place), typ=self._row_of_chunk, align=4 * self.chunk_lanes), "u32"
@@ -292,47 +290,47 @@ class _RunBuilder(WaveBuilder):
         return self.rows[place]
 
     def write_row(self, place: int, value: TypedValue) -> None:
-        """Let active lanes of a row hold a value at the end of the segment."""
+        """Set active lanes of a row; the segment stores the row at its end."""
         opaque = ir.InlineAsm(ir.FunctionType(self._row_of_chunk, [self._row_of_chunk]), "", self._constraint)
         self.rows[place] = self.wrap(self.ir.call(opaque, [value.llvm]), value.type)
         self._changed.add(place)
 
     def mask(self, place: int) -> TypedValue:
-        """Return the mask at a place of the wave."""
+        """Return the mask at an offset in the wave."""
         if place not in self.masks:
             self.masks[place] = self._mask_at(place)
         return self.masks[place]
 
     def write_mask(self, place: int, bits: TypedValue) -> None:
-        """Let a mask have the chunk's bits."""
+        """Set the chunk's bits of a mask."""
         self.masks[place] = self.wrap(self.ir.bitcast(bits.llvm, self._mask_of_chunk), MASK)
         whole = ir.IntType(self.wave_size)
         shift = self.ir.mul(self._chunk, I64(self.chunk_lanes))
         if self.wave_size < 64:
             shift = self.ir.trunc(shift, whole)
-        # An earlier result of the same name in this run is replaced, not added to.
-        others = self.ir.and_(self._sums[place], self.ir.not_(self.ir.shl(whole((1 << self.chunk_lanes) - 1), shift)))
-        self._sums[place] = self.ir.or_(others, self.ir.shl(self.ir.zext(bits.llvm, whole), shift))
+        # Replace the bits of an earlier write in this segment; do not OR into them.
+        kept = self.ir.and_(self._sums[place], self.ir.not_(self.ir.shl(whole((1 << self.chunk_lanes) - 1), shift)))
+        self._sums[place] = self.ir.or_(kept, self.ir.shl(self.ir.zext(bits.llvm, whole), shift))
 
     def splat_at(self, place: int) -> TypedValue:
-        """Return the 32 bits at a scalar place of the wave, in every lane."""
-        found = self._splats.get(place)
-        if found is None:
-            found = self._splats[place] = self._splat_of(self.wave, place)
-        return found
+        """Return the 32 bits at an offset in the wave, in every lane."""
+        splat = self._splats.get(place)
+        if splat is None:
+            splat = self._splats[place] = self._splat_of(self.wave, place)
+        return splat
 
     def literal(self, number: int) -> TypedValue:
-        """Return the literal at a place of the current record, in every lane."""
+        """Return the literal in a slot of the current record, in every lane."""
         place = layout.RECORD["slots"] + 4 * number
         return self._splat_of(self.first, self._number * layout.RECORD.size + place)
 
     def _splat_of(self, base: Any, offset: int) -> TypedValue:
-        """Return 32 bits in memory in every lane, read before the loop."""
+        """Return 32 bits in memory, read before the loop, in every lane."""
         assert self._before is not None
         with self.ir.goto_block(self._before):
             return self.splat(self.load(self.address(base, offset), "u32"))
 
-    # What operations ask for ----------------------------------------------------------------------------------------
+    # For operations -------------------------------------------------------------------------------------------------
 
     def lane_id(self, type: str = "u32") -> TypedValue:
         """Return the numbers of the chunk's lanes."""
@@ -345,7 +343,7 @@ class _RunBuilder(WaveBuilder):
 
     @property
     def m0(self) -> TypedValue:
-        """Refuse: who uses M0 sees more than its operands.
+        """Refuse: an operation that uses M0 depends on more than its operands.
 
         Raises:
             Unsupported: always.
@@ -354,12 +352,12 @@ class _RunBuilder(WaveBuilder):
 
 
 class _RunSlot(OperandSlot):
-    """An operand of a vector instruction of a run."""
+    """Operand of a vector instruction of a run."""
 
     w: _RunBuilder
 
     def _at(self, index: int) -> int:
-        """Return the place in the wave of a register of the operand."""
+        """Return the offset in the wave of register `index` of the operand."""
         first = self.w.slots[self.position]
         return first + 4 * (self.w.wave_size if self.is_vector else 1) * index
 
@@ -375,7 +373,7 @@ class _RunSlot(OperandSlot):
         return w.splat_at(self._at(index))
 
     def rows(self) -> list[TypedValue]:
-        """Return all registers of the operand; of a mask, that."""
+        """Return all registers of the operand; for a mask, the mask."""
         if self.spec.type.kind == "mask":
             return [self.w.mask(self._at(0))]
         return [self.row(index) for index in range(self.spec.type.units)]
@@ -384,7 +382,7 @@ class _RunSlot(OperandSlot):
         """Return an immediate.
 
         Raises:
-            Unsupported: it is something else.
+            Unsupported: the operand is not an immediate.
         """
         if self.access.kind != "i":
             raise Unsupported("a scalar operand of a vector instruction in a run")

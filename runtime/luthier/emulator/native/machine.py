@@ -1,4 +1,4 @@
-"""Machine code by symbol: compiled in batches on first use, kept on disk for the user."""
+"""Machine code by symbol: compiled in batches on first use and kept on disk for the user."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from luthier.errors import DeviceError
 
 
 class MachineCode:
-    """All compiled operations of this process. One instance serves every device; safe from several threads.
+    """All compiled operations of this process. One instance serves every device; thread-safe.
 
-    On disk an image of machine code is under its hash, and under each symbol the hash of the image that has it.
+    The store on disk maps the hash of an image to the image, and each symbol to the hash of its image.
     """
 
     def __init__(self) -> None:
@@ -26,32 +26,32 @@ class MachineCode:
         self._refusals: dict[str, str] = {}
         self._space: CodeSpace | None = None
         self.compiled = 0
-        """Functions compiled, not loaded, by this process."""
+        """Number of functions that this process compiled instead of loading."""
 
     def load_into(self, space: CodeSpace) -> None:
-        """Put all code into `space`, for other processes; from then on this one cannot execute it.
+        """Load all later code into `space` for other processes; this process then cannot execute it.
 
         Raises:
-            DeviceError: some code is loaded already.
+            DeviceError: this process has loaded code already.
         """
         with self._lock:
             if self._loaded:
-                raise DeviceError("machine code is loaded in this process already")
+                raise DeviceError("this process has loaded machine code already")
             self._space = space
 
     def addresses(
         self, symbols: Iterable[str], variant_of: Callable[[str], Variant | FusedKey], *, calls: bool = True
     ) -> dict[str, int]:
-        """Return the host address of each symbol's function, compiling those not kept.
+        """Return the host address of each symbol's function; compile functions that are not kept.
 
-        There is none for those with a `refusal`.
+        Symbols with a `refusal` have none.
 
         Args:
-            variant_of: asked only for what has to be compiled.
-            calls: whether code may call C functions; else such code is refused.
+            variant_of: called only for symbols that must be compiled.
+            calls: whether code may call C functions; if not, such code is refused.
 
         Raises:
-            Exception: whatever a semantic function raises, with the variant in a note.
+            Exception: raised by a semantic function; a note names the variant.
         """
         wanted = set(symbols)
         with self._lock:
@@ -62,11 +62,11 @@ class MachineCode:
             return {symbol: self._addresses[symbol] for symbol in wanted if symbol in self._addresses}
 
     def address(self, variant: Variant) -> int:
-        """Return the host address of a function that is never refused."""
+        """Return the host address of a function that cannot be refused."""
         return self.addresses([variant.symbol], lambda symbol: variant)[variant.symbol]
 
     def refusal(self, symbol: str) -> str:
-        """Return why a symbol has no function."""
+        """Return the reason why a symbol has no function."""
         return self._refusals[symbol]
 
     def _compile(self, variants: list[Variant | FusedKey], calls: bool) -> None:
@@ -98,7 +98,7 @@ class MachineCode:
         return code.symbols
 
     def _load(self, names: set[str]) -> None:
-        """Load the images that have any of the names, as far as they are kept."""
+        """Load the kept images that define any of the names."""
         keeper = store()
         if keeper is None or not names:
             return

@@ -1,8 +1,8 @@
-"""Host object files that LLVM makes, linked to one image each that can be kept and loaded anywhere in memory.
+"""Linking of LLVM's host object files to images that can be kept and loaded at any address.
 
-LLVM's own JIT linker is not used: with many small objects it keeps one global offset table apart from all of them, and
-costs more than reading the file. Objects are compiled position-independent, for the small code model, so only a few
-kinds of relocation occur, and most are settled when the sections are put into one block.
+LLVM's JIT linker is not used: with many small objects it keeps one global offset table apart from all of them, and
+costs more than reading the file. Objects are position-independent code for the small code model, so only a few kinds
+of relocation occur, and most are resolved when the sections are joined to one block.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def host_function(name: str) -> int:
     """Return the address of a C library function that compiled code calls.
 
     Raises:
-        DeviceError: there is none.
+        DeviceError: the host has no such function.
     """
     for library in _libraries():
         try:
@@ -46,30 +46,30 @@ def host_function(name: str) -> int:
 
 
 class CodeSpace(Protocol):
-    """Memory for machine code that other processes execute, at the same addresses."""
+    """Memory for machine code that other processes execute at the same addresses."""
 
     def code(self, size: int) -> tuple[memoryview, int]:
-        """Return room for `size` bytes, aligned to 64, and its address."""
+        """Return memory for `size` bytes, aligned to 64, and its address."""
 
     def import_slot(self, name: str) -> int:
-        """Return the address of the pointer that each process sets to its own C function of that name."""
+        """Return the address of a pointer that each process sets to its own C function `name`."""
 
 
 class NativeCode:
-    """A loaded image; its memory lives as long as it does.
+    """Loaded image; its memory lives as long as this object.
 
     Args:
-        space: where to load it; None: into this process, to be executed here.
+        space: where to load it; None: into this process.
 
     Raises:
-        DeviceError: it calls a C function that this host lacks.
+        DeviceError: the image calls a C function that this host lacks.
     """
 
     def __init__(self, image: bytes, space: CodeSpace | None = None) -> None:
         header, _, contents = image.partition(b"\n")
         description = json.loads(header)
         if space is None:
-            # Empty if every operation of the batch is refused while its code is made.
+            # Empty if every operation of the batch was refused during code generation.
             mapped = mmap.mmap(-1, max(len(contents), 1), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
             self._memory, base = memoryview(mapped), ctypes.addressof(ctypes.c_char.from_buffer(mapped))
         else:
@@ -104,11 +104,11 @@ def functions_of(image: bytes) -> list[str]:
 def link(data: bytes) -> bytes:
     """Return the image of an object file.
 
-    It is a line of JSON that says where its functions are, which places hold the address of a C function and which an
-    address in the image; then the contents.
+    An image is a line of JSON and then the contents. The JSON lists the offsets of functions, the offsets that hold
+    the address of a C function, and the offsets that hold an address in the image.
 
     Raises:
-        DeviceError: it is no object of an x86-64 ELF host, or has a relocation of a kind that does not occur there.
+        DeviceError: `data` is not an x86-64 ELF object, or has an unknown type of relocation.
     """
     return _Linker(data).image()
 
@@ -118,7 +118,7 @@ class _Linker:
         sections = self._sections(data)
         symtab = next((section for section in sections if section[1] == _SHT_SYMTAB), None)
         if symtab is None:
-            raise DeviceError("the host compiler made an object without symbols")
+            raise DeviceError("the compiled object has no symbol table")
         places: dict[int, int] = {}
         size = 0
         for index, section in enumerate(sections):
@@ -152,7 +152,7 @@ class _Linker:
         return json.dumps(header).encode() + b"\n" + self.contents
 
     def _value(self, name: str, info: int, section: int, value: int, places: dict[int, int]) -> int | None:
-        """Place of a symbol in the image; None of one that nothing here may refer to."""
+        """Return the offset of a symbol in the image; None if relocations may not refer to it."""
         if section in places:
             place = places[section] + value
             if info & 15 == 2 and info >> 4 == 1:  # a global function
@@ -178,7 +178,7 @@ class _Linker:
         for offset, info, addend in struct.iter_unpack("<QQq", table):
             kind, symbol, place = info & 0xFFFFFFFF, values[info >> 32], section + offset
             if symbol is None or kind not in (_R_64, _R_PC32, _R_PLT32, _R_PC64):
-                raise DeviceError(f"relocation type {kind} in compiled code")
+                raise DeviceError(f"unsupported relocation type {kind} in compiled code")
             value = symbol + addend
             if kind == _R_64:
                 self.pointers.append((place, value))

@@ -1,4 +1,4 @@
-"""The host's processor that operations are compiled for: this one, or one of x86-64's levels, which many have."""
+"""Host processor that operations are compiled for: this host's, or one of the x86-64 levels."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from luthier import _mc
 from luthier.errors import DeviceError
 
 VARIABLE = "LUTHIER_HOST_LEVEL"
-"""Names the level to compile for, e.g. ``x86-64-v3``, so that machines with one cache folder share what it has."""
+"""Environment variable with the level to compile for, e.g. ``x86-64-v3``, on machines that share a cache folder."""
 _V3 = frozenset(("avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"))
 LEVELS = {
     "x86-64-v4": _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
     "x86-64-v3": _V3,
 }
-"""Features of each level, the highest first (x86-64 psABI, "Micro-Architecture Levels")."""
+"""Features of each level, highest first (x86-64 psABI, "Micro-Architecture Levels")."""
 
 
 class Processor(Struct, frozen=True):
-    """A processor as LLVM knows it."""
+    """Processor in LLVM's terms."""
 
     name: str
     features: tuple[str, ...] = ()
-    """Each with its sign, e.g. ``+avx2``, beyond those that the name implies."""
+    """Features beyond those that the name implies, each with its sign, e.g. ``+avx2``."""
 
     @property
     def chunk_lanes(self) -> int:
-        """Return the lanes of 32 bits that one vector register has; 0 below AVX2."""
+        """Return the number of 32-bit lanes in a vector register; 0 below AVX2."""
         return 16 if self.has_masks else 8 if "avx2" in self._known else 0
 
     @property
     def has_masks(self) -> bool:
-        """Return whether vector instructions take masks of lanes: those of AVX-512."""
+        """Return whether vector instructions take lane masks (AVX-512)."""
         return self._known >= {"avx512f", "avx512bw"}
 
     @property
@@ -48,7 +48,7 @@ def processor() -> Processor:
     """Return the processor to compile for.
 
     Raises:
-        DeviceError: `VARIABLE` names no level, or one that this host has not.
+        DeviceError: `VARIABLE` does not name a level that this host has.
     """
     name, features = _mc.host()
     wanted = os.environ.get(VARIABLE, "")
@@ -61,6 +61,6 @@ def processor() -> Processor:
 
 @functools.cache
 def levels() -> tuple[str, ...]:
-    """Return the `LEVELS` that this host has, the highest first."""
+    """Return the `LEVELS` that this host has, highest first."""
     features = {feature[1:] for feature in _mc.host()[1] if feature[0] == "+"}
     return tuple(level for level, needed in LEVELS.items() if needed <= features)

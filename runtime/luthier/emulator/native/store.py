@@ -1,4 +1,4 @@
-"""Store of the emulator on disk: generated code, and results of binding."""
+"""Store of generated code and of binding results on disk."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from luthier.emulator.native.processor import LEVELS, levels, processor
 
 
 def _made_by() -> Provenance:
-    """Return the provenance of what is kept, to which the processor that it is for belongs."""
+    """Return the provenance of the store's contents, including the processor that they are for."""
     return provenance_of(*EMULATOR, also=repr(processor()))
 
 
 def store_file() -> Path | None:
-    """Return the database for these sources on this host; None if there is no cache."""
+    """Return the path of the database for these sources on this host; None if there is no cache."""
     folder = cache_folder("emulator")
     return None if folder is None else folder / f"{_made_by().digest}.sqlite"
 
 
 def shipped_name(level: str) -> str:
-    """Return what the database of a level is called in `SHIPPED`: other sources do not find it."""
+    """Return the file name in `SHIPPED` of a level's database. It differs for other sources."""
     return f"{level}-{_made_by().own}.sqlite"
 
 
 def shipped_file() -> Path | None:
-    """Return the database that came with the package for the highest level of what is compiled for; None without."""
+    """Return the path of the shipped database for the highest usable level; None if there is none."""
     name = processor().name
     usable = (name,) if name in LEVELS else levels()
     return next((path for level in usable if (path := SHIPPED / shipped_name(level)).exists()), None)
