@@ -1,1 +1,1 @@
-"""Typed LLVM values, exact arithmetic, registers, lanes and memory: what operations are written with."""
+"""Typed LLVM values, exact arithmetic, registers, lanes and memory, for the functions of operations."""

@@ -22,28 +22,28 @@ Combine = Callable[[WaveBuilder, TypedValue, list[TypedValue]], TypedValue]
 
 
 class Atomic(Struct, frozen=True):
-    """One atomic operation."""
+    """Atomic operation."""
 
     vector_names: tuple[str, ...]
-    """After ``global_atomic_``."""
+    """Names after ``global_atomic_``."""
     lds_names: tuple[str, ...]
-    """Without return, after ``ds_``."""
+    """Names after ``ds_``, of the forms that return nothing."""
     type: ScalarType
     combine: Combine
-    """New value from the old one and the data."""
+    """Computes the new value from the old one and the data."""
     rmw: str = ""
-    """LLVM's atomicrmw operation where there is one."""
+    """LLVM's atomicrmw operation, if there is one."""
     data_count: int = 1
-    """Data values of the type: 2 for compare-and-swap."""
+    """Number of data values: 2 for compare-and-swap."""
 
     @property
     def units(self) -> int:
-        """Return the registers of one value."""
+        """Return the number of registers of one value."""
         return self.type.units
 
     @property
     def data_units(self) -> int:
-        """Return the registers of the data that the instruction gives."""
+        """Return the number of registers of the instruction's data."""
         return self.units * self.data_count
 
 
@@ -56,10 +56,11 @@ def atomic_lanes(
     mask: TypedValue | None = None,
     writing: TypedValue | None = None,
 ) -> None:
-    """Do the operation for each active lane in ascending order; write old values to `result` if it is there.
+    """Emit the operation for each active lane in ascending order; write old values to `result` if it is given.
 
-    `mask`: the lanes that access memory; `writing`: those that get a result, 0 where they access none. Both are EXEC
-    where they are not given.
+    Args:
+        mask: the lanes that access memory; EXEC if None.
+        writing: the lanes that get a result, 0 if they access no memory; EXEC if None.
     """
     places = spill(w, hosts)
     data = [spill(w, row) for row in rows]
@@ -108,7 +109,7 @@ def apply_atomic(w: WaveBuilder, atomic: Atomic, pointer: ir.Value, data: list[T
     return w.wrap(old, integer)
 
 
-# What the operations compute (ISA documents, "FLAT, Scratch and Global", "LDS") -------------------------------------
+# Functions of the operations (ISA documents, "FLAT, Scratch and Global", "LDS") ---------------------------------------
 
 
 def _add(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
@@ -116,16 +117,16 @@ def _add(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
 
 
 def _swap_if_equal(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
-    """Return the result of compare-and-swap; the data are the new value, then the one to compare with."""
+    """Return the result of compare-and-swap; the data are the new value and the comparand."""
     return w.select(old == data[1], data[0], old)
 
 
 def _swap_if_equal_lds(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
-    """Return the result of compare-and-swap of LDS instructions before GFX11, whose data have the comparison first."""
+    """Return the result of compare-and-swap in LDS before GFX11, where the comparand comes first."""
     return w.select(old == data[0], data[1], old)
 
 
-# MODE decides about denormals in LDS alone: `w.mode` keeps them elsewhere (CDNA4's document, 9.2.2; RDNA4's, 13.2).
+# MODE controls denormals only in LDS; elsewhere `w.mode` keeps them (CDNA4 document, 9.2.2; RDNA4 document, 13.2).
 
 
 def _add_floats(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
@@ -134,7 +135,7 @@ def _add_floats(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> Type
 
 
 def _quieted(w: WaveBuilder, value: TypedValue) -> TypedValue:
-    """Return a float, with its quiet bit set if it is NaN."""
+    """Return a float; set the quiet bit of NaN."""
     fraction = {32: 23, 64: 52}[value.type.bits]
     return w.select(w.is_nan(value), (value.as_(f"u{value.type.bits}") | 1 << fraction - 1).as_(value.type), value)
 
@@ -145,12 +146,12 @@ def _choice(
     *,
     flushed: bool,
 ) -> Combine:
-    """Return the choice of one of two floats; denormals that are flushed count as zeros.
+    """Return a function that chooses one of two floats; flushed denormals compare as zeros.
 
     Args:
-        better: whether the first one is chosen.
-        sign: how the signs of two zeros are combined.
-        flushed: whether the result is flushed, and one of two NaN quieted, too, as it is from GFX12 on.
+        better: returns whether the first one is chosen.
+        sign: combines the signs of two zeros.
+        flushed: whether the result is flushed, and one of two NaN quieted, as on GFX12 and later.
     """
 
     def choose(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
@@ -169,7 +170,7 @@ _MAX, _MAX_NUM = (_choice(operator.gt, operator.and_, flushed=flushed) for flush
 
 
 def swap_if_equal_floats(new: int, wanted: int) -> Combine:
-    """Return the compare-and-swap of floats in LDS, whose data are at these places: -0 equals +0, NaN nothing."""
+    """Return the compare-and-swap of floats in LDS, given the data's indices. -0 equals +0; NaN equals nothing."""
 
     def swap(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
         return w.select(flush_input(w, old) == flush_input(w, data[wanted]), flush_input(w, data[new]), old)
@@ -183,7 +184,7 @@ def _increment(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> Typed
 
 
 def _decrement(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
-    """Return the old value minus one, wrapped to the data at 0 and from above it."""
+    """Return the old value minus one; 0 and values above the data wrap to the data."""
     return w.select((old == 0) | (old > data[0]), data[0], old - 1)
 
 
@@ -205,7 +206,7 @@ def _masked_or(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> Typed
 
 
 def _add_bfloats(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
-    """Return the sum of bfloats, of which MODE's denormals of 16 bits decide."""
+    """Return the sum of bfloats; MODE's 16-bit denormal field applies."""
     kept = w.mode.denormals(16)
     left, right = (value.to("f32") if kept & 1 else flush_denormal(w, value.to("f32")) for value in (old, data[0]))
     total = (left + right).to("bf16")
@@ -230,7 +231,7 @@ def _packed(kind: str) -> Combine:
 def _integer(
     vector: str, lds: str, combine: Combine, rmw: str = "", *, kinds: str = "u", data_count: int = 1
 ) -> list[Atomic]:
-    """Return the 32-bit and the 64-bit form, with the names of every generation."""
+    """Return the 32-bit and the 64-bit form, with their names in all generations."""
     rows = []
     for bits in (32, 64):
         wide = "_x2" if bits == 64 else ""

@@ -1,4 +1,4 @@
-"""The builder that semantic functions receive as `b`: arithmetic on values, bit-exact whatever the host CPU is."""
+"""The builder that semantic functions receive as `b`: arithmetic on values, bit-exact on every host CPU."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Builder(ExactBuilder):
     def convert(self, value: TypedValue, type: str | ScalarType) -> TypedValue:
         """Return the number as another type.
 
-        Integers are extended by the value's sign or truncated; floats are rounded as MODE says, also those made of
-        integers.
+        Integers are truncated, or extended by the value's sign. Floats, also those made from integers, are rounded as
+        MODE says.
         """
         kind = ScalarType.parse(type) if isinstance(type, str) else type
         source = value.type
@@ -36,7 +36,7 @@ class Builder(ExactBuilder):
         return super().convert(value, kind) if kind.bits > source.bits else self._rounded("fptrunc", [value], kind)
 
     def _to_bfloat(self, value: TypedValue, kind: ScalarType) -> TypedValue:
-        """Round a float to bfloat, nearest even; NaN stays NaN (quieted)."""
+        """Round a float to bfloat, to nearest even; NaN is quieted."""
         bits = value.as_("u32")
         chosen = self.select(self.is_nan(value), (bits >> 16) | 0x40, (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16)
         return self.wrap(self.ir.trunc(chosen.llvm, self.shaped(ir.IntType(16), value.lanes)), kind)
@@ -47,7 +47,7 @@ class Builder(ExactBuilder):
             return super().binary(name, left, right)
         left, right = self._same_shape(left, right)
         if left.type.llvm != right.type.llvm:
-            raise TypeError(f"{name} of {left.type} and {right.type}")
+            raise TypeError(f"{name} of different types: {left.type} and {right.type}")
         return self._rounded(f"f{name}", [left, right], left.type)
 
     def fma(self, a: TypedValue, x: Operand, c: Operand) -> TypedValue:
@@ -63,11 +63,11 @@ class Builder(ExactBuilder):
         return self._rounded("fdiv", [self.like(left, right), right], right.type)
 
     def _rounded(self, name: str, values: list[TypedValue], result: ScalarType) -> TypedValue:
-        """Return the result of a floating-point operation that rounds to `result` as MODE says."""
+        """Return the result of a floating-point operation, rounded to `result` as MODE says."""
         return rounded(self, name, values, result, self.mode.rounding(result.bits))
 
     def with_rounding(self, rounding: int, make: Callable[[Builder], Result]) -> Result:
-        """Return what `make` computes under another rounding mode (a FP_ROUND code)."""
+        """Return the result of `make` under another rounding mode (an FP_ROUND code)."""
         saved = self.mode
         self.mode = replace(saved, round32=rounding, round16_64=rounding)
         try:

@@ -2,8 +2,8 @@
 
 README.md is the guide.
 
-An operation is one function from values to values, under all the mnemonics that mean it (LLVM's spelling without the
-encoding suffix ``_e32 _e64 _dpp _sdwa``). A family module makes one `OperationTable` called ``operations``.
+An operation is a function from values to values, with all its mnemonics (LLVM's spelling without the encoding suffix
+``_e32 _e64 _dpp _sdwa``). Each family module has one `OperationTable` called ``operations``.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ class Unsupported(Exception):
 
 
 class Form(enum.Enum):
-    """Kind of code that is generated around a semantic function."""
+    """Kind of code that surrounds a semantic function."""
 
     LANE = "lane"
-    """Pure, per lane; EXEC, modifiers, DPP and SDWA are applied around it."""
+    """Pure, per lane; the surrounding code applies EXEC, modifiers, DPP and SDWA."""
     PACKED = "packed"
-    """Pure, per 16-bit half of each lane; op_sel, op_sel_hi and the two negations are applied around it."""
+    """Pure, per 16-bit half of each lane; the surrounding code applies op_sel, op_sel_hi and both negations."""
     SCALAR = "scalar"
     """Pure, on SGPRs and SCC."""
     WAVE = "wave"
-    """Anything else: the function reads and writes its operands itself and sees EXEC."""
+    """Anything else: the function itself reads EXEC and its operands, and writes its results."""
     CONTROL = "control"
-    """Decides what runs next; returns nothing, ends its own code."""
+    """Determines the next instruction; returns nothing, and ends its own code."""
 
 
 class OperandSpec(Struct, frozen=True):
-    """One operand of a signature: the MC operand's name and the type its bits are read as."""
+    """Operand of a signature: the MC operand's name and the type of its bits."""
 
     name: str
     type: ScalarType
-    """For an immediate, u32."""
+    """u32 for an immediate."""
     is_result: bool = False
     is_immediate: bool = False
-    """A number of the instruction, known when the kernel is decoded and read from the record."""
+    """A number in the instruction, known at decoding and read from the record."""
 
 
 class DeclaredOperation(Struct, frozen=True):
-    """One declared operation."""
+    """Declared operation."""
 
     names: tuple[str, ...]
     form: Form
@@ -58,24 +58,24 @@ class DeclaredOperation(Struct, frozen=True):
     results: tuple[OperandSpec, ...]
     function: Callable[..., Any]
     exact: bool = True
-    """False where hardware is only bounded: then correctly rounded."""
+    """False if documents only bound the error of hardware; the result is then correctly rounded."""
     static: tuple[str, ...] = ()
-    """MC operands whose value is compiled in, given to the function in ``b.modifiers``."""
+    """MC operands whose values are compiled in; the function finds them in ``b.modifiers``."""
     generations: bool = False
     """The meaning depends on ``b.major``."""
     processors: bool = False
-    """The meaning depends on ``b.processor``; code is made for each one."""
+    """The meaning depends on ``b.processor``; each processor has its own code."""
     flush: bool = True
     """Float operands and results obey the denormal mode."""
     since: tuple[int, ...] = ()
-    """Generations with which it begins under these names, by `Generation.emulated_major`; their descendants have it,
-    too. Empty: all have it. One that begins later under the same name takes its place."""
+    """Generations, by `Generation.emulated_major`, that introduce the operation; their descendants inherit it. Empty:
+    all have it. A later operation with the same name replaces it."""
     until: tuple[int, ...] = ()
-    """Descendants of these that do not have it any more."""
+    """Descendants of these generations that no longer have it."""
     denormals_by_mode: bool = False
-    """Operands are given as integers, and are floats of which MODE says whether denormals are kept."""
+    """Operands are declared as integers, but are floats whose denormals MODE controls."""
     counted: bool = True
-    """False for the emulator's own stand-ins for instructions."""
+    """False for operations that are no instructions of the ISA."""
 
     @property
     def uses_float(self) -> bool:
@@ -83,22 +83,15 @@ class DeclaredOperation(Struct, frozen=True):
         return self.denormals_by_mode or any(spec.type.is_float for spec in (*self.sources, *self.results))
 
 
-def _operand_names(text: str, defaults: tuple[str, ...], count: int) -> list[str]:
-    names = text.split() if text else list(defaults[:count])
-    if len(names) != count:
-        raise ValueError(f"{count} operands named by {text!r}")
-    return names
-
-
 def parse_signature(signature: str, form: Form) -> tuple[tuple[OperandSpec, ...], tuple[OperandSpec, ...]]:
     """Return sources and results of ``"[name:]type … -> [name:]type …"``; ``#name`` is an immediate.
 
-    Unnamed sources are src0, src1, src2 (an unnamed mask source after the first two is VCC where the instruction has no
-    such operand); unnamed results are vdst and sdst, of scalar operations sdst. ``scc`` is the condition code.
+    Unnamed sources are src0, src1, src2 (an unnamed mask source after the first two is VCC if the instruction has no
+    such operand). Unnamed results are vdst and sdst; in scalar operations sdst. ``scc`` is the condition code.
     """
     left, arrow, right = signature.partition("->")
     if not arrow:
-        raise ValueError(f"signature without ->: {signature!r}")
+        raise ValueError(f"signature {signature!r} has no '->'")
     results_default = ["sdst", "sdst2"] if form is Form.SCALAR else ["vdst", "sdst"]
     sources: list[OperandSpec] = []
     position = 0
@@ -124,7 +117,7 @@ def parse_signature(signature: str, form: Form) -> tuple[tuple[OperandSpec, ...]
 
 
 class OperationTable(Struct):
-    """The operations of one family module."""
+    """Operations of one family module."""
 
     rows: list[DeclaredOperation] = field(default_factory=list)
 
@@ -158,7 +151,7 @@ class OperationTable(Struct):
     def compare(self, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
         """Declare a vector comparison ``v_cmp_X`` and its ``v_cmpx_X``.
 
-        The latter also, or on later targets only, writes EXEC.
+        The latter also writes EXEC; on later targets it writes only EXEC.
         """
         spelled = " ".join(f"{name} {name.replace('v_cmp_', 'v_cmpx_')}" for name in names.split())
         return self._declare(Form.LANE, spelled, f"{signature} -> sdst:mask", **settings)
@@ -166,10 +159,10 @@ class OperationTable(Struct):
     def wave(self, names: str, signature: str, **settings: Any) -> Callable[[Function], Function]:
         """Declare any other operation.
 
-        The function gets the `WaveBuilder` and one `Slot` per operand, results first.
+        The function receives the `WaveBuilder` and one `OperandSlot` per operand, results first.
         """
         return self._declare(Form.WAVE, names, signature, **settings)
 
     def control(self, names: str, signature: str = "->", **settings: Any) -> Callable[[Function], Function]:
-        """Declare an operation that decides what runs next."""
+        """Declare an operation that determines the next instruction."""
         return self._declare(Form.CONTROL, names, signature, **settings)

@@ -1,8 +1,8 @@
-"""Rules by which undefined bits go from the operands of an LLVM instruction to its result.
+"""Rules by which undefined bits propagate from the operands of an LLVM instruction to its result.
 
-A shadow is an integer (or a vector of them) with a bit for each bit of a value: 1 where it is undefined. None stands
-for a value of which every bit is defined. What has no rule of its own is undefined in every bit, lane by lane, where
-any bit of an operand is.
+A shadow is an integer (or a vector of them) with a bit for each bit of a value: 1 if the bit is undefined. None stands
+for a value whose bits are all defined. An instruction without a rule of its own has, lane by lane, an undefined result
+if any bit of an operand is undefined.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def bits_type(type: ir.Type) -> Any:
 
 
 def has_bits(type: ir.Type) -> bool:
-    """Return whether values of a type are numbers: pointers and structures have no shadow."""
+    """Return whether values of a type have a shadow: numbers do, pointers and structures do not."""
     element = type.element if isinstance(type, ir.VectorType) else type
     return isinstance(element, ir.IntType) or str(element) in _WIDTHS
 
@@ -40,12 +40,12 @@ def bits_of(b: ir.IRBuilder, value: Any) -> Any:
 
 
 def lanes_of(type: ir.Type) -> int:
-    """Return the number of elements; 0 of a scalar."""
+    """Return the number of elements; 0 for a scalar."""
     return type.count if isinstance(type, ir.VectorType) else 0
 
 
 def every(type: ir.Type, number: int = -1) -> Any:
-    """Return a number in each element: all bits, if none is given."""
+    """Return a constant with the number in each element; by default, all bits are set."""
     if not isinstance(type, ir.VectorType):
         return ir.Constant(type, number & ((1 << type.width) - 1))
     scalar = every(type.element, number)
@@ -55,29 +55,29 @@ def every(type: ir.Type, number: int = -1) -> Any:
 
 
 def either(b: ir.IRBuilder, shadows: Sequence[Shadow]) -> Shadow:
-    """Return the bits that are undefined in any of several shadows of one type."""
-    found = None
+    """Return the union of shadows of one type."""
+    union = None
     for shadow in shadows:
         if shadow is not None:
-            found = shadow if found is None else b.or_(found, shadow)
-    return found
+            union = shadow if union is None else b.or_(union, shadow)
+    return union
 
 
 def any_bit(b: ir.IRBuilder, shadow: Any) -> Any:
     """Return whether any bit of a whole shadow is set, as i1."""
-    if isinstance(shadow.type, ir.VectorType):  # by lanes: LLVM takes minutes for wide integers
+    if isinstance(shadow.type, ir.VectorType):  # by lanes, as LLVM takes minutes for wide integers
         shadow = b.bitcast(lane_bits(b, shadow), ir.IntType(shadow.type.count))
     return shadow if shadow.type == I1 else b.icmp_unsigned("!=", shadow, ir.Constant(shadow.type, 0))
 
 
 def lane_bits(b: ir.IRBuilder, shadow: Any) -> Any:
-    """Return in which lanes any bit is set: a vector of i1, or i1."""
+    """Return for each lane whether any bit is set: a vector of i1, or i1."""
     element = shadow.type.element if isinstance(shadow.type, ir.VectorType) else shadow.type
     return shadow if element == I1 else b.icmp_unsigned("!=", shadow, every(shadow.type, 0))
 
 
 def spread(b: ir.IRBuilder, flags: Any, type: ir.Type) -> Any:
-    """Return flags in each bit of what is as wide as `type`; a scalar flag goes to all lanes."""
+    """Return each flag in all bits of a lane of `type`; a scalar flag goes to all lanes."""
     if flags.type == type:
         return flags
     if isinstance(type, ir.VectorType) and not isinstance(flags.type, ir.VectorType):
@@ -86,15 +86,15 @@ def spread(b: ir.IRBuilder, flags: Any, type: ir.Type) -> Any:
 
 
 def whole(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
-    """Return the shadow of a result that is undefined where any operand is: by lanes, where operands have as many."""
+    """Return the shadow of a result that is undefined if any operand is; by lanes, if operands have as many."""
     type = bits_type(instruction.type)
-    found = None
+    undefined = None
     for shadow in shadows:
         if shadow is not None:
             alike = lanes_of(shadow.type) == lanes_of(type)
-            one = spread(b, lane_bits(b, shadow) if alike else any_bit(b, shadow), type)
-            found = one if found is None else b.or_(found, one)
-    return found
+            part = spread(b, lane_bits(b, shadow) if alike else any_bit(b, shadow), type)
+            undefined = part if undefined is None else b.or_(undefined, part)
+    return undefined
 
 
 # Bits and numbers ---------------------------------------------------------------------------------------------------
@@ -117,9 +117,9 @@ def _xor(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow
 
 
 def _carried(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
-    """Return the bits from the lowest undefined one on: carries go up."""
-    found = either(b, shadows)
-    return b.or_(found, b.neg(found))
+    """Return all bits from the lowest undefined one: carries propagate upwards."""
+    undefined = either(b, shadows)
+    return b.or_(undefined, b.neg(undefined))
 
 
 def _shifted(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
@@ -144,13 +144,13 @@ def _same_bits(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> 
 def _compared(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
     """Return whether the outcome of a comparison depends on undefined bits."""
     (x, y), relation = instruction.operands, instruction.op
-    found = either(b, shadows)
+    undefined = either(b, shadows)
     if relation in ("eq", "ne"):
-        differs = b.icmp_unsigned("!=", b.and_(b.xor(x, y), b.not_(found)), every(found.type, 0))
-        return b.and_(lane_bits(b, found), b.not_(differs))
+        differs = b.icmp_unsigned("!=", b.and_(b.xor(x, y), b.not_(undefined)), every(undefined.type, 0))
+        return b.and_(lane_bits(b, undefined), b.not_(differs))
     if relation.startswith("s"):
-        element = found.type.element if isinstance(found.type, ir.VectorType) else found.type
-        sign = every(found.type, 1 << element.width - 1)
+        element = undefined.type.element if isinstance(undefined.type, ir.VectorType) else undefined.type
+        sign = every(undefined.type, 1 << element.width - 1)
         x, y = b.xor(x, sign), b.xor(y, sign)
     least = [
         value if shadow is None else b.and_(value, b.not_(shadow))
@@ -162,7 +162,7 @@ def _compared(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> S
 
 
 def _selected(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
-    """Return the shadow of what is chosen; where the choice is undefined, of both, and of the bits that differ."""
+    """Return the shadow of the chosen value; of both and of the bits that differ, if the choice is undefined."""
     condition, yes, no = instruction.operands
     of_choice, of_yes, of_no = shadows
     type = bits_type(instruction.type)
@@ -230,7 +230,7 @@ _RULES: dict[str, Rule] = {
 
 
 def result_shadow(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
-    """Emit what the shadow of an instruction's result is, of those of its operands (of a call its arguments)."""
+    """Return the shadow of an instruction's result, given those of its operands (for a call, its arguments)."""
     if instruction.opname == "call":
         name = instruction.callee.name
         rule = next((rule for start, rule in _FUNCTIONS.items() if name.startswith(start)), whole)

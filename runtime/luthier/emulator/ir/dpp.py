@@ -1,4 +1,4 @@
-"""DPP: source 0 of a vector operation taken from other lanes (ISA documents, "DPP")."""
+"""DPP: source 0 of a vector operation comes from other lanes (ISA documents, "DPP")."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def source_lanes(dpp: Dpp, lanes: int) -> list[int | None]:
-    """Return for each lane the one it reads, None where that is outside its row or wave.
+    """Return for each lane the lane that it reads; None if that is outside its row or wave.
 
     Raises:
         ValueError: the control is reserved.
@@ -61,8 +61,8 @@ def apply_dpp(
 ) -> tuple[list[TypedValue], TypedValue]:
     """Return source rows after the permutation, and the lanes that may be written.
 
-    A lane whose source is outside or inactive reads 0 with bound_ctrl and is not written without; row_mask and
-    bank_mask switch lanes off.
+    A lane whose source is outside or inactive reads 0 with bound_ctrl, and is not written without it. row_mask and
+    bank_mask disable lanes.
     """
     lanes = w.wave_size
     sources = source_lanes(dpp, lanes)
@@ -74,7 +74,7 @@ def apply_dpp(
     if dpp.bound_control:
         moved = [w.select(valid, row, 0) for row in moved]
     else:
-        # A broadcast leaves lanes with no source as they are; so do shifts.
+        # A broadcast or a shift does not write lanes without a source.
         enabled = enabled & valid
     if dpp.control >= 0 and (dpp.row_mask != 15 or dpp.bank_mask != 15):
         allowed = [

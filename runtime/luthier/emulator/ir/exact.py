@@ -1,7 +1,7 @@
-"""Values made and changed without rounding: what arithmetic under a rounding mode is built of.
+"""Operations on values that do not round, as the base of arithmetic under a rounding mode.
 
-What depends on the wave's MODE register is fixed when an operation is compiled: a kernel that changes MODE continues in
-code compiled for the new mode.
+An operation is compiled for one value of the wave's MODE register. A kernel that changes MODE continues in code for the
+new mode.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ SCC = ScalarType("scc", 1)
 
 
 class ExactBuilder:
-    """Makes values, none of which has to be rounded."""
+    """Builder of values that need no rounding."""
 
     def __init__(self, llvm: ir.IRBuilder, lanes: int, mode: FloatMode, major: int = 9) -> None:
         self.ir = llvm
         self.lanes = lanes
-        """Elements of a constant made here: lanes of the wave, twice that in packed operations, 0 in scalar ones."""
+        """Number of elements of constants: lanes of the wave, twice that in packed operations, 0 in scalar ones."""
         self.mode = mode
         self.major = major
-        """ISA generation, for the few operations whose meaning changed; declare ``generations=True`` to use it."""
+        """ISA generation, for operations declared with ``generations=True``."""
         self.processor = ""
-        """``gfx942``, of operations declared ``processors=True``."""
+        """``gfx942``, for operations declared with ``processors=True``."""
         self.modifiers: dict[str, int] = {}
-        """Instruction modifiers by operand name (``clamp``, ``omod``, …) as they are in the encoding."""
+        """Encoded instruction modifiers by operand name (``clamp``, ``omod``, …)."""
         self.floats_read: list[TypedValue] = []
-        """Floats that the operation reads; it says so itself where its operands are declared as bits."""
+        """Floats that the operation reads. An operation whose operands are declared as bits adds them itself."""
         self.floats_made: list[TypedValue] = []
-        """Floats that it makes in results that are declared as bits."""
+        """Floats that the operation writes in results declared as bits."""
 
     # Making values --------------------------------------------------------------------------------------------------
 
     def wrap(self, llvm: Any, type: ScalarType | str) -> TypedValue:
-        """Return an LLVM value, read as `type`."""
+        """Return an LLVM value with `type`."""
         return TypedValue(self, llvm, ScalarType.parse(type) if isinstance(type, str) else type)
 
     def const(self, type: str | ScalarType, number: int | float) -> TypedValue:
@@ -60,7 +60,7 @@ class ExactBuilder:
         return self.const(f"u{kind.bits}", pattern).as_(kind)
 
     def like(self, other: Operand, model: TypedValue) -> TypedValue:
-        """Return `other` with type and shape of `model`; numbers become constants."""
+        """Return `other` with the type and shape of `model`; numbers become constants."""
         if isinstance(other, TypedValue):
             return other
         return self.wrap(constant(model.type, other, model.lanes), model.type)
@@ -76,9 +76,9 @@ class ExactBuilder:
         if not self.lanes or scalar.lanes:
             return scalar
         vector = ir.VectorType(scalar.llvm.type, self.lanes)
-        one = self.ir.insert_element(ir.Constant(vector, ir.Undefined), scalar.llvm, ir.Constant(I32, 0))
+        single = self.ir.insert_element(ir.Constant(vector, ir.Undefined), scalar.llvm, ir.Constant(I32, 0))
         zeros = ir.Constant(ir.VectorType(I32, self.lanes), None)
-        return self.wrap(self.ir.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros), scalar.type)
+        return self.wrap(self.ir.shuffle_vector(single, ir.Constant(vector, ir.Undefined), zeros), scalar.type)
 
     def shaped(self, element: ir.Type, lanes: int) -> ir.Type:
         """Return the type of a vector of `lanes` elements; the element itself for 0."""
@@ -87,7 +87,7 @@ class ExactBuilder:
     # Bits and conversions -------------------------------------------------------------------------------------------
 
     def bitcast(self, value: TypedValue, type: str | ScalarType) -> TypedValue:
-        """Return the same bits read as another type of the same size."""
+        """Return the same bits as another type of the same size."""
         kind = ScalarType.parse(type) if isinstance(type, str) else type
         if kind.llvm == value.type.llvm:
             return self.wrap(value.llvm, kind)
@@ -98,7 +98,7 @@ class ExactBuilder:
     def convert(self, value: TypedValue, type: str | ScalarType) -> TypedValue:
         """Return the number as another type.
 
-        Integers are extended by the value's sign or truncated, floats widened.
+        Integers are truncated, or extended by the value's sign; floats are widened.
         """
         kind = ScalarType.parse(type) if isinstance(type, str) else type
         source = value.type
@@ -113,9 +113,9 @@ class ExactBuilder:
         if source.is_float and kind.is_float and kind.bits > source.bits:
             return self.wrap(self.ir.fpext(value.llvm, target), kind)
         if source.is_float and not kind.is_float:
-            raise TypeError("float to integer needs b.float_to_int, which says what happens out of range")
+            raise TypeError("use b.float_to_int to convert a float to an integer: it defines results out of range")
         if kind.is_float:
-            raise TypeError(f"{source} does not become {kind} without rounding")
+            raise TypeError(f"cannot convert {source} to {kind} without rounding")
         if kind.bits == source.bits:
             return self.wrap(value.llvm, kind)
         if kind.bits < source.bits:
@@ -127,7 +127,7 @@ class ExactBuilder:
         """Truncate toward zero; out of range saturates, NaN gives 0 (ISA documents, V_CVT_*)."""
         kind = ScalarType.parse(type)
         if value.type.bits == 16:
-            # Hosts with arithmetic of 16 bits: LLVM's code for the conversion there gives the least integer for NaN.
+            # On hosts with 16-bit arithmetic, LLVM's conversion returns the least integer for NaN.
             value = value.to("f32")
         operation = "fptosi" if kind.is_signed else "fptoui"
         return self.intrinsic(f"llvm.{operation}.sat", [value], kind, overload=[kind, value.type])
@@ -139,9 +139,9 @@ class ExactBuilder:
         left, right = self._same_shape(left, right)
         kind = left.type
         if kind.llvm != right.type.llvm:
-            raise TypeError(f"{name} of {left.type} and {right.type}")
+            raise TypeError(f"{name} of different types: {left.type} and {right.type}")
         if kind.is_float:
-            raise TypeError(f"no {name} of {kind}")
+            raise TypeError(f"{name} is not defined for {kind}")
         if name == "shr":
             name = "ashr" if kind.is_signed else "lshr"
         return self.wrap(getattr(self.ir, name)(left.llvm, right.llvm), kind)
@@ -156,7 +156,7 @@ class ExactBuilder:
     def compare(self, relation: str, left: TypedValue, other: Operand) -> TypedValue:
         """Return the mask (or scc) of one of `==  !=  <  <=  >  >=`.
 
-        Of floats they are ordered, but `!=` is true on NaN.
+        Comparisons of floats are ordered, but `!=` is true on NaN.
         """
         left, right = self._same_shape(left, self.like(other, left))
         if left.type.kind == "f":
@@ -167,27 +167,27 @@ class ExactBuilder:
         return self.wrap(result, MASK if left.lanes else SCC)
 
     def is_nan(self, value: TypedValue) -> TypedValue:
-        """Return where a float is NaN: a mask (or scc)."""
+        """Return a mask (or scc) of the floats that are NaN."""
         result = self.ir.fcmp_unordered("uno", value.llvm, value.llvm)
         return self.wrap(result, MASK if value.lanes else SCC)
 
     def select(self, condition: TypedValue, yes: Operand, no: Operand) -> TypedValue:
-        """Return `yes` where the condition holds, else `no`; one of the two may be a number."""
+        """Return `yes` where the condition holds, otherwise `no`. One of them may be a number."""
         model = yes if isinstance(yes, TypedValue) else no
         if not isinstance(model, TypedValue):
-            raise TypeError("select needs a value on one side")
+            raise TypeError("select needs at least one value; both are numbers")
         left, right = self._same_shape(self.like(yes, model), self.like(no, model))
         if condition.lanes and not left.lanes:
             left, right = self.splat(left), self.splat(right)
         return self.wrap(self.ir.select(condition.llvm, left.llvm, right.llvm), left.type)
 
     def negate(self, value: TypedValue) -> TypedValue:
-        """Flip the sign bit, of NaN too."""
+        """Flip the sign bit, also of NaN."""
         integer = f"u{value.type.bits}"
         return (value.as_(integer) ^ (1 << (value.type.bits - 1))).as_(value.type)
 
     def absolute(self, value: TypedValue) -> TypedValue:
-        """Clear a float's sign bit; of a signed integer the wrapped absolute value."""
+        """Return the absolute value: clear a float's sign bit; wrap for the least signed integer."""
         if value.type.is_float:
             integer = f"u{value.type.bits}"
             return (value.as_(integer) & ((1 << (value.type.bits - 1)) - 1)).as_(value.type)
@@ -204,17 +204,17 @@ class ExactBuilder:
         return self.select(left > other, left, other)
 
     def add_saturate(self, left: TypedValue, right: Operand) -> TypedValue:
-        """Sum of integers, the type's nearest number where it does not fit."""
+        """Return the sum of integers, saturated to the type's range."""
         name = "llvm.sadd.sat" if left.type.is_signed else "llvm.uadd.sat"
         return self.intrinsic(name, [left, self.like(right, left)], left.type)
 
     def sub_saturate(self, left: TypedValue, right: Operand) -> TypedValue:
-        """Return the difference of integers, or the type's nearest number where it does not fit."""
+        """Return the difference of integers, saturated to the type's range."""
         name = "llvm.ssub.sat" if left.type.is_signed else "llvm.usub.sat"
         return self.intrinsic(name, [left, self.like(right, left)], left.type)
 
     def popcount(self, value: TypedValue) -> TypedValue:
-        """Return the number of set bits, as a number of the same type."""
+        """Return the number of set bits, with the same type."""
         return self.intrinsic("llvm.ctpop", [value], value.type)
 
     def bit_reverse(self, value: TypedValue) -> TypedValue:
@@ -222,15 +222,15 @@ class ExactBuilder:
         return self.intrinsic("llvm.bitreverse", [value], value.type)
 
     def leading_zeros(self, value: TypedValue) -> TypedValue:
-        """Return the number of zeros above the highest set bit; all bits for 0."""
+        """Return the number of zeros above the highest set bit; the width for 0."""
         return self.intrinsic("llvm.ctlz", [value], value.type, flags=[0])
 
     def trailing_zeros(self, value: TypedValue) -> TypedValue:
-        """Return the number of zeros below the lowest set bit; all bits for 0."""
+        """Return the number of zeros below the lowest set bit; the width for 0."""
         return self.intrinsic("llvm.cttz", [value], value.type, flags=[0])
 
     def funnel_shift_right(self, high: TypedValue, low: TypedValue, amount: TypedValue) -> TypedValue:
-        """Return the low half of ``{high, low} >> amount``; the amount counts modulo the width."""
+        """Return the low half of ``{high, low} >> amount``; the amount is taken modulo the width."""
         return self.intrinsic("llvm.fshr", [high, low, amount], low.type)
 
     def floor(self, value: TypedValue) -> TypedValue:
@@ -246,18 +246,18 @@ class ExactBuilder:
         return self.intrinsic("llvm.trunc", [value], value.type)
 
     def round_even(self, value: TypedValue) -> TypedValue:
-        """Round a float to an integral value, nearest even, whatever MODE says."""
+        """Round a float to an integral value, nearest even, independent of MODE."""
         return self.intrinsic("llvm.roundeven", [value], value.type)
 
-    # LLVM beneath ---------------------------------------------------------------------------------------------------
+    # LLVM functions -------------------------------------------------------------------------------------------------
 
     def function(self, name: str, result: ir.Type, arguments: Sequence[ir.Type]) -> ir.Function:
-        """Return the declaration of an LLVM function, made once per module."""
+        """Return the declaration of an LLVM function in the module; add it if there is none."""
         module = self.ir.module
-        found = module.globals.get(name)
-        if found is None:
-            found = ir.Function(module, ir.FunctionType(result, list(arguments)), name)
-        return found
+        function = module.globals.get(name)
+        if function is None:
+            function = ir.Function(module, ir.FunctionType(result, list(arguments)), name)
+        return function
 
     def intrinsic(
         self,
@@ -268,7 +268,7 @@ class ExactBuilder:
         overload: Sequence[ScalarType] | None = None,
         flags: Sequence[int] = (),
     ) -> TypedValue:
-        """Call an LLVM intrinsic; overloaded on the result's type unless told otherwise."""
+        """Call an LLVM intrinsic; `overload` defaults to the result's type."""
         lanes = values[0].lanes
         shapes = [self.shaped(kind.llvm, lanes) for kind in (overload or [result])]
         arguments = [value.llvm for value in values] + [ir.Constant(I1, flag) for flag in flags]
@@ -281,7 +281,7 @@ class ExactBuilder:
 
 
 def overload_name(llvm: ir.Type) -> str:
-    """Return a type as an LLVM intrinsic's name spells it: ``v64i32``, ``f32``."""
+    """Return a type's spelling in names of LLVM intrinsics: ``v64i32``, ``f32``."""
     if isinstance(llvm, ir.VectorType):
         return f"v{llvm.count}{overload_name(llvm.element)}"
     if isinstance(llvm, ir.IntType):

@@ -1,4 +1,4 @@
-"""Code that tells of exceptional floats: NaN, infinities and denormals among results, and what operands were."""
+"""Code that reports exceptional floats: NaN, infinities and denormals among results, and kinds of operands."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from luthier.emulator.ir.wave import OBSERVE_TYPE, WaveBuilder
 
 PTR = ir.PointerType()
 _OPERANDS = {"v_div_fixup": (1, 2)}
-"""Beginnings of names -> the operands that count: of a division the quotient's estimate may be NaN by design."""
+"""Prefixes of names -> the operands that count. The estimate of a quotient may be NaN by design."""
 SILENT = ("v_div_scale",)
-"""Beginnings of the names of operations that give NaN by design."""
+"""Prefixes of the names of operations that return NaN by design."""
 _HALVES = {
     "v_cvt_pkrtz_f16_f32": "f16",
     "v_cvt_pk_rtz_f16_f32": "f16",
     "v_cvt_pk_f16_f32": "f16",
     "v_cvt_pk_bf16_f32": "bf16",
 }
-"""Operations whose result of 32 bits is two floats."""
+"""Operations whose 32-bit result is two floats."""
 _MIXED = re.compile(r"v_(fma|mad)_mix")
-"""Operations that are declared with bits, and say themselves what floats these are."""
+"""Operations declared with bits that list their floats themselves."""
 _MATRIX = re.compile(r"v_(mfma|smfmac|wmma|swmmac)_(scale(16)?_)?b?f\d")
-"""Products of matrices of floats: they look at their elements themselves."""
+"""Products of float matrices: they check their elements themselves."""
 _FIELDS = {layout.FLOAT_NAN: "nan", layout.FLOAT_INFINITY: "infinity", layout.FLOAT_DENORMAL: "denormal"}
-"""Kinds, and what `layout.FLOATS` calls them."""
+"""Kinds -> their names in `layout.FLOATS`."""
 PASSED_ON = {
     layout.FLOAT_NAN: layout.FLOAT_NAN,
     layout.FLOAT_INFINITY: layout.FLOAT_NAN | layout.FLOAT_INFINITY,
     layout.FLOAT_DENORMAL: layout.FLOAT_NAN | layout.FLOAT_INFINITY | layout.FLOAT_DENORMAL,
 }
-"""Kinds of operands that a result of a kind is passed on from: infinity minus infinity is an invalid operation, as IEEE
-754 has it, not the way of a NaN."""
+"""Kind of result -> kinds of operands that propagate to it. Infinity minus infinity is an invalid operation (IEEE 754):
+its NaN originates there."""
 
 
 def is_watched(name: str, *, float_results: bool) -> bool:
-    """Return whether an operation is looked at.
+    """Return whether the results of an operation are checked.
 
     Args:
-        float_results: whether it has results that are declared as floats.
+        float_results: whether it has results declared as floats.
     """
     return name in _HALVES or bool(_MIXED.match(name)) or (float_results and not name.startswith(SILENT))
 
@@ -54,25 +54,25 @@ def is_matrix(name: str) -> bool:
 
 
 def halves_of(name: str, value: TypedValue) -> list[TypedValue]:
-    """Return the floats in a result that is declared as bits; most have none."""
+    """Return the floats in a result declared as bits; most have none."""
     kind = _HALVES.get(name)
     return [] if kind is None else [(value >> shift).to("u16").as_(kind) for shift in (0, 16)]
 
 
 Element = tuple[Sequence[TypedValue], Sequence[TypedValue]]
-"""Floats that an operation read, with modifiers applied, and those that it made of them."""
+"""Floats that an operation reads, with modifiers applied, and floats that it computes from them."""
 Lanes = Mapping[int, TypedValue]
-"""Lanes with floats of a kind, by kind."""
+"""Kind -> lanes with floats of that kind."""
 
 
 def tell_floats(w: WaveBuilder, name: str, elements: Sequence[Element], enabled: TypedValue) -> None:
-    """Emit code by which watched code tells of exceptional results.
+    """Emit, in watched code, a report of exceptional results.
 
-    All numbers have a lane of the wave; of scalar operations they are scalars.
+    All values are vectors of the wave's lanes, or scalars in scalar operations.
 
     Args:
-        name: of the operation.
-        elements: several of packed numbers, which have nothing to do with each other.
+        name: the operation's name.
+        elements: independent parts of the operation, several for packed numbers.
         enabled: lanes that are written.
     """
     wanted = w.variant.floats
@@ -91,16 +91,16 @@ def tell_floats(w: WaveBuilder, name: str, elements: Sequence[Element], enabled:
         return w.mask_bits(where & enabled).to("u64")
 
     def gather(values: Sequence[TypedValue], kind: int) -> TypedValue:
-        return reduce(lambda one, other: one | other, (lanes(is_of_kind(w, value, kind)) for value in values), none)
+        return reduce(lambda left, right: left | right, (lanes(is_of_kind(w, value, kind)) for value in values), none)
 
     wide = layout.FLOAT_NAN | layout.FLOAT_INFINITY
     made = [result for _, results in elements for result in results]
-    found = none
+    exceptional = none
     if wanted & wide:
-        found = found | gather(made, wide)
+        exceptional = exceptional | gather(made, wide)
     if wanted & layout.FLOAT_DENORMAL:
-        found = found | gather(made, layout.FLOAT_DENORMAL)
-    with w.when(found != 0):
+        exceptional = exceptional | gather(made, layout.FLOAT_DENORMAL)
+    with w.when(exceptional != 0):
         kinds = [kind for kind in _FIELDS if wanted & kind]
         report(
             w,
@@ -115,11 +115,11 @@ def tell_floats(w: WaveBuilder, name: str, elements: Sequence[Element], enabled:
 
 
 def report(w: WaveBuilder, elements: Sequence[tuple[Lanes, Lanes]]) -> None:
-    """Emit the call that tells of exceptional results, but of those that are undefined.
+    """Emit the call that reports exceptional results, except undefined ones.
 
     Args:
-        elements: lanes with operands, of all kinds and zero, and lanes with results; kinds that are not there have
-            none.
+        elements: lanes by kind of operand (all kinds and zero), and lanes by kind of result (only kinds that are
+            reported).
     """
     place = w.context_field("floats")
     none = w.number(0, "u64")
@@ -128,22 +128,22 @@ def report(w: WaveBuilder, elements: Sequence[tuple[Lanes, Lanes]]) -> None:
         for operands, results in elements:
             if kind in results:
                 passed = reduce(
-                    lambda one, other: one | other, (operands[one] for one in _FIELDS if PASSED_ON[kind] & one)
+                    lambda left, right: left | right, (operands[one] for one in _FIELDS if PASSED_ON[kind] & one)
                 )
                 origin, flow = origin | (results[kind] & ~passed), flow | (results[kind] & passed)
         w.store(w.but_undefined(origin), w.address(place, layout.FLOATS[field]))
         w.store(w.but_undefined(flow), w.address(place, layout.FLOATS[f"{field}_flow"]))
     for kind, field in {**_FIELDS, layout.FLOAT_ZERO: "zero"}.items():
         read = none
-        for operands, results in elements:  # of those alone that made something
-            read = read | (operands[kind] & reduce(lambda one, other: one | other, results.values()))
+        for operands, results in elements:  # only in lanes with an exceptional result
+            read = read | (operands[kind] & reduce(lambda left, right: left | right, results.values()))
         w.store(read, w.address(place, layout.FLOATS[f"operand_{field}"]))
     observe = w.ir.load(w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
     w.ir.call(observe, [w.wave, w.record, place, ir.Constant(ir.IntType(32), layout.EVENT_FLOATS)])
 
 
 def is_of_kind(w: WaveBuilder, value: TypedValue, kind: int) -> TypedValue:
-    """Return where a float is of a kind: a mask, or a flag of a scalar."""
+    """Return whether a float is of a kind: a mask, or a flag for a scalar."""
     bits = value.type.bits
     fraction = 7 if value.type.kind == "bf" else {16: 10, 32: 23, 64: 52}[bits]
     magnitude = value.as_(f"u{bits}") & ((1 << bits - 1) - 1)

@@ -1,6 +1,6 @@
 """Code for memory accesses of all lanes: address checks, gathers, scatters, atomics.
 
-A checked address is a host address. A fault stops the wave at the instruction, with the place in the thread's context.
+A checked address is a host address. A fault stops the wave at the instruction; the thread's context has the details.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from luthier.emulator.questions import QUESTIONS
 
 
 def _scalar(w: WaveBuilder, size: int | TypedValue, kind: str) -> TypedValue:
-    """Return a number of bytes, known at compile time or only later."""
+    """Return a number of bytes that is known at compile time or at run time."""
     return size.to(kind) if isinstance(size, TypedValue) else w.number(size, kind)
 
 
 def fault(w: WaveBuilder, address: TypedValue, lane: TypedValue, size: int | TypedValue, kind: int) -> None:
-    """Stop the wave here."""
+    """Emit a fault that stops the wave at this instruction."""
     w.store(address.to("u64"), w.context_field("fault_address"))
     w.store(lane.to("u32"), w.context_field("fault_lane"))
     w.store(_scalar(w, size, "u32"), w.context_field("fault_size"))
@@ -34,7 +34,7 @@ def fault(w: WaveBuilder, address: TypedValue, lane: TypedValue, size: int | Typ
 
 
 def unanswered(w: WaveBuilder, arises: TypedValue, question: str) -> None:
-    """Stop the wave where a scalar condition says that what happens depends on one of `QUESTIONS`."""
+    """Stop the wave if a scalar condition holds, because the result depends on one of `QUESTIONS`."""
     with w.when(arises):
         fault(w, w.number(QUESTIONS.index(question)), w.number(0), 0, layout.FAULT_OPEN)
 
@@ -42,9 +42,9 @@ def unanswered(w: WaveBuilder, arises: TypedValue, question: str) -> None:
 def note_access(
     w: WaveBuilder, places: TypedValue, size: int | TypedValue, mask: TypedValue | None = None, *, outside: bool = False
 ) -> None:
-    """Emit code by which stepped code logs what it is about to access, and observed code tells it, for the checks.
+    """Emit, for the checks, code that logs the next access (stepped code) or reports it (observed code).
 
-    The host addresses (or offsets outside LDS) are per lane, or a scalar one.
+    `places` are host addresses (or offsets outside LDS): one per lane, or a scalar.
     """
     if w.variant.stepping:
         place = w.context_field("accesses")
@@ -53,8 +53,8 @@ def note_access(
         entry = w.address(w.context_field("access_log"), ((number & layout.ACCESSES - 1) * layout.ACCESS.size).llvm)
         _put_access(w, entry, places, size, mask, outside=outside)
     elif w.variant.observed and not outside:
-        told = w.load(w.wave_field("told"), "u32")
-        with w.when(told != 0):
+        observed = w.load(w.wave_field("told"), "u32")
+        with w.when(observed != 0):
             entry = w.context_field("access_log")
             _put_access(w, entry, places, size, mask, outside=False)
             tell(w, layout.EVENT_ACCESS, entry)
@@ -68,7 +68,7 @@ def note_access(
 
 
 def tell(w: WaveBuilder, event: int, access: Any | None = None) -> None:
-    """Emit code by which observed code tells of an event; other code does nothing."""
+    """Emit the report of an event in observed code; nothing in other code."""
     if w.variant.observed:
         observe = w.ir.load(w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
         w.ir.call(observe, [w.wave, w.record, ir.Constant(PTR, None) if access is None else access, I32(event)])
@@ -79,7 +79,7 @@ def _put_access(
 ) -> None:
     scalar = not isinstance(places.llvm.type, ir.VectorType)
     kind = layout.ACCESS_OUTSIDE if outside else layout.ACCESS_SCALAR if scalar else layout.ACCESS_LANES
-    if w.variant.observed and not scalar and not outside:  # most accesses are so, and told with one address
+    if w.variant.observed and not scalar and not outside:  # most accesses: reported with one address
         kind = layout.ACCESS_ROW
     lanes = w.number(1, "u64") if scalar else w.exec_bits if mask is None else w.mask_bits(mask).to("u64")
     w.store(lanes, w.address(entry, layout.ACCESS["mask"]))
@@ -100,7 +100,7 @@ def _put_access(
 
 
 def extract_at(w: WaveBuilder, value: TypedValue, lane: TypedValue) -> TypedValue:
-    """Return one lane of a vector, the lane a scalar."""
+    """Return one lane of a vector, given by a scalar."""
     return w.wrap(w.ir.extract_element(value.llvm, lane.llvm), value.type)
 
 
@@ -117,9 +117,8 @@ def check_global(
 ) -> TypedValue:
     """Return the host addresses (u64) of lanes that access `size` bytes each.
 
-    Lanes outside `mask` (EXEC) may hold anything.
-
-    The allocation that this instruction used last is in its record: if all lanes are in it, that is all the work.
+    Lanes outside `mask` (default: EXEC) may hold anything. The instruction's record has the allocation of its last
+    access; if all lanes are inside, no further check is needed.
     """
     w.decide(layout.DECIDES_ADDRESS, addresses, w.exec if mask is None else mask)
     position = w.free_slot
@@ -164,7 +163,7 @@ def lds_access(w: WaveBuilder, offsets: TypedValue, size: int) -> tuple[TypedVal
     """Return the host addresses of lanes that access `size` bytes of LDS at byte `offsets` (u32), and which lanes do.
 
     A lane that reaches beyond the end of LDS reads zeros and writes nothing (ISA documents, "Out-of-Range Behavior").
-    That this holds for a whole access of which a part is beyond, the documents of GFX11 and later say alone.
+    Only the documents of GFX11 and later say that this holds for an access that is partly beyond.
     """
     w.decide(layout.DECIDES_ADDRESS, offsets, w.exec)
     limit = w.load(w.wave_field("lds_size"), "u64").to("u32")
@@ -173,7 +172,7 @@ def lds_access(w: WaveBuilder, offsets: TypedValue, size: int) -> tuple[TypedVal
     outside = (offsets > w.splat(last)) | w.wrap(w.splat(~fits).llvm, "mask")
     enabled, bits = w.exec_bits.to(f"u{w.wave_size}"), w.mask_bits(outside & w.exec)
     before = w.ir.block
-    # A branch and not just a mask: what follows then does not wait for the comparison.
+    # A branch, not only a mask: the code after it then does not wait for the comparison.
     with w.when(bits != 0):
         note_access(w, offsets.to("u64"), size, outside & w.exec, outside=True)
         left = enabled & ~bits
@@ -188,7 +187,7 @@ def lds_access(w: WaveBuilder, offsets: TypedValue, size: int) -> tuple[TypedVal
 
 
 def check_scratch(w: WaveBuilder, offsets: TypedValue, size: int) -> TypedValue:
-    """Return the host addresses of lanes that access `size` bytes at byte `offsets` (u32) of their own scratch."""
+    """Return the host addresses of lanes that access `size` bytes at byte `offsets` (u32) of their scratch."""
     w.decide(layout.DECIDES_ADDRESS, offsets, w.exec)
     limit = w.load(w.wave_field("scratch_size"), "u64")
     ends = offsets.to("u64") + size
@@ -198,7 +197,7 @@ def check_scratch(w: WaveBuilder, offsets: TypedValue, size: int) -> TypedValue:
 
 
 def check_scalar(w: WaveBuilder, address: TypedValue, size: int | TypedValue) -> Any:
-    """Return a pointer to `size` readable bytes at a scalar address."""
+    """Return a host pointer to `size` readable bytes at a scalar address."""
     w.decide(layout.DECIDES_ADDRESS, address)
     position = w.free_slot
     entry = w.address(w.pointer(w.context_field("ranges")), w.ir.zext((w.slot_value(position) << 4).llvm, I64))
@@ -212,8 +211,8 @@ def check_scalar(w: WaveBuilder, address: TypedValue, size: int | TypedValue) ->
     w.store(address, w.context_field("addresses"))
     helper = w.ir.load(w.context_field("translate"), typ=TRANSLATE_TYPE.as_pointer())
     cache = w.address(w.record, layout.RECORD["slots"] + 4 * position)
-    one, bytes_, no = ir.Constant(I64, 1), _scalar(w, size, "u64").llvm, ir.Constant(I64, 0)
-    code = w.wrap(w.ir.call(helper, [w.wave, cache, one, bytes_, no]), "u32")
+    lane_mask, bytes_, no = ir.Constant(I64, 1), _scalar(w, size, "u64").llvm, ir.Constant(I64, 0)
+    code = w.wrap(w.ir.call(helper, [w.wave, cache, lane_mask, bytes_, no]), "u32")
     with w.when(code != 0):
         w.stop(layout.FAULT)
     translated = w.load(w.context_field("addresses"), "u64")
@@ -229,7 +228,7 @@ def check_scalar(w: WaveBuilder, address: TypedValue, size: int | TypedValue) ->
 
 
 def check_aligned(w: WaveBuilder, addresses: TypedValue, size: int) -> None:
-    """Stop at a lane whose address is not a multiple of `size`."""
+    """Stop at the first active lane whose address is not a multiple of `size`."""
     fault_if_any(w, (addresses & (size - 1)) != 0, addresses, size, layout.FAULT_ALIGNMENT)
 
 
@@ -248,7 +247,7 @@ def gather(w: WaveBuilder, addresses: TypedValue, offset: int = 0, mask: TypedVa
 def gather_rows(w: WaveBuilder, addresses: TypedValue, count: int, mask: TypedValue | None = None) -> list[TypedValue]:
     """Return the `count` dwords from each active lane's address; 0 in other lanes.
 
-    A lane's dwords are read at once: on hardware, too, an aligned load of 64 or 128 bits never sees half of a store.
+    A lane's dwords are read by one load: on hardware, an aligned load of 64 or 128 bits never sees half of a store.
     """
     enabled = w.exec if mask is None else mask
     return _by_pattern(
@@ -262,10 +261,10 @@ def gather_rows(w: WaveBuilder, addresses: TypedValue, count: int, mask: TypedVa
 
 
 def load_row(w: WaveBuilder, pointer: Any, count: int, enabled: TypedValue) -> list[TypedValue]:
-    """Return `count` dwords of each lane that is enabled, of lanes that are one behind the other in memory.
+    """Return `count` dwords of each enabled lane; the lanes' dwords are consecutive in memory.
 
     Args:
-        pointer: where lane 0's are, or would be.
+        pointer: address of lane 0's dwords, enabled or not.
     """
     wide, each = _elements(w, enabled, count)
     callee = w.function(f"llvm.masked.load.{overload_name(wide)}.p0", wide, [PTR, I32, each.llvm.type, wide])
@@ -274,7 +273,7 @@ def load_row(w: WaveBuilder, pointer: Any, count: int, enabled: TypedValue) -> l
 
 
 def gather_each(w: WaveBuilder, addresses: TypedValue, count: int, enabled: TypedValue) -> list[TypedValue]:
-    """Return `count` dwords of each lane that is enabled, wherever those of others are."""
+    """Return `count` dwords of each enabled lane, at unrelated addresses."""
     if count == 1:
         name = f"llvm.masked.gather.{overload_name(w.row_type)}.v{w.wave_size}p0"
         pointers, zero = _pointers(w, addresses), ir.Constant(w.row_type, None)
@@ -288,16 +287,16 @@ def gather_each(w: WaveBuilder, addresses: TypedValue, count: int, enabled: Type
 
 
 def split_lanes(w: WaveBuilder, loaded: Any, count: int) -> list[TypedValue]:
-    """Return the rows of what has the dwords of each lane one after the other."""
+    """Return the rows of a vector that has the dwords of each lane in sequence."""
     joined = w.wrap(w.ir.bitcast(loaded, ir.VectorType(I32, w.wave_size * count)), "u32")
     lanes = range(w.wave_size)
     return [w.shuffle(joined, [lane * count + row for lane in lanes]) for row in range(count)]
 
 
 def _elements(w: WaveBuilder, enabled: TypedValue, count: int) -> tuple[Any, TypedValue]:
-    """Return a vector type for `count` dwords of each lane, and which of its elements are of active lanes.
+    """Return a vector type for `count` dwords of each lane, and the mask of its elements in active lanes.
 
-    Elements are pairs of dwords where that is possible: processors without masked accesses move them one by one.
+    Elements are pairs of dwords if possible, because processors without masked accesses move them one by one.
     """
     size = 2 - count % 2
     return ir.VectorType(ir.IntType(32 * size), w.wave_size * count // size), _repeat(w, enabled, count // size)
@@ -307,7 +306,7 @@ def _elements(w: WaveBuilder, enabled: TypedValue, count: int) -> tuple[Any, Typ
 def _each_row(
     w: WaveBuilder, addresses: TypedValue, rows: Any, count: int, enabled: TypedValue
 ) -> Iterator[tuple[Any, Any]]:
-    """Emit code that runs for each active lane, with pointers to its memory and to its `count` dwords in `rows`."""
+    """Emit a loop over active lanes; yield pointers to the lane's memory and to its `count` dwords in `rows`."""
     places = spill(w, addresses)
     with each_lane(w, w.mask_bits(enabled)) as lane:
         memory = w.ir.inttoptr(fetch(w, places, lane, "u64").llvm, PTR)
@@ -327,9 +326,9 @@ def _by_pattern(
     in_a_row: Callable[[Any], list[TypedValue]],
     anywhere: Callable[[], list[TypedValue]],
 ) -> list[TypedValue]:
-    """Emit a fast path for consecutive lanes and a general one, and return the results of either.
+    """Emit a fast path for consecutive lanes and a general path, and return the merged results.
 
-    On the fast path the lanes are each `size` bytes after the one before, from the pointer given on.
+    On the fast path, lanes access consecutive `size` bytes from the pointer that `in_a_row` receives.
     """
     first = w.extract(addresses, 0)
     apart = w.mask_bits((addresses != w.splat(first) + w.lane_id("u64") * size) & enabled)
@@ -340,12 +339,12 @@ def _by_pattern(
     after_together = w.ir.block
     w.ir.branch(done)
     w.ir.position_at_end(scattered)
-    others = anywhere()
+    general = anywhere()
     after_scattered = w.ir.block
     w.ir.branch(done)
     w.ir.position_at_end(done)
     merged = []
-    for result, other in zip(results, others, strict=True):
+    for result, other in zip(results, general, strict=True):
         joined = w.ir.phi(result.llvm.type)
         joined.add_incoming(result.llvm, after_together)
         joined.add_incoming(other.llvm, after_scattered)
@@ -360,7 +359,7 @@ def gather_small(w: WaveBuilder, addresses: TypedValue, bits: int, mask: TypedVa
     shift = ((addresses & 3) << 3).to("u32")
     value = wide >> shift
     if bits == 16:
-        # A half-word over a dword boundary takes its upper byte from the next dword; others must not touch that one.
+        # Only a half-word that crosses a dword boundary may read the next dword.
         crossing = ((addresses & 3) == 3) & enabled
         upper = gather(w, addresses & ~3 & 0xFFFFFFFFFFFFFFFF, 4, crossing) << 8
         value = w.select(crossing, (value & 0xFF) | upper, value)
@@ -370,14 +369,14 @@ def gather_small(w: WaveBuilder, addresses: TypedValue, bits: int, mask: TypedVa
 def scatter(
     w: WaveBuilder, addresses: TypedValue, value: TypedValue, offset: int = 0, mask: TypedValue | None = None
 ) -> None:
-    """Store each active lane's dword; where lanes coincide the highest wins."""
+    """Store each active lane's dword; the highest of lanes with the same address wins."""
     scatter_rows(w, addresses + offset if offset else addresses, [value], mask)
 
 
 def scatter_rows(
     w: WaveBuilder, addresses: TypedValue, values: Sequence[TypedValue], mask: TypedValue | None = None
 ) -> None:
-    """Store each active lane's dwords from its address on, at once; where lanes coincide the highest wins."""
+    """Store each active lane's dwords at its address by one store; the highest of overlapping lanes wins."""
     enabled = w.exec if mask is None else mask
 
     def in_a_row(pointer: Any) -> list[TypedValue]:
@@ -392,10 +391,10 @@ def scatter_rows(
 
 
 def store_row(w: WaveBuilder, pointer: Any, values: Sequence[TypedValue], enabled: TypedValue) -> None:
-    """Store the dwords of each lane that is enabled, of lanes that are one behind the other in memory.
+    """Store the dwords of each enabled lane; the lanes' dwords are consecutive in memory.
 
     Args:
-        pointer: where lane 0's are to be, or would be.
+        pointer: address of lane 0's dwords, enabled or not.
     """
     wide, each = _elements(w, enabled, len(values))
     callee = w.function(f"llvm.masked.store.{overload_name(wide)}.p0", ir.VoidType(), [wide, PTR, I32, each.llvm.type])
@@ -412,7 +411,7 @@ def store_row(w: WaveBuilder, pointer: Any, values: Sequence[TypedValue], enable
 
 
 def scatter_each(w: WaveBuilder, addresses: TypedValue, values: Sequence[TypedValue], enabled: TypedValue) -> None:
-    """Store the dwords of each lane that is enabled, wherever those of others are."""
+    """Store the dwords of each enabled lane, at unrelated addresses."""
     count = len(values)
     if count == 1:
         name = f"llvm.masked.scatter.{overload_name(w.row_type)}.v{w.wave_size}p0"
@@ -425,9 +424,9 @@ def scatter_each(w: WaveBuilder, addresses: TypedValue, values: Sequence[TypedVa
 
 
 def join_rows(w: WaveBuilder, values: Sequence[TypedValue]) -> TypedValue:
-    """Return rows as what has the dwords of each lane one after the other."""
+    """Return rows as a vector that has the dwords of each lane in sequence."""
     joined = [value.as_("u32") for value in values]
-    while len(joined) > 1:  # pairs of neighbours, the last one with itself where their number is odd
+    while len(joined) > 1:  # join neighbours; an odd last one with itself
         joined = [w.concatenate(joined[i], joined[min(i + 1, len(joined) - 1)]) for i in range(0, len(joined), 2)]
     lanes, rows = range(w.wave_size), range(len(values))
     return w.shuffle(joined[0], [row * w.wave_size + lane for lane in lanes for row in rows])
@@ -446,11 +445,11 @@ def scatter_small(
 
 
 def spill(w: WaveBuilder, value: TypedValue) -> Any:
-    """Return the place in memory of a vector, for access by lane number."""
+    """Store a vector on the stack for access by lane number; return the pointer."""
     with w.ir.goto_entry_block():
         place = w.ir.alloca(value.llvm.type)
     w.ir.store(value.llvm, place)
-    # llvmlite gives an alloca a typed pointer; its elements have another type.
+    # llvmlite types the pointer of an alloca by the vector, not by its elements.
     return w.ir.inttoptr(w.ir.ptrtoint(place, I64), PTR)
 
 
@@ -468,7 +467,7 @@ def put(w: WaveBuilder, place: Any, lane: TypedValue, value: TypedValue) -> None
 
 @contextmanager
 def each_lane(w: WaveBuilder, bits: TypedValue | None = None) -> Iterator[TypedValue]:
-    """Emit code that runs for each active lane in ascending order; the lane is a scalar u64."""
+    """Emit a loop over active lanes in ascending order; yield the lane as a scalar u64."""
     function = w.llvm_function
     head, body, done = (function.append_basic_block(name) for name in ("lanes", "lane", "lanes_done"))
     start = (w.exec_bits if bits is None else bits).to(f"u{w.wave_size}").to("u64")

@@ -1,4 +1,4 @@
-"""Between registers and typed values: halves, modifiers, SDWA, denormals, clamp."""
+"""Conversion between registers and typed values: halves, modifiers, SDWA, denormals, clamp."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from luthier.emulator.ir.types import ScalarType
 from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.ir.variant import FloatMode, OperandAccess
 
-BYTE_0, WORD_0, DWORD = 0, 4, 6
+WORD_0, DWORD = 4, 6
 SIGN, PRESERVE = 1, 2
-"""SDWA dst_unused; 0 clears what is not written."""
+"""SDWA dst_unused; 0 clears the bits that are not written."""
 
 
 def read_typed(
     w: Builder, rows: list[TypedValue], kind: ScalarType, access: OperandAccess, *, flush: bool = True
 ) -> TypedValue | tuple[TypedValue, ...]:
-    """Return rows of 32 bits as a value of type `kind`, with modifiers applied.
-
-    It is a tuple if the type has several elements.
-    """
+    """Return rows of 32 bits as a value of type `kind` with modifiers applied; a tuple for several elements."""
     if kind.kind in ("mask", "scc"):
         return rows[0]
     if access.sdwa != DWORD or access.extend:
@@ -85,7 +82,7 @@ def _sign(value: TypedValue, *, clear: bool) -> TypedValue:
 
 
 def flush_denormal(w: Builder, value: TypedValue) -> TypedValue:
-    """Return a value with denormals replaced by zeros of their sign."""
+    """Return a value with denormals replaced by zeros of the same sign."""
     bits = value.type.bits
     fraction = {16: 10, 32: 23, 64: 52}[bits]
     integer = value.as_(f"u{bits}")
@@ -95,7 +92,7 @@ def flush_denormal(w: Builder, value: TypedValue) -> TypedValue:
 
 
 def flush_input(w: Builder, value: TypedValue) -> TypedValue:
-    """Return a float source, flushed as the denormal mode demands."""
+    """Return a float source, flushed if the denormal mode says so."""
     if value.type.kind != "f" or w.mode.denormals(value.type.bits) & 1:
         return value
     return flush_denormal(w, value)
@@ -104,10 +101,8 @@ def flush_input(w: Builder, value: TypedValue) -> TypedValue:
 def finish_float(w: Builder, value: TypedValue, modifiers: dict[str, int], mode: FloatMode, flush: bool) -> TypedValue:
     """Return a float result with output modifiers: denormal flush, omod, clamp to [0, 1].
 
-    OMOD applies where MODE lets it (see `bind`).
-
-    OMOD and denormal results exclude each other: both what is scaled and what comes out of it are flushed, and a zero
-    becomes +0 (ISA documents, "Output Operand Modifiers").
+    OMOD and denormal results exclude each other: OMOD flushes its operand and its result, and makes zeros +0 (ISA
+    documents, "Output Operand Modifiers"). `bind` drops OMOD where MODE disables it.
     """
     if value.type.kind != "f":
         return value
@@ -119,7 +114,7 @@ def finish_float(w: Builder, value: TypedValue, modifiers: dict[str, int], mode:
         value = w.select(value == 0.0, w.like(0.0, value), value)
     if modifiers.get("clamp"):
         positive = value > 0.0
-        # NaN is clamped to 0 under DX10_CLAMP, and kept without.
+        # DX10_CLAMP clamps NaN to 0; without it, NaN is kept.
         low = w.select(positive, value, 0.0)
         if not mode.dx10_clamp:
             low = w.select(w.is_nan(value), value, low)
@@ -162,7 +157,7 @@ def merged_rows(
 ) -> list[TypedValue]:
     """Return the rows to write for a vector operation's result.
 
-    They have what the register keeps where the encoding names a part of it; `old` gives what is in its first row.
+    Where the encoding names a part of the register, they include the part that is kept. `old` returns the first row.
     """
     if "dst_sel" in modifiers:
         return [_sdwa_merge(rows[0], old, modifiers)]

@@ -1,7 +1,7 @@
 """Floating-point operations under any rounding mode.
 
-To nearest even, LLVM's plain instructions are exact on every host. Under another mode constrained intrinsics are used
-between two settings of the host's rounding mode; the constraint keeps LLVM from moving or folding them.
+For rounding to nearest even, LLVM's plain instructions are exact on every host. For other modes, code sets the host's
+rounding mode around constrained intrinsics, which LLVM neither moves nor folds.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ _SET_ROUNDING = {0: 1, 1: 2, 2: 3, 3: 0}
 def rounded(b: ExactBuilder, name: str, values: Sequence[TypedValue], result: ScalarType, rounding: int) -> TypedValue:
     """Return the result of the operation `name`, rounded once to `result`.
 
-    16-bit arithmetic is computed in 32 bits (in 64 for fma, with the lost part folded in): the exact value rounds the
-    same.
+    16-bit arithmetic is computed in 32 bits (fma: in 64 bits with a sticky bit), which rounds like the exact value.
     """
     if name not in _CONSTRAINED:
         raise ValueError(name)
@@ -37,8 +36,7 @@ def rounded(b: ExactBuilder, name: str, values: Sequence[TypedValue], result: Sc
 def _largest(b: ExactBuilder, name: str, values: Sequence[TypedValue], answer: TypedValue) -> TypedValue:
     """Return the result under MODE.FP16_OVFL.
 
-    Infinity from finite numbers (but not a quotient by 0) is the largest number instead (ISA documents, "MODE
-    register").
+    Infinity from finite numbers (except a quotient by 0) becomes the largest number (ISA documents, "MODE register").
     """
     too_large = (answer.as_("u16") & 0x7FFF) == 0x7C00
     for value in values:
@@ -63,13 +61,13 @@ def _rounded(b: ExactBuilder, name: str, values: Sequence[TypedValue], result: S
 def _half(b: ExactBuilder, name: str, values: Sequence[TypedValue], result: ScalarType, rounding: int) -> TypedValue:
     """Return a 16-bit result, computed in a wider type.
 
-    Significands have 11 bits: 24 bits hold every sum, product, quotient and root closely enough to round again.
+    Significands have 11 bits. With 24 bits, a rounded sum, product, quotient or root can be rounded again correctly.
     """
     if name == "fma":
         x, y, z = (value.to("f64") for value in values)
         product = _plain(b, "fmul", [x, y], x.type)  # exact: 22 bits
         total = _plain(b, "fadd", [product, z], x.type)
-        # What the sum lost (two-sum), folded into its last bit: rounding again is then as from the exact value.
+        # Fold the error of the sum (two-sum) into its last bit: it then rounds like the exact value.
         back = _plain(b, "fsub", [total, product], x.type)
         lost = _plain(
             b,
@@ -82,27 +80,27 @@ def _half(b: ExactBuilder, name: str, values: Sequence[TypedValue], result: Scal
         )
         exact = sticky(b, total, lost)
         if rounding == 2:
-            # Rounding down, opposite numbers add up to -0.
+            # When rounding down, the sum of opposite numbers is -0.
             cancelled = (total == 0.0) & ((product.as_("i64") ^ z.as_("i64")) < 0)
             exact = b.select(cancelled, -0.0, exact)
         return rounded(b, "fptrunc", [exact], result, rounding)
     if rounding == 0:
         wide = _plain(b, name, [value.to("f32") for value in values], ScalarType("f", 32))
         return _plain(b, "fptrunc", [wide], result)
-    # Directed rounding twice in the same direction is rounding once.
+    # Rounding twice in the same direction equals rounding once.
     wide = _constrained(b, name, [value.to("f32") for value in values], ScalarType("f", 32), rounding)
     return _half_directed(b, wide, result, rounding)
 
 
 def _half_directed(b: ExactBuilder, value: TypedValue, result: ScalarType, rounding: int) -> TypedValue:
-    """Return a 32-bit float rounded up, down or toward zero to 16 bits.
+    """Return a 32-bit float, rounded up, down or toward zero to 16 bits.
 
-    LLVM has no host code for it at every width.
+    LLVM lacks host code for it at some widths.
     """
     magnitude = abs(value)
     bits = magnitude.as_("u32")
     normal = (bits & 0xFFFFE000).as_("f32")
-    # Exact, so no rounding mode is set: LLVM may move other plain operations to where one is.
+    # Exact, so no rounding mode is set: under one, LLVM may move other plain operations there.
     scaled = _plain(b, "fmul", [magnitude, b.like(2.0**24, magnitude)], value.type)
     denormal = _plain(b, "fmul", [b.truncate(scaled), b.like(2.0**-24, magnitude)], value.type)
     cut = b.select(magnitude < 2.0**-14, denormal, b.select(magnitude >= 65536.0, 65504.0, normal))
@@ -123,7 +121,7 @@ def _int_to_half(b: ExactBuilder, value: TypedValue, result: ScalarType, roundin
 
 
 def sticky(b: ExactBuilder, total: TypedValue, lost: TypedValue) -> TypedValue:
-    """Return `total` moved to an odd last bit toward the exact sum `total + lost`, if anything was lost."""
+    """Return `total` with an odd last bit, moved toward the exact sum `total + lost`, if `lost` is not 0."""
     bits = total.as_("u64")
     toward_zero = (total.as_("u64") ^ lost.as_("u64")) >> 63  # the exact value is smaller in magnitude
     even_down = b.select(toward_zero != 0, bits - 1, bits) | 1
@@ -132,12 +130,9 @@ def sticky(b: ExactBuilder, total: TypedValue, lost: TypedValue) -> TypedValue:
 
 
 def _to_odd(b: ExactBuilder, value: TypedValue) -> TypedValue:
-    """Return a 64-bit float as a 32-bit one with a sticky last bit.
-
-    Rounding it to 16 bits is then a single rounding.
-    """
+    """Return a 64-bit float as a 32-bit one with a sticky last bit, which rounds to 16 bits like the 64-bit float."""
     magnitude = abs(value)
-    # What is far outside 16 bits need not fit 32.
+    # Values far outside the range of 16 bits may exceed that of 32 bits.
     near = b.select(magnitude > 2.0**100, 2.0**100, b.select(magnitude < 2.0**-100, 2.0**-100, magnitude))
     special = (magnitude == 0.0) | ~(magnitude < float("inf"))
     bits = b.select(special, magnitude, near).as_("u64")
@@ -157,7 +152,7 @@ def _plain(b: ExactBuilder, name: str, values: Sequence[TypedValue], result: Sca
 
 
 _METADATA = ir.MetaDataType()
-"""One object: a type of llvmlite equals only itself."""
+"""A single object, because a type in llvmlite equals only itself."""
 
 
 def _constrained(
@@ -178,5 +173,5 @@ def _constrained(
     tail = [ir.FormattedConstant(metadata, '!"round.dynamic"'), ir.FormattedConstant(metadata, '!"fpexcept.strict"')]
     answer = b.wrap(b.ir.call(callee, arguments + tail), result)
     b.ir.call(set_rounding, [ir.Constant(I32, 1)])
-    # Host code for unsigned numbers is a difference of others: rounded down, that of equal ones is -0.
+    # Host code for unsigned numbers subtracts: rounded down, the difference of equal numbers is -0.
     return abs(answer) if name == "uitofp" else answer

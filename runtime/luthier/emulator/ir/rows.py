@@ -1,7 +1,7 @@
-"""Code for accesses of lanes that are one behind the other: what most kernels do most of the time.
+"""Code for accesses of lanes to consecutive memory: the most frequent pattern in kernels.
 
-`memory_code` computes, checks and compares the address of each lane. Whether lanes are in a row can be seen of the
-registers that have the addresses, and where they are its two ends are all there is to check.
+`memory_code` computes, checks and compares the address of each lane. The address registers alone show whether lanes
+access a row; if they do, only the two ends of the row need a check.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
 _LINE = 64
-"""Bytes of a line of the host's caches."""
+"""Bytes in a line of the host's caches."""
 
 
 class AccessRow(Struct, frozen=True):
-    """Accesses of active lanes that may be one behind the other."""
+    """Accesses of active lanes that may be consecutive in memory."""
 
     holds: TypedValue
-    """Whether they are, and are all allowed: a scalar."""
+    """Whether they are consecutive, and all allowed: a scalar."""
     pointer: Any
-    """Where lane 0's is, or would be, if so."""
+    """Host address for lane 0, active or not, if `holds`."""
     goes_on: bool
-    """Whether later waves are likely to access what is behind."""
+    """Whether later waves are likely to access the memory after the row."""
 
     def fetch_ahead(self, w: WaveBuilder, size: int, *, write: bool) -> None:
-        """Emit prefetches of the row after the next, which is accessed soon: the lines of one wave are too few, and
-        those of the next too far away in time, for the host to see that they go on.
+        """Emit prefetches of the row after the next.
+
+        The host does not detect the pattern: one wave accesses too few lines, and the next wave runs too much later.
 
         Args:
             size: bytes of a row.
-            write: whether it is stored to.
+            write: whether the row is stored to.
         """
         if self.goes_on:
             prefetch = w.function("llvm.prefetch.p0", ir.VoidType(), [PTR, I32, I32, I32])
@@ -48,16 +49,15 @@ class AccessRow(Struct, frozen=True):
 def row_in_memory(
     w: WaveBuilder, place: OperandSlot, base: TypedValue, size: int, *, wide: bool, signed: bool = False
 ) -> AccessRow | None:
-    """Return whether all active lanes access `size` bytes each, one behind the other, in the allocation that this
-    instruction used last; None for code that is to say more of its accesses.
+    """Return the accesses of active lanes to `size` bytes each as a row in the allocation that this instruction used
+    last; None for code that must report each access.
 
-    This takes no addresses of lanes, but registers as they are and a few scalars: a fraction of what `check_global`
-    does.
+    This uses the registers and a few scalars instead of the lanes' addresses: a fraction of the work of `check_global`.
 
     Args:
-        place: registers that have addresses, or offsets.
-        base: what is added to each, a scalar u64.
-        wide: they have 64 bits; otherwise 32, extended by their sign where `signed` says so.
+        place: registers that hold addresses or offsets.
+        base: base address, a scalar u64.
+        wide: whether registers hold 64 bits; otherwise 32 bits, sign-extended if `signed`.
     """
 
     def address(lane: TypedValue) -> TypedValue:
@@ -75,12 +75,12 @@ def row_in_memory(
 
 
 def row_in_lds(w: WaveBuilder, place: OperandSlot, offset: TypedValue, size: int) -> AccessRow | None:
-    """Return whether all active lanes access `size` bytes each of LDS, one behind the other; None for code that is to
-    say more of its accesses.
+    """Return the accesses of active lanes to `size` bytes each of LDS as a row; None for code that must report each
+    access.
 
     Args:
-        place: the register that has byte offsets.
-        offset: what is added to each, a scalar u32.
+        place: the register that holds byte offsets.
+        offset: added to each offset, a scalar u32.
     """
 
     def address(lane: TypedValue) -> TypedValue:
@@ -103,11 +103,11 @@ def _row(
     wide: bool,
     goes_on: bool,
 ) -> AccessRow | None:
-    """Return a row, whose registers of 32 bits, or of 64 where `wide`, are at `place`.
+    """Return a row, given registers of 32 bits (64 if `wide`) at `place`.
 
     Args:
-        address: returns that of a lane (u64).
-        pointer: returns where an address is on the host, and whether so many bytes there may be accessed.
+        address: returns the address of a lane (u64).
+        pointer: returns the host address of an address, and whether the given number of bytes there is allowed.
     """
     if w.variant.stepping or w.variant.observed or w.variant.undefined:
         return None
@@ -118,7 +118,7 @@ def _row(
     if wide:
         different = different | (place.row(1) ^ w.splat(place.word_of_lane(first, 1)))
     begin, span = address(first), (last - first) * size
-    # Registers that overflow on the way do not reach the last lane's address.
+    # If registers overflow in between, the last lane's address does not match.
     is_row = (w.mask_bits((different != 0) & w.exec) == 0) & (address(last) - begin == span)
     host, allowed = pointer(begin, span + size)
     return AccessRow(is_row & allowed, w.ir.inttoptr((host - first * size).llvm, PTR), goes_on)
@@ -134,8 +134,8 @@ def load_lanes(
     """Load `count` dwords of each active lane into the registers of `result`.
 
     Args:
-        row: the accesses as a row; None if that is not asked.
-        places: emits code for any accesses, and returns their host addresses and which lanes have one.
+        row: the accesses as a row; None if code must not use a row.
+        places: emits code for accesses of any pattern; returns the host addresses and the mask of lanes with one.
     """
 
     def write(rows: Sequence[TypedValue]) -> None:
@@ -161,7 +161,7 @@ def store_lanes(
     row: AccessRow | None,
     places: Callable[[], tuple[TypedValue, TypedValue]],
 ) -> None:
-    """Store dwords of each active lane, one behind the other; arguments as of `load_lanes`."""
+    """Store consecutive dwords of each active lane; for arguments, see `load_lanes`."""
     if row is None:
         hosts, enabled = places()
         scatter_rows(w, hosts, values, enabled)

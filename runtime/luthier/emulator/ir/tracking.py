@@ -1,10 +1,10 @@
-"""Code that follows undefined values: written into the code of an operation, once that is complete.
+"""Instrumentation of an operation's complete code to track undefined values.
 
-Registers have their shadow behind the wave, memory of every kind (LDS, scratch, buffers, the host's stack) at
-`CONTEXT.undefined` plus its address modulo 16 TiB. The bits of memory count while it holds what it held when they were
-set (`layout.UNDEFINED_COPY`): whatever the host, a copy engine or code that does not follow undefined values has
-written since is defined. The semantic functions of operations know nothing of all this but `WaveBuilder.decide`
-and `WaveBuilder.but_undefined`.
+Shadows of registers are behind the wave. Shadows of memory of every kind (LDS, scratch, buffers, the host's stack) are
+at `CONTEXT.undefined` plus the address modulo 16 TiB. A shadow of memory is valid while the memory holds the value for
+which it was set (`layout.UNDEFINED_COPY`): values written since by the host, a copy engine or code that does not track
+undefined values are defined. Semantic functions of operations use only `WaveBuilder.decide` and
+`WaveBuilder.but_undefined` of all this.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class _PointerTarget(Struct, frozen=True):
     """Target of a pointer."""
 
     kind: str
-    """``wave``, ``memory``, or ``other``: what is always defined."""
+    """``wave``, ``memory``, or ``other``, which is always defined."""
     offset: int | None = 0
-    """In the wave; None where it is known late."""
+    """Offset in the wave; None if it is known only at run time."""
     indices: tuple[Any, ...] = ()
-    """Offsets that are known late."""
+    """Offsets known only at run time."""
 
     @property
     def is_tracked(self) -> bool:
-        """Return whether what is there has a shadow."""
+        """Return whether the target has a shadow."""
         if self.kind != "wave" or self.offset is None:
             return self.kind != "other"
         is_register = self.offset < layout.SCALARS and not self.is_exec
@@ -58,21 +58,21 @@ class _PointerTarget(Struct, frozen=True):
 
     @property
     def is_exec(self) -> bool:
-        """Return whether it is EXEC, known now."""
+        """Return whether the target is EXEC, at an offset known at compile time."""
         return self.kind == "wave" and self.offset in (layout.EXEC, layout.EXEC + 4)
 
 
 class Tracker:
-    """Adds to the code of one operation what follows undefined values through it."""
+    """Adds code to one operation that tracks undefined values through it."""
 
     def __init__(self, w: WaveBuilder) -> None:
         self.w, self.b = w, w.ir
         self._shadows: dict[int, Shadow] = {}
         self._places: dict[int, _PointerTarget] = {}
         self._last: dict[int, Any] = {}
-        """Block -> the one in which its code now ends."""
+        """Block -> the block in which its code now ends."""
         self._phis: list[tuple[Any, Any]] = []
-        """Each with its shadow's, or None."""
+        """Each phi with its shadow's phi, or None."""
 
     def run(self) -> None:
         """Rewrite the function."""
@@ -83,17 +83,17 @@ class Tracker:
         for phi, shadow in self._phis:
             phi.incomings = [(value, self._last.get(id(block), block)) for value, block in phi.incomings]
             for value, block in phi.incomings if shadow is not None else ():
-                mine = self.shadow(value)
-                shadow.add_incoming(every(shadow.type, 0) if mine is None else mine, block)
+                incoming = self.shadow(value)
+                shadow.add_incoming(every(shadow.type, 0) if incoming is None else incoming, block)
 
     def shadow(self, value: Any) -> Shadow:
         """Return the shadow of a value; None if it is defined."""
         return self._shadows.get(id(value))
 
-    # Order, and what undefined bits may reach -----------------------------------------------------------------------
+    # Order, and values that may be undefined ------------------------------------------------------------------------
 
     def _in_order(self) -> list[Any]:
-        """Return the blocks so that values come before their uses, but for those of loops."""
+        """Return the blocks in an order where values come before their uses, except in loops."""
         seen: set[int] = set()
         order = []
         stack = [(self.w.llvm_function.entry_basic_block, False)]
@@ -109,7 +109,7 @@ class Tracker:
         return order[::-1]
 
     def _find_reached(self, blocks: list[Any]) -> set[int]:
-        """Return the values that undefined bits may get into."""
+        """Return the values that may have undefined bits."""
         reached: set[int] = set()
         before = -1
         while before != len(reached):
@@ -134,11 +134,11 @@ class Tracker:
         return any(id(value) in reached for value in _operands(instruction))
 
     def place(self, pointer: Any) -> _PointerTarget:
-        """Return what a pointer leads to."""
-        found = self._places.get(id(pointer))
-        if found is None:
-            found = self._places[id(pointer)] = self._find_place(pointer)
-        return found
+        """Return the target of a pointer."""
+        target = self._places.get(id(pointer))
+        if target is None:
+            target = self._places[id(pointer)] = self._find_place(pointer)
+        return target
 
     def _find_place(self, pointer: Any) -> _PointerTarget:
         if pointer is self.w.wave:
@@ -148,11 +148,11 @@ class Tracker:
             late = tuple(index for index in pointer.indices if not isinstance(index, ir.Constant))
             if late or base.offset is None or base.kind != "wave":
                 return _PointerTarget(base.kind, None, (*base.indices, *late))
-            return _PointerTarget(base.kind, base.offset + pointer.indices[0].constant)  # of bytes
+            return _PointerTarget(base.kind, base.offset + pointer.indices[0].constant)  # in bytes
         if isinstance(pointer, (forms.AllocaInstr, forms.CastInstr)):
             return _PointerTarget("memory")
         if isinstance(pointer, (forms.PhiInstr, forms.SelectInstr)):
-            raise TypeError("a pointer that is one of several")
+            raise TypeError("a phi or a select of pointers is not supported")
         return _PointerTarget("other")
 
     # Rewriting ------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class Tracker:
         self._last[id(block)] = self.b.block
 
     def _again(self, instruction: Any) -> None:
-        """Put an instruction back. llvmlite has no public function for it."""
+        """Insert an existing instruction. llvmlite has no public function for it."""
         self.b._insert(instruction)
         if isinstance(instruction, forms.Terminator):
             self.b.block.terminator = instruction
@@ -209,16 +209,16 @@ class Tracker:
             operands = instruction.args if name == "call" else instruction.operands
             shadows = [self.shadow(value) for value in operands]
             if any(shadow is not None for shadow in shadows):
-                found = result_shadow(self.b, instruction, shadows)
-                self._shadows[id(instruction)] = self._but_same(instruction, found)
+                result = result_shadow(self.b, instruction, shadows)
+                self._shadows[id(instruction)] = self._but_same(instruction, result)
 
     def _but_same(self, instruction: Any, shadow: Shadow) -> Shadow:
-        """Return the shadow of a result that is 0 where both operands are the same register."""
+        """Return the shadow of a result; it is defined if both operands of xor or sub are the same register."""
         loads = [value for value in instruction.operands if isinstance(value, forms.LoadInstr)]
         if instruction.opname not in ("xor", "sub") or len(loads) != len(instruction.operands):
             return shadow
-        one, other = (self.b.ptrtoint(load.operands[0], I64) for load in loads)
-        return self.b.select(self.b.icmp_unsigned("==", one, other), every(shadow.type, 0), shadow)
+        left, right = (self.b.ptrtoint(load.operands[0], I64) for load in loads)
+        return self.b.select(self.b.icmp_unsigned("==", left, right), every(shadow.type, 0), shadow)
 
     def _calls(self) -> dict[str, Callable[[Any], None]]:
         return {
@@ -231,21 +231,21 @@ class Tracker:
     # Registers ------------------------------------------------------------------------------------------------------
 
     def _beside(self, pointer: Any) -> Any:
-        """Return where the shadow of a register is."""
+        """Return the address of the shadow of a register."""
         return self.w.address(pointer, layout.wave_stride(self.w.wave_size))
 
     def _load(self, load: Any) -> None:
         if id(load) not in self._reached:
             return
         pointer, type = load.operands[0], bits_type(load.type)
-        place, found = self.place(pointer), None
+        place, shadow = self.place(pointer), None
         if place.kind == "wave":
-            found = self.b.load(self._beside(pointer), typ=type, align=load.align)
+            shadow = self.b.load(self._beside(pointer), typ=type, align=load.align)
         elif place.is_tracked:
-            found = self._loaded(pointer, load, lambda at: self.b.load(at, typ=type, align=load.align or 1))
+            shadow = self._loaded(pointer, load, lambda at: self.b.load(at, typ=type, align=load.align or 1))
         late = [self.shadow(index) for index in place.indices]
         flags = either(self.b, [any_bit(self.b, one) for one in late if one is not None])
-        self._shadows[id(load)] = either(self.b, [found, None if flags is None else spread(self.b, flags, type)])
+        self._shadows[id(load)] = either(self.b, [shadow, None if flags is None else spread(self.b, flags, type)])
 
     def _store(self, store: Any) -> None:
         value, pointer = store.operands
@@ -265,7 +265,7 @@ class Tracker:
             self._stored(pointer, value, lambda what, at: self.b.store(what, at, align=align))
 
     def _but_exec(self, pointer: Any, shadow: Any) -> Any:
-        """Return the shadow of what is written to a scalar register, after telling of it where that is EXEC."""
+        """Return the shadow to write for a scalar register. If the register is EXEC, report it and return 0."""
         base, place = (self.b.ptrtoint(one, I64) for one in (self.w.wave, pointer))
         offset = self.b.sub(self.b.sub(place, base), ir.Constant(I64, layout.EXEC))
         is_exec = self.b.icmp_unsigned("<", offset, ir.Constant(I64, 8))
@@ -276,7 +276,7 @@ class Tracker:
     # Memory ---------------------------------------------------------------------------------------------------------
 
     def _shadow_of_memory(self, pointer: Any, apart: int = 0) -> Any:
-        """Return where the shadow of memory is, or with `UNDEFINED_COPY` what it held: a pointer, or one a lane."""
+        """Return a pointer (or one per lane) to the shadow of memory; with `UNDEFINED_COPY`, to its copy."""
         lanes = lanes_of(pointer.type)
         type = ir.VectorType(I64, lanes) if lanes else I64
         base = self.w.load(self.w.context_field("undefined"), "u64") + apart
@@ -285,19 +285,19 @@ class Tracker:
         return self.b.inttoptr(self.b.add(low, start), ir.VectorType(PTR, lanes) if lanes else PTR)
 
     def _loaded(self, pointer: Any, value: Any, load: Callable[[Any], Any]) -> Any:
-        """Return the shadow of what was loaded from memory.
+        """Return the shadow of a value loaded from memory.
 
         Args:
-            load: emits the same load from another place.
+            load: emits the same load from another address.
         """
-        found = load(self._shadow_of_memory(pointer))
+        shadow = load(self._shadow_of_memory(pointer))
         before = self.b.block
-        with self.b.if_then(any_bit(self.b, found), likely=False):
+        with self.b.if_then(any_bit(self.b, shadow), likely=False):
             held = load(self._shadow_of_memory(pointer, layout.UNDEFINED_COPY))
-            kept = _where_equal(self.b, bits_of(self.b, value), held, found)
+            kept = _where_equal(self.b, bits_of(self.b, value), held, shadow)
             after = self.b.block
-        merged = self.b.phi(found.type)
-        merged.add_incoming(found, before)
+        merged = self.b.phi(shadow.type)
+        merged.add_incoming(shadow, before)
         merged.add_incoming(kept, after)
         return merged
 
@@ -305,11 +305,11 @@ class Tracker:
         """Set the shadow of memory to which a value was stored.
 
         Args:
-            store: emits the same store of something else, to another place.
+            store: emits the same store of another value to another address.
         """
         shadow, type = self.shadow(value), bits_type(value.type)
         store(every(type, 0) if shadow is None else shadow, self._shadow_of_memory(pointer))
-        # Of parts of dwords what was there counts as a whole.
+        # The copy of a whole dword is compared: update it also for parts of dwords.
         always = not lanes_of(type) and type.width < 32
         if shadow is None and not always:
             return
@@ -339,7 +339,7 @@ class Tracker:
         self.b.call(call.callee, [self._shadow_of_memory(target), ir.Constant(ir.IntType(8), 0), *rest])
 
     def _atomic(self, atomic: Any) -> None:
-        """Put an atomic operation back: what it leaves is undefined where what was there is, or an operand."""
+        """Insert an atomic operation. The new value is undefined if the old value or an operand is."""
         pointer, new = atomic.operands[0], atomic.operands[-1]
         type = new.type
         self._again(atomic)
@@ -364,13 +364,13 @@ class Tracker:
         shadow = self.shadow(value)
         if shadow is None:
             return
-        if masks:  # lanes of which it is undefined whether they take part count as well
+        if masks:  # include lanes whose mask bit is undefined
             (mask,) = masks
             shadow = self.b.and_(lane_bits(self.b, shadow), either(self.b, [mask, self.shadow(mask)]))
         self._tell(kind.constant, shadow)
 
     def _tell(self, kind: int, shadow: Shadow) -> None:
-        """Emit the call that tells of undefined bits, where there are some."""
+        """Emit a call that reports undefined bits, if there are any."""
         if shadow is None:
             return
         is_scalar = not lanes_of(shadow.type) and kind != layout.DECIDES_MASK
@@ -387,14 +387,14 @@ class Tracker:
 
 
 def _operands(instruction: Any) -> Any:
-    """Return the values that an instruction computes with."""
+    """Return the operands of an instruction; for a phi, its incoming values."""
     if isinstance(instruction, forms.PhiInstr):
         return [value for value, _ in instruction.incomings]
     return instruction.operands
 
 
 def _where_equal(b: ir.IRBuilder, value: Any, held: Any, shadow: Any) -> Any:
-    """Return a shadow where two values have equal dwords."""
+    """Return a shadow where two values have equal dwords, and 0 elsewhere."""
     type = shadow.type
     width = type.element.width if lanes_of(type) else type.width
     count = max(1, lanes_of(type)) * width // 32
@@ -406,5 +406,5 @@ def _where_equal(b: ir.IRBuilder, value: Any, held: Any, shadow: Any) -> Any:
 
 
 def track(w: WaveBuilder) -> None:
-    """Let the code of a complete operation follow undefined values."""
+    """Make the complete code of an operation track undefined values."""
     Tracker(w).run()

@@ -1,6 +1,6 @@
-"""Data types of operands: how many bits a lane holds and how they are read.
+"""Data types of operands: number of bits in a lane, and their meaning.
 
-A type is written as it is in an operation's signature: ``u32 i32 f32 b32 u64 i64 f64 u16 i16 f16 bf16 u8 i8``, ``mask``
+Types are written as in an operation's signature: ``u32 i32 f32 b32 u64 i64 f64 u16 i16 f16 bf16 u8 i8``, ``mask``
 (one bit per lane: VCC or an SGPR pair), ``scc`` (the scalar condition code), a pair of 16-bit halves ``f16x2``, or
 several consecutive registers ``u32x4``.
 """
@@ -15,14 +15,14 @@ from msgspec import Struct
 
 
 class ScalarType(Struct, frozen=True):
-    """A scalar element type, possibly several of it."""
+    """Scalar element type, with a number of elements."""
 
     kind: str
     """``u`` unsigned, ``i`` signed, ``f`` IEEE float, ``bf`` bfloat, ``mask``, ``scc``."""
     bits: int
     """Bits of one element."""
     count: int = 1
-    """Elements; above 1 an operation receives a tuple of values."""
+    """Number of elements; an operation receives a tuple of values if it is above 1."""
 
     @staticmethod
     @functools.cache
@@ -32,7 +32,7 @@ class ScalarType(Struct, frozen=True):
             return ScalarType(text, 1)
         match = re.fullmatch(r"(u|i|f|bf|b)(8|16|32|64|128)(?:x(\d+))?", text)
         if match is None:
-            raise ValueError(f"no such operand type: {text!r}")
+            raise ValueError(f"unknown operand type {text!r}")
         kind = "u" if match[1] == "b" else match[1]
         return ScalarType(kind, int(match[2]), int(match[3] or 1))
 
@@ -43,12 +43,12 @@ class ScalarType(Struct, frozen=True):
 
     @property
     def is_float(self) -> bool:
-        """Return whether arithmetic on it rounds."""
+        """Return whether arithmetic on the type rounds."""
         return self.kind in ("f", "bf")
 
     @property
     def is_signed(self) -> bool:
-        """Return whether its integers have a sign."""
+        """Return whether it is a signed integer type."""
         return self.kind == "i"
 
     @property
@@ -58,12 +58,12 @@ class ScalarType(Struct, frozen=True):
 
     @property
     def units(self) -> int:
-        """Return the number of 32-bit registers that the whole takes."""
+        """Return the number of 32-bit registers of all elements."""
         return max(1, self.bits * self.count // 32)
 
     @property
     def llvm(self) -> ir.Type:
-        """Return the LLVM type of one element; bfloat is carried as its 16 bits."""
+        """Return the LLVM type of one element; bfloat is an i16."""
         if self.kind == "f":
             return {16: ir.HalfType(), 32: ir.FloatType(), 64: ir.DoubleType()}[self.bits]
         return ir.IntType(self.bits)

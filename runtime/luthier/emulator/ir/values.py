@@ -1,9 +1,8 @@
-"""Values: what the semantic functions of operations compute with.
+"""Values that the semantic functions of operations compute with.
 
-A `TypedValue` is an LLVM value with an operand type.
-It is a scalar, or a vector with one element a lane; the same semantic
-function serves both. Python operators and numbers work as in the ISA documents' pseudo-code. Nothing here knows
-registers.
+A `TypedValue` is an LLVM value with an operand type: a scalar, or a vector with one element per lane. The same semantic
+function serves both. Python operators and numbers work as in the ISA documents' pseudo-code. This module is independent
+of registers.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ class Arithmetic(Protocol):
     """llvmlite's builder."""
 
     def wrap(self, llvm: Any, type: ScalarType | str) -> TypedValue:
-        """Return an LLVM value, read as `type`."""
+        """Return an LLVM value with `type`."""
 
     def like(self, other: Operand, model: TypedValue) -> TypedValue:
-        """Return `other` with type and shape of `model`."""
+        """Return `other` with the type and shape of `model`."""
 
     def bitcast(self, value: TypedValue, type: str | ScalarType) -> TypedValue:
-        """Return the same bits read as another type."""
+        """Return the same bits as another type."""
 
     def convert(self, value: TypedValue, type: str | ScalarType) -> TypedValue:
         """Return the number as another type."""
@@ -51,7 +50,7 @@ class Arithmetic(Protocol):
 
 
 class TypedValue:
-    """An LLVM value and how its bits are read. Operators follow the type: ``>>`` and ``<`` of an ``i32`` are signed."""
+    """LLVM value with an operand type. Operators follow the type: ``>>`` and ``<`` of an ``i32`` are signed."""
 
     __slots__ = ("b", "llvm", "type")
 
@@ -69,19 +68,15 @@ class TypedValue:
     # Conversions ----------------------------------------------------------------------------------------------------
 
     def as_(self, type: str | ScalarType) -> TypedValue:
-        """Return the same bits read as another type of the same size."""
+        """Return the same bits as another type of the same size."""
         return self.b.bitcast(self, type)
 
     def to(self, type: str | ScalarType) -> TypedValue:
-        """Convert the number: integers are extended by this value's sign or truncated, floats rounded, ints to
-        floats."""
+        """Convert the number. Integers are truncated, or extended by this value's sign; floats are rounded."""
         return self.b.convert(self, type)
 
     def bits(self, low: int, count: int) -> TypedValue:
-        """Return the field of `count` bits from bit `low`.
-
-        It is an integer of the same type (sign-extended if signed).
-        """
+        """Return the field of `count` bits from bit `low`: an integer of the same type (sign-extended if signed)."""
         shifted = self << (self.type.bits - low - count)
         return shifted >> (self.type.bits - count)
 
@@ -153,7 +148,7 @@ class TypedValue:
     def __abs__(self) -> TypedValue:
         return self.b.absolute(self)
 
-    # Comparisons: of floats all are false on NaN except != ----------------------------------------------------------
+    # Comparisons: on NaN, all except != are false -------------------------------------------------------------------
 
     def __eq__(self, other: object) -> TypedValue:  # type: ignore[override]
         return self.b.compare("==", self, other)  # type: ignore[arg-type]
@@ -176,7 +171,7 @@ class TypedValue:
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
-        raise TypeError("a value is not known while code is generated; use b.select")
+        raise TypeError("a value is unknown during code generation; use b.select")
 
 
 def constant(type: ScalarType, number: int | float, lanes: int) -> Any:
@@ -189,7 +184,7 @@ def constant(type: ScalarType, number: int | float, lanes: int) -> Any:
         scalar = ir.Constant(element, int(number) & ((1 << type.bits) - 1))
     if not lanes:
         return scalar
-    # llvmlite would spell a vector constant element by element.
+    # llvmlite would write a vector constant element by element.
     splat = ir.FormattedConstant(element, f"splat ({element} {scalar.get_reference()})")
     splat.type = ir.VectorType(element, lanes)
     return splat

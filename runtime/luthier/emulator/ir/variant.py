@@ -1,5 +1,4 @@
-"""A variant: everything that decides the machine code of one operation. Two instructions with equal variants share
-code."""
+"""Variants: all that determines the machine code of an operation. Instructions with equal variants share code."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ from msgspec import Struct
 
 
 class FloatMode(Struct, frozen=True):
-    """The part of the MODE register that floating point depends on, as the fields' codes.
+    """The part of the MODE register that affects floating point, as the fields' codes.
 
     Rounding: 0 nearest even, 1 up, 2 down, 3 to zero. Denormals: bit 0 keeps inputs, bit 1 keeps results (ISA
     documents, "MODE register"). One pair for 32-bit, one for 16- and 64-bit numbers.
@@ -22,16 +21,16 @@ class FloatMode(Struct, frozen=True):
     dx10_clamp: bool = True
     ieee: bool = True
     relative: int = 0
-    """Not floating point, but of MODE too: on GFX9 bits 0 to 3 make src0, src1, src2 and the result relative to M0."""
+    """Not floating point: on GFX9, bits 0 to 3 make src0, src1, src2 and the result relative to M0."""
     fp16_ovfl: bool = False
-    """Finite 16- and 8-bit results of vector operations that are too large become the largest number."""
+    """Whether 16- and 8-bit results of vector operations that overflow become the largest number."""
 
     def rounding(self, bits: int) -> int:
-        """Return the FP_ROUND code for results of that width."""
+        """Return the FP_ROUND code for results of `bits` bits."""
         return self.round32 if bits == 32 else self.round16_64
 
     def denormals(self, bits: int) -> int:
-        """Return the FP_DENORM code for numbers of that width: bit 0 lets denormal sources in, bit 1 results out."""
+        """Return the FP_DENORM code for numbers of `bits` bits: bit 0 keeps denormal sources, bit 1 results."""
         return self.denorm32 if bits == 32 else self.denorm16_64
 
 
@@ -40,31 +39,30 @@ class OperandAccess(Struct, frozen=True):
 
     kind: str
     """``v`` rows of a vector register file; ``s`` scalar registers or an inline constant; ``c`` an inline constant for
-    each element of a tuple; ``k``, ``K`` a literal of 32, 64 bits in the record; ``i`` an immediate in the record;
+    each element of a tuple; ``k``, ``K`` a literal of 32 or 64 bits in the record; ``i`` an immediate in the record;
     ``-`` absent."""
     high: bool = False
     """The high 16 bits of the register."""
     whole: bool = True
-    """False for a 16-bit register: a write keeps the other half."""
+    """False for a 16-bit register, whose writes keep the other half."""
     neg: bool = False
     abs: bool = False
     neg_high: bool = False
     """VOP3P: negate the second element."""
     select: tuple[bool, bool] = (False, True)
-    """VOP3P: take the register's high half for the first, second element."""
+    """VOP3P: whether the first and the second element are the register's high half."""
     sdwa: int = 6
     """SDWA selection: BYTE_0 … BYTE_3, WORD_0, WORD_1, DWORD."""
     extend: bool = False
     """SDWA: sign-extend the selection."""
     relative: bool = False
     """The register number is relative to M0[7:0]."""
-
     bank: int = 0
-    """Which upper bits of VGPR numbers are added, from 1 (`layout.WAVE`, ``banks``); 0: they are 0."""
+    """Number, from 1, of the upper bits of the VGPR number (`layout.WAVE`, ``banks``); 0: these bits are 0."""
 
     @property
     def slots(self) -> int:
-        """Return the number of slots taken in the record."""
+        """Return the number of slots in the record."""
         return {"-": 0, "K": 2}.get(self.kind, 1)
 
 
@@ -85,7 +83,7 @@ class Variant(Struct, frozen=True):
     """Key of a compiled function."""
 
     operation: str
-    """A declared name, without encoding suffix; of a dual operation both, joined by ``+``."""
+    """Declared name, without encoding suffix."""
     wave_size: int
     major: int
     results: tuple[OperandAccess, ...] = ()
@@ -94,13 +92,13 @@ class Variant(Struct, frozen=True):
     mode: FloatMode | None = None
     dpp: Dpp | None = None
     stepping: bool = False
-    """The code returns after the instruction instead of going on."""
+    """The code returns after the instruction instead of continuing."""
     observed: bool = False
-    """The code says what it accesses, and where it waits."""
+    """The code reports accesses and barriers."""
     floats: int = 0
-    """Kinds of exceptional results that the code tells of: `layout.FLOAT_NAN` and the like."""
+    """Kinds of exceptional results that the code reports: bits such as `layout.FLOAT_NAN`."""
     undefined: bool = False
-    """The code follows undefined values, and tells where they decide something."""
+    """The code tracks undefined values, and reports decisions that depend on them."""
     second: Variant | None = None
     """The Y half of a dual operation."""
     processor: str = ""
@@ -108,20 +106,20 @@ class Variant(Struct, frozen=True):
 
     @property
     def symbol(self) -> str:
-        """Name of the compiled function: readable, and unique by a hash."""
+        """Return the name of the compiled function: readable, and unique by a hash."""
         digest = hashlib.sha256(repr(self).encode()).hexdigest()[:20]
-        return f"{self.operation.replace('+', '_')}.{digest}"
+        return f"{self.operation}.{digest}"
 
 
 class FusedKey(Struct, frozen=True):
-    """Key of a function that executes several instructions, one after the other, in the place of the first."""
+    """Key of a function that executes several consecutive instructions in place of the first."""
 
     variants: tuple[Variant, ...]
     slots: tuple[tuple[int, ...], ...]
-    """What the record of each holds."""
+    """Slots of each instruction's record."""
 
     @property
     def symbol(self) -> str:
-        """Name of the compiled function."""
+        """Return the name of the compiled function."""
         digest = hashlib.sha256(repr(self).encode()).hexdigest()[:20]
         return f"run_of_{len(self.variants)}.{digest}"

@@ -1,4 +1,4 @@
-"""The builder of operations that see the wave: its registers, EXEC, and where the code goes on."""
+"""The builder for operations on the wave: its registers, EXEC, and the continuation of the code."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ OBSERVE_TYPE = ir.FunctionType(ir.VoidType(), [PTR, PTR, PTR, I32])
 TRANSLATE_TYPE = ir.FunctionType(I32, [PTR, PTR, I64, I64, I64])
 """``i32 translate(wave, cache slot, lane mask, size, flat)``: 0, or 1 with the fault in the context."""
 DECIDES = "luthier.decides."
-"""Beginning of the names of functions that stand for decisions until code is complete (`ir.tracking`)."""
+"""Prefix of the names of functions that mark decisions until the code is complete (`ir.tracking`)."""
 _GOES_ON = (layout.YIELD, layout.BARRIER, layout.MODE, layout.MESSAGE)
 
 
 class WaveBuilder(Builder):
-    """A `Builder` that also knows the wave and the record being executed."""
+    """`Builder` that also has access to the wave and the executing record."""
 
     def __init__(self, llvm: ir.IRBuilder, function: ir.Function, lanes: int, variant: Variant) -> None:
         super().__init__(llvm, lanes, variant.mode or FloatMode(), variant.major)
@@ -43,20 +43,20 @@ class WaveBuilder(Builder):
         self.free_slot = 0
         """First slot of the record that no operand uses."""
         self.host_masks = True
-        """Whether the host has masks of lanes, of AVX-512: without them masked stores take long themselves."""
+        """Whether the host has lane masks (AVX-512); without them, masked stores are slow."""
         self.only_defined: set[int] = set()
-        """The identities of the instructions of `but_undefined`."""
+        """Ids of the instructions emitted by `but_undefined`."""
         self._exec_bits: TypedValue | None = None
         self._exec: TypedValue | None = None
 
     def begin(self, variant: Variant) -> None:
-        """Take a variant, one after the other in the same function, for the one whose code is made."""
+        """Begin the code of a variant; a function may hold the code of several, in sequence."""
         self.variant = variant
         self.major = variant.major
         self.processor = variant.processor
 
     def slot(self, spec: OperandSpec, access: OperandAccess, position: int) -> OperandSlot:
-        """Return one operand, named by a place in the record."""
+        """Return the operand at a position in the record."""
         return OperandSlot(self, spec, access, position)
 
     # Memory of the wave and the record ------------------------------------------------------------------------------
@@ -67,21 +67,21 @@ class WaveBuilder(Builder):
         return self.ir.gep(base, [index], source_etype=I8)
 
     def load(self, address: Any, type: str, *, align: int | None = None) -> TypedValue:
-        """Return a scalar in memory."""
+        """Load a scalar."""
         kind = ScalarType.parse(type)
         return self.wrap(self.ir.load(address, typ=kind.llvm, align=align), kind)
 
     def store(self, value: TypedValue, address: Any, *, align: int | None = None) -> None:
-        """Write a scalar or a vector; `align`: bytes, those of an element if None."""
+        """Store a scalar or a vector; `align` is in bytes, by default the size of an element."""
         self.ir.store(value.llvm, address, align=align or max(1, value.type.bits // 8))
 
     def store_where(self, mask: TypedValue, row: TypedValue, address: Any, *, hidden: bool) -> None:
-        """Write a row where `mask` holds, by a store of all of it.
+        """Store a row where `mask` holds, by loading, merging and storing the whole row.
 
         Args:
-            hidden: whether LLVM may not touch the load of what is there. It would make a masked store of all this,
-                which is slow to read: the host has no value for a load of the same place before the store is in its
-                cache, behind all stores that missed it.
+            hidden: whether to hide the load from LLVM, which would otherwise emit a masked store. The host cannot
+                forward a masked store to a load: the load waits until the store is in the cache, behind all stores
+                that missed it.
         """
         size = self.lanes * row.type.bits // 8
         load = (_VolatileLoad if hidden else instructions.LoadInstr)(self.ir.block, address, typ=row.llvm.type)
@@ -98,7 +98,7 @@ class WaveBuilder(Builder):
         return self.address(self.pointer(self.wave_field("context")), layout.CONTEXT[name])
 
     def pointer(self, address: Any) -> Any:
-        """Return a pointer in memory."""
+        """Load a pointer."""
         return self.ir.load(address, typ=PTR)
 
     def number(self, value: int, type: str = "u32") -> TypedValue:
@@ -107,25 +107,25 @@ class WaveBuilder(Builder):
         return self.wrap(ir.Constant(kind.llvm, value & ((1 << kind.bits) - 1)), kind)
 
     def constant_table(self, name: str, words: Sequence[int]) -> ir.GlobalVariable:
-        """Return words of 32 bits that the module which is being generated has once under a name."""
-        found = self.ir.module.globals.get(name)
-        if found is None:
+        """Return a table of 32-bit words; the module holds one table per name."""
+        table = self.ir.module.globals.get(name)
+        if table is None:
             kind = ir.ArrayType(I32, len(words))
-            found = ir.GlobalVariable(self.ir.module, kind, name)
-            found.initializer = ir.Constant(kind, [ir.Constant(I32, word) for word in words])
-            found.linkage, found.global_constant = "internal", True
-        return found
+            table = ir.GlobalVariable(self.ir.module, kind, name)
+            table.initializer = ir.Constant(kind, [ir.Constant(I32, word) for word in words])
+            table.linkage, table.global_constant = "internal", True
+        return table
 
     def constant_word(self, table: ir.GlobalVariable, index: TypedValue) -> TypedValue:
-        """Return a word of a constant table, a scalar of u32."""
+        """Return a word of a constant table, a scalar u32."""
         return self.wrap(self.ir.load(self.ir.gep(table, [ir.Constant(I32, 0), index.llvm]), typ=I32), "u32")
 
     def slot_value(self, position: int) -> TypedValue:
-        """Return what the record holds in a slot."""
+        """Return the value of a slot in the record."""
         return self.load(self.address(self.record, layout.RECORD["slots"] + 4 * position), "u32")
 
     def slot_address(self, position: int) -> Any:
-        """Return the place in the wave that a slot names."""
+        """Return the address in the wave that a slot names."""
         return self.address(self.wave, self.ir.zext(self.slot_value(position).llvm, I64))
 
     @property
@@ -139,9 +139,9 @@ class WaveBuilder(Builder):
         return self.load(self.address(self.wave, layout.M0), "u32")
 
     def relative_rows(self, offset: TypedValue, index: TypedValue, *, write: bool) -> Any:
-        """Place of the VGPR `index` registers after the one at `offset` in the wave.
+        """Return the address of the VGPR `index` registers after the VGPR at `offset` in the wave.
 
-        Beyond the last VGPR, v0 is read and nothing written (ISA documents, "VGPR indexing": out of range).
+        Beyond the last VGPR, reads return v0 and writes have no effect (ISA documents, "VGPR indexing": out of range).
         """
         row = 4 * self.wave_size
         moved = offset + index * row
@@ -154,7 +154,7 @@ class WaveBuilder(Builder):
 
     @property
     def exec_bits(self) -> TypedValue:
-        """Return EXEC as a scalar u64 (of a wave32 the lower half alone)."""
+        """Return EXEC as a scalar u64 (in wave32 only the lower half)."""
         if self._exec_bits is None:
             self._exec_bits = self.load(self.address(self.wave, layout.EXEC), f"u{self.wave_size}").to("u64")
         return self._exec_bits
@@ -181,25 +181,25 @@ class WaveBuilder(Builder):
         return self.wrap(self.ir.bitcast(mask.llvm, kind.llvm), kind)
 
     def first_active(self) -> TypedValue:
-        """Return the lowest active lane, 0 if none: a scalar u32."""
+        """Return the lowest active lane, 0 if there is none: a scalar u32."""
         lane = self.trailing_zeros(self.exec_bits)
         return self.select(self.exec_bits == 0, self.number(0, "u64"), lane).to("u32")
 
     # Vectors --------------------------------------------------------------------------------------------------------
 
     def shuffle(self, value: TypedValue, lanes: Sequence[int]) -> TypedValue:
-        """Return a vector with element `lanes[i]` in place i."""
+        """Return a vector whose element i is element `lanes[i]` of `value`."""
         indices = ir.Constant(ir.VectorType(I32, len(lanes)), [ir.Constant(I32, lane) for lane in lanes])
         undefined = ir.Constant(value.llvm.type, ir.Undefined)
         return self.wrap(self.ir.shuffle_vector(value.llvm, undefined, indices), value.type)
 
     def shuffle_two(self, first: TypedValue, second: TypedValue, lanes: Sequence[int]) -> TypedValue:
-        """Return a vector with element `lanes[i]` of both, one after the other, in place i."""
+        """Return a vector whose element i is element `lanes[i]` of the concatenation."""
         indices = ir.Constant(ir.VectorType(I32, len(lanes)), [ir.Constant(I32, lane) for lane in lanes])
         return self.wrap(self.ir.shuffle_vector(first.llvm, second.llvm, indices), first.type)
 
     def concatenate(self, first: TypedValue, second: TypedValue) -> TypedValue:
-        """Return the elements of both, one after the other."""
+        """Return the elements of both in sequence."""
         return self.shuffle_two(first, second, range(2 * first.lanes))
 
     def halves(self, value: TypedValue) -> tuple[TypedValue, TypedValue]:
@@ -213,14 +213,14 @@ class WaveBuilder(Builder):
         return self.wrap(ir.Constant(ir.VectorType(ir.IntType(1), len(elements)), elements), MASK)
 
     def extract(self, value: TypedValue, lane: int) -> TypedValue:
-        """Return one lane as a scalar, the lane known at compile time."""
+        """Return a lane, known at compile time, as a scalar."""
         return self.wrap(self.ir.extract_element(value.llvm, ir.Constant(I32, lane)), value.type)
 
     # Control flow ---------------------------------------------------------------------------------------------------
 
     @contextmanager
     def when(self, condition: TypedValue) -> Iterator[None]:
-        """Emit code for a scalar condition that rarely holds."""
+        """Emit code that runs if a scalar condition holds, which is rare."""
         with self.ir.if_then(condition.llvm, likely=False):
             yield
 
@@ -231,17 +231,17 @@ class WaveBuilder(Builder):
             self.store(self.load(place, "u64") + amount, place)
 
     def uncount(self) -> None:
-        """Take this execution back: the instruction will be executed again."""
+        """Undo the count of this execution: the instruction will execute again."""
         for name, amount in (("count", self.number(1, "u64")), ("lanes", self.popcount(self.exec_bits))):
             place = self.address(self.record, layout.RECORD[name])
             self.store(self.load(place, "u64") - amount, place)
 
     def next(self) -> None:
-        """Go on with the next record."""
+        """Continue with the next record."""
         self.jump(self.address(self.record, layout.RECORD.size))
 
     def jump(self, record: Any) -> None:
-        """Go on with the given record."""
+        """Continue with the given record."""
         if self.variant.stepping:
             self.stop(layout.STEP, record)
             return
@@ -249,10 +249,10 @@ class WaveBuilder(Builder):
         self.ir.ret(self.ir.call(function, [self.wave, record], tail="musttail"))
 
     def decide(self, kind: int, value: TypedValue, mask: TypedValue | None = None) -> None:
-        """Mark that a value decides something, in the lanes of `mask`: it should be defined.
+        """Mark a value, in the lanes of `mask`, that should be defined because something depends on it.
 
         Args:
-            kind: what it decides, `layout.DECIDES_BRANCH` and the like.
+            kind: what depends on it, such as `layout.DECIDES_BRANCH`.
         """
         if self.variant.undefined:
             arguments = [I32(kind), *(one.llvm for one in (value, mask) if one is not None)]
@@ -260,15 +260,15 @@ class WaveBuilder(Builder):
             self.ir.call(self.function(name, ir.VoidType(), [one.type for one in arguments]), arguments)
 
     def but_undefined(self, mask: TypedValue) -> TypedValue:
-        """Return the bits of a mask that are set, and are defined where undefined values are followed."""
+        """Return the set bits of a mask; without the undefined ones, if undefined values are tracked."""
         if not self.variant.undefined:
             return mask
-        found = self.ir.and_(mask.llvm, ir.Constant(mask.llvm.type, -1))  # `ir.tracking` makes of -1 what is defined
-        self.only_defined.add(id(found))
-        return self.wrap(found, mask.type)
+        defined = self.ir.and_(mask.llvm, ir.Constant(mask.llvm.type, -1))  # `ir.tracking` replaces -1
+        self.only_defined.add(id(defined))
+        return self.wrap(defined, mask.type)
 
     def stop(self, code: int, record: Any | None = None) -> None:
-        """Return to the scheduler; the wave continues at `record`, at this instruction if none is given."""
+        """Return to the scheduler. The wave continues at `record`, by default at this instruction."""
         self.ir.store(self.record if record is None else record, self.wave_field("pc"))
         if self.variant.stepping and record is not None and code in _GOES_ON:
             self.store(self.number(1), self.wave_field("unseen"))
@@ -280,16 +280,16 @@ class WaveBuilder(Builder):
 
 
 class _VolatileLoad(instructions.LoadInstr):  # type: ignore[misc] # llvmlite has no types
-    """A load as llvmlite makes none."""
+    """Volatile load, which llvmlite lacks."""
 
     def descr(self, buf: list[str]) -> None:
-        """Add the instruction's text."""
+        """Append the instruction's text."""
         super().descr(buf)
         buf[-1] = buf[-1].replace("load", "load volatile", 1)
 
 
 class OperandSlot:
-    """One operand of an operation, as the record names it."""
+    """Operand of an operation, at a position in the record."""
 
     def __init__(self, w: WaveBuilder, spec: OperandSpec, access: OperandAccess, position: int, moved: int = 0) -> None:
         self.w = w
@@ -297,10 +297,10 @@ class OperandSlot:
         self.access = access
         self.position = position
         self._moved = moved
-        """Registers of a vector that are left out at its begin."""
+        """Number of registers to skip at the start of a vector."""
 
     def shifted(self, registers: int) -> OperandSlot:
-        """Return the operand from one of its registers on; a scalar is the same everywhere."""
+        """Return the operand without its first registers; a scalar is not changed."""
         return OperandSlot(self.w, self.spec, self.access, self.position, registers if self.is_vector else 0)
 
     @property
@@ -314,7 +314,7 @@ class OperandSlot:
         return self.access.kind == "v"
 
     def base(self) -> Any:
-        """Return where the operand is: its first register in the wave, its literal in the record."""
+        """Return the operand's address: of its first register in the wave, or of its literal in the record."""
         place = self._first()
         return self.w.address(place, 4 * self.w.wave_size * self._moved) if self._moved else place
 
@@ -336,10 +336,7 @@ class OperandSlot:
     # Scalars --------------------------------------------------------------------------------------------------------
 
     def scalar(self) -> TypedValue:
-        """Return the operand as a scalar.
-
-        It is an immediate, an SGPR or constant; of a vector register its first active lane.
-        """
+        """Return the operand as a scalar: an immediate, an SGPR, a constant, or the first active lane of a vector."""
         w, kind = self.w, self.spec.type
         if self.access.kind == "i":
             return w.slot_value(self.position)
@@ -359,7 +356,7 @@ class OperandSlot:
         return w.load(base, str(kind.element), align=4)
 
     def scalars(self) -> list[TypedValue]:
-        """Return consecutive SGPRs of an operand of several elements."""
+        """Return the consecutive SGPRs of an operand with several elements."""
         w, kind = self.w, self.spec.type
         base = self.base()
         step = kind.bits // 8
@@ -389,7 +386,7 @@ class OperandSlot:
         return ir.VectorType(I32, self.w.wave_size)
 
     def row(self, index: int) -> TypedValue:
-        """Register `index` of the operand: a vector of u32; a scalar operand in every lane."""
+        """Return register `index` of the operand, a vector of u32; a scalar operand is in every lane."""
         w = self.w
         base = self.base()
         if self.access.kind == "v":
@@ -401,7 +398,7 @@ class OperandSlot:
         return w.splat(word)
 
     def rows(self) -> list[TypedValue]:
-        """Return all registers of the operand; of a mask none (see `mask`)."""
+        """Return all registers of the operand; none for a mask (see `mask`)."""
         w = self.w
         if self.spec.type.kind == "mask":
             return [w.bits_mask(self.scalar())]
@@ -411,7 +408,7 @@ class OperandSlot:
         """Return the operand as a vector of its type."""
         value = read_typed(self.w, self.rows(), self.spec.type, self.access)
         if not isinstance(value, TypedValue):
-            raise TypeError(f"{self.spec.name} has several elements; use parts()")
+            raise TypeError(f"{self.spec.name} has several elements; call parts()")
         return value
 
     def parts(self) -> tuple[TypedValue, ...]:
@@ -420,7 +417,7 @@ class OperandSlot:
         return (value,) if isinstance(value, TypedValue) else value
 
     def read_lane(self, lane: TypedValue, index: int = 0) -> TypedValue:
-        """Return one lane, chosen by a scalar, of register `index`; an operand of 64 bits is put together."""
+        """Return a lane, given by a scalar, of register `index`; of both registers, if the operand has 64 bits."""
         w = self.w
         if self.access.kind != "v":
             return self.scalar()
@@ -434,24 +431,24 @@ class OperandSlot:
         return word.as_(kind) if kind.bits == 32 else word
 
     def word_of_lane(self, lane: TypedValue, index: int) -> TypedValue:
-        """Return one lane, chosen by a scalar u64, of register `index` of a vector, u32."""
+        """Return a lane, given by a scalar u64, of register `index` of a vector: a u32."""
         place = self.w.address(self.base(), (lane * 4 + 4 * self.w.wave_size * index).llvm)
         return self.w.load(place, "u32")
 
     def write_lane(self, lane: TypedValue, value: TypedValue, index: int = 0) -> None:
-        """Set one lane of register `index`, whatever EXEC is."""
+        """Write a lane of register `index`, independent of EXEC."""
         w = self.w
         base = w.address(self.base(), w.ir.zext((lane << 2).llvm, I64))
         w.store(value, w.address(base, 4 * w.wave_size * index))
 
     def store_row(self, index: int, value: TypedValue, mask: TypedValue | None) -> None:
-        """Write register `index` where `mask` holds; None: every lane."""
+        """Write register `index` where `mask` holds; None: in every lane."""
         w = self.w
         row = value.as_("u32")
         base = self.base()
         address = w.address(base, 4 * w.wave_size * index) if index else base
         if mask is not None:
-            # LLVM makes no masked store of a whole row without masks.
+            # Without lane masks, LLVM emits no masked store of a whole row.
             w.store_where(mask, row, address, hidden=w.host_masks)
         else:
             w.ir.store(row.llvm, address, align=4 * w.wave_size)
@@ -466,7 +463,7 @@ class OperandSlot:
             self.store_row(index, row, self.w.exec)
 
     def write_result(self, rows: list[TypedValue], enabled: TypedValue, modifiers: dict[str, int]) -> None:
-        """Write a vector operation's result where `enabled`, into the part of the register that its encoding names."""
+        """Write a vector operation's result where `enabled`, to the part of the register that its encoding names."""
         merged = merged_rows(rows, lambda: self.row(0), self.spec.type, self.access, modifiers)
         for index, row in enumerate(merged):
             self.store_row(index, row, enabled)
