@@ -329,7 +329,7 @@ REFUSED = {
     "s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 12, 8), 1": "hardware register 1",
     "s_setreg_b32 hwreg(HW_REG_WAVE_MODE, 0, 32), s6": "hardware register 1",
     "s_mov_b64 s[6:7], src_private_base": "SRC_PRIVATE_BASE",
-    "s_barrier_signal_isfirst -3": "who is the first",
+    "s_barrier_signal_isfirst -3": "which wave is first",
     "v_cvt_pk_fp8_f32 v2, v3, v4 clamp": "clamp",
     "v_pk_add_bf16 v2, v3, v4 clamp": "clamp",
     "v_cvt_pk_bf8_f16 v2, -v3": "of which half",

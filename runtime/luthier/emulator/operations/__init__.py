@@ -76,7 +76,7 @@ FAMILIES = (
 
 
 def compiled_for(operation: DeclaredOperation, name: str, target: Target) -> int:
-    """The number (`Generation.emulated_major`) that an operation is compiled for: the lowest that shares it, so that
+    """Return the number (`Generation.emulated_major`) to compile an operation for: the lowest that has it, so that
     generations share the code."""
     if operation.generations:
         return target.emulated_major
@@ -84,17 +84,17 @@ def compiled_for(operation: DeclaredOperation, name: str, target: Target) -> int
 
 
 def begins_with(operation: DeclaredOperation, target: Target) -> bool:
-    """Return whether an operation is declared for the generation of a target itself, not for an older one."""
+    """Return whether an operation is declared for the target's own generation, not for an older one."""
     return target.emulated_major in operation.since
 
 
 @functools.cache
 def operations_of(major: int) -> dict[str, DeclaredOperation]:
-    """Operations of the generations with a number (`Generation.emulated_major`), by mnemonic without its encoding
-    suffix: their own and those of their ancestors, of which the nearest counts.
+    """Return the operations of generations with a number (`Generation.emulated_major`) by mnemonic without encoding
+    suffix: their own and those of their ancestors; the nearest wins.
 
     Raises:
-        ValueError: two are declared with a name for the same generation.
+        ValueError: a name is declared twice for the same generation.
     """
     ancestry = _numbers()[major]
     table: dict[str, tuple[int, DeclaredOperation]] = {}
@@ -115,7 +115,7 @@ def operations_of(major: int) -> dict[str, DeclaredOperation]:
 
 
 def _distance(operation: DeclaredOperation, ancestry: tuple[int, ...]) -> int | None:
-    """Return how many numbers back an operation begins; None if it does not, or has ended since."""
+    """Return the position in `ancestry` where an operation begins; None if it does not, or has ended since."""
     for distance, number in enumerate(ancestry):
         if number in operation.until:
             return None
@@ -125,10 +125,10 @@ def _distance(operation: DeclaredOperation, ancestry: tuple[int, ...]) -> int | 
 
 
 def _numbers() -> Mapping[int, tuple[int, ...]]:
-    """Each number of generations, ascending, with those of their ancestors behind it."""
-    found: dict[int, tuple[int, ...]] = {}
+    """Return, in ascending order, each number of generations -> the number itself and those of their ancestors."""
+    lineages: dict[int, tuple[int, ...]] = {}
     for generation in read_so_far().values():
         numbers = tuple(dict.fromkeys(one.emulated_major for one in generation.lineage if one.parent is not None))
         if numbers:
-            found.setdefault(numbers[0], numbers)
-    return dict(sorted(found.items()))
+            lineages.setdefault(numbers[0], numbers)
+    return dict(sorted(lineages.items()))

@@ -1,8 +1,8 @@
 """Copies between memory and LDS that ASYNCCNT counts, loads for clusters and monitors, and barriers in LDS (GFX1250).
 
-They are done when the next instruction begins, as everything is here. Sources: AMD's rocjitsu (cdna5/addr_calc.cpp: the
-immediate offset is added to the address in memory and to that in LDS, which wraps at 32 bits), LLVM's instruction
-definitions (where a VGPR has the address in LDS), and as cited below.
+Like all instructions here, they complete before the next one begins. Sources: AMD's rocjitsu (cdna5/addr_calc.cpp: the
+immediate offset is added to the address in memory and to the one in LDS, which wraps at 32 bits), LLVM's instruction
+definitions (a VGPR holds the address in LDS), and as cited below.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PENDING_BITS, _RELOAD_SHIFT, _RELOAD_BITS = 29, 32, 16
 
 
 def _alone(w: WaveBuilder) -> None:
-    """Stop where M0 names work-groups of a cluster other than the first: 0, and 1 here, is no cluster."""
+    """Stop if M0 names work-groups of a cluster other than the first. 0 means no cluster, and so does 1 here."""
     unanswered(w, (w.m0 & 0xFFFF) > 1, CLUSTER)
 
 
@@ -72,7 +72,7 @@ def _declare_copies(bits: int) -> None:
     def load_for_cluster(
         w: WaveBuilder, place: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot
     ) -> None:
-        """LDS[a VGPR + offset] of the work-groups in M0 = memory[address]."""
+        """LDS[a VGPR + offset] = memory[address], in the work-groups that M0 names."""
         _alone(w)
         copy_in(w, place, vaddr, saddr, offset)
 
@@ -96,7 +96,7 @@ def _declare_loads(bits: int) -> None:
     def load_for_cluster(
         w: WaveBuilder, result: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot
     ) -> None:
-        """D, in the work-groups in M0, = memory[address]."""
+        """D = memory[address], in the work-groups that M0 names."""
         _alone(w)
         hosts = checked(w, "global", vaddr, saddr, offset, bits // 8)
         result.write_parts(gather_rows(w, hosts, units))
@@ -112,7 +112,7 @@ def _declare_loads(bits: int) -> None:
             offset: OperandSlot,
             space: str = space,
         ) -> None:
-            """D = memory[address]; writes to it wake the wave from s_monitor_sleep, which just lets others run here."""
+            """D = memory[address]; writes to it wake the wave from s_monitor_sleep, which only yields here."""
             hosts = checked(w, space, vaddr, saddr, offset, bits // 8)
             result.write_parts(gather_rows(w, hosts, units))
 
@@ -124,11 +124,11 @@ for _bits in (32, 64, 128):
 
 
 def arrive_at(w: WaveBuilder, pointer: Any, taken: TypedValue) -> TypedValue:
-    """Let the barrier at an address wait for `taken` arrivals less, and return what it was.
+    """Subtract `taken` arrivals from those pending at the barrier at an address; return the old value.
 
-    Below 0 the next phase begins. Triton and HIP's headers take 29 bits for what is pending, and the phase above it up
-    to bit 31; bits 47:32 are what begins the next phase, one less than the arrivals that it waits for (Triton,
-    InitBarrierOp of its AMD backend).
+    The next phase begins below 0. In Triton and HIP's headers, pending arrivals have 29 bits, and the phase the bits
+    above up to bit 31. Bits 47:32 are the initial value of the next phase, one less than the arrivals that it waits for
+    (Triton, InitBarrierOp of its AMD backend).
     """
     old = w.wrap(w.ir.load(pointer, typ=I64, align=8), "u64")
     pending = old & ((1 << _PENDING_BITS) - 1)
@@ -145,28 +145,28 @@ def arrive_at(w: WaveBuilder, pointer: Any, taken: TypedValue) -> TypedValue:
 def _arrive(
     w: WaveBuilder, addr: OperandSlot, offset: OperandSlot, count: TypedValue, result: OperandSlot | None
 ) -> None:
-    """Take each lane's count off what a barrier waits for."""
+    """Subtract each lane's count from the arrivals pending at a barrier."""
     hosts, inside = lds_access(w, addr.row(0) + w.splat(offset.scalar() & 0xFFFF), 8)
     check_aligned(w, w.select(inside, hosts, 0), 8)
     places, counts = spill(w, hosts), spill(w, count)
-    found = [spill(w, w.const("u32", 0)) for _ in range(2)]
+    old_rows = [spill(w, w.const("u32", 0)) for _ in range(2)]
     with each_lane(w, w.mask_bits(inside)) as lane:
         pointer = w.ir.inttoptr(fetch(w, places, lane, "u64").llvm, PTR)
         old = arrive_at(w, pointer, fetch(w, counts, lane, "u64"))
-        put(w, found[0], lane, old.to("u32"))
-        put(w, found[1], lane, (old >> 32).to("u32"))
+        put(w, old_rows[0], lane, old.to("u32"))
+        put(w, old_rows[1], lane, (old >> 32).to("u32"))
     if result is not None:
-        for index, place in enumerate(found):
+        for index, place in enumerate(old_rows):
             result.store_row(index, w.wrap(w.ir.load(place, typ=w.row_type), "u32"), w.exec)
 
 
 @operations.wave("ds_atomic_barrier_arrive_rtn_b64", "addr:u32 data0:u64 #offset -> vdst:u32x2", since=_NEWEST)
 def arrive(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data: OperandSlot, offset: OperandSlot) -> None:
-    """D = LDS[address]; that barrier waits for S1 arrivals less."""
+    """D = LDS[address]; subtract S1 from the arrivals pending at that barrier."""
     _arrive(w, addr, offset, data.read(), result)
 
 
 @operations.wave("ds_atomic_async_barrier_arrive_b64", "addr:u32 #offset ->", since=_NEWEST)
 def arrive_after_copies(w: WaveBuilder, addr: OperandSlot, offset: OperandSlot) -> None:
-    """Let the barrier at LDS[address] wait for an arrival less, after the wave's copies, which are done here."""
+    """Subtract one pending arrival at the barrier in LDS[address] after the wave's copies, which are complete here."""
     _arrive(w, addr, offset, w.const("u64", 1), None)

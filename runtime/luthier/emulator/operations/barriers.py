@@ -1,7 +1,7 @@
-"""Split barriers: that of the work-group (GFX12), and the named ones and those of clusters (GFX1250).
+"""Split barriers: the work-group's (GFX12), named barriers and the cluster's (GFX1250).
 
 Sources: pseudo-code of RDNA4's document; LLVM, AMDGPUExecutionSynchronization; AMD's rocjitsu (compute_unit.cpp), cited
-where it is the only one. Launches here have no clusters: nothing waits at a cluster's barriers then (rocjitsu).
+where it is the only one. Emulated launches have no clusters, so nothing waits at a cluster's barriers (rocjitsu).
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ operations = OperationTable()
 _NEWEST = (125,)
 _WORKGROUP, _CLUSTER = -1, -3
 _ID_BITS, _COUNT_SHIFT, _COUNT_BITS = 5, 16, 7
-"""The number of a named barrier in M0, and where the number of arrivals that it waits for is."""
+"""Fields of M0: the number of a named barrier, and the number of arrivals that open it."""
 _STATE_SIGNALS, _STATE_MEMBERS, _STATE_VALID, _STATE_ALLOCATED = 16, 4, 1, 24
-"""Fields of a barrier's state; how many named ones are allocated, in units of four, is GFX1250's (rocjitsu)."""
+"""Fields of a barrier's state. GFX1250 adds the number of allocated named barriers in units of four (rocjitsu)."""
 
 
 def _group_field(w: WaveBuilder, name: str) -> Any:
     return w.address(w.pointer(w.wave_field("group")), layout.GROUP[name])
 
 
-# The work-group's -----------------------------------------------------------------------------------------------------
+# Work-group barrier ---------------------------------------------------------------------------------------------------
 
 
 def _signal(w: WaveBuilder) -> TypedValue:
-    """Arrive at the work-group's barrier, and return how many had arrived before."""
+    """Arrive at the work-group's barrier; return the number of earlier arrivals."""
     place = _group_field(w, "signals")
     before = w.load(place, "u64")
     tell(w, layout.EVENT_SIGNAL)
     w.store(before + 1, place)
-    # The wave waits for the next opening.
+    # The wave waits for the next phase.
     w.store((w.load(_group_field(w, "phase"), "u64") + 1).to("u32"), w.wave_field("barrier"))
     return before
 
@@ -56,10 +56,10 @@ def _wait(w: WaveBuilder) -> None:
 
 
 def _workgroup_state(w: WaveBuilder) -> tuple[TypedValue, TypedValue]:
-    """Return how many arrivals open the work-group's barrier, and how many there are."""
+    """Return the number of arrivals that open the work-group's barrier, and of arrivals so far."""
     members = w.load(_group_field(w, "live"), "u64").to("u32")
     arrived = w.load(_group_field(w, "signals"), "u64").to("u32")
-    return members, w.select(arrived >= members, 0, arrived)  # those who arrived are counted until one goes on
+    return members, w.select(arrived >= members, 0, arrived)  # `signals` is reset only when a wave continues
 
 
 def _write_state(
@@ -71,7 +71,7 @@ def _write_state(
 
 
 def _alone(w: WaveBuilder) -> TypedValue:
-    """Return whether the work-group has one wave: it has no barriers then, and goes on (RDNA4, 5.2; rocjitsu)."""
+    """Return whether the work-group has one wave, which never waits at barriers (RDNA4, 5.2; rocjitsu)."""
     return w.load(_group_field(w, "wave_count"), "u64") == 1
 
 
@@ -82,34 +82,34 @@ def _retry_unless(w: WaveBuilder, complete: TypedValue) -> None:
 
 
 def _go_on(w: WaveBuilder) -> None:
-    """End a wait: in a loop the wave may stop at this same place again, and only this tells that it went on."""
+    """Continue after a wait. `progress` shows this, as a wave in a loop may stop at the same instruction again."""
     w.store(w.number(1, "u64"), _group_field(w, "progress"))
     w.next()
 
 
 def _number(w: WaveBuilder, key: str = "src0") -> int:
-    """Return the barrier that an immediate names; those below 0 are the hardware's own."""
+    """Return the barrier that an immediate names; numbers below 0 are hardware barriers."""
     value = w.modifiers.get(key, 0) & 0xFFFF
     return value - ((value & 0x8000) << 1)
 
 
 @operations.wave("s_barrier_signal", "->", static=("src0",), since=(12,))
 def s_barrier_signal(w: WaveBuilder) -> None:
-    """Announce arrival at a barrier and go on; at -2, the trap handler's, nothing waits."""
+    """Signal arrival at a barrier and continue; nothing waits at -2, the trap handler's."""
     if _number(w) == _WORKGROUP:
         _signal(w)
 
 
 @operations.wave("s_barrier_signal_isfirst", "-> scc", static=("src0",), since=(12,))
 def s_barrier_signal_isfirst(w: WaveBuilder, scc: OperandSlot) -> None:
-    """Announce arrival; SCC = this wave was the first, 1 at a barrier that it cannot use."""
+    """Signal arrival; SCC = this wave is the first, 1 at a barrier that it cannot use."""
     scc.write_scalar(_signal(w) == 0 if _number(w) == _WORKGROUP else w.number(1) == 1)
 
 
 @operations.wave("s_get_barrier_state", "-> sdst:u32", static=("src0",), since=(12,))
 def state_of_workgroup(w: WaveBuilder, result: OperandSlot) -> None:
-    """D = arrivals at the work-group's barrier, how many open it, and that it exists."""
-    if _number(w) != _WORKGROUP:  # kernels of GFX12 have no way to allocate another
+    """D = number of arrivals at the work-group's barrier, number that opens it, and whether it exists."""
+    if _number(w) != _WORKGROUP:  # kernels of GFX12 cannot allocate another
         unanswered(w, w.number(1) == 1, NO_BARRIER)
     _write_state(w, result, ~_alone(w), *_workgroup_state(w))
 
@@ -122,38 +122,35 @@ def s_barrier_wait(w: WaveBuilder) -> None:
     _go_on(w)
 
 
-# Named ones -----------------------------------------------------------------------------------------------------------
+# Named barriers -------------------------------------------------------------------------------------------------------
 
 
 class _Named:
-    """Code for the named barrier with a number that may be known only when it runs."""
+    """Code for a named barrier, whose number may be known only at run time."""
 
     def __init__(self, w: WaveBuilder, number: TypedValue) -> None:
         self.w, self.number = w, number
         unanswered(w, number.to("u64") > w.load(_group_field(w, "named"), "u64"), NO_BARRIER)
 
     def place(self, name: str) -> Any:
-        """Return where a field of it is."""
         first = _group_field(self.w, f"named_{name}")
         return self.w.address(first, (self.number.to("u64") << 2).llvm)
 
     def get(self, name: str) -> TypedValue:
-        """Return a field of it."""
         return self.w.load(self.place(name), "u32")
 
     def put(self, name: str, value: TypedValue) -> None:
-        """Set a field of it."""
         self.w.store(value, self.place(name))
 
     def count(self, signals: TypedValue, members: TypedValue) -> None:
-        """Set how many have arrived; enough open it."""
+        """Set the number of arrivals; open the barrier if it reaches `members`."""
         opens = signals >= members
         self.put("signals", self.w.select(opens, 0, signals))
         self.put("phase", self.get("phase") + opens.to("u32"))
 
 
 def _chosen(w: WaveBuilder) -> TypedValue:
-    """Return the number of a named barrier that the instruction gives, in M0 or as an immediate."""
+    """Return the number of a named barrier, from M0 or an immediate."""
     if w.modifiers.get("from_m0"):
         return w.m0 & ((1 << _ID_BITS) - 1)
     return w.number(_number(w))
@@ -164,7 +161,7 @@ def _members_given(w: WaveBuilder) -> TypedValue:
 
 
 def _arrive(w: WaveBuilder) -> TypedValue:
-    """Arrive at a named barrier that exists and is not 0, and return how many had arrived before."""
+    """Arrive at a named barrier that exists and is not 0; return the number of earlier arrivals."""
     barrier = _Named(w, _chosen(w))
     if w.modifiers.get("from_m0"):
         given = _members_given(w)
@@ -176,13 +173,13 @@ def _arrive(w: WaveBuilder) -> TypedValue:
 
 
 def _is_own(w: WaveBuilder) -> bool:
-    """Return whether the instruction names one of the hardware's own barriers."""
+    """Return whether the instruction names a hardware barrier."""
     return not w.modifiers.get("from_m0") and _number(w) < 0
 
 
 @operations.wave("s_barrier_signal", "->", static=("src0",), since=_NEWEST)
 def signal_newest(w: WaveBuilder) -> None:
-    """Announce arrival at a barrier and go on; M0 may say how many arrivals open it. Barrier 0 is none."""
+    """Signal arrival at a barrier and continue. M0 may set the number of arrivals that open it. 0 is no barrier."""
     if _is_own(w):
         if _number(w) == _WORKGROUP:
             _signal(w)
@@ -193,7 +190,7 @@ def signal_newest(w: WaveBuilder) -> None:
 
 @operations.wave("s_barrier_signal_isfirst", "-> scc", static=("src0",), since=_NEWEST)
 def signal_first_newest(w: WaveBuilder, scc: OperandSlot) -> None:
-    """Announce arrival; SCC = this wave was the first."""
+    """Signal arrival; SCC = this wave is the first."""
     if _is_own(w):
         scc.write_scalar(_signal(w) == 0 if _number(w) == _WORKGROUP else w.number(1) == 1)
         return
@@ -203,7 +200,7 @@ def signal_first_newest(w: WaveBuilder, scc: OperandSlot) -> None:
 
 @operations.control("s_barrier_wait", "->", static=("simm16",), since=_NEWEST)
 def wait_newest(w: WaveBuilder) -> None:
-    """Wait for the work-group's barrier; of any number from 0 on for the named one that the wave has joined."""
+    """Wait at the work-group's barrier; for numbers from 0, at the named barrier that the wave has joined."""
     number = _number(w, "simm16")
     if number == _WORKGROUP:
         _wait(w)
@@ -218,7 +215,7 @@ def wait_newest(w: WaveBuilder) -> None:
 
 @operations.wave("s_barrier_init", "->", static=("src0",), since=_NEWEST)
 def s_barrier_init(w: WaveBuilder) -> None:
-    """Set how many arrivals open a named barrier, if M0 says it; nobody has arrived."""
+    """Reset the arrivals at a named barrier, and set the number that opens it if M0 gives one."""
     with w.ir.if_then((~(_alone(w) | (_chosen(w) == 0))).llvm):
         barrier, given = _Named(w, _chosen(w)), _members_given(w)
         barrier.put("members", w.select(given != 0, given, barrier.get("members")))
@@ -227,7 +224,7 @@ def s_barrier_init(w: WaveBuilder) -> None:
 
 @operations.wave("s_barrier_join", "->", static=("src0",), since=_NEWEST)
 def s_barrier_join(w: WaveBuilder) -> None:
-    """Let the wave wait at a named barrier from now on; at none if it is 0."""
+    """Join a named barrier, at which the wave will wait; 0 joins none."""
     with w.ir.if_then((~_alone(w)).llvm):
         barrier = _Named(w, _chosen(w))
         w.store(barrier.number, w.wave_field("joined"))
@@ -236,9 +233,9 @@ def s_barrier_join(w: WaveBuilder) -> None:
 
 @operations.wave("s_barrier_leave", "-> scc", since=_NEWEST)
 def s_barrier_leave(w: WaveBuilder, scc: OperandSlot) -> None:
-    """Let the barrier that the wave has joined wait for an arrival less; SCC = it waits for none (rocjitsu)."""
+    """Leave the joined barrier, which then needs one arrival less; SCC = it needs none (rocjitsu)."""
     joined = w.load(w.wave_field("joined"), "u32")
-    scc.write_scalar(~_alone(w))  # 1 where it has joined none
+    scc.write_scalar(~_alone(w))  # 1 if the wave has joined none
     with w.ir.if_then((joined != 0).llvm):
         barrier = _Named(w, joined)
         unanswered(w, barrier.get("members") == 0, NO_MEMBERS)
@@ -251,7 +248,7 @@ def s_barrier_leave(w: WaveBuilder, scc: OperandSlot) -> None:
 
 @operations.wave("s_get_barrier_state", "-> sdst:u32", static=("src0",), since=_NEWEST)
 def s_get_barrier_state(w: WaveBuilder, result: OperandSlot) -> None:
-    """D = arrivals at a barrier, how many open it, and that it exists; 0 of one that does not (rocjitsu)."""
+    """D = number of arrivals at a barrier, number that opens it, and 1; 0 if the barrier does not exist (rocjitsu)."""
     alone = _alone(w)
     if _is_own(w):
         exists = ~alone

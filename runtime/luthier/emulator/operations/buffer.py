@@ -1,7 +1,7 @@
-"""Untyped buffer access (MUBUF): per-lane addresses made from a buffer descriptor, with its bounds.
+"""Untyped buffer access (MUBUF): per-lane addresses from a buffer descriptor, with its bounds.
 
-Sources: ISA documents, "Buffer addressing" and "Range checking". An access that the descriptor says is out of bounds
-reads 0 or writes nothing; one that it allows must lie in an allocation.
+Sources: ISA documents, "Buffer addressing" and "Range checking". An access outside the descriptor's bounds
+reads 0 or writes nothing; an access inside them must be in an allocation.
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ STATIC = {"static": ("addressing",), "generations": True}
 
 
 class BufferAccess(Struct):
-    """One access, its addresses not checked yet."""
+    """One access with unchecked addresses."""
 
     w: WaveBuilder
     base: TypedValue
-    """Scalar: where the buffer and the scalar offset point."""
+    """Scalar: address of the buffer plus the scalar offset."""
     place: TypedValue
     """Per lane: the buffer offset, u64."""
     index: TypedValue
     offset: TypedValue
     records: TypedValue
-    """Scalar: number of records that bytes are compared with, u64: those left after the scalar offset, which GFX9
-    leaves out of its bounds (CDNA4's document, 9.1.5.1)."""
+    """Scalar: number of records to compare bytes with, u64, without the scalar offset, which GFX9 excludes from its
+    bounds check (CDNA4 document, 9.1.5.1)."""
     all_records: TypedValue
     stride: TypedValue
     structured: TypedValue
     """Scalar scc: bounds are in units of the stride."""
     swizzled: TypedValue
     select: TypedValue
-    """OOB_SELECT (from GFX10 on)."""
+    """OOB_SELECT (GFX10 and later)."""
     scratch: TypedValue
-    """Scalar scc: it is a wave's scratch, where a lane must stay within its own."""
+    """Scalar scc: the buffer is a wave's scratch, where a lane must stay within its own part."""
     private: TypedValue
-    """Scalar scc: it is one of private memory, whose number of records GFX9 does not look at."""
+    """Scalar scc: the buffer is private memory, whose number of records GFX9 ignores."""
     scalar_offset: TypedValue
     bound: TypedValue
-    """Scalar scc: there is a buffer, where none is in bounds otherwise."""
+    """Scalar scc: there is a buffer; if not, no lane is in bounds."""
     lanes: TypedValue
-    """Per lane: it takes part; from GFX11 on none does where the descriptor is not a buffer's."""
+    """Per lane: it participates; on GFX11 and later, none does if the descriptor is not a buffer's."""
 
     def in_bounds(self, skip: int, size: int | TypedValue) -> TypedValue:
-        """Return the active lanes whose `size` bytes, `skip` bytes on, the descriptor allows."""
+        """Return the active lanes whose `size` bytes at `skip` the descriptor allows."""
         w = self.w
-        payload = size if w.major >= 11 else 1  # earlier generations check the first byte only
+        payload = size if w.major >= 11 else 1  # earlier generations check only the first byte
         linear = self.place + skip + payload <= w.splat(self.records)
         index_good = self.index < w.splat(self.all_records)
         field_good = self.offset + skip + payload <= w.splat(self.stride)
@@ -112,9 +112,9 @@ def buffer_access(
     *,
     formatted: bool = False,
 ) -> BufferAccess:
-    """Return what an instruction accesses, where the generation is older than GFX1250.
+    """Return an instruction's access on generations before GFX1250.
 
-    `formatted`: it converts data formats, so the descriptor holds one.
+    `formatted`: the instruction converts data formats, so the descriptor holds one.
     """
     words = srsrc.scalars()
     form = w.modifiers.get("addressing", 0)
@@ -143,10 +143,10 @@ def buffer_access(
         inside = base - w.load(w.wave_field("scratch"), "u64") < lane_bytes * w.wave_size
         scratch = add_tid & ~swizzled & inside
         wide_stride = w.select(scratch, lane_bytes, wide_stride)
-        # Stack pointers count the bytes of all lanes: hardware interleaves their scratch. Ours is a lane's after the
-        # other's.
+        # Stack pointers count the bytes of all lanes, whose scratch hardware interleaves. Here it is consecutive by
+        # lane.
         scalar_offset = scalar_offset >> w.select(scratch, w.number(w.wave_size.bit_length() - 1, "u64"), 0)
-    # The sum of the two offsets has 32 bits: on GFX9 and later compilers rely on it for -4 + 4.
+    # The sum of the two offsets has 32 bits: compilers for GFX9 and later rely on it for -4 + 4.
     within = w.splat(offset.scalar() & 0xFFFFFF)
     if form & 1:
         within = within + vaddr.row(1 if form & 2 else 0)
@@ -158,18 +158,18 @@ def buffer_access(
     linear = lane_offset + index * w.splat(wide_stride)
     index_shift = (words[3] >> 21 & 3).to("u64") + 3
     shift = element_shift.to("u64")
-    one = w.number(1, "u64")
-    index_low = index & w.splat((one << index_shift) - 1)
+    unit = w.number(1, "u64")
+    index_low = index & w.splat((unit << index_shift) - 1)
     inner = lane_offset
     if w.major >= 12:  # the scalar offset is swizzled too
         inner = (lane_offset + w.splat(scalar_offset)) & 0xFFFFFFFF
-    offset_low = inner & w.splat((one << shift) - 1)
+    offset_low = inner & w.splat((unit << shift) - 1)
     rows = (index >> w.splat(index_shift)) * w.splat(wide_stride)
     rows = rows + ((inner >> w.splat(shift)) << w.splat(shift))
     twisted = (rows << w.splat(index_shift)) + (index_low << w.splat(shift)) + offset_low
     place = w.select(swizzled, twisted, linear)
     bound = w.wrap((stride == stride).llvm, SCC)
-    if not formatted:  # "Unbound resources": what the instruction implies does not take INVALID's place
+    if not formatted:  # "Unbound resources": an implied format does not replace INVALID
         bound = (data_format(w, words[3]) != 0) | add_tid
     lanes = w.exec
     if w.major >= 11:  # "Resource - Instruction mismatch"
@@ -205,39 +205,39 @@ def buffer_access(
 
 
 class WideAccess(Struct):
-    """One access by a descriptor of GFX1250, its addresses not checked yet.
+    """One access by a descriptor of GFX1250, with unchecked addresses.
 
-    LLVM says what the fields are (AMDGPUUsage, "Buffer Resource"; SIISelLowering, lowerPointerAsRsrcIntrin): a base of
-    57 bits, 45 bits that count bytes, the stride, its scale. The rest is said of AMD's CDNA5 document by the pull
-    requests 10362 and 10428 of ROCm/rocm-systems (sections 9.4.1, 9.4.2 and 9.6): swizzling in bit 124, OOB_SELECT in
-    bit 125, the type above them; scales 1, 4, 8, 32; dwords checked one by one and atomics as a whole, by the sum of
-    all offsets; 32 indices and 16 bytes a swizzled element; an offset of 45 bits.
+    LLVM defines the fields (AMDGPUUsage, "Buffer Resource"; SIISelLowering, lowerPointerAsRsrcIntrin): a base of 57
+    bits, a size in bytes of 45 bits, the stride, its scale. The rest is from the pull requests 10362 and 10428 of
+    ROCm/rocm-systems, which cite AMD's CDNA5 document (sections 9.4.1, 9.4.2 and 9.6): swizzling in bit 124,
+    OOB_SELECT in bit 125, the type above them; scales 1, 4, 8, 32; dwords checked one by one and atomics as a whole, by
+    the sum of all offsets; swizzled elements of 32 indices and 16 bytes; an offset of 45 bits.
     """
 
     w: WaveBuilder
     base: TypedValue
-    """Scalar: the buffer, and the scalar offset where it is not swizzled."""
+    """Scalar: address of the buffer, plus the scalar offset if it is not swizzled."""
     place: TypedValue
-    """Per lane: the offset from there, u64."""
+    """Per lane: the offset from `base`, u64."""
     total: TypedValue
-    """Per lane: the sum of all offsets, and the index times the stride."""
+    """Per lane: the sum of all offsets and of the index times the stride."""
     field: TypedValue
-    """Per lane: the sum of the offsets alone."""
+    """Per lane: the sum of all offsets."""
     index: TypedValue
     records: TypedValue
     """Scalar: bytes of the buffer."""
     stride: TypedValue
     swizzled: TypedValue
     by_record: TypedValue
-    """Scalar scc: an access must stay within its record, too."""
+    """Scalar scc: an access must also stay within its record."""
     lanes: TypedValue
-    """Per lane: it takes part; none does where the descriptor is not a buffer's."""
+    """Per lane: it participates; none does if the descriptor is not a buffer's."""
 
     def in_bounds(self, skip: int, size: int | TypedValue) -> TypedValue:
-        """Return the lanes whose `size` bytes, `skip` bytes on, the descriptor allows.
+        """Return the lanes whose `size` bytes at `skip` the descriptor allows.
 
-        The sources do not say how swizzled buffers are checked; what no reading of their number of records excludes
-        is allowed, and the rest stops the wave.
+        The sources do not say how swizzled buffers are checked. An access that every reading of the number of records
+        allows is allowed; any other stops the wave.
         """
         w = self.w
         all_records = w.splat(self.records)
@@ -257,7 +257,7 @@ class WideAccess(Struct):
 
 
 def wide_fields(words: list[TypedValue]) -> tuple[TypedValue, TypedValue, TypedValue]:
-    """Return the base, the bytes and the stride of a descriptor of GFX1250, u64."""
+    """Return the base, the size in bytes and the stride of a descriptor of GFX1250, u64."""
     base = words[0].to("u64") | ((words[1] & 0x1FFFFFF).to("u64") << 32)
     records = (words[1] >> 25).to("u64") | (words[2].to("u64") << 7) | ((words[3] & 0x3F).to("u64") << 39)
     scale = (words[3] >> 26 & 3).to("u64")
@@ -299,14 +299,14 @@ def _wide_access(
 def _untyped_access(
     w: WaveBuilder, vaddr: OperandSlot, srsrc: OperandSlot, soffset: OperandSlot, offset: OperandSlot
 ) -> BufferAccess | WideAccess:
-    """Return what an instruction without data formats accesses."""
+    """Return the access of an instruction without data formats."""
     return (_wide_access if w.major >= 125 else buffer_access)(w, vaddr, srsrc, soffset, offset)
 
 
 def no_failure(w: WaveBuilder, result: OperandSlot, index: int) -> None:
     """Report no failure.
 
-    With TFE the register after the data says whether a page was not resident: never.
+    With TFE, the register after the data says whether a page was not resident; here all pages are.
     """
     if w.modifiers.get("tfe"):
         result.store_row(index, w.const("u32", 0), w.exec)
@@ -325,7 +325,7 @@ def _declare_dwords(names: str, count: int) -> None:
         soffset: OperandSlot,
         offset: OperandSlot,
     ) -> None:
-        """D = buffer[…], each dword checked by itself."""
+        """D = buffer[…], with a check for each dword."""
         access = _untyped_access(w, vaddr, srsrc, soffset, offset)
         rows = []
         for index in range(count):
@@ -347,7 +347,7 @@ def _declare_dwords(names: str, count: int) -> None:
         offset: OperandSlot,
         data: OperandSlot,
     ) -> None:
-        """buffer[…] = D, each dword checked by itself."""
+        """buffer[…] = D, with a check for each dword."""
         access = _untyped_access(w, vaddr, srsrc, soffset, offset)
         masks = [access.in_bounds(4 * index, 4) for index in range(count)]
         hosts = [access.hosts(4 * index, 4, mask) for index, mask in enumerate(masks)]

@@ -1,7 +1,7 @@
-"""Data formats of typed buffer access: the tables of each generation, and conversion between memory and registers.
+"""Data formats of typed buffer access: tables for each generation, and conversion between memory and registers.
 
-Sources: ISA documents, "Buffer data", "Data formats" (numbers as LLVM names them); rules of Direct3D, which the texture
-unit follows, for what those leave open: stores clamp to what the format holds, NaN becomes 0 in an integer.
+Sources: ISA documents, "Buffer data", "Data formats" (numbers as in LLVM). Where these leave it open, the rules of
+Direct3D apply, which the texture unit follows: stores clamp to the format's range, and NaN becomes 0 in an integer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from luthier.emulator.ir.wave import WaveBuilder
 from luthier.emulator.layout import FAULT_FORMAT, FAULT_NARROWED, FAULT_SCALED
 
 KINDS = ("UNORM", "SNORM", "USCALED", "SSCALED", "UINT", "SINT", "SRGB", "FLOAT")
-"""Numeric formats by GFX9's number, whose reserved one stands for sRGB, which images alone have."""
+"""Numeric formats by GFX9's number. Its reserved number stands for sRGB, which only images have."""
 UNORM, SNORM, USCALED, SSCALED, UINT, SINT, SRGB, FLOAT = range(8)
 _INTEGERS = "UNORM SNORM USCALED SSCALED UINT SINT"
 _ALL = f"{_INTEGERS} FLOAT"
@@ -39,14 +39,13 @@ _LAYOUTS = {
     "32_32_32": "UINT SINT FLOAT",
     "32_32_32_32": "UINT SINT FLOAT",
 }
-"""Bits of the components, the highest first, with the numeric formats that go with them; in the order of their numbers
-on every generation."""
+"""Bits of the components, highest first -> numeric formats; in the order of the numbers on every generation."""
 _DROPPED = {"10_11_11": "FLOAT", "11_11_10": "FLOAT", "10_10_10_2": "UNORM SNORM UINT SINT"}
-"""Numeric formats that GFX11 has left of some data formats."""
+"""Numeric formats that GFX11 keeps of some data formats."""
 
 _SRGB = ("8", "8_8", "8_8_8_8")
 _FIRST_SRGB = {10: 128, 11: 64, 12: 64}
-"""The number of the first of them (ROCr, CFMT_8_SRGB of resource_nv.h and resource_gfx11.h)."""
+"""Number of the first sRGB format (ROCr, CFMT_8_SRGB of resource_nv.h and resource_gfx11.h)."""
 _SRGB_OF_GFX9 = 9
 """The numeric format (ROCr, TYPE_SRGB of resource_kv.h)."""
 
@@ -58,7 +57,7 @@ _KIND_SHIFT, _WIDTH_BITS = 24, 6
 def formats(major: int) -> dict[int, tuple[str, str]]:
     """Return the components' bits and the numeric format of each format number.
 
-    GFX9's number is the data format with the numeric format above its four bits. Later generations count the valid
+    GFX9's number is the data format in four bits and the numeric format above. Later generations number the valid
     combinations.
     """
     if major == 9:
@@ -72,7 +71,7 @@ def formats(major: int) -> dict[int, tuple[str, str]]:
 
 @functools.cache
 def image_formats(major: int) -> dict[int, tuple[str, str]]:
-    """Return the formats of images, which are those of buffers and some more.
+    """Return the formats of images, which include those of buffers.
 
     GFX9's number has the numeric format above six bits.
     """
@@ -83,26 +82,26 @@ def image_formats(major: int) -> dict[int, tuple[str, str]]:
 
 
 def image_format_count(major: int) -> int:
-    """Return how many numbers formats of images may have, a power of two."""
+    """Return the number of format numbers of images, a power of two."""
     return 1024 if major == 9 else 256
 
 
 def _packed(bits: str, kind: str) -> int:
-    """Return a format as compiled code reads it: four widths, X lowest, and the numeric format; 0 is no format."""
+    """Return a format as a word for compiled code: four widths, X lowest, and the numeric format; 0 is no format."""
     widths = [int(width) for width in reversed(bits.split("_"))]
     return sum(width << _WIDTH_BITS * index for index, width in enumerate(widths)) | KINDS.index(kind) << _KIND_SHIFT
 
 
 @functools.cache
 def linear_of_srgb() -> list[int]:
-    """Return the bits of the floats that codes of 8 bits stand for (IEC 61966-2-1; Direct3D's rules of conversion)."""
+    """Return the floats, as bits, that 8-bit codes stand for (IEC 61966-2-1; Direct3D's rules of conversion)."""
     fractions = [code / 255 for code in range(256)]
     values = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in fractions]
     return [struct.unpack("<I", struct.pack("<f", value))[0] for value in values]
 
 
 class DataFormat(Struct):
-    """A format known only when the instruction is executed, the same for all lanes."""
+    """Format that is known only at run time, the same for all lanes."""
 
     w: WaveBuilder
     number: TypedValue
@@ -111,14 +110,14 @@ class DataFormat(Struct):
 
     @classmethod
     def of(cls, w: WaveBuilder, number: TypedValue, *, of_image: bool = False) -> DataFormat:
-        """Look up a format; a number that has none stops the wave."""
+        """Look up a format; a number without a format stops the wave."""
         count = image_format_count(w.major) if of_image else FORMATS
         known = image_formats(w.major) if of_image else formats(w.major)
         words = [_packed(*known[number]) if number in known else 0 for number in range(count)]
         table = w.constant_table(f"{'image' if of_image else 'buffer'}_formats.{w.major}", words)
-        found = cls(w, number, w.constant_word(table, number & (count - 1)), of_image)
-        found.refuse(found.word == 0, FAULT_FORMAT)
-        return found
+        data_format = cls(w, number, w.constant_word(table, number & (count - 1)), of_image)
+        data_format.refuse(data_format.word == 0, FAULT_FORMAT)
+        return data_format
 
     def refuse(self, condition: TypedValue, kind: int) -> None:
         """Stop the wave if the scalar condition holds, unless no lane is active."""
@@ -128,11 +127,11 @@ class DataFormat(Struct):
 
     @property
     def kind(self) -> TypedValue:
-        """Return how components are read: a number of `buffer_formats`, as a scalar."""
+        """Return the numeric format: an index in `KINDS`, as a scalar."""
         return self.word >> _KIND_SHIFT & 7
 
     def width(self, component: int) -> TypedValue:
-        """Return the bits of a component, 0 if the format lacks it."""
+        """Return the number of bits of a component; 0 if the format lacks it."""
         return self.word >> _WIDTH_BITS * component & 63
 
     def start(self, component: int) -> TypedValue:
@@ -148,10 +147,10 @@ class DataFormat(Struct):
         return self.start(4) >> 3
 
     def _is(self, *kinds: int) -> TypedValue:
-        found = self.kind == kinds[0]
+        matches = self.kind == kinds[0]
         for kind in kinds[1:]:
-            found = found | (self.kind == kind)
-        return found
+            matches = matches | (self.kind == kind)
+        return matches
 
     @property
     def is_integer(self) -> TypedValue:
@@ -159,13 +158,13 @@ class DataFormat(Struct):
         return self._is(UINT, SINT)
 
     def one(self, half: bool) -> TypedValue:
-        """Return a constant 1 as a register holds it, a scalar u32."""
+        """Return the constant 1 in a register's format, a scalar u32."""
         return self.w.select(self.is_integer, self.w.number(1), 0x3C00 if half else 0x3F800000)
 
     # Loads ----------------------------------------------------------------------------------------------------------
 
     def read(self, words: Sequence[TypedValue], component: int, half: bool) -> TypedValue:
-        """Return a component of the element in `words`, as a register holds it: 32 bits, or the low 16 of them."""
+        """Return a component of the element in `words`, in a register's format: 32 bits, or the low 16 of them."""
         return self.w.with_rounding(0, lambda _: self._read(words, component, half))
 
     def _read(self, words: Sequence[TypedValue], component: int, half: bool) -> TypedValue:
@@ -191,7 +190,7 @@ class DataFormat(Struct):
         return w.select(width == 0, w.const("u32", 0), value)
 
     def _linear(self, code: TypedValue) -> TypedValue:
-        """Return what a component in sRGB of 8 bits stands for, of f64."""
+        """Return the value of an 8-bit sRGB component, an f64."""
         w = self.w
         table = w.ir.ptrtoint(w.constant_table("linear_of_srgb", linear_of_srgb()), ir.IntType(64))
         places = w.splat(w.wrap(table, "u64")) + ((code & 0xFF) << 2).to("u64")
@@ -200,13 +199,13 @@ class DataFormat(Struct):
     def _read_float(self, raw: TypedValue, width: TypedValue, half: bool) -> TypedValue:
         """Return a float component.
 
-        Floats of 10 and 11 bits have the exponent of the 16-bit ones, and no sign.
+        Floats of 10 and 11 bits have the exponent of 16-bit floats, and no sign.
         """
         w = self.w
         widened = raw << w.splat(w.select(width == 16, w.number(0), w.number(15) - width) & 31)
         short = w.wrap(w.ir.trunc(widened.llvm, w.shaped(ir.IntType(16), raw.lanes)), "u16")
         if half:
-            # From 32 bits by truncation (ISA documents of RDNA3 and RDNA4, "D16 instructions").
+            # 32-bit floats are truncated (ISA documents of RDNA3 and RDNA4, "D16 instructions").
             cut = w.with_rounding(3, lambda _: raw.as_("f32").to("f16")).as_("u16").to("u32")
             return w.select(width == 32, cut, short.to("u32"))
         return w.select(width == 32, raw, short.as_("f16").to("f32").as_("u32"))
@@ -225,18 +224,18 @@ class DataFormat(Struct):
     # Stores ---------------------------------------------------------------------------------------------------------
 
     def refuse_scaled(self) -> None:
-        """Refuse scaled integers, which are for loads only, and sRGB, in which ROCr makes no image to store to."""
+        """Refuse scaled integers, which are only for loads, and sRGB, for which ROCr makes no writable images."""
         self.refuse(self._is(USCALED, SSCALED, SRGB), FAULT_SCALED)
 
     def widen(self, half: TypedValue) -> TypedValue:
-        """Return the low 16 bits of a register as the 32 bits that they stand for."""
+        """Return the low 16 bits of a register, converted to 32 bits."""
         w = self.w
         low = w.wrap(w.ir.trunc(half.llvm, w.shaped(ir.IntType(16), half.lanes)), "u16")
         integer = w.select(self._is(SINT), low.as_("i16").to("i32").as_("u32"), low.to("u32"))
         return w.select(self.is_integer, integer, low.as_("f16").to("f32").as_("u32"))
 
     def write(self, registers: Sequence[TypedValue]) -> list[TypedValue]:
-        """Return the element's words, given what a register holds for each of the four components."""
+        """Return the element's words, given the register of each of the four components."""
         return self.w.with_rounding(0, lambda _: self._write(registers))
 
     def _write(self, registers: Sequence[TypedValue]) -> list[TypedValue]:
@@ -246,8 +245,8 @@ class DataFormat(Struct):
             start = self.start(component)
             code = self._encode(register, self.width(component)) << w.splat(start & 31)
             for index in range(4):
-                here = (start >> 5 == index) & (self.width(component) != 0)
-                words[index] = words[index] | w.select(here, code, 0)
+                in_word = (start >> 5 == index) & (self.width(component) != 0)
+                words[index] = words[index] | w.select(in_word, code, 0)
         return words
 
     def _encode(self, register: TypedValue, width: TypedValue) -> TypedValue:
@@ -277,7 +276,7 @@ class DataFormat(Struct):
 
 
 def _unsigned_float(w: WaveBuilder, value: TypedValue, fraction: int) -> TypedValue:
-    """Return a float without sign, with five bits of exponent and `fraction` of fraction.
+    """Return a float as an unsigned float with five bits of exponent and `fraction` bits of fraction.
 
     It is rounded to nearest even; negative numbers become 0.
     """

@@ -1,8 +1,8 @@
-"""Typed buffer access (MTBUF, and MUBUF with FORMAT in its name): elements converted between memory and registers.
+"""Typed buffer access (MTBUF, and MUBUF with FORMAT in its name): conversion between memory and registers.
 
 Sources: ISA documents, "Buffer data", "Range checking", "D16 instructions". The format is the instruction's (MTBUF) or
-the descriptor's; an element is in bounds as a whole or not at all. Hardware's rounding is only specified by
-the rules of graphics interfaces: values are rounded to nearest even here.
+the descriptor's; an element is in bounds as a whole or not at all. Only the rules of graphics interfaces specify
+hardware's rounding; here, values are rounded to nearest even.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ operations = OperationTable()
 
 
 def _descriptor_format(w: WaveBuilder, srsrc: OperandSlot) -> TypedValue:
-    """Return the number of the format in a descriptor; GFX9's numeric format lies below its data format there."""
+    """Return the format number in a descriptor, where GFX9's numeric format is below its data format."""
     word = srsrc.scalars()[3]
     form = data_format(w, word)
     return form | ((word >> 12 & 7) << 4) if w.major == 9 else form
 
 
 def selections(srsrc: OperandSlot) -> list[TypedValue]:
-    """DST_SEL: 0 and 1 are constants, 4 to 7 components."""
+    """Return the fields of DST_SEL: 0 and 1 are constants, 4 to 7 components."""
     word = srsrc.scalars()[3]
     return [word >> 3 * component & 7 for component in range(4)]
 
 
 def _element(access: BufferAccess, form: DataFormat) -> tuple[TypedValue, TypedValue]:
-    """Return the host addresses of the elements, and the lanes for which the descriptor allows them."""
+    """Return the host addresses of the elements, and the mask of lanes that the descriptor allows."""
     w = access.w
     good = access.in_bounds(0, form.bytes.to("u64"))
     align = w.select(form.bytes > 4, w.number(4), form.bytes) - 1
@@ -52,7 +52,7 @@ def _part(w: WaveBuilder, mask: TypedValue, condition: TypedValue) -> TypedValue
 
 
 def read_words(w: WaveBuilder, hosts: TypedValue, good: TypedValue, form: DataFormat) -> list[TypedValue]:
-    """Return the element's dwords; only those that it has are accessed."""
+    """Return the element's dwords; access only its own bytes."""
     aligned = hosts & 0xFFFFFFFFFFFFFFFC
     shift = ((hosts & 3) << 3).to("u32")
     words = [gather(w, aligned, 0, good) >> shift]
@@ -60,7 +60,7 @@ def read_words(w: WaveBuilder, hosts: TypedValue, good: TypedValue, form: DataFo
 
 
 def write_words(w: WaveBuilder, hosts: TypedValue, good: TypedValue, form: DataFormat, words: list[TypedValue]) -> None:
-    """Store the element's dwords, as many bytes as it has."""
+    """Store the element's dwords; access only its own bytes."""
     for size in (1, 2):
         with w.ir.if_then((form.bytes == size).llvm):
             scatter_small(w, hosts, words[0], 8 * size, good)
@@ -69,14 +69,14 @@ def write_words(w: WaveBuilder, hosts: TypedValue, good: TypedValue, form: DataF
 
 
 def selected(form: DataFormat, components: list[TypedValue], selection: TypedValue, half: bool) -> TypedValue:
-    """Return the component that DST_SEL selects; one that the format lacks stops the wave."""
+    """Return the component that DST_SEL selects; a component that the format lacks stops the wave."""
     w = form.w
     chosen = w.select(selection == 1, w.splat(form.one(half)), w.const("u32", 0))
     undefined = (selection == 2) | (selection == 3)
     for index, component in enumerate(components):
-        here = selection == 4 + index
-        undefined = undefined | (here & (form.width(index) == 0))
-        chosen = w.select(here, component, chosen)
+        matches = selection == 4 + index
+        undefined = undefined | (matches & (form.width(index) == 0))
+        chosen = w.select(matches, component, chosen)
     form.refuse(undefined, FAULT_SELECT)
     return chosen
 
@@ -84,7 +84,7 @@ def selected(form: DataFormat, components: list[TypedValue], selection: TypedVal
 def _declare_load(names: str, count: int, typed: bool, half: str) -> None:
     """Declare loads.
 
-    `half`: ``""`` a register per component, ``pairs`` two in a register, ``hi`` the upper half of one.
+    `half`: ``""`` a register per component, ``pairs`` two in a register, ``hi`` the upper half of a register.
     """
     registers = (count + 1) // 2 if half else count
 
@@ -106,7 +106,7 @@ def _declare_load(names: str, count: int, typed: bool, half: str) -> None:
         hosts, good = _element(access, form)
         words = read_words(w, hosts, good, form)
         values = [form.read(words, component, bool(half)) for component in range(4)]
-        # Beyond the bounds only the constants are not 0.
+        # Out of bounds, only the constants are not 0.
         values = [w.select(good, value, 0) for value in values]
         if number is None:
             values = [selected(form, values, selection, bool(half)) for selection in selections(srsrc)[:count]]
@@ -121,7 +121,7 @@ def _declare_load(names: str, count: int, typed: bool, half: str) -> None:
 def result_rows(w: WaveBuilder, result: OperandSlot, values: list[TypedValue], half: str) -> list[TypedValue]:
     """Return the registers of a load.
 
-    The half of a register that no component goes to is kept, or cleared under SRAMECC.
+    A half of a register without a component is kept, or cleared under SRAMECC.
     """
     if not half:
         return values
@@ -136,7 +136,7 @@ def result_rows(w: WaveBuilder, result: OperandSlot, values: list[TypedValue], h
 
 
 def _stored(w: WaveBuilder, form: DataFormat, data: OperandSlot, count: int, half: str) -> list[TypedValue]:
-    """Return what the shader gives for each of the four components, as 32 bits."""
+    """Return the 32 bits of each of the four components of a store."""
     if half == "hi":
         values = [form.widen(data.row(0) >> 16)]
     elif half:
@@ -149,12 +149,12 @@ def _stored(w: WaveBuilder, form: DataFormat, data: OperandSlot, count: int, hal
 
 
 def arranged(form: DataFormat, values: list[TypedValue], selections: list[TypedValue]) -> list[TypedValue]:
-    """Return a store's components as DST_SEL arranges them.
+    """Return a store's components, arranged by DST_SEL.
 
-    Only exchanges are defined: there it does not matter in which direction it is read.
+    Only exchanges are defined, for which the direction of the mapping does not matter.
     """
     w = form.w
-    found = []
+    components = []
     undefined = []
     for component in range(4):
         present = form.width(component) != 0
@@ -165,10 +165,10 @@ def arranged(form: DataFormat, values: list[TypedValue], selections: list[TypedV
                 exchanged = (selections[component] == 4 + other) & (selections[other] == 4 + component)
                 value = w.select(exchanged, values[other], value)
                 good = good | (exchanged & (form.width(other) != 0))
-        found.append(value)
+        components.append(value)
         undefined.append(present & ~good)
     form.refuse(functools.reduce(operator.or_, undefined), FAULT_SELECT)
-    return found
+    return components
 
 
 def _declare_store(names: str, count: int, typed: bool, half: str) -> None:

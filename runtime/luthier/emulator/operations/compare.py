@@ -15,7 +15,7 @@ Relation = Callable[[Builder, TypedValue, TypedValue], TypedValue]
 
 
 def unordered(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """Return where either is NaN."""
+    """Return the mask of lanes where either is NaN."""
     return b.is_nan(x) | b.is_nan(y)
 
 
@@ -28,12 +28,12 @@ def _negated(relation: Callable[[TypedValue, TypedValue], TypedValue]) -> Relati
 
 
 def less_or_greater(x: TypedValue, y: TypedValue) -> TypedValue:
-    """Different numbers, neither NaN."""
+    """Return the mask of lanes with different numbers, neither of them NaN."""
     return (x < y) | (x > y)
 
 
 def _constant(value: bool) -> Relation:
-    # A comparison of a value with itself, so that the result has the right shape.
+    # Comparing a value with itself gives the result the right shape.
     def constant(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         bits = x.as_(f"u{x.type.bits}")
         return bits == bits if value else bits != bits
@@ -57,7 +57,7 @@ FLOAT_RELATIONS: dict[str, Relation] = {
     "neq": _negated(operator.eq),
     "nlt": _negated(operator.lt),
 }
-"""All but the constant ones; false on NaN without the n, true with it."""
+"""All relations except the constant ones; on NaN, those with an n are true and the others false."""
 
 _INTEGER_RELATIONS: dict[str, Relation] = {
     "f": _constant(False),
@@ -91,7 +91,7 @@ for _bits in (16, 32, 64):
 def _class(bits: int, fraction: int) -> None:
     @operations.compare(f"v_cmp_class_f{bits}", f"f{bits} u{16 if bits == 16 else 32}", flush=False)
     def compare_class(b: Builder, x: TypedValue, wanted: TypedValue) -> TypedValue:
-        """D.lane = the kind of S0 is one that S1 asks for.
+        """D.lane = the class of S0 is in the set S1.
 
         From bit 0: signalling NaN, quiet NaN, -infinity, -normal, -denormal, -0, +0, +denormal, +normal, +infinity.
         """
@@ -100,7 +100,7 @@ def _class(bits: int, fraction: int) -> None:
         magnitude = pattern & ((1 << (bits - 1)) - 1)
         infinity = ((1 << (bits - 1)) - 1) ^ ((1 << fraction) - 1)
         quiet = infinity | (1 << (fraction - 1))
-        # Steps up with the magnitude: 0 zero, 1 denormal, 2 normal, 3 infinite; mirrored for negative numbers.
+        # Ascending with the magnitude: 0 zero, 1 denormal, 2 normal, 3 infinite; mirrored for negative numbers.
         kind = (magnitude >= 1).to("u32") + (magnitude >= (1 << fraction)).to("u32") + (magnitude >= infinity).to("u32")
         number = b.select((pattern >> (bits - 1)) != 0, 5 - kind, kind + 6)
         place = b.select(magnitude > infinity, (magnitude >= quiet).to("u32"), number)

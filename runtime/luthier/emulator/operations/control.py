@@ -1,4 +1,4 @@
-"""Control flow of waves: branches, calls, barriers, the end; and instructions that only affect hardware timing."""
+"""Control flow of waves: branches, calls, barriers, program end; and instructions that affect only timing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ operations = OperationTable()
 
 
 def _spend(w: WaveBuilder, record: Any) -> None:
-    """Take one from the wave's quantum; when it is used up the wave yields and goes on at `record` in its next turn."""
+    """Decrement the wave's quantum. When it is used up, the wave yields, and continues later at `record`."""
     place = w.context_field("budget")
     left = w.load(place, "i64") - 1
     w.store(left, place)
@@ -24,7 +24,7 @@ def _spend(w: WaveBuilder, record: Any) -> None:
 
 
 def take(w: WaveBuilder, target: OperandSlot) -> None:
-    """Go to a branch target."""
+    """Jump to a branch target."""
     distance = w.ir.sext(w.slot_value(target.position).llvm, I64)
     record = w.address(w.record, distance)
     if w.modifiers.get("backward"):
@@ -40,7 +40,7 @@ def _branch_if(w: WaveBuilder, condition: TypedValue, target: OperandSlot) -> No
 
 
 def go_to_address(w: WaveBuilder, address: TypedValue) -> None:
-    """Go to a code address that only now is known."""
+    """Jump to a code address known only at run time."""
     w.decide(layout.DECIDES_BRANCH, address)
     base = w.load(w.context_field("code_base"), "u64")
     offset = address - base
@@ -107,7 +107,7 @@ def s_cbranch_execnz(w: WaveBuilder, target: OperandSlot) -> None:
     "s_cbranch_cdbgsys s_cbranch_cdbguser s_cbranch_cdbgsys_or_user s_cbranch_cdbgsys_and_user", "#target ->"
 )
 def s_cbranch_debug(w: WaveBuilder, target: OperandSlot) -> None:
-    """Continue: the branch is taken only under a debugger, and there is none."""
+    """Continue: the branch is taken only under a debugger, which the emulated device does not have."""
     w.next()
 
 
@@ -151,7 +151,7 @@ def s_getpc_b64(w: WaveBuilder, result: OperandSlot, following: OperandSlot, fol
 def code_address(w: WaveBuilder, low: OperandSlot, high: OperandSlot) -> TypedValue:
     """Return the host address of a code offset, given its halves.
 
-    A patched kernel and its original may lie anywhere.
+    The addresses of a patched kernel and its original are independent.
     """
     offset = low.scalar().to("u64") | high.scalar().to("u64") << 32
     return w.load(w.context_field("code_base"), "u64") + offset
@@ -173,14 +173,14 @@ def s_endpgm(w: WaveBuilder) -> None:
 
 @operations.control("s_trap", "#simm16 ->")
 def s_trap(w: WaveBuilder, number: OperandSlot) -> None:
-    """Stop the kernel: the runtime's trap handler aborts it, whatever the number."""
+    """Stop the kernel: the runtime's trap handler aborts it for every trap number."""
     w.store(number.scalar().to("u64"), w.context_field("fault_address"))
     w.stop(layout.TRAP)
 
 
 @operations.control("s_sleep s_sleep_var s_wakeup s_monitor_sleep")
 def s_sleep(w: WaveBuilder) -> None:
-    """Give way to other waves."""
+    """Yield to other waves."""
     w.stop(layout.YIELD, w.following())
 
 
@@ -200,7 +200,7 @@ def s_sleep(w: WaveBuilder) -> None:
 def timing_only(w: WaveBuilder) -> None:
     """Continue without an effect on registers or memory.
 
-    The emulated memory is always coherent and every result is there at once.
+    The emulated memory is always coherent, and every result is available immediately.
     """
 
 
@@ -209,7 +209,7 @@ _INTERRUPT = 1
 
 @operations.control("s_sendmsg s_sendmsghalt", "#simm16 ->")
 def s_sendmsg(w: WaveBuilder, message: OperandSlot) -> None:
-    """Report an interrupt to the host; other messages (release of registers) need no answer here."""
+    """Report an interrupt to the host; other messages (release of registers) have no effect."""
     with w.when((message.scalar() & 15) == _INTERRUPT):
         w.stop(layout.MESSAGE, w.following())
     w.next()
@@ -217,24 +217,24 @@ def s_sendmsg(w: WaveBuilder, message: OperandSlot) -> None:
 
 @operations.control("luthier_unbound", counted=False)
 def unbound(w: WaveBuilder) -> None:
-    """Stand for an instruction that was not reachable when the kernel was prepared."""
+    """Stop at an instruction that is not bound yet, because only indirect jumps reach it."""
     w.stop(layout.UNBOUND)
 
 
 @operations.control("luthier_unsupported", counted=False)
 def unsupported(w: WaveBuilder) -> None:
-    """Stand for an instruction that the emulator cannot execute."""
+    """Stop at an instruction that the emulator cannot execute."""
     w.stop(layout.UNIMPLEMENTED)
 
 
 @operations.control("luthier_begin", "#target ->", counted=False)
 def begin(w: WaveBuilder, target: OperandSlot) -> None:
-    """Start a wave that is stepped: it stops before its first instruction."""
+    """Start a stepped wave: it stops before its first instruction."""
     w.stop(layout.STEP, w.address(w.record, w.ir.sext(w.slot_value(target.position).llvm, I64)))
 
 
 def write_mode(w: WaveBuilder, mode: TypedValue) -> None:
-    """Set MODE and go on in the record table of its new value; ends the code."""
+    """Set MODE, and continue in the record table of its new value. This ends the code."""
     w.store(mode, w.wave_field("mode"))
     indexed = (mode & layout.GPR_INDEX_ENABLE) != 0
     key = (mode & layout.MODE_MASK) | w.select(indexed, (w.m0 >> 12 & 15) << 10, 0)
@@ -249,10 +249,10 @@ def write_mode(w: WaveBuilder, mode: TypedValue) -> None:
     number = w.wrap(w.ir.ptrtoint(table, I64), "u64")
     with w.when(number == 0):
         w.stop(layout.MODE, w.following())
-    here = w.wrap(w.ir.ptrtoint(w.following(), I64), "u64")
+    following = w.wrap(w.ir.ptrtoint(w.following(), I64), "u64")
     current = w.load(w.wave_field("table"), "u64")
     w.store(number, w.wave_field("table"))
-    w.jump(w.ir.inttoptr((here - current + number).llvm, w.record.type))
+    w.jump(w.ir.inttoptr((following - current + number).llvm, w.record.type))
 
 
 _HW_MODE, _HW_STATUS, _HW_FLAT_LOW, _HW_FLAT_HIGH = 1, 2, 20, 21
@@ -272,19 +272,19 @@ _MODELLED = {
     **dict.fromkeys((10, 11), _bits(10, 27)),
     **dict.fromkeys((12, 125), _bits(24, 27)),
 }
-"""Bits of MODE that are honoured, or have no effect here (level-of-detail clamping, pixel order, performance counters,
-scalar prefetch); by generation."""
+"""By generation: bits of MODE that are modelled, or have no effect here (level-of-detail clamping, pixel order,
+performance counters, scalar prefetch)."""
 
 
 def _field(modifiers: dict[str, int]) -> tuple[int, int, int]:
-    """Register, first bit, bits of a hwreg immediate."""
+    """Return the register, first bit and number of bits of a hwreg immediate."""
     code = modifiers.get("simm16", 0) & 0xFFFF
     return code & 63, code >> 6 & 31, (code >> 11) + 1
 
 
 @operations.wave("s_getreg_b32", "-> sdst:u32", static=("simm16",), generations=True)
 def s_getreg_b32(w: WaveBuilder, result: OperandSlot) -> None:
-    """D = a field of a hardware register; those that describe placement on the chip read as 0."""
+    """D = a field of a hardware register; registers that describe the placement on the chip read as 0."""
     register, low, count = _field(w.modifiers)
     value = w.number(0) if w.modifiers.get("cluster") else _hardware_register(w, register)
     mask = (1 << count) - 1
@@ -319,7 +319,7 @@ def _set_field(w: WaveBuilder, source: TypedValue) -> None:
         bits = w.load(w.wave_field("bank_bits"), "u32")
         with w.when(((source >> 12) & 0xFF) != ((bits << 2 | bits >> 6) & 0xFF)):
             fault(w, bits, w.number(0), 0, layout.FAULT_BANK_MODE)
-    if w.modifiers.get("replay_mode"):  # what is done anew after page faults, which do not happen here
+    if w.modifiers.get("replay_mode"):  # affects only replay after page faults, which do not happen here
         w.next()
         return
     mask = ((1 << count) - 1) << low & 0xFFFFFFFF
@@ -401,13 +401,13 @@ def s_set_gpr_idx_idx(w: WaveBuilder, index: OperandSlot) -> None:
 
 @operations.wave("s_sendmsg_rtn_b32", "-> sdst:u32", static=("src0",), since=(11,))
 def s_sendmsg_rtn_b32(w: WaveBuilder, result: OperandSlot) -> None:
-    """D = the host's answer: the time for GET_REALTIME, 0 for what does not exist here."""
+    """D = the host's answer: the time for GET_REALTIME, 0 for services that do not exist here."""
     result.write_scalar(_answer(w).to("u32"))
 
 
 @operations.wave("s_sendmsg_rtn_b64", "-> sdst:u64", static=("src0",), since=(11,))
 def s_sendmsg_rtn_b64(w: WaveBuilder, result: OperandSlot) -> None:
-    """The same, 64 bits."""
+    """Like s_sendmsg_rtn_b32, with 64 bits."""
     result.write_scalar(_answer(w))
 
 
@@ -415,7 +415,7 @@ _GET_REALTIME = 131
 
 
 def _tick(w: WaveBuilder) -> TypedValue:
-    """Return the clock, which every reading advances."""
+    """Return the clock; every read advances it."""
     place = w.context_field("clock")
     now = w.load(place, "u64") + 100
     w.store(now, place)
@@ -430,5 +430,5 @@ def _answer(w: WaveBuilder) -> TypedValue:
 
 @operations.wave("s_memtime s_memrealtime s_get_shader_cycles_u64", "-> sdst:u64")
 def s_memtime(w: WaveBuilder, result: OperandSlot) -> None:
-    """D = a counter that advances with every reading, by the same amount in every run."""
+    """D = a counter that every read advances by the same amount in every run."""
     result.write_scalar(_tick(w))

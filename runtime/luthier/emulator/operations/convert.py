@@ -1,4 +1,4 @@
-"""Conversions between number formats; `convert_packed` has those with two results and the 8-bit floats."""
+"""Conversions between number formats; `convert_small` has those of floats of 4 to 8 bits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ operations = OperationTable()
 def _to(name: str, source: str, target: str) -> None:
     @operations.lane(name, f"{source} -> {target}")
     def convert(b: Builder, x: TypedValue) -> TypedValue:
-        """D = S0 in the other format, rounded as MODE says."""
+        """D = S0 converted, rounded as MODE says."""
         return x.to(target)
 
 
@@ -90,10 +90,10 @@ def cvt_off_f32_i4(b: Builder, x: TypedValue) -> TypedValue:
 
 
 def to_normalized(b: Builder, x: TypedValue, signed: bool) -> TypedValue:
-    """Return a float from [-1, 1] or [0, 1] as a 16-bit integer of that share, nearest even; NaN gives 0.
+    """Return a float from [-1, 1] or [0, 1] as a normalized 16-bit integer, rounded to nearest even; NaN gives 0.
 
-    The ISA documents do not say how it is rounded. So do Mesa, which makes pack_snorm_2x16 of these operations, and
-    AMD's rocjitsu (vector_cvt_pknorm).
+    The ISA documents do not specify the rounding. It is that of Mesa, which implements pack_snorm_2x16 by these
+    operations, and of AMD's rocjitsu (vector_cvt_pknorm).
     """
     wide = x.to("f64") * (32767.0 if signed else 65535.0)  # exact
     low, high = (-32767, 32767) if signed else (0, 65535)
@@ -116,7 +116,7 @@ def _normalized(source: str, signed: bool) -> None:
 
 
 def pack(low: TypedValue, high: TypedValue) -> TypedValue:
-    """Return two 16-bit values as one of 32 bits."""
+    """Return two 16-bit values as one 32-bit value."""
     return low.as_("u16").to("u32") | (high.as_("u16").to("u32") << 16)
 
 
@@ -128,8 +128,8 @@ for _source in ("f16", "f32"):
 
 
 def _floats(b: Builder, x: TypedValue, y: TypedValue, kind: str) -> TypedValue:
-    """Return two numbers as floats of 16 bits, clamped if the instruction says so."""
-    # Before rounding, which keeps 0, 1 and the order.
+    """Return two numbers as 16-bit floats, clamped if the instruction says so."""
+    # Clamping before rounding is equivalent: rounding keeps 0, 1 and the order.
     low, high = (finish_float(b, value, b.modifiers, b.mode, flush=False).to(kind) for value in (x, y))
     return pack(low, high)
 

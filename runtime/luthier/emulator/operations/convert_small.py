@@ -1,7 +1,7 @@
 """Conversions from and to floats of 4 to 8 bits, plain and with a block scale, and stochastic rounding.
 
-What becomes of numbers too large follows the formats; under MODE.FP16_OVFL it is the largest number. The documents
-leave open which random bits stochastic rounding of denormals uses, so those are bounded.
+The format defines the result of an overflow; under MODE.FP16_OVFL it is the largest number. The documents do not
+specify which random bits stochastic rounding of denormals uses, so these results are bounded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _op_sel(b: Builder) -> int:
 
 
 def _destination_byte(b: Builder) -> int:
-    """Return the byte of D that the instruction names: GFX12 by itself, GFX9 by two bits of op_sel."""
+    """Return the byte of D that the instruction names: GFX12 in byte_sel, GFX9 in two bits of op_sel."""
     return b.modifiers.get("byte_sel", 0) if b.major >= 12 else _op_sel(b) >> 2
 
 
@@ -90,7 +90,7 @@ def _eight_bits(kind: str) -> None:
 def _dot(left: str, right: str) -> None:
     @operations.lane(f"v_dot4_f32_{left}_{right}", "u32 u32 f32 -> f32", processors=True, exact=False)
     def dot(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = S2 + the sum of the products of the bytes, each sum rounded."""
+        """D = S2 + the products of the bytes, rounded after each addition."""
         for shift in (0, 8, 16, 24):
             z = b.fma(decode(b, x >> shift, left), decode(b, y >> shift, right), z)
         return z
@@ -151,18 +151,18 @@ def _stochastic_pair(kind: str) -> None:
 
 def _codes(rows: list[TypedValue], bits: int, count: int) -> list[TypedValue]:
     """Return the first `count` fields of `bits` bits of several registers."""
-    found = []
+    fields = []
     for index in range(count):
         word, shift = divmod(bits * index, 32)
         field = rows[word] >> shift
         if shift + bits > 32:
             field = field | (rows[word + 1] << (32 - shift))
-        found.append(field & ((1 << bits) - 1))
-    return found
+        fields.append(field & ((1 << bits) - 1))
+    return fields
 
 
 def _joined(codes: list[TypedValue], bits: int) -> list[TypedValue]:
-    """Return registers that hold fields of `bits` bits one after the other."""
+    """Return registers that hold consecutive fields of `bits` bits."""
     rows: list[TypedValue | None] = [None] * (-(-len(codes) * bits // 32))
     for index, code in enumerate(codes):
         word, shift = divmod(bits * index, 32)
@@ -176,7 +176,7 @@ def _joined(codes: list[TypedValue], bits: int) -> list[TypedValue]:
 def _blocks(kind: str, wide: str) -> None:
     """Declare conversions of 8 or 16 elements with one scale (rocjitsu, vector_special.py, gen_vector_cvt_scale).
 
-    To wide elements the scale is a byte of S1, an exponent of 2 (E8M0); from them it is a float.
+    For conversions to wide elements, the scale is a byte of S1, an exponent of 2 (E8M0); from them, a float.
     """
     bits = FORMATS[kind].bits
     count = 16 if bits == 6 else 8
@@ -193,7 +193,7 @@ def _blocks(kind: str, wide: str) -> None:
         """D = the elements of S0 times 2 to the power of a byte of S1."""
         chosen = w.modifiers.get("scale_sel", 0)
         if chosen > 3:
-            raise Unsupported(f"{w.variant.operation} with scale_sel {chosen}: which scale that is is not known here")
+            raise Unsupported(f"{w.variant.operation} with scale_sel {chosen}: no source says which scale it selects")
         exponent = (scale.row(0) >> (8 * chosen)) & 0xFF
         power = power_of_two(exponent.as_("i32").to("i64") - 127, 64)
         power = w.select(exponent == 0xFF, w.bits_const("f64", 0x7FF8000000000000), power)
@@ -245,7 +245,7 @@ _FLOATS = ("f32", "f16", "bf16")
 
 
 def _scaled_float(b: Builder, code: TypedValue, kind: str, target: str, scale: TypedValue) -> TypedValue:
-    """Return a small float times its block's scale, as another float."""
+    """Return a small float times its block's scale, converted."""
     product = decode(b, code, kind).to("f64") * block_scale(b, scale)
     return product.to("f32").to("bf16") if target == "bf16" else product.to(target)
 
@@ -272,7 +272,7 @@ def _read_scaled(kind: str, target: str) -> None:
         f"v_cvt_scalef32_pk_{target}_{kind}", f"u32 f32 -> {wide}", static=("op_sel",), processors=True, flush=False
     )
     def pair(b: Builder, x: TypedValue, scale: TypedValue) -> TypedValue:
-        """D = two neighbours of S0, times the scale S1."""
+        """D = two adjacent elements of S0, times the scale S1."""
         start = 8 * (_op_sel(b) & 3) if kind == "fp4" else 16 * (_op_sel(b) & 1)
         low, high = (_scaled_float(b, x >> (start + shift), kind, target, scale) for shift in (0, width))
         return _join(b, low, high)
@@ -361,7 +361,7 @@ def _six_bits(rows: list[TypedValue], index: int) -> TypedValue:
 
 
 def _packed(codes: list[TypedValue]) -> list[TypedValue]:
-    """Return thirty-two six-bit codes as six registers."""
+    """Return 32 six-bit codes as six registers."""
     rows: list[TypedValue] = []
     for row in range(6):
         total = None
@@ -376,7 +376,7 @@ def _packed(codes: list[TypedValue]) -> list[TypedValue]:
 
 
 def _floats(slot: OperandSlot, kind: str, count: int) -> list[TypedValue]:
-    """Return elements of a source, denormals kept."""
+    """Return the elements of a source; denormals are kept."""
     rows = [slot.row(index) for index in range(count * ScalarType.parse(kind).bits // 32)]
     values = read_typed(
         slot.w,

@@ -31,10 +31,10 @@ def _immediate(offset: OperandSlot) -> TypedValue:
 
 
 def scaled(w: WaveBuilder, offsets: TypedValue, size: int) -> TypedValue:
-    """Return a register's offsets in bytes: they count accesses where the instruction says ``scale_offset``.
+    """Return a register's offsets in bytes; with ``scale_offset``, they count accesses.
 
-    LLVM's code generator is the source: it has ``global_load_b96 … scale_offset`` for an index into an array of 12
-    bytes an element.
+    Source: LLVM's code generator, which emits ``global_load_b96 … scale_offset`` for an index into an array with
+    elements of 12 bytes.
     """
     return offsets * size if w.modifiers.get("scale_offset") else offsets
 
@@ -42,11 +42,11 @@ def scaled(w: WaveBuilder, offsets: TypedValue, size: int) -> TypedValue:
 def _address(w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, size: int = 0) -> TypedValue:
     """Return per-lane addresses: 64-bit VGPRs, or an SGPR pair plus a 32-bit VGPR.
 
-    `size`: bytes that a lane accesses.
+    `size`: bytes of a lane's access.
     """
     total = _immediate(offset)
     if w.modifiers.get("scale_offset") and not (size and saddr.present and vaddr.present):
-        raise Unsupported("scale_offset without an offset in a register")
+        raise Unsupported("scale_offset requires an offset in a register")
     if saddr.present:
         total = total + w.splat(saddr.scalar())
         if vaddr.present:
@@ -64,7 +64,7 @@ def _scratch_offset(
 ) -> TypedValue:
     """Return per-lane byte offsets in scratch, u32."""
     if w.modifiers.get("scale_offset") and not vaddr.present:
-        raise Unsupported("scale_offset without an offset in a register")
+        raise Unsupported("scale_offset requires an offset in a register")
     total = w.splat(offset.scalar())
     if saddr.present:
         total = total + w.splat(saddr.scalar().to("u32"))
@@ -82,7 +82,7 @@ def checked(
     size: int,
     more: TypedValue | None = None,
 ) -> TypedValue:
-    """Return host addresses of an instruction's accesses, `more` bytes (a scalar u32) further on."""
+    """Return the host addresses of an instruction's accesses, plus `more` bytes (a scalar u32)."""
     extra = w.number(0) if more is None else more
     if space == "scratch":
         return check_scratch(w, _scratch_offset(w, vaddr, saddr, offset, size) + extra, size)
@@ -92,7 +92,7 @@ def checked(
 def _row(
     w: WaveBuilder, space: str, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, size: int
 ) -> AccessRow | None:
-    """Return whether active lanes access dwords, `size` bytes each, one behind the other; None: that is not asked."""
+    """Return the accesses of active lanes to dwords, `size` bytes each, as a row; None if code must not use a row."""
     if space == "scratch" or not vaddr.present or w.modifiers.get("scale_offset"):
         return None
     base = w.wrap(w.ir.sext(offset.scalar().llvm, I64), "u64")
@@ -108,7 +108,7 @@ PLACE = "vaddr:u64 saddr:u64 #offset"
 def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -> None:
     """Declare loads.
 
-    `half`: ``""`` a whole register, ``lo`` or ``hi`` 16 bits of it, the others kept.
+    `half`: ``""`` a whole register, ``lo`` or ``hi`` only 16 bits of it, the others are kept.
     """
     for space in ("flat", "global", "scratch"):
         spelled = " ".join(f"{space}_load_{name}" for name in names.split())
@@ -136,7 +136,7 @@ def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -
 
 
 def small_row(w: WaveBuilder, result: OperandSlot, value: TypedValue, bits: int, signed: bool, half: str) -> TypedValue:
-    """Return a byte or half-word as the destination register receives it."""
+    """Return a byte or half-word, extended for the destination register."""
     row = value.as_("i32").bits(0, bits).as_("u32") if signed else value
     if half == "":
         return row
@@ -225,12 +225,12 @@ for _atomic in ATOMICS:
 
 
 def to_lds(w: WaveBuilder, offset: OperandSlot, rows: list[TypedValue], *, by_words: bool = False) -> None:
-    """Put what each lane loaded into LDS at M0 + offset + lane * bytes; of three dwords the next lane skips one.
+    """Store each lane's data in LDS at M0 + offset + lane * bytes; lanes with three dwords are four dwords apart.
 
-    M0 has 16 bits for that, and 18 where LDS is larger (CDNA4's document, 9.1.9 and 10.3).
+    M0 has 16 bits for the address, 18 if LDS is larger (CDNA4 document, 9.1.9 and 10.3).
 
     Args:
-        by_words: whether the lowest two bits do not count in the latter case.
+        by_words: whether the lowest two of 18 bits are ignored.
     """
     size, step = 4 * len(rows), 4 * (len(rows) + (len(rows) == 3))
     bits = 0xFFFF
@@ -285,7 +285,7 @@ for _name, _dwords, _bits, _signed in (
 
 
 def _lane_address(w: WaveBuilder, saddr: OperandSlot, offset: OperandSlot) -> TypedValue:
-    """Return saddr + offset + lane * 4; without a saddr it counts as 0."""
+    """Return saddr + offset + lane * 4; an absent saddr is 0."""
     lanes = _immediate(offset) + w.lane_id("u64") * 4
     return lanes + w.splat(saddr.scalar()) if saddr.present else lanes
 

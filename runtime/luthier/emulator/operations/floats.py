@@ -1,4 +1,4 @@
-"""The parts of floating-point numbers, for operations that look inside them."""
+"""Parts of floating-point numbers, for operations on sign, exponent or fraction."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ def exponent_field(x: TypedValue) -> TypedValue:
 
 
 def is_negative(x: TypedValue) -> TypedValue:
-    """Return where the sign bit is set, of NaN too."""
+    """Return the mask of lanes whose sign bit is set, also of NaN."""
     return x.as_(f"i{x.type.bits}") < 0
 
 
 def is_signalling(x: TypedValue) -> TypedValue:
-    """Return where x is a signalling NaN."""
+    """Return the mask of lanes where x is a signalling NaN."""
     bits = x.type.bits
     return (x != x) & ((x.as_(f"u{bits}") & (1 << (FRACTION_BITS[bits] - 1))) == 0)
 
 
 def quiet(b: Builder, x: TypedValue) -> TypedValue:
-    """Return x, which is NaN, with its quiet bit set."""
+    """Return x, which must be NaN, with its quiet bit set."""
     bits = x.type.bits
     return (x.as_(f"u{bits}") | (1 << (FRACTION_BITS[bits] - 1))).as_(x.type)
 
 
 def quieted(b: Builder, x: TypedValue) -> TypedValue:
-    """Return x, with its quiet bit set if it is NaN."""
+    """Return x; set the quiet bit of NaN."""
     return b.select(b.is_nan(x), quiet(b, x), x)
 
 
@@ -53,15 +53,15 @@ def clamp_integer(b: Builder, x: TypedValue, low: int, high: int) -> TypedValue:
 
 
 def scale(b: Builder, x: TypedValue, exponent: TypedValue) -> TypedValue:
-    """Return x * 2**exponent for any i32 (i16 of f16) exponent, rounded once as MODE says."""
+    """Return x * 2**exponent for any i32 exponent (i16 for f16), rounded once as MODE says."""
     bits = x.type.bits
     if bits < 64:
-        # The product is exact one width up.
+        # The product is exact in the next wider type.
         wide = bits * 2
         limit = 60 if bits == 16 else 400
         factor = power_of_two(clamp_integer(b, exponent.to("i32"), -limit, limit).to(f"i{wide}"), wide)
         return (x.to(f"f{wide}") * factor).to(x.type)
-    # Steps that leave a normal number, or one so small that nothing of it is left after the last step.
+    # Each step leaves a normal number, or one so small that the last step makes it 0.
     rest = clamp_integer(b, exponent.to("i64"), -2200, 2200)
     for _ in range(2):
         step = b.select(rest > 1023, 1023, b.select(rest < -1022, -969, b.like(0, rest)))
@@ -78,14 +78,14 @@ def scale_by_power(b: Builder, x: TypedValue, exponent: int) -> TypedValue:
 def split(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
     """Return fraction in [0.5, 1) and exponent with x = fraction * 2**exponent.
 
-    For zero, infinity and NaN they are themselves and 0.
+    For zero, infinity and NaN, these are x and 0.
     """
     bits = x.type.bits
     fraction_bits, bias = FRACTION_BITS[bits], BIAS[bits]
     word, signed = f"u{bits}", f"i{bits}"
     pattern = x.as_(word)
     magnitude = pattern & ((1 << (bits - 1)) - 1)
-    # A denormal is shifted up to where a normal number has its leading one.
+    # Shift a denormal until its leading one is in the position of a normal number's.
     shift = b.leading_zeros(magnitude) - (bits - 1 - fraction_bits)
     is_denormal = magnitude < (1 << fraction_bits)
     normalized = b.select(is_denormal, magnitude << (shift & (bits - 1)), magnitude)

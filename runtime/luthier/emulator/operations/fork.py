@@ -1,7 +1,7 @@
-"""Forks of GFX9: both sides of a branch run one after the other, the second from a stack in SGPRs; and VSKIP.
+"""Forks of GFX9, which run both sides of a branch in turn, the second one from a stack in SGPRs; and VSKIP.
 
 Source: ISA documents, S_CBRANCH_G_FORK, S_CBRANCH_I_FORK, S_CBRANCH_JOIN, S_SETVSKIP. Entry n of the stack is in SGPRs
-4 n to 4 n + 3: the lanes, then the address where they go on. MODE.CSP is the number of entries.
+4 n to 4 n + 3: the lanes, then the address where they continue. MODE.CSP is the number of entries.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _mode(w: WaveBuilder) -> TypedValue:
 
 
 def _entry(w: WaveBuilder, number: TypedValue) -> Any:
-    """Place of an entry of the stack."""
+    """Return the address of an entry of the stack."""
     return w.address(w.wave, w.ir.zext((number << 4).llvm, I64))
 
 
@@ -39,12 +39,12 @@ def _push(w: WaveBuilder, lanes: TypedValue, address: TypedValue) -> None:
 
 
 def _fork(w: WaveBuilder, lanes: TypedValue, target: TypedValue, following: TypedValue, go: Callable[[], None]) -> None:
-    """Divide the wave, the smaller side first; `go` ends the code by going to the target."""
-    here = w.exec_bits
-    passing, failing = lanes & here, ~lanes & here
-    with w.ir.if_then((passing == here).llvm):
+    """Divide the wave, and run the smaller side first. `go` ends the code with a jump to the target."""
+    active = w.exec_bits
+    passing, failing = lanes & active, ~lanes & active
+    with w.ir.if_then((passing == active).llvm):
         go()
-    with w.ir.if_then((failing == here).llvm):
+    with w.ir.if_then((failing == active).llvm):
         w.next()
     fewer = w.popcount(failing) < w.popcount(passing)
     with w.ir.if_then(fewer.llvm):
@@ -65,24 +65,24 @@ def s_cbranch_i_fork(
     following: OperandSlot,
     following_high: OperandSlot,
 ) -> None:
-    """Lanes that S0 has go to PC + SIMM16 * 4 + 4, the others on."""
+    """Lanes in S0 jump to PC + SIMM16 * 4 + 4; the others continue."""
     after = code_address(w, following, following_high)
-    there = after + w.wrap(w.ir.sext((distance.scalar() << 2).llvm, I64), "u64")
-    _fork(w, lanes.scalar(), there, after, lambda: take(w, target))
+    pc = after + w.wrap(w.ir.sext((distance.scalar() << 2).llvm, I64), "u64")
+    _fork(w, lanes.scalar(), pc, after, lambda: take(w, target))
 
 
 @operations.control("s_cbranch_g_fork", "u64 u64 #following #following_high ->", since=(9,))
 def s_cbranch_g_fork(
     w: WaveBuilder, lanes: OperandSlot, address: OperandSlot, following: OperandSlot, following_high: OperandSlot
 ) -> None:
-    """Lanes that S0 has go to S1, the others on."""
-    there = address.scalar()
-    _fork(w, lanes.scalar(), there, code_address(w, following, following_high), lambda: go_to_address(w, there))
+    """Lanes in S0 jump to S1; the others continue."""
+    pc = address.scalar()
+    _fork(w, lanes.scalar(), pc, code_address(w, following, following_high), lambda: go_to_address(w, pc))
 
 
 @operations.control("s_cbranch_join", "u32 ->", since=(9,))
 def s_cbranch_join(w: WaveBuilder, saved: OperandSlot) -> None:
-    """Go on if CSP is S0; else take the top entry of the stack: its lanes and its address."""
+    """Continue if CSP is S0; otherwise pop the lanes and the address of the stack's top entry."""
     mode = _mode(w)
     with w.ir.if_then(((mode >> _CSP_SHIFT) == saved.scalar()).llvm):
         w.next()

@@ -1,9 +1,9 @@
-"""Descriptors of images, as each generation packs them, and the coordinates that go with them.
+"""Image descriptors of each generation, and coordinates of instructions on images.
 
 Sources: ROCr's resource descriptors (image/resource_ai.h, resource_nv.h, resource_gfx11.h, resource_gfx12.h,
-PopulateImageSrd of the image managers); AMD's rocjitsu (vm/amdgpu/image_address.h) for how far apart rows of arrays and
-volumes are from GFX10 on; the Vega ISA ("Image address") for which coordinates an image of each type has. Formats have
-the numbers of those of typed buffers. Descriptors with more than ROCr's are a fault.
+PopulateImageSrd of the image managers); AMD's rocjitsu (vm/amdgpu/image_address.h) for pitches of arrays and volumes on
+GFX10 and later; the Vega ISA ("Image address") for the coordinates of each image type. Formats have the numbers of
+typed buffers. A descriptor that uses fields which ROCr does not use is a fault.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from luthier.emulator.operations.image_tiles import MODES, Tiles
 from luthier.emulator.questions import IMAGE, IMAGE_PITCH, TILES
 
 LINE, PLANE, VOLUME, _, LINES, PLANES = range(6)
-"""The instruction's DIM (LLVM, MIMGDim): the descriptor's type is 8 more."""
+"""The instruction's DIM (LLVM, MIMGDim). The descriptor's type is DIM + 8."""
 COORDINATES = {LINE: 1, PLANE: 2, VOLUME: 3, LINES: 2, PLANES: 3}
 FLAT_ALONG = {1: (LINE, LINES), 2: (LINE, PLANE)}
-"""By axis: the types of images that have one element along it."""
+"""By axis: image types with one element along it."""
 _FIRST_TYPE = 8
 _LEFT_OUT = ("tfe", "lwe", "r128")
 
 
 class ImageDescriptor(Struct, frozen=True):
-    """An image's descriptor, scalars of u32."""
+    """An image's descriptor; values are scalars of u32 unless noted."""
 
     w: WaveBuilder
     dim: int
-    """The instruction's."""
+    """The instruction's DIM."""
     kind: TypedValue
-    """The descriptor's type, counted as the instruction's are."""
+    """The descriptor's type, minus 8."""
     base: TypedValue
     form: DataFormat
     extents: list[TypedValue]
-    """Width, height and depth or layers, as u32; 1 where it has none."""
+    """Width, height, and depth or layers; 1 if the image lacks it."""
     pitches: list[TypedValue]
-    """Bytes from one element to the next along each, as u64, of an image in rows."""
+    """Bytes from one element to the next along each axis of an image in rows, as u64."""
     selections: list[TypedValue]
     mode: TypedValue
     """SW_MODE: 0 for rows."""
@@ -57,7 +57,7 @@ class ImageDescriptor(Struct, frozen=True):
         return _one_of(self.kind, kinds)
 
     def extends_along(self, axis: int) -> TypedValue:
-        """Return whether images of the descriptor's type may have several elements along an axis."""
+        """Return whether images of the descriptor's type can have several elements along an axis."""
         return ~self.is_one_of(*FLAT_ALONG[axis]) if axis else self.w.number(1) == 1
 
 
@@ -66,41 +66,41 @@ def _one_of(kind: TypedValue, kinds: Sequence[int]) -> TypedValue:
 
 
 def stop(w: WaveBuilder, arises: TypedValue, question: str) -> None:
-    """Stop a wave of which lanes are active for a question."""
+    """Stop the wave for a question, unless no lane is active."""
     unanswered(w, arises & (w.exec_bits != 0), question)
 
 
 def dimension(w: WaveBuilder) -> int:
-    """Return the instruction's DIM; on GFX9, which has none, that of all that it may be: volumes, or arrays of planes.
+    """Return the instruction's DIM. GFX9 has none: return the DIM that includes all possible ones, VOLUME or PLANES.
 
     Raises:
-        Unsupported: it is none that is modelled, or the instruction has modifiers that are not.
+        Unsupported: the DIM or a modifier is not modelled.
     """
     for key in _LEFT_OUT:
         if w.modifiers.get(key):
             raise Unsupported(f"{w.variant.operation} with {key}, which is not modelled")
     if w.major == 9:
         return PLANES if w.modifiers.get("da") else VOLUME
-    found = w.modifiers.get("dim", 0)
-    if found not in COORDINATES:
+    dim = w.modifiers.get("dim", 0)
+    if dim not in COORDINATES:
         raise Unsupported(f"{w.variant.operation} of cubes or samples, which are not modelled")
-    return found
+    return dim
 
 
 class _Fields(Struct, frozen=True):
-    """Fields that each generation has in places of its own, scalars."""
+    """Scalar fields whose positions depend on the generation."""
 
     format: TypedValue
     width: TypedValue
     height: TypedValue
     last: TypedValue
-    """Depth or layers, less one."""
+    """Depth or layers, minus one."""
     pitch: TypedValue
-    """Elements from one row to the next, less one."""
+    """Elements from one row to the next, minus one."""
     more: TypedValue
-    """Not 0 where there are levels, a first layer or compression."""
+    """Not 0 if there are levels, a first layer or compression."""
     has_pitch: TypedValue
-    """Whether the descriptor says the pitch."""
+    """Whether the descriptor has a pitch."""
 
 
 def _fields_of_gfx9(w: WaveBuilder, words: Sequence[TypedValue], _: TypedValue) -> _Fields:
@@ -135,26 +135,26 @@ def _fields_since_gfx10(w: WaveBuilder, words: Sequence[TypedValue], kind: Typed
     )
 
 
-def _kind_of(w: WaveBuilder, kind: TypedValue, dim: int, *, others: bool) -> tuple[TypedValue, TypedValue]:
-    """Return the type that an image is taken for, and whether the instruction is not for the descriptor's."""
+def _kind_of(w: WaveBuilder, kind: TypedValue, dim: int, *, lenient: bool) -> tuple[TypedValue, TypedValue]:
+    """Return the image type to use, and whether the instruction does not fit the descriptor's type."""
     if w.major == 9:
         arrays, single = (LINES, PLANES), (LINE, PLANE, VOLUME)
-        fitting = (*arrays, *(single if others else ())) if dim == PLANES else single
+        fitting = (*arrays, *(single if lenient else ())) if dim == PLANES else single
         return kind, ~_one_of(kind, fitting)
-    if others and dim == PLANES:
+    if lenient and dim == PLANES:
         return kind, (kind != PLANES) & (kind > VOLUME) & (kind != LINES)
     return w.number(dim), kind != dim
 
 
-def image_of(w: WaveBuilder, resource: OperandSlot, dim: int, *, others: bool = False) -> ImageDescriptor:
-    """Return what a descriptor says; what is not modelled is a fault.
+def image_of(w: WaveBuilder, resource: OperandSlot, dim: int, *, lenient: bool = False) -> ImageDescriptor:
+    """Return a decoded descriptor; a descriptor that is not modelled is a fault.
 
     Args:
-        others: whether an instruction for arrays of planes may name what has fewer dimensions, and volumes, too, as
-            HIP's copies do (clr, blitcl.cpp; where layers of lines go, rocblit.cpp, swapLayer).
+        lenient: whether an instruction for arrays of planes may access images with fewer dimensions, and volumes, as
+            HIP's copies do (clr, blitcl.cpp; for layers of lines, rocblit.cpp, swapLayer).
     """
     words = resource.scalars()
-    kind, wrong = _kind_of(w, (words[3] >> 28) - _FIRST_TYPE, dim, others=others)
+    kind, wrong = _kind_of(w, (words[3] >> 28) - _FIRST_TYPE, dim, lenient=lenient)
     fields = (_fields_of_gfx9 if w.major == 9 else _fields_since_gfx10)(w, words, kind)
     stop(w, wrong | (fields.more != 0) | (fields.format >= image_format_count(w.major)), IMAGE)
     form = DataFormat.of(w, fields.format, of_image=True)
@@ -181,7 +181,7 @@ def image_of(w: WaveBuilder, resource: OperandSlot, dim: int, *, others: bool = 
 
 
 def axes_of(dim: int) -> tuple[int, ...]:
-    """Return the axis of an image that each of an instruction's coordinates goes along."""
+    """Return the image axis of each of an instruction's coordinates."""
     return (0, 2) if dim == LINES else (0, 1, 2)[: COORDINATES[dim]]
 
 
@@ -191,9 +191,9 @@ def coordinates(
     """Return an instruction's coordinates, one for each of `axes_of`, and the level.
 
     Args:
-        slots: registers in a row, or one each.
-        level: whether a level is given.
-        lacking: the coordinate along an axis that a descriptor of GFX9 has not.
+        slots: consecutive registers, or one register each.
+        level: whether the instruction has a level.
+        lacking: the coordinate along an axis that a GFX9 descriptor lacks.
     """
     w = image.w
     if w.major == 9:
@@ -212,9 +212,9 @@ def coordinates(
 def _coordinates_of_gfx9(
     image: ImageDescriptor, slot: OperandSlot, *, level: bool, lacking: int
 ) -> tuple[list[TypedValue], TypedValue | None]:
-    """Look at the registers that the descriptor's type says: X, then Y but of lines, then Z or the layer.
+    """Return the coordinates that the descriptor's type implies: X, then Y except for lines, then Z or the layer.
 
-    What an instruction for arrays gives beyond those of an image that is none has to be 0.
+    If an instruction for arrays accesses an image that is no array, the layer must be 0.
     """
     w = image.w
     is_line, is_flat, is_lines = image.kind == LINE, image.is_one_of(LINE, PLANE), image.kind == LINES

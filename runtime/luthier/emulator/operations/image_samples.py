@@ -1,10 +1,10 @@
-"""Samples of images at float coordinates, nearest, linear and gathered.
+"""Samples of images at float coordinates: nearest, linear and gathered.
 
 Sources: ROCr's sampler descriptors (image/resource_ai.h, resource_nv.h, resource_gfx11.h, resource_gfx12.h,
-PopulateSamplerSrd and convertAddressMode of the image managers); OpenCL's and Direct3D's rules for which elements are
-taken; Mesa (ac_descriptors.c, ac_build_sampler_descriptor) filters volumes without setting the filter of Z. There is
-one level, so that its number and derivatives do not matter. Coordinates and means have 64 bits here; hardware has
-fewer. Descriptors with more than ROCr's have are a fault.
+PopulateSamplerSrd and convertAddressMode of the image managers); OpenCL's and Direct3D's rules for the choice of
+elements; Mesa (ac_descriptors.c, ac_build_sampler_descriptor) filters volumes without setting the filter of Z. Images
+have one level, so its number and derivatives do not matter. Coordinates and means have 64 bits here, and fewer on
+hardware. A descriptor that uses fields which ROCr does not use is a fault.
 """
 
 from __future__ import annotations
@@ -41,23 +41,23 @@ _WRAP, _MIRROR, _CLAMP, _BORDER = 0, 1, 2, 6
 _COMPONENTS = (1, 2, 4, 8)
 _FARTHEST = 1 << 30
 _WEIGHTS = 256.0
-"""Places from one element to the next (AMD's rocjitsu, round_sample_fixed8; hip-tests, texture_reference.hh)."""
+"""Steps from one element to the next (AMD's rocjitsu, round_sample_fixed8; hip-tests, texture_reference.hh)."""
 _UNNORMALISED = 1 << 15
 _FILTERS = 0xF << 20
 _MIDDLE = 0x3F000000
-"""The middle of the only element along an axis that an image has not, normalized or not, as the bits of a float."""
+"""Bits of 0.5, the center of the only element along an axis that an image lacks, normalized or not."""
 
 
 class _Sampler(Struct, frozen=True):
     modes: list[TypedValue]
-    """By axis: what is beyond the image."""
+    """By axis: the mode for coordinates outside the image."""
     unnormalised: TypedValue
-    """Coordinates count elements."""
+    """Whether coordinates count elements."""
     linear: TypedValue
 
 
 def _sampler_of(image: ImageDescriptor, slot: OperandSlot, axes: int) -> _Sampler:
-    """Return what a descriptor says; what is not modelled is a fault."""
+    """Return a decoded descriptor; a descriptor that is not modelled is a fault."""
     w, words = image.w, slot.scalars()
     modes = [words[0] >> 3 * axis & 7 for axis in range(axes)]
     magnified, reduced = words[2] >> 20 & 3, words[2] >> 22 & 3
@@ -76,26 +76,26 @@ def _sampler_of(image: ImageDescriptor, slot: OperandSlot, axes: int) -> _Sample
 
 
 def _wrapped(w: WaveBuilder, index: TypedValue, extent: TypedValue) -> TypedValue:
-    """Return an index of i32 modulo an extent."""
+    """Return an index, an i32, modulo an extent."""
     rest = w.wrap(w.ir.srem(index.llvm, extent.llvm), "i32")
     return w.select(rest < 0, rest + extent, rest)
 
 
 def _taken(w: WaveBuilder, index: TypedValue, extent: TypedValue, mode: TypedValue) -> TypedValue:
-    """Return the element that stands for an index, of u32; beyond the image where the border does."""
+    """Return the element, a u32, for an index; outside the image if the border applies."""
     wide = w.splat(extent.as_("i32"))
     clamped = w.minimum(w.maximum(index, 0), wide - 1)
     turn = _wrapped(w, index, wide + wide)
     mirrored = w.select(turn >= wide, wide + wide - 1 - turn, turn)
-    found = w.select(mode == _CLAMP, clamped, index)
-    found = w.select(mode == _WRAP, _wrapped(w, index, wide), found)
-    return w.select(mode == _MIRROR, mirrored, found).as_("u32")
+    element = w.select(mode == _CLAMP, clamped, index)
+    element = w.select(mode == _WRAP, _wrapped(w, index, wide), element)
+    return w.select(mode == _MIRROR, mirrored, element).as_("u32")
 
 
 def _axis(
     w: WaveBuilder, coordinate: TypedValue, extent: TypedValue, mode: TypedValue, s: _Sampler
 ) -> tuple[list[TypedValue], TypedValue]:
-    """Return the two elements of an axis between which a coordinate lies, and the weight of the second one."""
+    """Return the two elements on both sides of a coordinate along an axis, and the weight of the second one."""
     place = coordinate.as_("f32").to("f64")
     place = w.select(w.is_nan(place), 0.0, place)
     place = w.select(s.unnormalised, place, place * w.splat(extent.to("f64")))
@@ -138,12 +138,12 @@ def _sample(
     stop(w, image.form.is_integer & s.linear, SAMPLER)
     given = _places(image, slots, level=level)
     layers = [_layer(w, given[-1], image.extents[-1])] if axes < count else []
-    found = w.with_rounding(0, lambda _: _filtered(image, given[:axes], s, layers, half))
-    write_result(image, d, found, half)
+    texels = w.with_rounding(0, lambda _: _filtered(image, given[:axes], s, layers, half))
+    write_result(image, d, texels, half)
 
 
 def _places(image: ImageDescriptor, slots: Sequence[OperandSlot], *, level: bool) -> list[TypedValue]:
-    """Return the coordinates, as the bits of floats."""
+    """Return the coordinates as bits of floats."""
     given, _ = coordinates(image, slots, level=level, lacking=_MIDDLE)
     if image.w.modifiers.get("a16"):
         given = [one.to("u16").as_("f16").to("f32").as_("u32") for one in given]
@@ -153,7 +153,7 @@ def _places(image: ImageDescriptor, slots: Sequence[OperandSlot], *, level: bool
 def _corners(
     image: ImageDescriptor, given: Sequence[TypedValue], s: _Sampler, layers: Sequence[TypedValue]
 ) -> tuple[list[tuple[Along, ...]], list[TypedValue]]:
-    """Return the elements around a place, neighbours along X together, and weights by axis."""
+    """Return the elements around a position, with neighbours along X adjacent, and the weights by axis."""
     w = image.w
     axes = axes_of(image.dim)
     sides: list[list[Along]] = []
@@ -169,7 +169,7 @@ def _corners(
 def _filtered(
     image: ImageDescriptor, given: Sequence[TypedValue], s: _Sampler, layers: Sequence[TypedValue], half: bool
 ) -> list[TypedValue]:
-    """Return the four components, as registers hold them: an element, or the weighted mean of those around."""
+    """Return the four components in registers' format: an element, or the weighted mean of its neighbours."""
     w = image.w
     around, weights = _corners(image, given, s, layers)
     corners = [fetch_components(image, corner, False)[0] for corner in around]
@@ -185,7 +185,7 @@ def _filtered(
 
 
 _GATHERED = (2, 3, 1, 0)
-"""Corners in the order of the result: 0 and 1 along X, 2 and 3 beyond them along Y."""
+"""Corners in the order of the result: 0 and 1 along X, 2 and 3 next to them along Y."""
 
 
 def _gather(
@@ -200,7 +200,7 @@ def _gather(
     dim, mask, half = dimension(w), w.modifiers.get("dmask", 0), bool(w.modifiers.get("d16"))
     planes = (VOLUME, PLANES) if w.major == 9 else (PLANE, PLANES)
     if dim not in planes or mask not in _COMPONENTS:
-        raise Unsupported(f"{w.variant.operation} of lines, volumes or several components, which is not modelled")
+        raise Unsupported(f"{w.variant.operation} of lines, volumes or several components is not modelled")
     image = image_of(w, resource, dim)
     stop(w, ~image.is_one_of(PLANE, PLANES), IMAGE)
     if half:
@@ -220,7 +220,7 @@ _MODELS = {"sample": _sample, "gather4": _gather}
 
 
 def _declare(addresses: Sequence[str], resource: str, sampler: str, **generations: tuple[int, ...]) -> None:
-    """Declare the operations of some generations, given their operands' names."""
+    """Declare the operations of several generations, given the names of their operands."""
     places = " ".join(f"{name}:u32x{1 if index else 4}" for index, name in enumerate(addresses))
     for verb, suffix in itertools.product(_MODELS, ("", "_lz", "_l")):
 
@@ -236,7 +236,7 @@ def _declare(addresses: Sequence[str], resource: str, sampler: str, **generation
         def sample(
             w: WaveBuilder, d: OperandSlot, *given: OperandSlot, verb: str = verb, level: bool = suffix == "_l"
         ) -> None:
-            """D = the image at coordinates: samples, or one component of the four elements around."""
+            """D = the image at coordinates: a sample, or one component of the four nearest elements."""
             _MODELS[verb](w, d, given[:-2], given[-2], given[-1], level=level)
 
 

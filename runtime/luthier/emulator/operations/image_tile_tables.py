@@ -1,15 +1,15 @@
-"""Tables of tiles of images: which bits of the coordinates make which bit of an element's place in its block.
+"""Tables of image tiles: the bits of the coordinates that form each bit of an element's offset in its block.
 
-Source: AddrLib as ROCr 7 has it (runtime/hsa-runtime/image/addrlib), asked for the addresses of elements with the
-settings that each processor's driver has (GB_ADDR_CONFIG). Each table gives 300 random elements of images of other
-sizes the address that AddrLib gave them. ROCr chooses among these modes (Addr2GetPreferredSurfaceSetting,
-Addr3GetPossibleSwizzleModes), whose numbers mean other tiles on each generation. What AMD's rocjitsu has for gfx1100
-and gfx1201 (vm/amdgpu/image_address.h) agrees.
+Source: addresses of elements computed by ROCr 7's AddrLib (runtime/hsa-runtime/image/addrlib) with the settings of each
+processor's driver (GB_ADDR_CONFIG). Each table was checked against AddrLib with 300 random elements of images of other
+sizes. ROCr chooses among these modes (Addr2GetPreferredSurfaceSetting, Addr3GetPossibleSwizzleModes); the number of a
+mode means different tiles on each generation. AMD's rocjitsu agrees for gfx1100 and gfx1201
+(vm/amdgpu/image_address.h).
 
-A table begins with the processors that have it as a SW_MODE, a line for each mode. Five lines follow, for elements of
-1, 2, 4, 8 and 16 bytes. A line has the logarithms of a block's width, height and depth, and from the lowest address bit
-on what is exclusive-ored; ``b`` is one of a byte in the element. Modes whose blocks have a depth are for images of
-three dimensions; with other modes each plane lies for itself.
+A table begins with a line for each mode: its SW_MODE and the processors that have it. Five lines follow, for elements
+of 1, 2, 4, 8 and 16 bytes. A line has the logarithms of a block's width, height and depth, and then, from the lowest
+address bit, the coordinate bits to exclusive-or; ``b`` is a bit of the byte in the element. Modes whose blocks have a
+depth are for three-dimensional images; other modes store each plane separately.
 """
 
 TABLES = """

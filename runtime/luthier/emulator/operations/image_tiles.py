@@ -1,8 +1,8 @@
-"""Addresses of elements of images in tiles, of one level.
+"""Addresses of elements of images in tiles, with one level.
 
-Blocks of 256 bytes to 256 KiB lie one behind the other, row by row and plane by plane, as many as the extents need. The
-tables of `image_tile_tables` say what lies where in a block; bits of the coordinates beyond the block take part. Low
-bits of the base are exclusive-ored to those of the place in a block.
+Blocks of 256 bytes to 256 KiB are consecutive, row by row and plane by plane, as many as the extents need. The tables
+in `image_tile_tables` map coordinates to offsets in a block; they also use bits of the coordinates beyond the block.
+The low bits of the base are exclusive-ored with the offset in a block.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ MODES = 32
 SIZES = 5
 """Elements have 1, 2, 4, 8 or 16 bytes."""
 BITS = (11, 11, 8)
-"""Bits of each coordinate that may take part in the place in a block."""
+"""Bits of each coordinate that may affect the offset in a block."""
 _AXES = "xyz"
 _UP_TO_8_BYTES = ("gfx11", (24, 28))
-"""Modes of a generation that larger elements do not have (AddrLib, Gfx11Lib)."""
+"""Modes of a generation that are not for larger elements (AddrLib, Gfx11Lib)."""
 
 
 class Equation(Struct, frozen=True):
-    """The places of elements in a block."""
+    """Offsets of elements in a block."""
 
     block: tuple[int, ...]
-    """Logarithms of its width, height and depth."""
+    """Logarithms of the block's width, height and depth."""
     bits: tuple[frozenset[tuple[int, int]], ...]
-    """For each address bit from the lowest on, axes and bits of the coordinates that are exclusive-ored."""
+    """For each address bit, lowest first: axes and bits of the coordinates to exclusive-or."""
 
     @classmethod
     def parse(cls, line: str) -> Equation:
-        """Return what a line of the tables says."""
+        """Return the equation in a line of the tables."""
         block, *bits = line.split()
         sources = [re.findall(r"([xyz])(\d+)", bit) for bit in bits]
         return cls(
@@ -49,7 +49,7 @@ class Equation(Struct, frozen=True):
         )
 
     def words(self) -> list[int]:
-        """Return the equation as compiled code reads it: address bits that coordinates' bits turn, then the extents."""
+        """Return the equation for compiled code: the address bits that each coordinate bit flips, then the extents."""
         sources = [(axis, bit) for axis, count in enumerate(BITS) for bit in range(count)]
         turned = [sum(1 << place for place, bit in enumerate(self.bits) if source in bit) for source in sources]
         return [*turned, *self.block, len(self.bits)]
@@ -60,7 +60,7 @@ _WORDS = sum(BITS) + len(_AXES) + 1
 
 @functools.cache
 def equations(processor: str) -> dict[tuple[int, int], Equation]:
-    """Return equations by mode and by the logarithm of an element's bytes: none for a processor that is in no table."""
+    """Return equations by mode and logarithm of an element's bytes; none for a processor without tables."""
     return dict(_parsed(processor))
 
 
@@ -88,7 +88,7 @@ def _rows(processor: str) -> list[Equation]:
 
 
 class Tiles(Struct, frozen=True):
-    """The tiles of an image: what its descriptor says, scalars."""
+    """Tiles of an image, in scalars from its descriptor."""
 
     w: WaveBuilder
     known: TypedValue
@@ -97,17 +97,19 @@ class Tiles(Struct, frozen=True):
 
     @classmethod
     def of(cls, w: WaveBuilder, mode: TypedValue, is_volume: TypedValue, size: TypedValue) -> Tiles:
-        """Look the equation of an image up, given SW_MODE and the bytes of an element."""
-        found = equations(w.processor)
+        """Look up the equation of an image, given SW_MODE and the bytes of an element."""
+        by_mode = equations(w.processor)
         rows = _rows(w.processor)
         places = [0] * (MODES * SIZES)
-        for (number, logarithm), equation in found.items():
+        for (number, logarithm), equation in by_mode.items():
             places[number * SIZES + logarithm] = 1 + rows.index(equation)
         exponent = w.number(0)
         for bit in range(1, SIZES):
             exponent = exponent + (size >= 1 << bit).to("u32")
         index = w.constant_word(w.constant_table(f"image_tiles.{w.processor}", places), mode * SIZES + exponent)
-        with_depth = functools.reduce(operator.or_, (1 << mode for (mode, _), one in found.items() if one.block[2]), 0)
+        with_depth = functools.reduce(
+            operator.or_, (1 << mode for (mode, _), one in by_mode.items() if one.block[2]), 0
+        )
         fits = is_volume | ((w.number(with_depth) >> mode & 1) == 0)
         whole = size == w.number(1) << exponent
         known = (mode == 0) | (whole & fits & (index != 0))
@@ -119,12 +121,12 @@ class Tiles(Struct, frozen=True):
         return self.w.constant_word(table, self._row * _WORDS + place)
 
     def along(self, axis: int, coordinate: TypedValue, extents: Sequence[TypedValue]) -> tuple[TypedValue, TypedValue]:
-        """Return what one coordinate adds: to the place in a block, of u32, and to the block's number, of u64.
+        """Return a coordinate's part of the offset in a block, a u32, and of the block's number, a u64.
 
         Args:
-            axis: the coordinate's.
-            coordinate: of u32.
-            extents: of the image along all axes, scalars.
+            axis: the coordinate's axis.
+            coordinate: a u32.
+            extents: the image's extents along all axes, scalars.
         """
         w = self.w
         offset, first = w.const("u32", 0), sum(BITS[:axis])
@@ -138,7 +140,7 @@ class Tiles(Struct, frozen=True):
         return offset, (coordinate >> w.splat(self._logarithm(axis))).to("u64") * w.splat(step)
 
     def pitch(self, width: TypedValue) -> TypedValue:
-        """Return the elements from one row to the next, a scalar: whole blocks."""
+        """Return the elements from one row to the next, a scalar: a multiple of a block's width."""
         logarithm = self._logarithm(0)
         return ((width + (self.w.number(1) << logarithm) - 1) >> logarithm) << logarithm
 
@@ -146,12 +148,12 @@ class Tiles(Struct, frozen=True):
         return self._word(sum(BITS) + axis)
 
     def address(self, base: TypedValue, offset: TypedValue, block: TypedValue) -> TypedValue:
-        """Return the addresses of elements, of u64.
+        """Return the addresses of elements, u64.
 
         Args:
-            base: the descriptor's, a scalar of u64.
-            offset: what `along` says of each axis, exclusive-ored.
-            block: likewise, added.
+            base: the descriptor's base, a scalar u64.
+            offset: exclusive-or of the offsets from `along` for all axes.
+            block: sum of the block numbers from `along` for all axes.
         """
         w = self.w
         total = self._word(sum(BITS) + len(_AXES)).to("u64")

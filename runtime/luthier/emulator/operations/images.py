@@ -31,19 +31,19 @@ STATIC = ("dmask", "dim", "da", "a16", "tfe", "lwe", "d16", "r128")
 
 
 class Along(Struct, frozen=True):
-    """The part of elements' places that is one coordinate's."""
+    """One coordinate's part of the positions of elements."""
 
     distance: TypedValue
-    """Bytes from the beginning of an image in rows, as u64."""
+    """Bytes from the start of an image in rows, u64."""
     offset: TypedValue
-    """In a block of an image in tiles, as u32, to be exclusive-ored."""
+    """Offset in a block of an image in tiles, u32, to exclusive-or."""
     block: TypedValue
-    """The block's number, as u64."""
+    """The block's number, u64, to add."""
     inside: TypedValue
 
     @classmethod
     def of(cls, image: ImageDescriptor, axis: int, coordinate: TypedValue) -> Along:
-        """Look at a coordinate, of u32."""
+        """Return the part of a coordinate, a u32."""
         w = image.w
         distance = coordinate.to("u64") * w.splat(image.pitches[axis])
         offset, block = image.tiles.along(axis, coordinate, image.extents)
@@ -51,7 +51,7 @@ class Along(Struct, frozen=True):
 
 
 def place_of(image: ImageDescriptor, places: Sequence[Along]) -> tuple[TypedValue, TypedValue]:
-    """Return the addresses of elements, and which of them are in the image."""
+    """Return the addresses of elements, and the mask of elements in the image."""
     w = image.w
     inside = functools.reduce(operator.and_, (place.inside for place in places), w.exec)
     distance = functools.reduce(operator.add, (place.distance for place in places))
@@ -62,9 +62,9 @@ def place_of(image: ImageDescriptor, places: Sequence[Along]) -> tuple[TypedValu
 
 
 def places_of(image: ImageDescriptor, at: Sequence[TypedValue]) -> list[Along]:
-    """Look at an instruction's coordinates."""
+    """Return the parts of an instruction's coordinates."""
     w = image.w
-    if image.dim == PLANES and w.major > 9:  # what coordinates do that the descriptor's type lacks, no source says
+    if image.dim == PLANES and w.major > 9:  # no source says what coordinates that the type lacks do
         for axis, kinds in FLAT_ALONG.items():
             stop(w, image.is_one_of(*kinds) & (w.mask_bits((at[axis] != 0) & w.exec) != 0), IMAGE)
     return [Along.of(image, axis, coordinate) for axis, coordinate in zip(axes_of(image.dim), at, strict=True)]
@@ -73,7 +73,7 @@ def places_of(image: ImageDescriptor, at: Sequence[TypedValue]) -> list[Along]:
 def fetch_components(
     image: ImageDescriptor, places: Sequence[Along], half: bool
 ) -> tuple[list[TypedValue], TypedValue]:
-    """Return the four components of elements as registers hold them, 0 outside of the image, and which are inside."""
+    """Return the four components of elements in registers' format (0 outside the image), and the mask inside."""
     w = image.w
     addresses, inside = place_of(image, places)
     hosts = check_global(w, addresses, image.form.bytes, flat=False, mask=inside)
@@ -82,7 +82,7 @@ def fetch_components(
 
 
 def write_result(image: ImageDescriptor, result: OperandSlot, components: list[TypedValue], half: bool) -> None:
-    """Write the components that DMASK chooses, as the descriptor selects them."""
+    """Write the components that DMASK chooses, arranged by the descriptor."""
     w = image.w
     chosen = [index for index in range(4) if w.modifiers.get("dmask", 0) >> index & 1]
     values = [selected(image.form, components, image.selections[index], half) for index in chosen]
@@ -95,17 +95,17 @@ def _check_level(w: WaveBuilder, level: TypedValue) -> None:
 
 
 def _places(image: ImageDescriptor, slots: Sequence[OperandSlot], *, level: bool) -> list[Along]:
-    found, number = coordinates(image, slots, level=level, lacking=0)
+    positions, number = coordinates(image, slots, level=level, lacking=0)
     if number is not None:
         _check_level(image.w, number)
-    return places_of(image, found)
+    return places_of(image, positions)
 
 
 def _load(
     w: WaveBuilder, result: OperandSlot, slots: Sequence[OperandSlot], resource: OperandSlot, *, level: bool
 ) -> None:
     dim, half = dimension(w), bool(w.modifiers.get("d16"))
-    image = image_of(w, resource, dim, others=True)
+    image = image_of(w, resource, dim, lenient=True)
     if half:
         image.form.refuse_narrowing()
     components, inside = fetch_components(image, _places(image, slots, level=level), half)
@@ -121,11 +121,11 @@ def _store(
     w: WaveBuilder, data: OperandSlot, slots: Sequence[OperandSlot], resource: OperandSlot, *, level: bool
 ) -> None:
     dim, half = dimension(w), bool(w.modifiers.get("d16"))
-    image = image_of(w, resource, dim, others=True)
+    image = image_of(w, resource, dim, lenient=True)
     image.form.refuse_scaled()
     mask = w.modifiers.get("dmask", 0)
     if not mask & 1:
-        raise Unsupported(f"{w.variant.operation} without the first component, which is not modelled")
+        raise Unsupported(f"{w.variant.operation} without the first component is not modelled")
     given: dict[int, TypedValue] = {}
     for index in range(4):
         if mask >> index & 1:
@@ -140,10 +140,10 @@ def _store(
 
 
 def _declare(addresses: Sequence[str], resource: str, **generations: tuple[int, ...]) -> None:
-    """Declare the operations of some generations.
+    """Declare the operations of several generations.
 
     Args:
-        addresses: operands that coordinates are in: the first of up to four registers in a row, or one each.
+        addresses: operands with coordinates: the first of up to four consecutive registers, or one register each.
         resource: the operand with the descriptor.
     """
     settings = {"exact": False, "static": STATIC, "generations": True, "processors": True, **generations}
@@ -152,17 +152,17 @@ def _declare(addresses: Sequence[str], resource: str, **generations: tuple[int, 
 
         @operations.wave(f"image_load{suffix}", f"{places} {resource}:u32x8 -> vdata:u32x4", **settings)
         def load(w: WaveBuilder, d: OperandSlot, *given: OperandSlot, level: bool = bool(suffix)) -> None:
-            """D = components of an element, 0 outside of the image."""
+            """D = components of an element, 0 outside the image."""
             _load(w, d, given[:-1], given[-1], level=level)
 
         @operations.wave(f"image_store{suffix}", f"{places} {resource}:u32x8 vdata:u32x4 ->", **settings)
         def store(w: WaveBuilder, *given: OperandSlot, level: bool = bool(suffix)) -> None:
-            """An element = components; outside of the image nothing."""
+            """An element = components; nothing is stored outside the image."""
             _store(w, given[-1], given[:-2], given[-2], level=level)
 
 
 IN_A_ROW, EACH = ("vaddr",), tuple(f"vaddr{index}" for index in range(4))
-"""Operands with coordinates: on GFX9, and later, when instructions may name each register."""
+"""Operands with coordinates: on GFX9, and on later generations, whose instructions may name each register."""
 _declare(IN_A_ROW, "srsrc", since=(9,), until=(10,))
 _declare(EACH, "srsrc", since=(10,), until=(12,))
 _declare(EACH, "rsrc", since=(12,))

@@ -17,11 +17,11 @@ operations = OperationTable()
 
 
 def _row(w: WaveBuilder, slot: OperandSlot, index: TypedValue, *, write: bool) -> Any:
-    """Place of the VGPR `index` registers after the slot's."""
+    """Return the address of the VGPR `index` registers after the slot's."""
     if not slot.is_vector:
-        raise Unsupported(f"{w.variant.operation} of a register that is no VGPR")
+        raise Unsupported(f"{w.variant.operation} of an operand that is not a VGPR")
     if slot.access.bank:
-        raise Unsupported(f"{w.variant.operation} beyond v255: how it counts there is not known here")
+        raise Unsupported(f"{w.variant.operation} beyond v255: no source says how it counts there")
     if w.modifiers.get("banks"):
         with w.when(w.slot_value(slot.position) + index * (4 * w.wave_size) >= layout.agprs(w.wave_size)):
             fault(w, index, w.number(0), 0, layout.FAULT_BANK)
@@ -33,9 +33,9 @@ def _load(w: WaveBuilder, place: Any) -> TypedValue:
 
 
 def _store(w: WaveBuilder, place: Any, value: TypedValue) -> None:
-    """Write active lanes; with DPP what it permutes, where it lets it be written.
+    """Write active lanes; with DPP, the permuted value in the lanes that it enables.
 
-    DPP permutes the register that M0 names, not the one of the instruction (AMD's rocjitsu, gen_vector_movrel).
+    DPP permutes the register that M0 names, not the instruction's (AMD's rocjitsu, gen_vector_movrel).
     """
     enabled = w.exec
     if w.variant.dpp is not None:
@@ -81,8 +81,8 @@ def v_swaprel(w: WaveBuilder, result: OperandSlot, source: OperandSlot) -> None:
 
 
 def _scalar(w: WaveBuilder, slot: OperandSlot, index: TypedValue, bits: int, *, write: bool) -> Any:
-    """Place of the SGPR `index` registers after the slot's; beyond the last one, a place that reads 0 and keeps
-    nothing."""
+    """Return the address of the SGPR `index` registers after the slot's; beyond the last SGPR, reads give 0 and writes
+    have no effect."""
     moved = w.slot_value(slot.position) + index * 4
     inside = moved < 4 * (VCC_HI + 1 - bits // 32 + 1)
     outside = layout.WAVE["sink"] if write else layout.WAVE["zero"]

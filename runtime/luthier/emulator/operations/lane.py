@@ -1,4 +1,4 @@
-"""Operations across lanes: reading and writing single lanes, permutations inside and between rows of 16."""
+"""Operations across lanes: reads and writes of single lanes, permutations inside and between rows of 16."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 operations = OperationTable()
 
 OP_SEL = 4
-"""In the modifiers of a source: its op_sel bit."""
+"""The op_sel bit of a source's modifiers."""
 
 
 @operations.wave("v_readfirstlane_b32", "u32 -> vdst:u32")
 def readfirstlane(w: WaveBuilder, result: OperandSlot, source: OperandSlot) -> None:
-    """D = S0 of the lowest active lane, of lane 0 if none is."""
+    """D = S0 of the lowest active lane; of lane 0 if no lane is active."""
     result.write_scalar(source.scalar())
 
 
 @operations.wave("v_readlane_b32", "u32 u32 -> vdst:u32")
 def readlane(w: WaveBuilder, result: OperandSlot, source: OperandSlot, lane: OperandSlot) -> None:
-    """D = S0 of lane S1, whatever EXEC is."""
+    """D = S0 of lane S1, independent of EXEC."""
     result.write_scalar(source.read_lane(lane.scalar() & (w.wave_size - 1)))
 
 
 @operations.wave("v_writelane_b32", "u32 u32 -> vdst:u32")
 def writelane(w: WaveBuilder, result: OperandSlot, source: OperandSlot, lane: OperandSlot) -> None:
-    """D of lane S1 = S0, whatever EXEC is."""
+    """D of lane S1 = S0, independent of EXEC."""
     result.write_lane(lane.scalar() & (w.wave_size - 1), source.scalar())
 
 
 def _collect(w: WaveBuilder, source: OperandSlot, lanes: list[TypedValue]) -> tuple[TypedValue, TypedValue]:
-    """Return for each lane the source's value in a lane that a scalar u32 names, and whether that lane is active."""
+    """Return for each lane the source's value in the lane given by a scalar u32, and whether that lane is active."""
     values = ir.Constant(ir.VectorType(ir.IntType(32), w.wave_size), ir.Undefined)
     active = values
     for place, lane in enumerate(lanes):
@@ -53,9 +53,10 @@ def _collect(w: WaveBuilder, source: OperandSlot, lanes: list[TypedValue]) -> tu
 
 
 def _permute(w: WaveBuilder, result: OperandSlot, source: OperandSlot, lanes: list[TypedValue]) -> None:
-    """Write what the lanes name; of inactive ones 0 or nothing, unless they are fetched too.
+    """Write the values of the named lanes.
 
-    Op_sel of the first source says the latter, of the second that it is 0 (bound control).
+    With op_sel of the first source, inactive lanes are fetched, too. Otherwise they give 0 with op_sel of the second
+    source (bound control), and nothing without it.
     """
     values, active = _collect(w, source, lanes)
     fetch_inactive = w.modifiers.get("src0_modifiers", 0) & OP_SEL
@@ -74,7 +75,7 @@ def _permlane(name: str, crossed: bool) -> None:
 
     @operations.wave(f"v_{name}_b32", "u32 u32 u32 -> u32", static=static)
     def permlane(w: WaveBuilder, result: OperandSlot, source: OperandSlot, low: OperandSlot, high: OperandSlot) -> None:
-        """Each lane takes S0 of the lane of its row (or of the neighbouring row) that 4 bits of {S2, S1} name."""
+        """Each lane takes S0 of a lane of its row (or of the neighbouring row), given by 4 bits of {S2, S1}."""
         selectors = low.scalar().to("u64") | (high.scalar().to("u64") << 32)
         places = [((selectors >> (4 * place)) & 15).to("u32") for place in range(16)]
         lanes = [places[lane & 15] + _other_row(lane, crossed) for lane in range(w.wave_size)]
@@ -82,7 +83,7 @@ def _permlane(name: str, crossed: bool) -> None:
 
     @operations.wave(f"v_{name}_var_b32", "u32 u32 -> u32", static=static)
     def permlane_var(w: WaveBuilder, result: OperandSlot, source: OperandSlot, selector: OperandSlot) -> None:
-        """The same, each lane's 4 bits in its own S1."""
+        """Each lane takes S0 of a lane of its row (or of the neighbouring row), given by 4 bits of its S1."""
         lanes = [(selector.read_lane(w.number(lane)) & 15) + _other_row(lane, crossed) for lane in range(w.wave_size)]
         _permute(w, result, source, lanes)
 
@@ -93,7 +94,7 @@ _permlane("permlanex16", True)
 
 @operations.wave("v_permlane64_b32", "u32 -> u32")
 def permlane64(w: WaveBuilder, result: OperandSlot, source: OperandSlot) -> None:
-    """Each half of a wave of 64 takes S0 of the other half."""
+    """Each half of a wave64 takes S0 of the other half."""
     if w.wave_size == 64:
         result.write(w.shuffle(source.row(0), [lane ^ 32 for lane in range(64)]))
 
@@ -103,9 +104,9 @@ def _swap_rows(name: str, distance: int, since: tuple[int, ...] = ()) -> None:
     def swap(
         w: WaveBuilder, first: OperandSlot, second: OperandSlot, old_first: OperandSlot, old_second: OperandSlot
     ) -> None:
-        """The odd groups of lanes of D and the even ones of S0 change places.
+        """Exchange the odd groups of lanes of D and the even groups of S0.
 
-        CDNA4's document and AMD's rocjitsu know no EXEC there; LLVM has it fetch lanes that are off or not (``fi``).
+        CDNA4's document and AMD's rocjitsu ignore EXEC; in LLVM, ``fi`` says whether inactive lanes are fetched.
         """
         unanswered(w, w.exec_bits != (1 << w.wave_size) - 1, LANES_OFF)
         x, y = old_first.row(0), old_second.row(0)
@@ -125,14 +126,14 @@ _swap_rows("v_permlane16_swap_b32", 16, (125,))
 def _in_groups(name: str, place: Callable[[TypedValue, TypedValue, TypedValue], TypedValue]) -> None:
     """Declare an exchange in groups of lanes (rocjitsu, vector_special.py, gen_vector_permlane_family).
 
-    `place`: from a lane's number in its group, S1 and the group's width to the number that it takes.
+    `place`: maps a lane's number in its group, S1 and the group's width to the number of the source lane.
     """
 
     @operations.wave(f"v_permlane_{name}_b32", "u32 u32 u32 -> u32", since=(125,))
     def permlane(
         w: WaveBuilder, result: OperandSlot, source: OperandSlot, selector: OperandSlot, width: OperandSlot
     ) -> None:
-        """Each lane takes S0 of a lane of its group of S2 lanes; 0 where that is none of the group."""
+        """Each lane takes S0 of a lane of its group of S2 lanes; 0 if that lane is not in the group."""
         chosen, size = selector.scalar(), width.scalar()
         unanswered(w, (size == 0) | (size > w.wave_size) | ((size & (size - 1)) != 0), WIDTH)
         unanswered(w, w.exec_bits != (1 << w.wave_size) - 1, LANES_OFF)
@@ -152,14 +153,14 @@ def _in_groups(name: str, place: Callable[[TypedValue, TypedValue, TypedValue], 
 
 
 _in_groups("bcast", lambda number, chosen, size: chosen & (size - 1))
-_in_groups("up", lambda number, chosen, size: number - chosen)  # below 0 it is beyond every width
+_in_groups("up", lambda number, chosen, size: number - chosen)  # below 0 it exceeds every width
 _in_groups("down", lambda number, chosen, size: number + chosen)
 _in_groups("xor", lambda number, chosen, size: number ^ chosen)
 
 
 @operations.lane("v_permlane_idx_gen_b32", "u32 u32 -> u32", since=(125,))
 def permlane_idx_gen(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S0 ^ S1, the number of a lane (rocjitsu, vector_special.py, gen_vector_permlane_idx_gen)."""
+    """D = S0 ^ S1, a lane number (rocjitsu, vector_special.py, gen_vector_permlane_idx_gen)."""
     return x ^ y
 
 

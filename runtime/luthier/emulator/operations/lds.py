@@ -1,6 +1,6 @@
 """LDS (DS): loads, stores, atomics, and the lane permutations that share its path.
 
-What is outside LDS reads as 0, and is not written: `lds_access`.
+Accesses outside LDS read 0 and write nothing: `lds_access`.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _declare_pair(bits: int, stride64: bool) -> None:
         return lds_access(w, _place(addr, (offset.scalar() & 0xFF) * scale), bits // 8)
 
     def read(w: WaveBuilder, accesses: list[tuple[TypedValue, TypedValue]]) -> list[TypedValue]:
-        """Return the rows at both addresses; from GFX11 on zeros where one of them is outside LDS (`lds_access`)."""
+        """Return the rows at both addresses; on GFX11 and later, zeros if either is outside LDS (`lds_access`)."""
         both = accesses[0][1] & accesses[1][1]
         return [
             row for hosts, inside in accesses for row in gather_rows(w, hosts, units, both if w.major >= 11 else inside)
@@ -225,7 +225,7 @@ for _atomic in ATOMICS:
         _returning = " ".join(_with_return(name) for name in _atomic.lds_names)
         _declare_atomic(_atomic, _names, False)
         _declare_atomic(_atomic, _returning, True)
-        if _atomic.type.kind == "bf":  # GFX1250 keeps the denormals of bfloats, whatever MODE says
+        if _atomic.type.kind == "bf":  # GFX1250 keeps denormals of bfloats, independent of MODE
             _declare_atomic(_atomic, _names, False, denormals_by_mode=False, since=(125,))
             _declare_atomic(_atomic, _returning, True, denormals_by_mode=False, since=(125,))
 for _bits in (32, 64):
@@ -239,8 +239,8 @@ for _bits in (32, 64):
 def _named_lane(w: WaveBuilder, addr: OperandSlot, offset: OperandSlot) -> TypedValue:
     """Return the lane (addr + offset) / 4.
 
-    GFX10 and GFX11 permute the halves of 64 lanes apart, as LLVM (GCNSubtarget::supportsWaveWideBPermute) and Mesa have
-    it; their documents only say that it is modulo 32.
+    GFX10 and GFX11 permute the halves of 64 lanes separately (LLVM, GCNSubtarget::supportsWaveWideBPermute; Mesa);
+    their documents only say that it is modulo 32.
     """
     reach = 32 if w.major in (10, 11) else w.wave_size
     lane = (_place(addr, offset.scalar()) >> 2) & (reach - 1)
@@ -258,7 +258,7 @@ def bpermute(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data: Opera
 
 @operations.wave("ds_bpermute_fi_b32", "addr:u32 data0:u32 #offset -> vdst:u32")
 def bpermute_fi(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data: OperandSlot, offset: OperandSlot) -> None:
-    """D[lane] = data[named lane], of inactive lanes too."""
+    """D[lane] = data[named lane], also from inactive lanes."""
     index = _named_lane(w, addr, offset)
     values = spill(w, data.row(0))
     addresses = index.to("u64") * 4 + w.splat(w.wrap(w.ir.ptrtoint(values, I64), "u64"))
@@ -267,7 +267,7 @@ def bpermute_fi(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data: Op
 
 @operations.wave("ds_permute_b32", "addr:u32 data0:u32 #offset -> vdst:u32", generations=True)
 def permute(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data: OperandSlot, offset: OperandSlot) -> None:
-    """D[named lane] = data[lane]; lanes nobody writes get 0, the highest of several wins."""
+    """D[named lane] = data[lane]; lanes that are not written get 0, and the highest source lane wins."""
     index = _named_lane(w, addr, offset)
     indices, values = spill(w, index), spill(w, data.row(0))
     target = spill(w, w.const("u32", 0))
@@ -286,7 +286,7 @@ def swizzle(w: WaveBuilder, result: OperandSlot, addr: OperandSlot) -> None:
 
 
 def _swizzle_source(pattern: int, lane: int) -> int:
-    if pattern >= 0xE000:  # FFT mode: the lane's five bits reversed, as many dropped as the mask keeps of the lane
+    if pattern >= 0xE000:  # FFT mode: five bits reversed and shifted by the mask's ones, masked bits kept
         mask = pattern & 0x1F
         reversed_lane = int(f"{lane & 31:05b}"[::-1], 2)
         return (lane & 32) | (reversed_lane >> bin(mask).count("1")) | (lane & mask)
@@ -304,7 +304,7 @@ def _swizzle_source(pattern: int, lane: int) -> int:
 def _declare_counter(name: str, operation: str) -> None:
     @operations.wave(name, "#offset -> vdst:u32")
     def count(w: WaveBuilder, result: OperandSlot, offset: OperandSlot) -> None:
-        """D = LDS[M0.low16 + offset] before popcount(EXEC) is added or subtracted; outside LDS 0."""
+        """D = LDS[M0.low16 + offset] before popcount(EXEC) is added or subtracted; 0 outside LDS."""
         m0 = w.m0
         place = (m0 & 0xFFFF) + (offset.scalar() & 0xFFFF)
         check_aligned(w, w.splat(place), 4)
@@ -357,7 +357,7 @@ def _declare_transposing(bits: int, dwords: int) -> None:
     def source(lane: int, index: int) -> tuple[int, int]:
         """Return the source of an element of a transposed load.
 
-        Rows of 16 lanes are 16 by E matrices, in E/16 interleaved squares each of which is transposed.
+        A row of 16 lanes is a 16 by E matrix of E/16 interleaved squares, each of which is transposed.
         """
         return (lane & ~15) + index * (16 // count) + (lane & 15) // count, (lane & 15) % count
 
@@ -379,13 +379,13 @@ for _bits, _dwords in ((16, 2), (8, 2), (4, 2), (6, 3)):
 
 @operations.wave("ds_gws_init ds_gws_sema_release_all", "->", since=(9, 10), until=(12,))
 def gws_init(w: WaveBuilder) -> None:
-    """Set how many waves a barrier waits for; here each wave that waits says it, too."""
+    """Set the number of waves that a barrier waits for. This does nothing: waves that wait give the number, too."""
 
 
 @operations.control("ds_gws_barrier", "data0:u32 #offset ->", since=(9, 10), until=(12,))
-def gws_barrier(w: WaveBuilder, others: OperandSlot, offset: OperandSlot) -> None:
-    """Wait until as many waves of the grid are here as D (of the first active lane) says, minus one: LLVM's
-    llvm.amdgcn.ds.gws.barrier. Only a cooperative launch has them all running."""
+def gws_barrier(w: WaveBuilder, last_wave: OperandSlot, offset: OperandSlot) -> None:
+    """Wait until D + 1 waves of the grid have arrived (D of the first active lane; LLVM, llvm.amdgcn.ds.gws.barrier).
+    Only a cooperative launch runs all waves at the same time."""
     launch = w.pointer(w.context_field("launch"))
     resource = ((w.m0 >> 16) + offset.scalar() & GRID_BARRIERS - 1) * 8
     bases = (w.address(launch, LAUNCH[name]) for name in ("grid_arrived", "grid_phase"))
@@ -396,7 +396,7 @@ def gws_barrier(w: WaveBuilder, others: OperandSlot, offset: OperandSlot) -> Non
     with w.ir.if_then((target == 0).llvm):
         tell(w, EVENT_GRID_SIGNAL)
         before = w.ir.atomic_rmw("add", arrived, ir.Constant(I64, 1), "seq_cst")
-        last = w.wrap(before, "u64") >= others.scalar().to("u64")
+        last = w.wrap(before, "u64") >= last_wave.scalar().to("u64")
         with w.ir.if_then(last.llvm):
             w.ir.atomic_rmw("xchg", arrived, ir.Constant(I64, 0), "seq_cst")
             w.ir.atomic_rmw("add", phase_place, ir.Constant(I64, 1), "seq_cst")

@@ -1,4 +1,4 @@
-"""Operations whose data is in LDS instead of registers (GFX9): DS_*_SRC2_*, BUFFER_STORE_LDS_DWORD.
+"""Operations with data in LDS instead of registers (GFX9): DS_*_SRC2_*, BUFFER_STORE_LDS_DWORD.
 
 Sources: ISA documents, "LDS instructions" (the address B), "Memory buffer load to LDS" (whose LDS addresses the store
 shares).
@@ -18,10 +18,10 @@ operations = OperationTable()
 
 
 def _second(w: WaveBuilder, addr: OperandSlot, dwords: int) -> list[TypedValue]:
-    """Read for all lanes at B = A + 4 * offset, the offset 15 bits with sign."""
+    """Read for all lanes at B = A + 4 * offset, where the offset is a signed number of 15 bits."""
     offset = w.modifiers.get("offset", 0) & 0xFFFF
     if offset & 0x8000:
-        raise Unsupported("an offset in the upper half of the address, where nothing says what is left of the address")
+        raise Unsupported("an offset in the upper half of the address: no source says what the address then is")
     distance = (offset & 0x7FFF) - ((offset & 0x4000) << 1)
     hosts, inside = lds_access(w, addr.row(0) + 4 * distance, 4 * dwords)
     return [gather(w, hosts, 4 * index, inside) for index in range(dwords)]

@@ -1,7 +1,7 @@
 """Matrix multiply-accumulate: MFMA and SMFMAC of GFX9, WMMA of GFX11 and GFX12, SWMMAC of GFX12.
 
-`matrix_layout` says where elements are, `number_formats` what they are, `matrix_numbers` how they are summed,
-`matrix_code` makes the loops. Here are the operations' names and modifiers.
+`matrix_layout` has the positions of elements, `number_formats` their formats, `matrix_numbers` the order of sums, and
+`matrix_code` emits the loops. This module has the operations' names and modifiers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 operations = OperationTable()
 
 _NEGATE, _OTHER, _SELECT, _SELECT_HIGH = 1, 2, 4, 8
-"""Bits of a source's modifiers, as LLVM's SISrcMods."""
+"""LLVM's SISrcMods."""
 
 
 # GFX9 ---------------------------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ def _mfma(names: Iterable[str], rows: int, steps: int, blocks: int, left: str, r
 def _mfma_family(kind: str, shapes: Iterable[tuple[int, int, int]], old: str = "", new: str = "") -> None:
     """Declare MFMAs of a type.
 
-    Shapes are rows, K, blocks; `old` is how GFX908 and GFX90A spell the type, `new` how later processors do.
+    Shapes are rows, K, blocks. `old` is the spelling of the type on GFX908 and GFX90A, `new` on later processors.
     """
     result = {"i8": "i32", "f64": "f64"}.get(kind, "f32")
     for rows, steps, blocks in shapes:
@@ -101,7 +101,7 @@ for _left in EIGHT_BIT:
 def _scaled(rows: int, steps: int) -> None:
     """Declare MFMAs with formats in CBSZ and BLGP.
 
-    With scales, each block of 32 steps has one per row of A and column of B.
+    In scaled ones, each block of 32 steps has a scale per row of A and column of B.
     """
     formats = ("fp8", "bf8", "fp6", "bf6", "fp4")
 
@@ -168,7 +168,7 @@ def _smfmac(rows: int, steps: int, left: str, right: str, result: str) -> None:
 
     @operations.wave(name, "u32 u32 idx:u32 -> u32x4", exact=left == "i8", static=("cbsz", "abid"), processors=True)
     def smfmac(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot, index: OperandSlot) -> None:
-        """D = A * B + D; of every four elements in a row of A two are stored. ABID chooses indices if CBSZ is 0."""
+        """D = A * B + D; two of every four elements in a row of A are stored. ABID chooses indices if CBSZ is 0."""
         pairs = max(a_source.elements) // 2 + 1
         chosen = 0 if w.modifiers.get("cbsz", 0) else w.modifiers.get("abid", 0) * 4 * pairs % 32
         multiply(
@@ -210,7 +210,7 @@ def _signs(w: WaveBuilder, key: str) -> tuple[bool, bool]:
 
 
 def _side(w: WaveBuilder, slot: OperandSlot, kind: str, key: str, source: Callable[[int], layout.Source]) -> Side:
-    """Return one input of a product; for integers the first negation bit means signed."""
+    """Return an input of a product; for integers, the first negation bit means signed."""
     if kind.startswith("iu"):
         form = FORMATS[f"{'i' if _signs(w, key)[0] else 'u'}{kind[2:]}"]
         return Side(slot, form, source(form.bits))
@@ -270,7 +270,7 @@ def _swmmac(steps: int, left: str, right: str, result: str) -> None:
         since=(12,),
     )
     def swmmac(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot, index: OperandSlot) -> None:
-        """D = A * B + D; of every four elements in a row of A two are stored. A key chooses the indices."""
+        """D = A * B + D; two of every four elements in a row of A are stored. A key chooses the indices."""
         bit = 8 * w.modifiers.get("index_key_8bit", 0) + 16 * w.modifiers.get("index_key_16bit", 0)
 
         def stored(bits: int) -> layout.Source:
@@ -316,8 +316,8 @@ for _left in EIGHT_BIT:
 
 # GFX1250 ------------------------------------------------------------------------------------------------------------
 
-# Results lie as on GFX12 in wave32 (Triton's layouts for gfx1250). Where an element of A along K is, no source here
-# says; the product is the same for any place that A and B share, but for the order of its sums.
+# Results have the layout of GFX12 in wave32 (Triton's layouts for gfx1250). No source gives the position of an element
+# of A along K. The product is the same for any position that A and B share, except for the order of its sums.
 for _result_kind, _kind in (("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("bf16", "bf16")):
     _wmma(12, 32, _kind, _kind, _result_kind)
 _wmma(12, 64, "iu8", "iu8", "i32")
@@ -363,10 +363,11 @@ def wmma_bf16f32(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot,
 def _sparse(steps: int, left: str, right: str, result: str) -> None:
     """Declare a sparse product of GFX1250.
 
-    A and B lie in runs of lower and upper lanes in turn, of an eighth of the steps what A stores, of a quarter B. The
-    lower lanes have the indices of the first half of what A stores in a row, the upper ones those of the other half.
-    Source: rocjitsu, shared/mma/layout.h; of 8-bit elements it cites kernels that gave right results on hardware, and
-    that the CDNA5 document (7.12.3, 7.12.5) has B and the indices elsewhere. Hardware is followed.
+    A and B are in runs that alternate between lower and upper lanes: runs of an eighth of the steps for the stored
+    elements of A, of a quarter for B. The lower lanes have the indices of the first half of a row's stored elements,
+    the upper lanes those of the second half. Source: rocjitsu, shared/mma/layout.h. For 8-bit elements it cites kernels
+    with correct results on hardware, and says that the CDNA5 document (7.12.3, 7.12.5) has other positions of B and of
+    the indices. This follows hardware.
     """
     name = f"v_swmmac_{result}_16x16x{steps}_{left}" + (f"_{right}" if left in EIGHT_BIT else "")
     wide = result == "bf16f32"
@@ -380,9 +381,9 @@ def _sparse(steps: int, left: str, right: str, result: str) -> None:
         since=(125,),
     )
     def sparse(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot, index: OperandSlot) -> None:
-        """D = A * B + D; of every four elements in a row of A two are stored. D of BF16 may replace a C of 32 bits."""
+        """D = A * B + D; two of every four elements in a row of A are stored. A BF16 D may replace a 32-bit C."""
         if w.modifiers.get("index_key_16bit") or w.modifiers.get("index_key_32bit"):
-            raise Unsupported(f"{name} with an index key: its indices fill the registers, so no source says what it is")
+            raise Unsupported(f"{name} with an index key: its indices fill the registers, no source defines the key")
         multiply(
             w,
             Product(
@@ -414,16 +415,16 @@ for _left in EIGHT_BIT:
             _sparse(128, _left, _right, _result_kind)
 
 _SMALL = ("fp8", "bf8", "fp6", "bf6", "fp4")
-"""By LLVM's numbers of matrix formats (AMDGPU, SIDefines.h, MatrixFMT)."""
+"""Formats by LLVM's numbers (AMDGPU, SIDefines.h, MatrixFMT)."""
 _SCALES = (None, "", "fp8")
-"""By LLVM's numbers of scale formats (MatrixScaleFMT): an exponent; 5 bits of exponent and 3 of fraction; fp8."""
+"""Scale formats by LLVM's numbers (MatrixScaleFMT): an exponent; 5 bits of exponent and 3 of fraction; fp8."""
 
 
 def _small_format(w: WaveBuilder, side: str, fixed: str) -> str:
-    """Return the format of a side: the operation's, or what the instruction says."""
+    """Return the format of a side, from the operation or from the instruction."""
     code = w.modifiers.get(f"matrix_{side}_fmt", 0)
     if not fixed and code >= len(_SMALL):
-        raise Unsupported(f"{w.variant.operation}: there is no matrix format {code}")
+        raise Unsupported(f"{w.variant.operation} with the reserved matrix format {code}")
     return fixed or _SMALL[code]
 
 
@@ -444,15 +445,15 @@ def _small_product(
     scales: tuple[OperandSlot, OperandSlot] | None,
     steps: int,
 ) -> None:
-    """Emit D = A * B + C of small floats; 32 rows are two products of 16 each.
+    """Emit D = A * B + C of small floats; 32 rows are two products of 16 rows.
 
-    Of the rows from 16 on, A is 8 registers further on, as the result is; their scales are in the upper lanes.
+    A and the result of rows from 16 are 8 registers after those of the first rows; their scales are in the upper lanes.
     """
     fixed = "fp4" if rows == 32 else ""
     left, right = (_small_format(w, side, fixed) for side in "ab")
     if scales is None and (left in EIGHT_BIT) != (right in EIGHT_BIT):
         raise Unsupported(
-            f"{w.variant.operation} of {left} and {right}: for where their steps are without scales the sources differ"
+            f"{w.variant.operation} of {left} and {right}: the sources differ on the order of steps without scales"
         )
     negate, absolute = _signs(w, "src2_modifiers")
     products = []
@@ -517,7 +518,7 @@ def _small_products(rows: int, name: str) -> None:
             scale_b: OperandSlot,
             steps: int = steps,
         ) -> None:
-            """D = (A * scales) * (B * scales) + C, each scale that of a block of steps."""
+            """D = (A * scales) * (B * scales) + C, with a scale per block of steps."""
             _small_product(w, d, (a, b), c, rows, (scale_a, scale_b), steps)
 
 

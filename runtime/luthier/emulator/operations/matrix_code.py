@@ -1,7 +1,7 @@
-"""The code of one matrix operation: loops over blocks, rows and k, on vectors of one row of D.
+"""Code of a matrix operation: loops over blocks, rows and k, on vectors of one row of D.
 
-A and B are first decoded into arrays on the stack, one vector a step of k; a row of D then is a sum over k of one
-element of A times a vector of B. D is written when all of it is computed, since it may share registers with A and B.
+A and B are first decoded into arrays on the stack, one vector per step of k. A row of D is then a sum over k of one
+element of A times a vector of B. D is written after all rows are computed, as it may share registers with A and B.
 EXEC is ignored.
 """
 
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
 BROADCASTS = (None, (32, 0), (32, 1), None, (16, 0), (16, 1), (16, 2), (16, 3))
-"""By BLGP: which lanes of B all groups of lanes get, as size and number of the group. 3 rotates by 16 instead."""
+"""By BLGP: size and number of the group of B's lanes that all groups receive. 3 rotates by 16 instead."""
 
 
 class Scale(Struct, frozen=True):
-    """Exponents of blocks of 32 steps: one byte a row (column) and block."""
+    """Exponents of blocks of 32 steps: one byte per row (column) and block."""
 
     slot: OperandSlot
     byte: int
 
 
 class BlockScale(Struct, frozen=True):
-    """Scales of blocks of steps, the bytes of a row's (column's) one or two registers in the order of the blocks."""
+    """Scales of blocks of steps: bytes, in the order of the blocks, of one or two registers per row (column)."""
 
     slot: OperandSlot
     lane: int
-    """Of the first row."""
+    """Lane of the first row."""
     steps: int
-    """Of a block."""
+    """Number of steps in a block."""
     form: Format | None
-    """None: an exponent of 2 (E8M0)."""
+    """Format of a scale; None: an exponent of 2 (E8M0)."""
 
 
 class Side(Struct, frozen=True):
@@ -57,12 +57,12 @@ class Side(Struct, frozen=True):
     form: Format
     source: Source
     negate: tuple[bool, bool] = (False, False)
-    """Flip the sign of even, of odd elements."""
+    """Whether to flip the sign of even and of odd elements."""
     scale: Scale | BlockScale | None = None
 
 
 class Product(Struct, frozen=True):
-    """Everything about one operation that is known when its code is made."""
+    """Properties of one operation that are known at code generation."""
 
     rows: int
     columns: int
@@ -78,9 +78,9 @@ class Product(Struct, frozen=True):
     index: OperandSlot | None = None
     """Index of sparse operations: 4 bits for every pair of elements of A."""
     index_source: Source | None = None
-    """Where the 2 bits of each element are; None: in the lane that has the element, in the order of its elements."""
+    """Positions of the 2 bits of each element; None: in the element's lane, in the order of its elements."""
     index_bit: int = 0
-    """Bit of the index register at which they begin."""
+    """First bit of the index in its register."""
     broadcast: tuple[int, int] = (0, 0)
     """CBSZ and ABID."""
     pattern: int = 0
@@ -88,15 +88,15 @@ class Product(Struct, frozen=True):
     absolute_c: bool = False
     negate_c: bool = False
     c_kind: str = ""
-    """Type of C; empty: that of D."""
+    """Type of C; empty: the type of D."""
     c_result: MatrixResult | None = None
-    """Where C is; None: where D is, if they are the same register."""
+    """Positions of C; None: those of D."""
     saturate: bool = False
-    """Integers: add the products to C with saturation."""
+    """Whether to add integer products to C with saturation."""
 
 
 def stack(w: WaveBuilder, kind: ir.Type) -> Any:
-    """Return room on the stack; only outside of loops."""
+    """Allocate memory on the stack; only outside loops."""
     place = w.ir.alloca(kind)
     place.type = PTR
     return place
@@ -108,7 +108,7 @@ def loop(
     carried: Sequence[TypedValue],
     body: Callable[[Any, list[TypedValue]], Sequence[TypedValue]],
 ) -> list[TypedValue]:
-    """Emit `body(i, values)` for i below `count` (an i64), its results carried to the next turn; return the last."""
+    """Emit a loop of `body(i, values)` for i below `count` (an i64), with carried values; return the last results."""
     before = w.ir.block
     head = w.ir.append_basic_block()
     w.ir.branch(head)
@@ -133,7 +133,7 @@ def loop(
 
 
 class NumberTable:
-    """Constant 32-bit numbers, `width` for each index."""
+    """Table of constant 32-bit numbers, `width` for each index."""
 
     def __init__(self, w: WaveBuilder, rows: Sequence[Sequence[int]]) -> None:
         self.w = w
@@ -166,22 +166,22 @@ class Array:
         return self.w.address(self.base, self.w.ir.mul(element, ir.Constant(I64, self.size)))
 
     def vector(self, element: Any, lanes: int) -> TypedValue:
-        """Return elements from `element` (an i64) on."""
+        """Return a vector of the elements from `element` (an i64)."""
         shape = ir.VectorType(self.kind.llvm, lanes)
         return self.w.wrap(self.w.ir.load(self._address(element), typ=shape, align=self.size), self.kind)
 
     def scalar(self, element: Any) -> TypedValue:
-        """Return one element, by its number (an i64)."""
+        """Return an element, given its number (an i64)."""
         return self.w.wrap(self.w.ir.load(self._address(element), typ=self.kind.llvm), self.kind)
 
     def store(self, element: Any, value: TypedValue) -> None:
-        """Write elements from `element` (an i64) on."""
+        """Store elements from `element` (an i64)."""
         self.w.ir.store(value.llvm, self._address(element), align=self.size)
 
 
 def multiply(w: WaveBuilder, *products: Product) -> None:
-    """Emit D = A * B + C, of one product after the other."""
-    w.mode = FloatMode()  # matrix units round to nearest and know denormals, whatever MODE says
+    """Emit D = A * B + C for each product in sequence."""
+    w.mode = FloatMode()  # matrix units round to nearest and keep denormals, independent of MODE
     watched = w.variant.floats and ScalarType.parse(products[0].kind).is_float
     tally = ExceptionalLanes(w, stack(w, ExceptionalLanes.shape)) if watched else None
     for product in products:
@@ -257,9 +257,9 @@ class _Emitter:
         return type(self.p.model).unusual is not Model.unusual
 
     def _allocate(self, name: str, side: Side, lanes: int, special: bool) -> None:
-        """Allocate arrays for what decoding gives.
+        """Allocate arrays for decoded elements.
 
-        Their types are found by decoding in a function that is thrown away.
+        Decoding in a temporary function gives their types.
         """
         w = self.w
         saved = w.ir
@@ -299,8 +299,8 @@ class _Emitter:
         """Fill the arrays of A or B for one block.
 
         Args:
-            base: where the registers are, if not in the slot.
-            special: for `Model.step` with `special`; else what needs that is noted.
+            base: address of the registers, if it is not the slot's.
+            special: decode for `Model.step` with `special`; otherwise note elements that need this.
         """
         w, form = self.w, side.form
         table = []
@@ -327,7 +327,7 @@ class _Emitter:
                 shift = self._splat(w.wrap(w.ir.trunc(constants.read(k, 1), I32), "u32"), lanes)
                 raw = low >> shift
                 if 32 % form.bits:
-                    # The element may continue in the next register; 31 - shift and 1 more is a shift by less than 32.
+                    # The element may continue in the next register; two shifts keep each below 32.
                     raw = raw | ((load(constants.read(k, 2)) << 1) << (31 - shift))
                 raw = raw & ((1 << form.bits) - 1)
             if form.is_float and any(side.negate):
@@ -342,8 +342,8 @@ class _Emitter:
             mask = None if special else self.p.model.unusual(w, fields)
             if mask is not None:
                 bits = w.ir.bitcast(mask.llvm, ir.IntType(lanes))
-                found = w.ir.zext(w.ir.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(lanes), 0)), I8)
-                w.ir.store(w.ir.or_(w.ir.load(self.special, typ=I8), found), self.special)
+                nonzero = w.ir.zext(w.ir.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(lanes), 0)), I8)
+                w.ir.store(w.ir.or_(w.ir.load(self.special, typ=I8), nonzero), self.special)
             place = w.ir.mul(k, ir.Constant(I64, lanes))
             for array, field in zip(self.arrays[name, special], fields, strict=True):
                 array.store(place, field)
@@ -354,8 +354,8 @@ class _Emitter:
         loop(w, self.steps_of(side), [], step)
 
     def _scaled(self, fields: Fields, scale: Scale, k: Any, lanes: int) -> Fields:
-        """Return the exponent raised by the scale of the step's block, and the number if there is no significand; the
-        scale 255 makes NaN."""
+        """Return the fields with the exponent raised by the scale of the step's block. Without a significand, the
+        number is scaled, too. The scale 255 makes NaN."""
         w = self.w
         if scale.slot.is_vector:
             place = w.ir.mul(w.ir.lshr(k, ir.Constant(I64, 5)), ir.Constant(I64, 4 * lanes))
@@ -370,12 +370,12 @@ class _Emitter:
             size, own, value = fields
             return size, own + shift, w.select(exponent == 255, nan, value)
         own, value = fields
-        # With the scale 0 the factor is wrong, but then the number is unusual.
+        # The factor for the scale 0 is wrong, but the number is then unusual.
         scaled = value * (w.maximum(exponent, 1) << 23).as_("f32")
         return own + w.select(exponent == 255, 1 << 16, shift), w.select(exponent == 255, nan, scaled)
 
     def _block_scale(self, scale: BlockScale, k: Any, lanes: int) -> TypedValue:
-        """Return the number that scales a step, in 64 bits; the exponent 255 makes NaN."""
+        """Return the factor of a step, in 64 bits; the exponent 255 makes NaN."""
         w = self.w
         byte = w.ir.udiv(k, ir.Constant(I64, scale.steps))
         register = w.ir.lshr(byte, ir.Constant(I64, 2))
@@ -394,7 +394,7 @@ class _Emitter:
         return w.select(code == 255, w.like(float("nan"), power), power)
 
     def _decode_index(self, slot: OperandSlot) -> None:
-        """Return for each stored element of A where in B's array its k begins."""
+        """Compute, for each stored element of A, the offset of its k in B's array."""
         w, p = self.w, self.p
         source = p.index_source or p.a.source
         table = []
@@ -426,7 +426,7 @@ class _Emitter:
     # C and D --------------------------------------------------------------------------------------------------------
 
     def _load_row(self, base: Any, offset: Any, shift: Any) -> TypedValue:
-        """Return a row of C as numbers of its type."""
+        """Load a row of C from registers."""
         w, columns, kind = self.w, self.p.columns, self.c_kind
         shape = ir.VectorType(I32, columns)
         low = w.wrap(w.ir.load(w.address(base, offset), typ=shape, align=4), "u32")
@@ -440,7 +440,7 @@ class _Emitter:
         return low.as_(kind)
 
     def _stored(self, offset: Any, shift: Any) -> TypedValue:
-        """Return a row of C as it is stored."""
+        """Return a row of C, in C's type."""
         w, p, kind = self.w, self.p, self.c_kind
         if p.c.is_vector:
             return self._load_row(p.c.base(), offset, shift)
@@ -449,7 +449,7 @@ class _Emitter:
         return self._splat(narrow.as_(kind), p.columns)
 
     def _initial(self, value: TypedValue) -> TypedValue:
-        """Return a row of C as it enters the sums."""
+        """Return a row of C, prepared for the sums."""
         p = self.p
         if value.type.bits == 16:
             value = value.to("f32")
@@ -458,7 +458,7 @@ class _Emitter:
         return -value if p.negate_c else value
 
     def _rows(self, block: Any, special: bool) -> None:
-        """Emit all rows of one block, as many at once as the model says."""
+        """Emit all rows of one block; the model gives the number of rows at once."""
         w, p = self.w, self.p
         together = 1 if special else math.gcd(p.rows, p.model.rows_at_once)
 
@@ -483,11 +483,11 @@ class _Emitter:
         loop(w, p.rows // together, [], rows)
 
     def _plus(self, turn: Any, size: int, offset: int) -> Any:
-        """Return the number of the turn's element `offset`, of `size`."""
+        """Return the number of element `offset` of an iteration with `size` elements."""
         return self.w.ir.add(self.w.ir.mul(turn, ir.Constant(I64, size)), ir.Constant(I64, offset))
 
     def _sums(self, rows: Sequence[Any], starts: list[TypedValue], special: bool) -> list[TypedValue]:
-        """Return `starts` and all products of rows of A with B."""
+        """Return `starts` plus all products of rows of A with B."""
         w, p, group = self.w, self.p, self.p.model.group
 
         def some(turn: Any, carried: list[TypedValue]) -> list[TypedValue]:
@@ -499,7 +499,7 @@ class _Emitter:
                     tuple(self._splat(array.scalar(own), p.columns) for array in self.arrays["a", special])
                     for own, _ in elements
                 ]
-                if not b or p.index is not None:  # else all rows meet the same of B
+                if not b or p.index is not None:  # without an index, all rows use the same elements of B
                     b = [
                         tuple(array.vector(theirs, p.columns) for array in self.arrays["b", special])
                         for _, theirs in elements
@@ -510,14 +510,14 @@ class _Emitter:
         return loop(w, self.steps // group, starts, some)
 
     def _rounded(self, total: TypedValue) -> TypedValue:
-        """Return a row of D as it is stored, of the sum."""
+        """Return a row of D, given the sum."""
         w = self.w
         if total.type.is_float:
             total = w.select(w.is_nan(total), w.like(float("nan"), total), total)
         return total if total.type == self.kind else total.to(self.kind)
 
     def _elements(self, k: Any, row: Any) -> tuple[Any, Any]:
-        """Return where in the arrays the element of a step is that a row of A has, and where those of B begin."""
+        """Return the array positions of a step's element in a row of A, and of the first element of its row of B."""
         w, p = self.w, self.p
         own = w.ir.add(w.ir.mul(k, ir.Constant(I64, p.rows)), row)
         if self.offsets is None:
@@ -525,7 +525,7 @@ class _Emitter:
         return own, w.ir.zext(self.offsets.scalar(own).llvm, I64)
 
     def _flags(self, row: Any, of_c: TypedValue) -> TypedValue:
-        """Return the flags of all that enters a row of D."""
+        """Return the flags of all inputs of a row of D."""
         a, b = self.flags["a"], self.flags["b"]
 
         def step(k: Any, carried: list[TypedValue]) -> list[TypedValue]:
@@ -536,7 +536,7 @@ class _Emitter:
         return flags
 
     def _write(self) -> None:
-        """Write the results into the registers of D."""
+        """Write the results to the registers of D."""
         w, p = self.w, self.p
         base = p.d.base()
 

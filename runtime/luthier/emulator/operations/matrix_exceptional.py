@@ -1,8 +1,8 @@
-"""Exceptional floats of matrix operations: by element of D, with those of A, B and C that enter it, and told by lane.
+"""Exceptional floats of matrix operations: elements of D and their inputs from A, B and C, reported by lane.
 
-Elements of A, B and C have flags, `layout.FLOAT_NAN` and the like, as the unit sees them: negated, scaled, and 0 where
-it takes denormals for 0. An element of D has the flags of its row of A, its column of B (of a sparse product, of those
-steps that the index chooses) and its element of C.
+Elements of A, B and C have flags, such as `layout.FLOAT_NAN`, of the numbers that the unit uses: negated, scaled, and 0
+for denormals that it flushes. An element of D has the flags of its row of A, its column of B (in a sparse product, of
+the steps that the index chooses) and its element of C.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 KINDS = (layout.FLOAT_NAN, layout.FLOAT_INFINITY, layout.FLOAT_DENORMAL)
 FLAGS = (*KINDS, layout.FLOAT_ZERO)
 _CELLS = 1 + len(FLAGS)
-"""Masks of lanes of one kind: with such results, and by flag, with such operands of these."""
+"""Number of lane masks of one kind: of lanes with such results, and, by flag, of those with such operands."""
 
 
 def flags_of(w: WaveBuilder, raw: TypedValue, value: TypedValue, form: Format) -> TypedValue:
@@ -32,15 +32,15 @@ def flags_of(w: WaveBuilder, raw: TypedValue, value: TypedValue, form: Format) -
 
     Args:
         raw: codes.
-        value: the numbers that the unit sees.
-        form: what the codes are.
+        value: the numbers that the unit uses.
+        form: format of the codes.
     """
     exponent = ((1 << form.exponent) - 1) << (form.bits - 1 - form.exponent)
     return _flags(w, value, (raw & exponent) == 0)
 
 
 def flags_of_typed(w: WaveBuilder, number: TypedValue, seen: TypedValue) -> TypedValue:
-    """Return the flags of elements of C: numbers of its type, and those that the unit sees."""
+    """Return the flags of elements of C, given the numbers in its type and those that the unit uses."""
     return _flags(w, seen, is_of_kind(w, number, layout.FLOAT_DENORMAL))
 
 
@@ -54,17 +54,17 @@ def _flags(w: WaveBuilder, value: TypedValue, small: TypedValue) -> TypedValue:
     }
     flags = None
     for bit, mask in masks.items():
-        one = w.wrap(w.ir.zext(mask.llvm, w.shaped(I8, value.lanes)), "u8") * bit
-        flags = one if flags is None else flags | one
+        flag = w.wrap(w.ir.zext(mask.llvm, w.shaped(I8, value.lanes)), "u8") * bit
+        flags = flag if flags is None else flags | flag
     assert flags is not None
     return flags
 
 
 class ExceptionalLanes:
-    """Lanes of an operation that have exceptional results: of each kind, origin and flow apart.
+    """Lanes of an operation with exceptional results, separately by kind, and by origin and flow.
 
     Args:
-        base: memory for it on the stack, of `ExceptionalLanes.shape`.
+        base: memory on the stack, of type `ExceptionalLanes.shape`.
     """
 
     shape = ir.ArrayType(I64, 2 * len(KINDS) * _CELLS)
@@ -75,19 +75,19 @@ class ExceptionalLanes:
         self._wanted = [kind for kind in KINDS if w.variant.floats & kind]
 
     def found(self, results: TypedValue) -> TypedValue:
-        """Return whether any of a row's results is exceptional: a scalar."""
-        found = self._w.number(0, "u64")
+        """Return whether any result of a row is exceptional: a scalar."""
+        bits = self._w.number(0, "u64")
         for kind in self._wanted:
-            found = found | self._bits(is_of_kind(self._w, results, kind))
-        return found != 0
+            bits = bits | self._bits(is_of_kind(self._w, results, kind))
+        return bits != 0
 
     def add(self, results: TypedValue, flags: TypedValue, lane: Any) -> None:
         """Add a row of D.
 
         Args:
-            results: its elements.
-            flags: what enters each of them.
-            lane: lane of the first one, an i64.
+            results: elements of the row.
+            flags: flags of each element's inputs.
+            lane: lane of the first element, an i64.
         """
         for kind in self._wanted:
             exceptional = is_of_kind(self._w, results, kind)
@@ -100,7 +100,7 @@ class ExceptionalLanes:
                     self._w.store(self._w.load(place, "u64") | self._w.wrap(bits, "u64"), place)
 
     def tell(self) -> None:
-        """Emit code that tells of all of it, each kind by itself."""
+        """Emit the reports, one for each kind."""
         w = self._w
         for kind in self._wanted:
             for row in (0, 1):

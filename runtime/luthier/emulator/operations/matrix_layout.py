@@ -1,9 +1,8 @@
-"""Layouts of the elements of matrices in registers, for MFMA, SMFMAC, WMMA and SWMMAC.
+"""Layouts of matrix elements in registers, for MFMA, SMFMAC, WMMA and SWMMAC.
 
 Sources: AMD matrix instruction calculator; ISA documents, "Matrix arithmetic instructions" of CDNA1 to CDNA4, "WMMA"
-of RDNA3 and RDNA4. All layouts have in common that neighbouring rows of A, columns of B, and columns of D lie in
-neighbouring lanes, so that a layout only says in which lane a run begins and in which part of the lane's registers it
-is.
+of RDNA3 and RDNA4. In all layouts, neighbouring rows of A, columns of B, and columns of D are in neighbouring lanes. A
+layout therefore gives only the lane where a run begins, and its position in the lane's registers.
 """
 
 from __future__ import annotations
@@ -12,23 +11,23 @@ from msgspec import Struct
 
 
 class Source(Struct, frozen=True):
-    """A or B: where the run of rows (columns) of each k is. Of a compressed A, k counts what is stored."""
+    """Positions of the run of rows (columns) for each k, of A or B. In a compressed A, k counts stored elements."""
 
     lanes: tuple[int, ...]
     """By k: lane of row (column) 0."""
     elements: tuple[int, ...]
-    """By k: which of the lane's elements, counted from the low bits of the first register."""
+    """By k: index of the element in the lane, counted from the low bits of the first register."""
 
 
 class MatrixResult(Struct, frozen=True):
-    """C and D, by row: of several blocks, rows of one block after the other."""
+    """Positions of C and D by row; the rows of several blocks are consecutive."""
 
     lanes: tuple[int, ...]
     """Lane of column 0."""
     registers: tuple[int, ...]
-    """Register (of 64-bit results: first of the pair)."""
+    """Register (for 64-bit results, first of the pair)."""
     shifts: tuple[int, ...]
-    """Bit at which the element begins: 16 for the high half of a register."""
+    """First bit of the element: 16 for the high half of a register."""
 
 
 def _source(steps: int, lane: object, element: object) -> Source:
@@ -43,7 +42,7 @@ def _source(steps: int, lane: object, element: object) -> Source:
 def mfma_source(rows: int, steps: int, blocks: int) -> Source:
     """Return the layout of an input of MFMA.
 
-    A lane holds consecutive k; of several blocks, those of one k come first.
+    A lane holds consecutive k. With several blocks, all blocks of one k come first.
     """
     each = rows * steps * blocks // 64
     return _source(steps, lambda k: k // each * rows * blocks, lambda k: k % each)
@@ -52,7 +51,7 @@ def mfma_source(rows: int, steps: int, blocks: int) -> Source:
 def interleaved_source(rows: int, steps: int, run: int) -> Source:
     """Return a layout in which a lane holds several runs of `run` consecutive k (GFX950).
 
-    All lanes' first runs come before the second ones.
+    The first runs of all lanes come before the second runs.
     """
     groups = 64 // rows
     return _source(steps, lambda k: k % (run * groups) // run * rows, lambda k: k // (run * groups) * run + k % run)
@@ -76,7 +75,7 @@ def gfx950_compressed_bytes(rows: int, steps: int) -> Source:
 def mfma_result(rows: int, columns: int, blocks: int, wide: bool) -> MatrixResult:
     """Return the layout of the result of MFMA.
 
-    Four rows lie in four registers of the same lanes (64-bit results: one row), then the next lanes follow.
+    Four rows are in four registers of the same lanes (64-bit results: one row); then the next lanes follow.
     """
     height = 1 if wide else 4
     across = 64 // columns
@@ -96,7 +95,7 @@ def mfma_result(rows: int, columns: int, blocks: int, wide: bool) -> MatrixResul
 def gfx11_source(steps: int) -> Source:
     """Return the layout of an input of GFX11's WMMA.
 
-    A lane holds its whole row; every group of 16 lanes holds all rows, of which the first is read.
+    A lane holds its whole row. Every group of 16 lanes holds all rows; the first group is read.
     """
     return _source(steps, lambda k: 0, lambda k: k)
 
@@ -104,7 +103,7 @@ def gfx11_source(steps: int) -> Source:
 def gfx11_result(wave_size: int, shift: int) -> MatrixResult:
     """Return the layout of the result of GFX11's WMMA.
 
-    Rows are dealt to the groups of 16 lanes in turn; 16-bit results use one half of each register.
+    Rows alternate between the groups of 16 lanes; 16-bit results use one half of each register.
     """
     groups = wave_size // 16
     rows = range(16)
@@ -124,7 +123,7 @@ def gfx12_source(wave_size: int, bits: int, steps: int) -> Source:
     if bits == 16:
         return _source(steps, lambda k: 32 * (k // 8 % 2) + 16 * (k // 4 % 2), lambda k: k % 4)
     if bits == 4 and steps == 16:
-        # Half of the lanes suffice.
+        # Half of the lanes hold all steps.
         return _source(steps, lambda k: 16 * (k // 8), lambda k: k % 8)
     half, quarter = steps // 2, steps // 4
     return _source(steps, lambda k: 32 * (k // quarter % 2) + 16 * (k // half), lambda k: k % quarter)
@@ -145,7 +144,7 @@ def gfx12_sparse_source(wave_size: int, bits: int, steps: int) -> Source:
 def gfx12_compressed_source(wave_size: int, bits: int, steps: int) -> Source:
     """Return the layout of A of SWMMAC.
 
-    Of A, `steps` elements per row are stored, two for every four of B.
+    A row of A has `steps` stored elements, two for every four of B.
     """
     half, quarter = steps // 2, steps // 4
     if wave_size == 32:
@@ -160,21 +159,21 @@ def gfx12_compressed_source(wave_size: int, bits: int, steps: int) -> Source:
 
 
 def run_source(bits: int) -> Source:
-    """Return the layout of an input of the matrix products of 128 steps that GFX1250 has for small floats.
+    """Return the layout of an input of GFX1250's products of small floats with 128 steps.
 
-    Runs of 16 steps of 8 bits, of 32 steps of less, are in the lower and the upper lanes in turn (AMD's rocjitsu,
-    shared/mma/layout.h, wmma_block_scaled_input_loc, of the CDNA5 document).
+    Runs of 16 steps of 8-bit elements, or 32 steps of narrower ones, alternate between the lower and the upper lanes
+    (AMD's rocjitsu, shared/mma/layout.h, wmma_block_scaled_input_loc, which cites the CDNA5 document).
     """
     return alternating_source(128, 16 if bits == 8 else 32)
 
 
 def alternating_source(steps: int, run: int) -> Source:
-    """Return a layout of wave32 in which runs of `run` steps are in the lower and the upper lanes in turn."""
+    """Return a layout of wave32 in which runs of `run` steps alternate between the lower and the upper lanes."""
     return _source(steps, lambda k: 16 * (k // run % 2), lambda k: k // (2 * run) * run + k % run)
 
 
 def halved_source(steps: int) -> Source:
-    """Return a layout of wave32 in which the lower lanes have the first half of the steps, the upper ones the other."""
+    """Return a layout of wave32 with the first half of the steps in the lower lanes, the second in the upper lanes."""
     half = steps // 2
     return _source(steps, lambda k: 16 * (k // half), lambda k: k % half)
 

@@ -1,18 +1,18 @@
-"""Summation of the products of matrix operations, as each processor does it.
+"""Summation of the products of matrix operations on each processor.
 
-Sums. No ISA document says in which order and with how many bits the matrix units add. Integers, 32-bit and 64-bit
-floats need no such statement or were found to be plain: a chain of fused multiply-adds over k. For the narrow formats
-of GFX908, GFX90A and GFX942 we follow what was measured on the hardware and found to be equal bit by bit (Xie, Wang,
-Yang, Yang: "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores", arXiv:2511.10909):
+No ISA document gives the order and the width of the matrix units' additions. For integers they do not matter; 32-bit
+and 64-bit floats were found to be a chain of fused multiply-adds over k. For the narrow formats of GFX908, GFX90A and
+GFX942 we follow a model that was measured to be bit-exact on hardware (Xie, Wang, Yang, Yang: "MMA-Sim: Bit-Accurate
+Reference Model of Tensor Cores and Matrix Cores", arXiv:2511.10909):
 
 - GFX908, `Exact`: a few products and the accumulator are added exactly and rounded once.
 - GFX90A, `Flushed`: products are added in pairs, each sum rounded; denormals are zero everywhere.
 - GFX94x, `Fused`: products are cut to a common grid below the largest exponent and added as integers; then the
   accumulator.
 
-GFX950 is taken to add as GFX942 does. For GFX11 and GFX12, and for sparse and scaled operations, nothing is
-published: bounded, here a chain of fused multiply-adds (GFX11, GFX12) or as the dense ones (GFX9). NaN results are
-the canonical one; a zero sum of `Fused` is +0.
+GFX950 is assumed to add like GFX942. For GFX11 and GFX12, and for sparse and scaled operations, nothing is published.
+These are bounded: a chain of fused multiply-adds (GFX11, GFX12), or like dense operations (GFX9). NaN results are the
+canonical NaN; a zero sum of `Fused` is +0.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from luthier.emulator.ir.wave import WaveBuilder
 
 Fields = tuple[TypedValue, ...]
-"""Parts of an element that a sum needs: its value, or significand, exponent and value."""
+"""Parts of an element that a sum needs: its value, its exponent and value, or significand, exponent and value."""
 
 
 def significand(w: WaveBuilder, raw: TypedValue, form: Format) -> tuple[TypedValue, TypedValue]:
     """Return the significand and the exponent of a finite number.
 
-    The significand is in [1, 2) (of denormals below), signed, a 32-bit float.
+    The significand is a signed 32-bit float in [1, 2), below for denormals.
     """
     if form.bits == 32:
         raw, fraction, top = raw >> (23 - form.fraction), form.fraction, form.exponent + form.fraction
@@ -58,14 +58,14 @@ def significand(w: WaveBuilder, raw: TypedValue, form: Format) -> tuple[TypedVal
 
 
 class Model(Struct, frozen=True):
-    """Model of adding products to the accumulator: `group` of them at a time, in the order of k."""
+    """Model of adding products to the accumulator: `group` at a time, in the order of k."""
 
     group: int
     rows_at_once: ClassVar[int] = 1
-    """Rows whose sums are formed at once. Two where an addition waits for the one before it."""
+    """Number of rows to sum at once: two if each addition waits for the one before."""
 
     def decode(self, w: WaveBuilder, raw: TypedValue, form: Format, special: bool) -> Fields:
-        """Return the parts of an element that are kept, for `step` with or without `special`."""
+        """Return the parts of an element for `step`, with or without `special`."""
         return (float_value(w, raw, form) if form.is_float else integer_value(raw, form),)
 
     def start(self, w: WaveBuilder, accumulator: TypedValue) -> TypedValue:
@@ -73,7 +73,7 @@ class Model(Struct, frozen=True):
         return accumulator
 
     def unusual(self, w: WaveBuilder, fields: Fields) -> TypedValue | None:
-        """Return a mask of elements that only `step` with `special` handles; None if there are none."""
+        """Return a mask of elements that require `step` with `special`; None if there are none."""
         return None
 
     def step(
@@ -84,21 +84,21 @@ class Model(Struct, frozen=True):
 
 
 class Chain(Model, frozen=True):
-    """A chain of fused multiply-adds; of integers, of plain ones."""
+    """A chain of fused multiply-adds; for integers, of multiply-adds."""
 
     rows_at_once: ClassVar[int] = 2
 
     def step(
         self, w: WaveBuilder, accumulator: TypedValue, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> TypedValue:
-        """Return the accumulator plus one product after the other."""
+        """Return the accumulator plus the products in sequence."""
         for (x,), (y,) in zip(a, b, strict=True):
             accumulator = w.fma(x, y, accumulator) if x.type.is_float else accumulator + x * y
         return accumulator
 
 
 class Wide(Model, frozen=True):
-    """A chain of additions in 64 bits, rounded to the result at its end: small floats with scales do not overflow."""
+    """A chain of additions in 64 bits, rounded at its end, so that small floats with scales do not overflow."""
 
     rows_at_once: ClassVar[int] = 2
 
@@ -113,14 +113,14 @@ class Wide(Model, frozen=True):
     def step(
         self, w: WaveBuilder, accumulator: TypedValue, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> TypedValue:
-        """Return the accumulator plus one product after the other."""
+        """Return the accumulator plus the products in sequence."""
         for (x,), (y,) in zip(a, b, strict=True):
             accumulator = w.fma(x, y, accumulator)
         return accumulator
 
 
 def _flush(w: WaveBuilder, value: TypedValue, keep_sign: bool) -> TypedValue:
-    """Denormals become zero; with `keep_sign` false, -0 becomes +0 too."""
+    """Return the value with denormals flushed to zero; without `keep_sign`, -0 becomes +0."""
     bits = value.as_("u32")
     zero = bits & 0x80000000 if keep_sign else w.like(0, bits)
     return w.select((bits & 0x7F800000) == 0, zero, bits).as_("f32")
@@ -130,18 +130,18 @@ class Flushed(Model, frozen=True):
     """GFX90A: ((p0 + p1) + (p2 + p3)), or of two (p0 + p1), added to the accumulator; denormals are zero."""
 
     def decode(self, w: WaveBuilder, raw: TypedValue, form: Format, special: bool) -> Fields:
-        """Return the number in 32 bits, denormals as 0."""
+        """Return the number in 32 bits, with denormals flushed to 0."""
         exponent = raw & (((1 << form.exponent) - 1) << form.fraction)
         return (w.select(exponent == 0, w.like(0, raw), float_value(w, raw, form).as_("u32")).as_("f32"),)
 
     def start(self, w: WaveBuilder, accumulator: TypedValue) -> TypedValue:
-        """Denormals and -0 become +0."""
+        """Return the accumulator, with denormals and -0 replaced by +0."""
         return _flush(w, accumulator, False)
 
     def step(
         self, w: WaveBuilder, accumulator: TypedValue, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> TypedValue:
-        """Return the accumulator plus the products: sums of neighbours first, and every result flushed."""
+        """Return the accumulator plus the products: neighbours are added first, and every result is flushed."""
         sums = [_flush(w, x * y, True) for (x,), (y,) in zip(a, b, strict=True)]
         while len(sums) > 1:
             sums = [_flush(w, x + y, True) for x, y in zip(sums[::2], sums[1::2], strict=True)]
@@ -149,7 +149,7 @@ class Flushed(Model, frozen=True):
 
 
 def _two_sum(w: WaveBuilder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
-    """Return the rounded sum of two 64-bit floats, and what rounding lost."""
+    """Return the rounded sum of two 64-bit floats, and the rounding error."""
     total = x + y
     back = total - x
     return total, (x - (total - back)) + (y - back)
@@ -171,7 +171,7 @@ class Exact(Model, frozen=True):
         if len(products) == 2:
             first, second = products
         else:
-            # Products of 16-bit floats are multiples of 2**-48 below 2**32: integers and fractions add without loss.
+            # Products of 16-bit floats are multiples of 2**-48 below 2**32: integers and fractions add exactly.
             first = second = w.like(0.0, c)
             for product in products:
                 whole = w.truncate(product)
@@ -185,7 +185,7 @@ class Exact(Model, frozen=True):
 
 
 _BIAS = 1023
-"""Of exponents in 64-bit floats."""
+"""Exponent bias of 64-bit floats."""
 
 
 def _power(w: WaveBuilder, exponent: TypedValue) -> TypedValue:
@@ -195,23 +195,22 @@ def _power(w: WaveBuilder, exponent: TypedValue) -> TypedValue:
 
 
 ZERO_EXPONENT = -126
-"""Counts as the exponent of a product that is zero."""
+"""Exponent of a product that is zero."""
 _NO_EXPONENT = -4096
-"""Exponent of an element that is zero: less than any other's, and the same of its products."""
+"""Exponent of an element that is zero: less than any other, also in products."""
 _SMALLEST, _LARGEST = -51, 62
-"""Exponents of elements whose products are exact in 32 bits, and so is the power of 2 that scales them."""
+"""Range of exponents for which products, and the power of 2 that scales them, are exact in 32 bits."""
 
 
 class Fused(Model, frozen=True):
-    """GFX94x: each product is cut to a multiple of 2**-24 of the largest product's exponent, and they are added as
-    integers; that sum and the accumulator are cut again, to 2**-31 and 2**-24 of the larger exponent, added and rounded
-    once."""
+    """GFX94x: products are truncated to multiples of 2**-24 of the largest product's exponent, and added as integers.
+    The sum and the accumulator are truncated to 2**-31 and 2**-24 of the larger exponent, added, and rounded once."""
 
     split: bool = False
-    """8-bit floats: even and odd products are summed apart."""
+    """Whether even and odd products are summed separately (8-bit floats)."""
 
     def decode(self, w: WaveBuilder, raw: TypedValue, form: Format, special: bool) -> Fields:
-        """Return exponent and number; with `special` first the significand, and no number is scaled."""
+        """Return exponent and number; with `special`, significand, exponent and unscaled number."""
         value = float_value(w, raw, form)
         if special:
             return (*significand(w, raw, form), value)
@@ -227,7 +226,7 @@ class Fused(Model, frozen=True):
     def step(
         self, w: WaveBuilder, accumulator: TypedValue, a: Sequence[Fields], b: Sequence[Fields], special: bool
     ) -> TypedValue:
-        """Return the sum of truncated products as integers in 64-bit floats; with `special` also of non-finite ones."""
+        """Return the sum of truncated products as integers in 64-bit floats; `special` includes non-finite ones."""
         products = list(map(self._product if special else self._exact, [w] * len(a), a, b))
         total, top = self._sums(w, products, special)
         bits = accumulator.as_("u32")
@@ -258,14 +257,14 @@ class Fused(Model, frozen=True):
 
     @staticmethod
     def _exact(w: WaveBuilder, a: Fields, b: Fields) -> tuple[TypedValue, TypedValue]:
-        """Return a product, which is exact, and its exponent: of zero less than any other."""
+        """Return an exact product and its exponent, which for zero is less than any other."""
         (ea, x), (eb, y) = a, b
         return y * x, eb + ea
 
     def _sums(
         self, w: WaveBuilder, products: Sequence[tuple[TypedValue, TypedValue]], special: bool
     ) -> tuple[TypedValue, TypedValue]:
-        """Return the integer sum in units of 2**-24 of the exponent, and the exponent."""
+        """Return the integer sum in units of 2**-24 of the largest exponent, and that exponent."""
         add = self._sum if special else self._sum_of_exact
         if not self.split:
             return add(w, products)
@@ -276,7 +275,7 @@ class Fused(Model, frozen=True):
 
     @staticmethod
     def _sum(w: WaveBuilder, products: Sequence[tuple[TypedValue, TypedValue]]) -> tuple[TypedValue, TypedValue]:
-        """Return the sum of significands and exponents."""
+        """Return the sum of products given as significands and exponents."""
         top = functools.reduce(w.maximum, (exponent for _, exponent in products))
         parts = [s * (w.maximum(exponent - top + (127 + 24), 0) << 23).as_("f32") for s, exponent in products]
         return _integer_sum(w, parts), top
@@ -285,24 +284,24 @@ class Fused(Model, frozen=True):
     def _sum_of_exact(
         w: WaveBuilder, products: Sequence[tuple[TypedValue, TypedValue]]
     ) -> tuple[TypedValue, TypedValue]:
-        """Return the sum of numbers: there is one factor for all, and the less work the more of them."""
+        """Return the sum of exact products. They share one factor, which saves work for each."""
         top = functools.reduce(w.maximum, (exponent for _, exponent in products))
         factor = ((24 + 127 - w.maximum(top, 2 * _SMALLEST)) << 23).as_("f32")
         return _integer_sum(w, [product * factor for product, _ in products]), w.maximum(top, ZERO_EXPONENT)
 
 
 def _integer_sum(w: WaveBuilder, numbers: Sequence[TypedValue]) -> TypedValue:
-    """Return the sum of what is left of numbers without their fractions."""
+    """Return the sum of numbers without their fractions."""
     parts = [w.wrap(w.ir.fptosi(number.llvm, w.shaped(I32, number.lanes)), "i32") for number in numbers]
     return functools.reduce(operator.add, parts)
 
 
 def model_of(processor: str, kind: str, steps: int, pairs: bool) -> Model:
-    """Return the model by which `processor` sums products of elements of format `kind`.
+    """Return the model of `processor` for sums of products of elements of format `kind`.
 
     Args:
-        steps: products of a sum.
-        pairs: GFX90A's older bfloat operations, which have two elements per lane.
+        steps: number of products in a sum.
+        pairs: whether it is one of GFX90A's older bfloat operations, with two elements per lane.
     """
     narrow = {"f16": 8, "bf16": 8, "xf32": 4, "fp8": 16, "bf8": 16, "fp6": 16, "bf6": 16, "fp4": 16}
     if kind in narrow:

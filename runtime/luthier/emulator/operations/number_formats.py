@@ -1,9 +1,9 @@
-"""The number formats of matrix elements and small floats: fields, special codes, and how a code becomes a number.
+"""Number formats of matrix elements and small floats: fields, special codes, and conversion to numbers.
 
 Two encodings of the 8-bit floats exist (OCP 8-bit floating point specification; ISA documents of CDNA3). OCP, of gfx950
-and GFX12: bf8 like a small IEEE float, fp8 with one NaN and no infinity. FNUZ, of GFX94x: no infinity, no -0 (its
-pattern is NaN), exponent bias one higher. Those of 4 and 6 bits (OCP microscaling formats) have neither infinity nor
-NaN.
+and GFX12: bf8 is a small IEEE float, fp8 has one NaN and no infinity. FNUZ, of GFX94x: no infinity, no -0 (its pattern
+is NaN), and an exponent bias larger by one. Floats of 4 and 6 bits (OCP microscaling formats) have neither infinity
+nor NaN.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from luthier.emulator.ir.values import TypedValue
 
 
 class Format(Struct, frozen=True):
-    """Widths of the fields in bits, and what the special codes are. Codes are given without sign."""
+    """Widths of the fields in bits, and the special codes, which are given without sign."""
 
     bits: int
     exponent: int = 0
@@ -23,8 +23,8 @@ class Format(Struct, frozen=True):
     fraction: int = 0
     bias: int = 0
     special: str = "ieee"
-    """``ieee``: the highest exponent is infinity and NaN; ``one``: all ones is NaN; ``zero``: what would be -0 is NaN;
-    ``none``: there are only numbers."""
+    """``ieee``: the highest exponent is infinity and NaN; ``one``: all ones is NaN; ``zero``: the code of -0 is NaN;
+    ``none``: all codes are numbers."""
     signed: bool = True
     """True for signed integers."""
 
@@ -42,13 +42,13 @@ class Format(Struct, frozen=True):
     def infinity(self) -> int | None:
         """Return the code of infinity.
 
-        None: what is too large becomes NaN, or the largest number where there is no NaN.
+        None: an overflow gives NaN, or the largest number if there is no NaN.
         """
         return ((1 << self.exponent) - 1) << self.fraction if self.special == "ieee" else None
 
     @property
     def nan(self) -> int | None:
-        """Return the canonical NaN; of ``zero`` the code that would be -0."""
+        """Return the canonical NaN; for ``zero``, the code of -0."""
         if self.infinity is not None:
             return self.infinity | 1 << (self.fraction - 1)
         return {"one": self.sign - 1, "zero": self.sign}.get(self.special)
@@ -82,20 +82,20 @@ FORMATS = {
 
 
 EIGHT_BIT = ("fp8", "bf8")
-"""Operations' names of the 8-bit floats, whose encoding depends on the processor."""
+"""Names of the 8-bit floats in operations; their encoding depends on the processor."""
 
 
 def format_of(processor: str, kind: str) -> Format:
-    """Return the format that an operation of `processor` calls `kind`."""
+    """Return the format of `kind` in operations of `processor`."""
     if kind in EIGHT_BIT and processor.startswith("gfx94"):
         return FORMATS[f"{kind}_fnuz"]
     return FORMATS[kind]
 
 
 def float_value(b: Builder, raw: TypedValue, form: Format) -> TypedValue:
-    """Return the number in 32 bits, exactly (in 64 for 64-bit ones).
+    """Return the exact number in 32 bits (64 bits for 64-bit elements).
 
-    `raw` is an integer; above the element it is zero.
+    `raw` is an integer whose bits above the element are zero.
     """
     if form.bits == 64:
         return raw.as_("f64")
@@ -107,7 +107,7 @@ def float_value(b: Builder, raw: TypedValue, form: Format) -> TypedValue:
         return raw.to("u16").as_("f16").to("f32")
     magnitude = raw & (form.sign - 1)
     sign = (raw >> (form.bits - 1)) << 31
-    # The same fields read as a 32-bit number, maybe denormal, have the wrong bias only.
+    # Read as a 32-bit number, maybe denormal, the fields differ only in the bias.
     scaled = (magnitude << (23 - form.fraction)).as_("f32") * 2.0 ** (127 - form.bias)
     value = (scaled.as_("u32") | sign).as_("f32")
     if form.nan is None:

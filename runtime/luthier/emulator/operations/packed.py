@@ -1,4 +1,4 @@
-"""Packed operations (VOP3P) and dot products; `matrix` has the matrix ones."""
+"""Packed operations (VOP3P) and dot products; `matrix` has matrix operations."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ _choice_of_three("maximum3", spreading_maximum)
 
 @operations.lane("v_pk_mov_b32", "u32x2 u32x2 -> u64")
 def pk_mov_b32(b: Builder, x: tuple[TypedValue, ...], y: tuple[TypedValue, ...]) -> TypedValue:
-    """D = a register of S0, then one of S1, which op_sel chooses."""
+    """D = a register of S0, then a register of S1, chosen by op_sel."""
     return x[0].to("u64") | (y[0].to("u64") << 32)
 
 
@@ -151,9 +151,9 @@ _NEWEST = (125,)
 
 
 def _bfloats() -> None:
-    """Declare arithmetic on bfloats: that of wider floats, rounded to nearest even (rocjitsu, packed.py, gen_pk_binop).
+    """Declare arithmetic on bfloats: on wider floats, then rounded to nearest even (rocjitsu, packed.py, gen_pk_binop).
 
-    How MODE's rounding and denormals apply no source says, hence bounded; denormals are kept.
+    No source says how MODE's rounding and denormals apply: the results are bounded, and denormals are kept.
     """
     settings = {"since": _NEWEST, "exact": False}
 
@@ -177,12 +177,12 @@ def _bfloats() -> None:
 
 
 def _nearest(b: Builder, number: Callable[[], TypedValue]) -> TypedValue:
-    """Return a 64-bit float that is computed exactly or nearly so, as a bfloat, rounded to nearest even."""
+    """Return an exact or nearly exact 64-bit float as a bfloat, rounded to nearest even."""
     return b.with_rounding(0, lambda inner: bfloat(b, number()))
 
 
 def _odd_sum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """Return a sum rounded to odd, so that to round it again is to round the exact one."""
+    """Return a sum rounded to odd, which rounds again like the exact sum."""
     total = x + y
     part = total - x
     lost = (x - (total - part)) + (y - part)
@@ -196,12 +196,12 @@ def _odd_sum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
 def _bfloat_choice(name: str, choose: Choice) -> None:
     @operations.packed(f"v_pk_{name}_bf16", "bf16 bf16 -> bf16", since=_NEWEST, exact=False)
     def choice(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = the smaller or larger; one NaN loses."""
+        """D = the smaller or larger; a NaN gives the other number."""
         return bfloat(b, choose(b, x.to("f32"), y.to("f32")).to("f64"))
 
 
 def _sums(kind: str, declare: Callable[..., Callable[[OfThree], OfThree]], prefix: str) -> None:
-    """Declare choices of a sum that wraps and another integer (LLVM, VOP3Instructions.td and VOP3PInstructions.td)."""
+    """Declare choices between a wrapping sum and an integer (LLVM, VOP3Instructions.td and VOP3PInstructions.td)."""
 
     @declare(f"{prefix}_add_min_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
     def add_min(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
@@ -238,7 +238,7 @@ _choice_of_three("max3_num", number_maximum)
 # Mixed precision ----------------------------------------------------------------------------------------------------
 
 _NEGATE, _ABSOLUTE, _HIGH, _HALF = 1, 2, 4, 8
-"""Modifiers of a source of v_fma_mix; the last says that it is 16 bits wide."""
+"""Modifiers of a source of v_fma_mix; the last means 16 bits wide."""
 _MODIFIERS = ("src0_modifiers", "src1_modifiers", "src2_modifiers")
 
 
@@ -247,7 +247,7 @@ def _fused(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValu
 
 
 def _mixed(b: Builder, sources: tuple[TypedValue, ...], half: str = "f16", add: OfThree = _fused) -> TypedValue:
-    """S0 * S1 + S2 in 32 bits, each source of 32 or 16 bits."""
+    """Return S0 * S1 + S2 in 32 bits; each source has 32 or 16 bits."""
     values, b.floats_read = [], []
     for source, name in zip(sources, _MODIFIERS, strict=True):
         bits = b.modifiers.get(name, 0)
@@ -285,7 +285,7 @@ def _mix_half(name: str, high: bool, add: OfThree) -> None:
 
 @operations.lane("v_fma_mix_f32_bf16", "u32 u32 u32 -> f32", static=_MODIFIERS, since=_NEWEST)
 def fma_mix_f32_bf16(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S0 * S1 + S2, rounded once; sources of 16 bits are bfloats."""
+    """D = S0 * S1 + S2, rounded once; 16-bit sources are bfloats."""
     return _mixed(b, (x, y, z), "bf16")
 
 
@@ -311,9 +311,9 @@ for _name, _add in (("fma", _fused), ("mad", unfused)):
 def _float_dot(names: str, element: str) -> None:
     @operations.lane(names, f"{element}x2 {element}x2 f32 -> f32", exact=False)
     def dot(b: Builder, x: tuple[TypedValue, ...], y: tuple[TypedValue, ...], z: TypedValue) -> TypedValue:
-        """D = S2 + S0.low * S1.low + S0.high * S1.high; hardware may round in between, here each sum is rounded.
+        """D = S2 + S0.low * S1.low + S0.high * S1.high; each sum is rounded here, hardware may round elsewhere.
 
-        Whatever MODE says, S2 and D have no denormals (CDNA4's document, 6.4).
+        Denormals of S2 and D are flushed, independent of MODE (CDNA4 document, 6.4).
         """
         z = flush_denormal(b, z)
         for left, right in zip(x, y, strict=True):
@@ -393,7 +393,7 @@ _halves_dot("v_dot2_u32_u16", "u32")
 def _either_sign(name: str, bits: int) -> None:
     @operations.lane(name, "u32 u32 i32 -> i32", static=("src0_modifiers", "src1_modifiers"))
     def dot(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = S2 + the sum of the products; each source's elements are signed where its negation bit is set."""
+        """D = S2 + the sum of the products; a source's elements are signed if its negation bit is set."""
         left = _fields(x, bits, bool(b.modifiers.get("src0_modifiers", 0) & _NEGATE))
         right = _fields(y, bits, bool(b.modifiers.get("src1_modifiers", 0) & _NEGATE))
         total = z.to("i64")

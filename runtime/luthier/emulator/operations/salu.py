@@ -70,7 +70,7 @@ def sub_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
 def _shift_add(amount: int) -> None:
     @operations.scalar(f"s_lshl{amount}_add_u32", "u32 u32 -> u32 scc")
     def shift_add(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
-        """D = (S0 << n) + S1; SCC = the exact value has more than 32 bits."""
+        """D = (S0 << n) + S1; SCC = the exact value exceeds 32 bits."""
         total = (x.to("u64") << amount) + y.to("u64")
         return total.to("u32"), (total >> 32) != 0
 
@@ -81,7 +81,7 @@ for _amount in (1, 2, 3, 4):
 
 @operations.scalar("s_absdiff_i32", "i32 i32 -> i32 scc")
 def absdiff_i32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
-    """D = |S0 - S1|, the difference wrapped; SCC = D != 0."""
+    """D = |S0 - S1| of the wrapped difference; SCC = D != 0."""
     result = abs(x - y)
     return result, result != 0
 
@@ -192,30 +192,19 @@ def _bit_fields(bits: int) -> None:
     @operations.scalar(f"s_bfm_b{bits}", f"u{bits} u{bits} -> u{bits}")
     def bfm(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
         """D = S0 ones, shifted left by S1."""
-        one = b.like(1, x)
-        return ((one << (x & (bits - 1))) - 1) << (y & (bits - 1))
+        unit = b.like(1, x)
+        return ((unit << (x & (bits - 1))) - 1) << (y & (bits - 1))
 
     @operations.scalar(f"s_bfe_u{bits}", f"u{bits} u32 -> u{bits} scc")
-    def bfe_u(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
-        """D = S1[22:16] bits of S0 from bit S1; SCC = D != 0."""
-        shifted, left, whole, empty = _field(b, x, y)
-        field = (shifted << left) >> left
-        result = b.select(whole, shifted, b.select(empty, 0, field))
-        return result, result != 0
-
     @operations.scalar(f"s_bfe_i{bits}", f"i{bits} u32 -> i{bits} scc")
-    def bfe_i(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
-        """The same, sign-extended from its highest bit."""
-        shifted, left, whole, empty = _field(b, x, y)
-        field = (shifted << left) >> left
-        result = b.select(whole, shifted, b.select(empty, 0, field))
-        return result, result != 0
-
-    def _field(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue, TypedValue, TypedValue]:
+    def bfe(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
+        """D = S1[22:16] bits of S0 from bit S1, extended by the type's sign; SCC = D != 0."""
         shifted = x >> (y & (bits - 1)).to(str(x.type))
         width = (y >> 16) & 0x7F
-        left = (bits - width) & (bits - 1)
-        return shifted, left.to(str(x.type)), width >= bits, width == 0
+        left = ((bits - width) & (bits - 1)).to(str(x.type))
+        field = (shifted << left) >> left
+        result = b.select(width >= bits, shifted, b.select(width == 0, 0, field))
+        return result, result != 0
 
 
 for _bits in (32, 64):
@@ -228,7 +217,7 @@ for _bits in (32, 64):
 def _pack(low: str, high: str) -> None:
     @operations.scalar(f"s_pack_{low}{high}_b32_b16", "u32 u32 -> u32")
     def pack(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = a half of S1 over a half of S0; the letters say which."""
+        """D = a half of S1 above a half of S0; the letters choose the halves."""
         below = x & 0xFFFF if low == "l" else x >> 16
         above = y << 16 if high == "l" else y & 0xFFFF0000
         return below | above
@@ -278,7 +267,7 @@ for _relation in ("eq", "lg"):
 def _test_bit(bits: int, wanted: int) -> None:
     @operations.scalar(f"s_bitcmp{wanted}_b{bits}", f"u{bits} u32 -> scc")
     def bitcmp(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """SCC = bit S1 of S0 is the wanted one."""
+        """SCC = bit S1 of S0 is the number in the name."""
         bit = (x >> (y & (bits - 1)).to(f"u{bits}")) & 1
         return bit == wanted
 

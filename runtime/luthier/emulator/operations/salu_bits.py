@@ -1,4 +1,4 @@
-"""Scalar operations of one source (SOP1): moves, bit counting and spreading, EXEC manipulation."""
+"""Scalar operations with one source (SOP1): moves, bit operations, EXEC manipulation."""
 
 from __future__ import annotations
 
@@ -50,39 +50,39 @@ def _of_width(bits: int) -> None:
 
     @operations.scalar(f"s_ff1_i32_b{bits} s_ctz_i32_b{bits}", f"{word} -> u32")
     def ff1(b: Builder, x: TypedValue) -> TypedValue:
-        """D = place of the lowest one, -1 if there is none."""
+        """D = position of the lowest one, -1 if there is none."""
         return b.select(x == 0, 0xFFFFFFFF, b.trailing_zeros(x).to("u32"))
 
     @operations.scalar(f"s_ff0_i32_b{bits}", f"{word} -> u32")
     def ff0(b: Builder, x: TypedValue) -> TypedValue:
-        """D = place of the lowest zero, -1 if there is none."""
+        """D = position of the lowest zero, -1 if there is none."""
         return ff1(b, ~x)
 
     @operations.scalar(f"s_flbit_i32_b{bits} s_clz_i32_u{bits}", f"{word} -> u32")
     def flbit(b: Builder, x: TypedValue) -> TypedValue:
-        """D = zeros above the highest one, -1 if there is none."""
+        """D = number of zeros above the highest one, -1 if there is none."""
         return b.select(x == 0, 0xFFFFFFFF, b.leading_zeros(x).to("u32"))
 
     tail = "" if bits == 32 else "_i64"
 
     @operations.scalar(f"s_flbit_i32{tail} s_cls_i32{tail}", f"i{bits} -> u32")
     def flbit_signed(b: Builder, x: TypedValue) -> TypedValue:
-        """D = bits equal to the sign bit, from the top; -1 if all are."""
+        """D = number of leading bits equal to the sign bit; -1 if all are."""
         return flbit(b, (x ^ (x >> (bits - 1))).as_(word))
 
     def _in_quads(x: TypedValue) -> TypedValue:
-        """Return the lowest bit of each group of four set where any of the four is."""
+        """Return a mask with the lowest bit of each group of four that has a one."""
         pairs = x | (x >> 1)
         return (pairs | (pairs >> 2)) & (0x1111111111111111 & ((1 << bits) - 1))
 
     @operations.scalar(f"s_wqm_b{bits}", f"{word} -> {word} scc")
     def wqm(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
-        """D = S0 with every group of four bits all ones where any is; SCC = D != 0."""
+        """D = S0 with each group of four bits set to ones if any is one; SCC = D != 0."""
         return _in_quads(x) * 15, x != 0
 
     @operations.scalar(f"s_quadmask_b{bits}", f"{word} -> {word} scc")
     def quadmask(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
-        """D = one bit for each group of four, set where any is; SCC = D != 0."""
+        """D = one bit for each group of four, set if any is one; SCC = D != 0."""
         result = _in_quads(x)
         for shift, keep in ((3, 0x0303030303030303), (6, 0x000F000F000F000F), (12, 0xFF000000FF), (24, 0xFFFF)):
             result = (result | (result >> shift)) & (keep & ((1 << bits) - 1))
@@ -95,7 +95,7 @@ def _of_width(bits: int) -> None:
 def _bitset(bits: int, value: int) -> None:
     @operations.scalar(f"s_bitset{value}_b{bits}", f"sdst:u{bits} src0:u32 -> u{bits}")
     def bitset(b: Builder, old: TypedValue, place: TypedValue) -> TypedValue:
-        """Set one bit of D, chosen by S0, to the value."""
+        """D[S0] = the number in the name."""
         bit = b.like(1, old) << (place & (bits - 1)).to(f"u{bits}")
         return old | bit if value else old & ~bit
 
@@ -133,7 +133,7 @@ def sext_i16(b: Builder, x: TypedValue) -> TypedValue:
 
 @operations.scalar("s_abs_i32", "i32 -> i32 scc")
 def abs_i32(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
-    """D = |S0|, of the least integer itself; SCC = D != 0."""
+    """D = |S0|, wrapped for the least integer; SCC = D != 0."""
     return abs(x), x != 0
 
 
@@ -156,7 +156,7 @@ _WITH_EXEC: dict[str, Callable[[TypedValue, TypedValue], TypedValue]] = {
 def _change_exec(
     w: WaveBuilder, x: TypedValue, bits: int, combine: Callable[[TypedValue, TypedValue], TypedValue]
 ) -> tuple[TypedValue, TypedValue]:
-    """Write a new EXEC, and return the old and the new one; a 32-bit operation changes only the low half."""
+    """Write a new EXEC; return the old and the new EXEC. A 32-bit operation changes only the low half."""
     old = w.exec_bits.to(f"u{bits}")
     new = combine(x, old)
     if bits == 32 and w.wave_size == 64:

@@ -1,4 +1,4 @@
-"""Rounding to floats of 4 to 16 bits, also stochastically, and the scales of their blocks."""
+"""Rounding to floats of 4 to 16 bits, also stochastic, and the scales of their blocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def decode(b: Builder, x: TypedValue, kind: str) -> TypedValue:
 
 
 def bfloat(b: Builder, x: TypedValue) -> TypedValue:
-    """Return a 64-bit float as a bfloat, rounded to nearest even at once."""
+    """Return a 64-bit float as a bfloat, rounded once to nearest even."""
     return encode(b, x, "bf16").to("u16").as_("bf16")
 
 
@@ -26,8 +26,8 @@ def encode(
 
     Args:
         saturates: MODE.FP16_OVFL applies.
-        random: 32 bits that are added below the last place instead, the rest cut off. Only as many of them count, from
-            the top, as a 32-bit float has fraction bits beyond the format's.
+        random: 32 bits for stochastic rounding, added below the last place before truncation. Only as many of the
+            highest bits count as a 32-bit float has more fraction bits than the format.
     """
     form = format_of(b.processor, kind)
     magnitude = abs(x)
@@ -61,14 +61,14 @@ def encode(
 
 
 def block_scale(b: Builder, scale: TypedValue) -> TypedValue:
-    """Return 2 to the exponent of a 32-bit float, in 64 bits; NaN where the exponent is that of NaN."""
+    """Return 2 to the exponent of a 32-bit float, in 64 bits; NaN for the exponent of NaN."""
     exponent = (scale.as_("u32") >> 23) & 0xFF
     power = power_of_two(clamp_integer(b, exponent.as_("i32").to("i64") - 127, -127, 127), 64)
     return b.select(exponent == 0xFF, b.bits_const("f64", 0x7FF8000000000000), power)
 
 
 def block_unscale(b: Builder, scale: TypedValue) -> TypedValue:
-    """Return the inverse of `block_scale`, exactly."""
+    """Return the exact inverse of `block_scale`."""
     exponent = (scale.as_("u32") >> 23) & 0xFF
     power = power_of_two(127 - exponent.as_("i32").to("i64"), 64)
     return b.select(exponent == 0xFF, b.bits_const("f64", 0x7FF8000000000000), power)

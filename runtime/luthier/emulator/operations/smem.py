@@ -17,23 +17,23 @@ from luthier.emulator.operations.flat import scaled
 operations = OperationTable()
 
 _SCRATCH_UNIT = 64
-"""Bytes that an SGPR's offset of the instructions for scratch counts in (ISA documents, "Scalar memory addressing")."""
+"""Unit, in bytes, of SGPR offsets in scratch instructions (ISA documents, "Scalar memory addressing")."""
 
 
 def _offset(soffset: OperandSlot, offset: OperandSlot, size: int = 1, unit: int = 1) -> TypedValue:
     """Return the immediate (signed) plus SGPR (unsigned) offset, as u64.
 
     Args:
-        size: bytes that are loaded, by which ``scale_offset`` multiplies the register.
-        unit: bytes that the register counts in.
+        size: bytes to load, by which ``scale_offset`` multiplies the register.
+        unit: unit of the register, in bytes.
     """
     w = soffset.w
     total = w.wrap(w.ir.sext(offset.scalar().llvm, I64), "u64")
     if w.modifiers.get("scale_offset") and not soffset.present:
-        raise Unsupported("scale_offset without an offset in a register")
+        raise Unsupported("scale_offset requires an offset in a register")
     if soffset.present:
         register = soffset.scalar()
-        # GFX9 has the immediate in the place of the register in one of its forms.
+        # One of GFX9's forms has the immediate as the register operand.
         if soffset.access.kind in ("i", "k"):
             return total + w.wrap(w.ir.sext(register.llvm, I64), "u64")
         total = total + scaled(w, w.wrap(w.ir.zext(register.llvm, I64), "u64") * unit, size)
@@ -54,16 +54,16 @@ def _load(
 def _load_scratch(
     w: WaveBuilder, result: OperandSlot, base: OperandSlot, soffset: OperandSlot, offset: OperandSlot
 ) -> None:
-    """D = dwords at (base + offset) & ~3, where an SGPR's offset counts 64 bytes."""
+    """D = dwords at (base + offset) & ~3; an SGPR's offset counts 64 bytes."""
     _load(w, result, base, soffset, offset, _SCRATCH_UNIT)
 
 
 def _buffer(w: WaveBuilder, base: OperandSlot) -> tuple[TypedValue, TypedValue]:
-    """Return the address and bytes of the buffer that a descriptor names."""
+    """Return the address and the size in bytes of a descriptor's buffer."""
     words = base.scalars()
     if w.major >= 125:
         start, records, stride = wide_fields(words)
-        # The number of records counts bytes for vector accesses, and older scalar ones multiply it by the stride.
+        # The number of records counts bytes for vector accesses; older scalar accesses multiply it by the stride.
         with w.when(stride != 0):
             fault(w, stride, w.number(0), 0, layout.FAULT_STRIDED)
         return start & 0xFFFFFFFFFFFFFFFC, records
@@ -76,7 +76,7 @@ def _buffer(w: WaveBuilder, base: OperandSlot) -> tuple[TypedValue, TypedValue]:
 def _buffer_load(
     w: WaveBuilder, result: OperandSlot, base: OperandSlot, soffset: OperandSlot, offset: OperandSlot
 ) -> None:
-    """D = dwords of a buffer; those that begin beyond its number of records are 0 (ISA documents, "Address and GPR
+    """D = dwords of a buffer; 0 for dwords that begin beyond its number of records (ISA documents, "Address and GPR
     range checking")."""
     start, size = _buffer(w, base)
     where = _offset(soffset, offset)
@@ -144,7 +144,7 @@ def _declare_store(count: int) -> None:
     def buffer_store(
         w: WaveBuilder, data: OperandSlot, base: OperandSlot, soffset: OperandSlot, offset: OperandSlot
     ) -> None:
-        """Dwords of a buffer = D; those that begin beyond its number of records are dropped."""
+        """Dwords of a buffer = D; dwords that begin beyond its number of records are dropped."""
         start, size = _buffer(w, base)
         where = _offset(soffset, offset)
         for index, word in enumerate(data.scalars() if count > 1 else [data.scalar()]):
@@ -158,14 +158,14 @@ for _count in (1, 2, 4):
 
 
 def _aligned(w: WaveBuilder, address: TypedValue, size: int) -> ir.Value:
-    """Return a pointer to what an atomic operation accesses; stop where it is not aligned."""
+    """Return a pointer to an atomic operation's memory; stop if it is not aligned."""
     with w.when((address & (size - 1)) != 0):
         fault(w, address, w.number(0), size, layout.FAULT_ALIGNMENT)
     return check_scalar(w, address, size)
 
 
 def _declare_atomic(atomic: Atomic) -> None:
-    """Declare GFX9's scalar atomics: the data register is replaced by the old value when GLC asks for it."""
+    """Declare GFX9's scalar atomics. With GLC, the old value replaces the data register."""
     names = [name for name in atomic.vector_names if name[-3:] not in ("u32", "u64", "i32", "i64", "b32", "b64")]
     kind = f"u{32 * atomic.units}"
     data_kind = f"{kind}x{atomic.data_count}"
@@ -186,7 +186,7 @@ def _declare_atomic(atomic: Atomic) -> None:
             offset: OperandSlot,
             base_type: str = base_type,
         ) -> None:
-            """old = memory; memory = op(old, D); with GLC, D = old. Beyond a buffer nothing is done, and old is 0."""
+            """old = memory; memory = op(old, D); with GLC, D = old. Outside a buffer, nothing is stored; old is 0."""
             source = data if data.present else result
             where = _offset(soffset, offset) & 0xFFFFFFFFFFFFFFFC
             step = 4 * atomic.units

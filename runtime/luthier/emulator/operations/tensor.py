@@ -1,9 +1,9 @@
-"""Copies of tiles of tensors between memory and LDS (GFX1250), which TENSORcnt counts and which are done at once here.
+"""Copies of tensor tiles between memory and LDS (GFX1250), which TENSORcnt counts. Here they complete immediately.
 
-Sources: AMD's rocjitsu (shared/tensor_dma.h), of the CDNA5 document's sections 10.11.1 to 10.11.6; LLVM's lowering of
+Sources: AMD's rocjitsu (shared/tensor_dma.h), after CDNA5's document, 10.11.1 to 10.11.6; LLVM's lowering of
 ``make_dma_descriptor`` (AMDGPUToROCDL). Sizes, coordinates and strides count elements of 1, 2, 4 or 8 bytes. A
-coordinate of the tile beyond the tensor loads 0 and stores nothing. Rows of a tile lie in LDS one behind the other,
-with what padding adds; stores know no padding. EXEC does not matter. What rocjitsu refuses or leaves out is a fault.
+coordinate of the tile outside the tensor loads 0 and stores nothing. Rows of a tile are consecutive in LDS, with
+padding in loads only. EXEC is ignored. A descriptor that rocjitsu refuses or does not handle is a fault.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _LARGE = 1 << 62
 
 
 class _Words:
-    """Dwords of the descriptor's second, third and fourth group, one behind the other, by the bit."""
+    """Dwords of one of the descriptor's groups, addressed by bits."""
 
     def __init__(self, words: Sequence[TypedValue]) -> None:
         self.words = words
 
     def bits(self, first: int, count: int) -> TypedValue:
-        """Return `count` bits from the bit `first` on, as u64."""
+        """Return `count` bits from bit `first`, as u64."""
         index, shift = divmod(first, 32)
         value = self.words[index].to("u64")
         for more in range(1, -(-(shift + count) // 32)):
@@ -47,32 +47,32 @@ class _Words:
 
 
 class _Tile(Struct, frozen=True):
-    """Everything that a descriptor says."""
+    """Decoded descriptor; all numbers are u64."""
 
     base: TypedValue
     lds: TypedValue
     size: TypedValue
-    """Bytes of an element, as all numbers here u64."""
+    """Bytes of an element."""
     tile: list[TypedValue]
-    """Elements by dimension; 1 beyond the rank."""
+    """Number of elements by dimension; 1 beyond the rank."""
     tensor: list[TypedValue]
     within: list[TypedValue]
-    """By dimension: whether it is below the rank."""
+    """By dimension: whether the dimension is below the rank."""
     strides: list[TypedValue]
-    """Of dimension 1 and those above it."""
+    """Strides of dimension 1 and above."""
     rows: TypedValue
     steps: TypedValue
-    """Tiles that are copied."""
+    """Number of tiles to copy."""
     step: TypedValue
-    """Elements in memory from one of them to the next."""
+    """Elements in memory from one tile to the next."""
     lds_step: TypedValue
     interval: TypedValue
-    """Bytes in LDS behind which …"""
+    """Bytes in LDS between paddings."""
     pad: TypedValue
-    """… as many are left free."""
+    """Bytes of each padding."""
     gather: TypedValue
     indices: list[TypedValue]
-    """Coordinates of dimension 1, of a gather."""
+    """Coordinates along dimension 1, for a gather."""
 
 
 def _group(w: WaveBuilder, slot: OperandSlot, count: int) -> list[TypedValue]:
@@ -81,17 +81,17 @@ def _group(w: WaveBuilder, slot: OperandSlot, count: int) -> list[TypedValue]:
 
 
 def _tile(w: WaveBuilder, first: Sequence[TypedValue], words: Sequence[TypedValue]) -> _Tile:
-    """Return what the groups of a descriptor say; what nobody explains is a fault."""
+    """Return a decoded descriptor; fields that no source explains are a fault."""
     d1, d2, d3 = _Words(words[:8]), _Words(words[8:12]), _Words(words[12:])
-    one, zero = w.number(1, "u64"), w.number(0, "u64")
+    unit, zero = w.number(1, "u64"), w.number(0, "u64")
     gather, wide = first[0] >> 31 != 0, (first[0] >> 30 & 1) != 0
     iterate = (d1.bits(19, 1) != 0) & ~gather
     tile = [d1.bits(112, 16), d1.bits(128, 16), d1.bits(144, 16), d2.bits(112, 16), d3.bits(80, 16)]
     tensor = [d1.bits(48, 32), d1.bits(80, 32), d2.bits(0, 32), d2.bits(32, 32), d3.bits(48, 32)]
     strides = [d1.bits(160, 48), d1.bits(208, 48), d2.bits(64, 48), d3.bits(0, 48)]
-    steps = w.select(iterate, tile[3] + 1, one)
+    steps = w.select(iterate, tile[3] + 1, unit)
     step, lds_step = w.select(iterate, strides[2], zero), w.select(iterate, tensor[3], zero)
-    for dimension in range(2, _DIMENSIONS):  # a gather has its coordinates there
+    for dimension in range(2, _DIMENSIONS):  # a gather has its coordinates in these fields
         tile[dimension] = w.select(gather, zero, tile[dimension])
     tile[3] = w.select(iterate, zero, tile[3])
     within: list[TypedValue] = [tile[-1] != 0]
@@ -102,18 +102,18 @@ def _tile(w: WaveBuilder, first: Sequence[TypedValue], words: Sequence[TypedValu
     unanswered(w, gather & ((tile[0] == 0) | (tile[1] == 0) | (tile[1] > most)), TENSOR)
     unanswered(w, wide & ~gather, TENSOR)
     unanswered(w, iterate & (within[3] | ~within[1]), TENSOR)
-    tile = [w.select(inside, extent, one) for inside, extent in zip(within, tile, strict=True)]
-    rows = one
+    tile = [w.select(inside, extent, unit) for inside, extent in zip(within, tile, strict=True)]
+    rows = unit
     for extent in tile[1:]:
         rows = rows * extent
     unanswered(w, (rows == 0) | (some & (tile[0] == 0)), TENSOR)
     pad = d1.bits(20, 1) != 0
-    interval, amount = one << (d1.bits(22, 3) + 3), (d1.bits(25, 7) + 1) << 2
+    interval, amount = unit << (d1.bits(22, 3) + 3), (d1.bits(25, 7) + 1) << 2
     halves = [half for word in words[8:] for half in (word & 0xFFFF, word >> 16)]
     return _Tile(
         base=first[2].to("u64") | (first[3] & 0x1FFFFFF).to("u64") << 32,
         lds=first[1].to("u64"),
-        size=one << d1.bits(16, 2),
+        size=unit << d1.bits(16, 2),
         tile=tile,
         tensor=tensor,
         within=within,
@@ -132,7 +132,7 @@ def _tile(w: WaveBuilder, first: Sequence[TypedValue], words: Sequence[TypedValu
 
 @contextmanager
 def _each(w: WaveBuilder, count: TypedValue) -> Iterator[TypedValue]:
-    """Emit code that runs for each number below a count."""
+    """Emit a loop over the numbers below a count."""
     head, body, done = (w.llvm_function.append_basic_block(name) for name in ("each", "one", "all"))
     before = w.ir.block
     w.ir.branch(head)
@@ -155,11 +155,11 @@ def _variable(w: WaveBuilder, value: TypedValue) -> Any:
 
 
 def _origins(w: WaveBuilder, t: _Tile, offset: TypedValue) -> list[TypedValue]:
-    """Return the coordinates at which one of several tiles begins, `offset` elements behind the first.
+    """Return the first coordinates of a tile that begins `offset` elements after the first tile.
 
-    That is known where each dimension of more than one element begins behind all of those below it.
+    They are defined if the stride of each dimension with several elements is at least the span of those below.
     """
-    one = w.number(1, "u64")
+    unit = w.number(1, "u64")
     origins = [offset, w.number(0, "u64"), w.number(0, "u64")]
     moves = (t.steps > 1) & (t.step != 0)
     empty = t.tensor[0] == 0
@@ -173,7 +173,7 @@ def _origins(w: WaveBuilder, t: _Tile, offset: TypedValue) -> list[TypedValue]:
         span = w.select(counts, grown, span)
     for dimension in (2, 1):
         counts = t.within[dimension] & (t.tensor[dimension] > 1) & moves
-        stride = w.select(counts & (t.strides[dimension - 1] != 0), t.strides[dimension - 1], one)
+        stride = w.select(counts & (t.strides[dimension - 1] != 0), t.strides[dimension - 1], unit)
         whole = w.wrap(w.ir.udiv(origins[0].llvm, stride.llvm), "u64")
         origins[dimension] = w.select(counts, whole, 0)
         origins[0] = w.select(counts, origins[0] - whole * stride, origins[0])
@@ -183,7 +183,7 @@ def _origins(w: WaveBuilder, t: _Tile, offset: TypedValue) -> list[TypedValue]:
 def _row(
     w: WaveBuilder, t: _Tile, step: TypedValue, row: TypedValue, indices: Any
 ) -> tuple[TypedValue, TypedValue, TypedValue]:
-    """Return where a row of a tile begins, in elements in memory and in LDS, and how many of it are in the tensor."""
+    """Return a row's first element in memory and in LDS, and the number of its elements inside the tensor."""
     origins = _origins(w, t, step * t.step)
     place = step * t.step
     inside = w.wrap(ir.Constant(ir.IntType(1), 1), "scc")
@@ -204,7 +204,7 @@ def _row(
 
 
 def _lds(w: WaveBuilder, start: TypedValue, size: TypedValue) -> TypedValue:
-    """Return the host address of bytes of LDS."""
+    """Return the host address of `size` bytes of LDS."""
     limit = w.load(w.wave_field("lds_size"), "u64")
     unanswered(w, (size != 0) & (start + size > limit), OUTSIDE_LDS)
     return start + w.load(w.wave_field("lds"), "u64")
@@ -219,13 +219,13 @@ def _move(w: WaveBuilder, name: str, target: TypedValue, source: Any, size: Type
 def _load_row(
     w: WaveBuilder, t: _Tile, address: TypedValue, lds: TypedValue, size: TypedValue, valid: TypedValue
 ) -> None:
-    """Emit the copy of a row to LDS: in pieces that end where padding begins, zeros behind what the tensor has."""
+    """Emit the copy of a row to LDS, in pieces between paddings, with zeros after the tensor's elements."""
     host, done = _variable(w, w.number(0, "u64")), _variable(w, w.number(0, "u64"))
     w.store(w.number(0, "u64"), host)
     w.store(w.number(0, "u64"), done)
     with w.ir.if_then((valid != 0).llvm):
-        found = w.ir.ptrtoint(check_scalar(w, address, valid), I64)
-        w.store(w.wrap(found, "u64"), host)
+        address_of_row = w.ir.ptrtoint(check_scalar(w, address, valid), I64)
+        w.store(w.wrap(address_of_row, "u64"), host)
     last = lds + size - 1
     pieces = w.wrap(w.ir.udiv(last.llvm, t.interval.llvm), "u64") + 1
     pieces = pieces - w.wrap(w.ir.udiv(lds.llvm, t.interval.llvm), "u64")
@@ -246,7 +246,7 @@ def _load_row(
 
 
 def _store_row(w: WaveBuilder, t: _Tile, address: TypedValue, lds: TypedValue, valid: TypedValue) -> None:
-    """Emit the copy of what a row has of the tensor to memory."""
+    """Emit the copy of a row's elements inside the tensor to memory."""
     with w.ir.if_then((valid != 0).llvm):
         source = _lds(w, t.lds + lds, valid)
         note_access(w, source, valid)
@@ -255,7 +255,7 @@ def _store_row(w: WaveBuilder, t: _Tile, address: TypedValue, lds: TypedValue, v
 
 
 def _copy(w: WaveBuilder, groups: Sequence[OperandSlot], *, store: bool) -> None:
-    """Emit a copy, and what its descriptor wants of a barrier in LDS."""
+    """Emit a copy, and the arrival at a barrier in LDS if the descriptor names one."""
     first = _group(w, groups[0], 4)
     words = [word for slot, count in zip(groups[1:], (8, 4, 4), strict=True) for word in _group(w, slot, count)]
     count = first[0] & 3
@@ -283,11 +283,11 @@ def _copy(w: WaveBuilder, groups: Sequence[OperandSlot], *, store: bool) -> None
 
 @operations.wave("tensor_load_to_lds", _GROUPS, since=(125,))
 def load(w: WaveBuilder, first: OperandSlot, second: OperandSlot, third: OperandSlot, fourth: OperandSlot) -> None:
-    """LDS = the tile of a tensor that the descriptor names."""
+    """LDS = the descriptor's tile of a tensor."""
     _copy(w, (first, second, third, fourth), store=False)
 
 
 @operations.wave("tensor_store_from_lds", _GROUPS, since=(125,))
 def store(w: WaveBuilder, first: OperandSlot, second: OperandSlot, third: OperandSlot, fourth: OperandSlot) -> None:
-    """The tile of a tensor that the descriptor names = LDS."""
+    """The descriptor's tile of a tensor = LDS."""
     _copy(w, (first, second, third, fourth), store=True)

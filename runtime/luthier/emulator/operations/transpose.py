@@ -1,8 +1,8 @@
 """Loads that exchange elements between lanes, for operands of matrix operations, and loads of register blocks.
 
-What LDS loads of gfx950 exchange is in the ISA document of CDNA4. That of RDNA4 leaves it open: the exchange of GFX12's
-global loads in wave32 is what was measured on gfx1201 (element by element with distinct values, by two independent
-programs for the 8-bit one). Of wave64, and of lanes that are off, nothing is known.
+The ISA document of CDNA4 defines the exchange of gfx950's LDS loads. RDNA4's document does not: the exchange of GFX12's
+global loads in wave32 was measured on gfx1201 (element by element with distinct values; for 8 bits, by two independent
+programs). The exchange in wave64 and with inactive lanes is unknown.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from luthier.emulator.questions import BANKS
 operations = OperationTable()
 
 Source = Callable[[int, int], tuple[int, int]]
-"""From a lane and the number of one of its elements to the lane and element that it comes from."""
+"""Maps a lane and the number of one of its elements to the source lane and element."""
 
 
 def _elements(rows: list[TypedValue], bits: int) -> list[TypedValue]:
-    """Return the elements of `bits` bits that each lane's registers hold, low ones first, zero-extended."""
-    found = []
+    """Return the elements of `bits` bits in each lane's registers, low ones first, zero-extended."""
+    elements = []
     for index in range(32 * len(rows) // bits):
         word, position = divmod(index * bits, 32)
         value = rows[word] >> position if position else rows[word]
         if position + bits > 32:
             value = value | (rows[word + 1] << (32 - position))
-        found.append(value & ((1 << bits) - 1))
-    return found
+        elements.append(value & ((1 << bits) - 1))
+    return elements
 
 
 def exchanged(w: WaveBuilder, rows: list[TypedValue], bits: int, source: Source) -> list[TypedValue]:
-    """Return registers whose elements are exchanged between lanes."""
+    """Return registers with elements exchanged between lanes."""
     elements = _elements(rows, bits)
     packed = [w.const("u32", 0) for _ in rows]
     for index in range(len(elements)):
@@ -53,14 +53,14 @@ def exchanged(w: WaveBuilder, rows: list[TypedValue], bits: int, source: Source)
 
 
 def _square(lane: int, index: int) -> tuple[int, int]:
-    """Return the source of a 16-bit element: groups of eight lanes are squares."""
+    """Return the source of a 16-bit element: each group of eight lanes is a square."""
     return lane & ~7 | index, lane & 7
 
 
 def _pairs(lane: int, index: int) -> tuple[int, int]:
     """Return the source of an 8-bit element.
 
-    They are 16 rows of 16, each lane with half a row, in the order in which matrix operations read them.
+    The elements are 16 rows of 16, half a row per lane, in the order that matrix operations read.
     """
     return lane & 16 | (index >> 2) << 3 | (lane >> 3 & 1) << 2 | index & 3, lane & 7
 
@@ -71,12 +71,12 @@ def _nibbles(lane: int, index: int) -> tuple[int, int]:
 
 
 def _sixes(lane: int, index: int) -> tuple[int, int]:
-    """Return the source of a 6-bit element: each half of the lanes takes what every other four lanes loaded."""
+    """Return the source of a 6-bit element: each half of the lanes takes the data of every other four lanes."""
     return (index >> 2) << 3 | (lane >> 4) << 2 | index & 3, lane & 15
 
 
 def _check_lanes(w: WaveBuilder) -> None:
-    """Stop where some lanes are off: what is exchanged then is not known."""
+    """Stop if some lanes are inactive: the exchange is then unknown."""
     every = (1 << w.wave_size) - 1
     with w.when((w.exec_bits != every) & (w.exec_bits != 0)):
         fault(w, w.exec_bits, w.number(0), 0, layout.FAULT_LANES)
@@ -98,7 +98,7 @@ def _declare_global(names: str, dwords: int, bits: int, source: Source, since: i
 def _declare_lds(name: str, dwords: int, bits: int, source: Source) -> None:
     @operations.wave(f"ds_load_{name}", f"addr:u32 #offset -> vdst:u32x{dwords}", since=(125,))
     def load(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, offset: OperandSlot) -> None:
-        """D = LDS[addr + offset] with elements exchanged between lanes, as those of memory are."""
+        """D = LDS[addr + offset] with elements exchanged between lanes, like loads from memory."""
         _check_lanes(w)
         hosts, inside = lds_access(w, addr.row(0) + w.splat(offset.scalar() & 0xFFFF), 4 * dwords)
         rows = gather_rows(w, hosts, dwords, inside)
@@ -108,7 +108,7 @@ def _declare_lds(name: str, dwords: int, bits: int, source: Source) -> None:
 
 _declare_global("tr_b128", 4, 16, _square)
 _declare_global("tr_b64", 2, 8, _pairs)
-# Those of GFX1250 exchange the same, by AMD's rocjitsu (shared/ds_transpose.h), which has 4 and 6 bits, too.
+# GFX1250 exchanges elements in the same way (AMD's rocjitsu, shared/ds_transpose.h, which also has 4 and 6 bits).
 for _name, _dwords, _bits, _source in (
     ("tr16_b128", 4, 16, _square),
     ("tr8_b64", 2, 8, _pairs),
@@ -124,7 +124,7 @@ for _name, _dwords, _bits, _source in (
 
 def _declare_block(space: str) -> None:
     def check(w: WaveBuilder, block: OperandSlot) -> None:
-        """Stop where the last register of the block has other upper bits than the first."""
+        """Stop if the upper bits of the block's last register differ from those of the first."""
         if w.major >= 125:
             row = 4 * w.wave_size
             first = ((w.slot_value(block.position) - layout.VECTORS) & (layout.VECTOR_ROWS * row - 1)) + 31 * row

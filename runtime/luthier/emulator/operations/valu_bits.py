@@ -115,7 +115,7 @@ def _any_function(bits: int) -> None:
 
     @operations.lane(f"v_bitop3_b{bits}", f"{word} {word} {word} -> {word}", static=("bitop3",))
     def bitop3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = the function of three bits whose truth table is the constant: bit 4·S0 + 2·S1 + S2 of it."""
+        """D = bit 4·S0 + 2·S1 + S2 of the constant, the truth table of a function of three bits."""
         table = b.modifiers.get("bitop3", 0)
         result = b.like(0, x)
         for row in range(8):
@@ -176,7 +176,7 @@ def bfe_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedVal
 
 @operations.lane("v_bfe_i32", "i32 u32 u32 -> i32")
 def bfe_i32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """The same, sign-extended from its highest bit."""
+    """D = S2[4:0] bits of S0 from bit S1[4:0], sign-extended."""
     width = z & 31
     left = ((32 - width) & 31).as_("i32")
     field = ((x >> (y & 31).as_("i32")) << left) >> left
@@ -205,7 +205,7 @@ def alignbyte_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> Ty
 def perm_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
     """Each byte of D is the byte of {S0, S1} that the byte of S2 names.
 
-    8 to 11 repeat the sign of byte 1, 3, 5, 7; 12 is 0; more is 0xFF.
+    8 to 11 repeat the sign of byte 1, 3, 5, 7; 12 gives 0; larger numbers give 0xFF.
     """
     data = (x.to("u64") << 32) | y.to("u64")
     result = b.like(0, x)
@@ -240,31 +240,31 @@ def bfrev_b32(b: Builder, x: TypedValue) -> TypedValue:
 
 @operations.lane("v_bcnt_u32_b32", "u32 u32 -> u32")
 def bcnt_u32_b32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S1 + the ones of S0."""
+    """D = S1 + the number of ones of S0."""
     return b.popcount(x) + y
 
 
 @operations.lane("v_ffbh_u32 v_clz_i32_u32", "u32 -> u32")
 def ffbh_u32(b: Builder, x: TypedValue) -> TypedValue:
-    """D = zeros above the highest one, -1 if there is none."""
+    """D = number of zeros above the highest one, -1 if there is none."""
     return b.select(x == 0, 0xFFFFFFFF, b.leading_zeros(x))
 
 
 @operations.lane("v_ffbl_b32 v_ctz_i32_b32", "u32 -> u32")
 def ffbl_b32(b: Builder, x: TypedValue) -> TypedValue:
-    """D = place of the lowest one, -1 if there is none."""
+    """D = position of the lowest one, -1 if there is none."""
     return b.select(x == 0, 0xFFFFFFFF, b.trailing_zeros(x))
 
 
 @operations.lane("v_ffbh_i32 v_cls_i32", "i32 -> u32")
 def ffbh_i32(b: Builder, x: TypedValue) -> TypedValue:
-    """D = bits equal to the sign bit, from the top; -1 if all are."""
+    """D = number of leading bits equal to the sign bit; -1 if all are."""
     return ffbh_u32(b, (x ^ (x >> 31)).as_("u32"))
 
 
 @operations.lane("v_mbcnt_lo_u32_b32", "u32 u32 -> u32")
 def mbcnt_lo(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S1 + the ones of S0 for lanes below this one, of lanes 0 to 31."""
+    """D = S1 + the number of ones of S0 for lanes below this lane, of lanes 0 to 31."""
     lane = b.lane_id()
     below = b.select(lane >= 32, 0xFFFFFFFF, (b.like(1, x) << (lane & 31)) - 1)
     return b.popcount(x & below) + y
@@ -272,7 +272,7 @@ def mbcnt_lo(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
 
 @operations.lane("v_mbcnt_hi_u32_b32", "u32 u32 -> u32")
 def mbcnt_hi(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S1 + the ones of S0 for lanes below this one, of lanes 32 to 63."""
+    """D = S1 + the number of ones of S0 for lanes below this lane, of lanes 32 to 63."""
     lane = b.lane_id()
     below = b.select(lane < 32, 0, (b.like(1, x) << (lane & 31)) - 1)
     return b.popcount(x & below) + y
@@ -285,7 +285,7 @@ def prng_b32(b: Builder, x: TypedValue) -> TypedValue:
 
 
 def next_random(b: Builder, x: TypedValue) -> TypedValue:
-    """Return the next state of the generator that stochastic rounding uses."""
+    """Return the next state of the random number generator for stochastic rounding."""
     return (x << 1) ^ b.select((x >> 31) != 0, 197, b.like(0, x))
 
 
@@ -324,7 +324,7 @@ def _permute_table(bits: int, high: str, low: str) -> None:
         """D[i] = the element of the table that bits 4 i + 3 to 4 i of S2 name."""
         rows = [*y.rows(), *x.rows()]
         halves = []
-        for half in (0, 1):  # of the table, eight elements each
+        for half in (0, 1):  # halves of the table, with eight elements each
             word, shift = divmod(8 * bits * half, 32)
             pair = [rows[word].to("u64"), rows[min(word + 1, len(rows) - 1)].to("u64")]
             halves.append((pair[0] | (pair[1] << 32)) >> shift if bits > 4 else pair[0])
@@ -361,7 +361,7 @@ _shift_and_pack("v_ashr_pk_u8_i32", 0, 255)
 
 @operations.wave("v_mqsad_u32_u8", "u64 u32 u32x4 -> u32x4")
 def mqsad_u32_u8(w: WaveBuilder, result: OperandSlot, x: OperandSlot, y: OperandSlot, z: OperandSlot) -> None:
-    """Four sums of masked byte differences: S0 shifted by 0 to 3 bytes, against S1, each added to a register of S2."""
+    """D = four sums of masked byte differences of S0, shifted by 0 to 3 bytes, and S1, each plus a register of S2."""
     data, pattern, totals = x.read(), y.read(), z.parts()
     sums = []
     for place, total in enumerate(totals):

@@ -58,7 +58,7 @@ def _subtraction(kind: str) -> None:
 
 
 def unfused(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """Return x * y + z with two roundings, which the hardware never does on denormals."""
+    """Return x * y + z with two roundings. Hardware never does this with denormals."""
     product = flush_denormal(b, flush_denormal(b, x) * flush_denormal(b, y))
     return flush_denormal(b, product + flush_denormal(b, z))
 
@@ -102,7 +102,7 @@ def fma_legacy_f16(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> T
 
 
 def either_is_zero(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """Return where x or y is a zero of any sign."""
+    """Return the mask of lanes where x or y is a zero of any sign."""
     return (x == 0.0) | (y == 0.0)
 
 
@@ -135,7 +135,7 @@ def mad_legacy(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> Typed
 
 @operations.lane("v_mullit_f32", "f32 f32 f32 -> f32")
 def mullit_f32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S0 * S1; the least float if S1 is that, -infinity or NaN, or S2 is not above 0."""
+    """D = S0 * S1; the least float if S1 is the least float, -infinity or NaN, or S2 is not above 0."""
     least = b.bits_const("f32", 0xFF7FFFFF)
     usable = (y > least) & (z > 0.0)
     return b.select(usable, x * y, least)
@@ -184,7 +184,7 @@ for _kind in ("f16", "f32", "f64"):
 def _division(kind: str, step: int, high: int, tiny: int) -> None:
     """Declare the helpers of an IEEE division.
 
-    They scale by 2**±step where a step of it would overflow or lose bits, and back.
+    They scale by 2**±step, and back, if a step of the division would overflow or lose bits.
     """
     bits = int(kind[1:])
     bias, fraction = {32: (127, 23), 64: (1023, 52)}[bits]
@@ -193,7 +193,7 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
     def div_scale(
         b: Builder, x: TypedValue, denominator: TypedValue, numerator: TypedValue
     ) -> tuple[TypedValue, TypedValue]:
-        """D = S0 (which is S1 or S2) scaled; the mask says that v_div_fmas must scale the quotient back."""
+        """D = S0 (which is S1 or S2), scaled; the mask says whether v_div_fmas must scale the quotient back."""
         x, denominator, numerator = (flush_input(b, value) for value in (x, denominator, numerator))
         top, bottom = exponent_field(numerator), exponent_field(denominator)
         is_denominator = _same(x, denominator)
@@ -203,7 +203,7 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
         # 1/denominator is denormal: the denominator is at least 2**bias, or 2**(bias - 1) and inexact.
         inexact = (denominator.as_(f"u{bits}") << (bits - fraction)) != 0
         reciprocal = (bottom >= 2 * bias) | ((bottom == 2 * bias - 1) & inexact)
-        # Hardware looks at the exponents, so it takes some quotients just above for denormal ones too.
+        # Hardware compares exponents, so it also treats some quotients just above as denormal.
         quotient = _denormal_quotient(numerator, denominator) | ((top != 0) & (top - bottom <= 1 - bias))
         up, down = scale_by_power(b, x, step), scale_by_power(b, x, -step)
         unscaled = x
@@ -236,21 +236,21 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
         return x.as_(f"u{bits}") == y.as_(f"u{bits}")
 
     def _denormal_quotient(numerator: TypedValue, denominator: TypedValue) -> TypedValue:
-        """Return where numerator/denominator is below the least normal number, rounding aside; neither is infinite."""
-        # Both scaled so that what decides is exact.
+        """Return the mask of unrounded numerator/denominator below the least normal number, if neither is infinite."""
+        # Both are scaled, so that the comparison is exact.
         shift = {32: 100, 64: 600}[bits]
         top, bottom = abs(numerator) * 2.0**shift, abs(denominator) * 2.0 ** (shift + 1 - bias)
         return (top < bottom) & (abs(denominator) < float("inf"))
 
     @operations.lane(f"v_div_fmas_{kind}", f"{kind} {kind} {kind} vcc:mask -> {kind}")
     def div_fmas(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue, scaled: TypedValue) -> TypedValue:
-        """D = S0 * S1 + S2, scaled back where VCC: up if the quotient S2 is large, down if it is small."""
+        """D = S0 * S1 + S2, scaled back if VCC: up if the quotient S2 is large, down if it is small."""
         total = b.fma(x, y, z)
         large = exponent_field(z) > bias
         small = total * 2.0**-step
         if b.mode.rounding(bits) == 0:
-            # One rounding in all: where scaling down met a tie that the exact sum is not, the other neighbour
-            # may be right.
+            # Round only once: if scaling down meets a tie that is none in the exact sum, the other neighbour may be
+            # correct.
             lost = total - small * 2.0**step
             rest = b.fma(x, y, z - total)
             least = 2.0 ** (2 - bias - fraction - 1)
@@ -260,7 +260,7 @@ def _division(kind: str, step: int, high: int, tiny: int) -> None:
 
     @operations.lane(f"v_div_fixup_{kind}", f"{kind} {kind} {kind} -> {kind}")
     def div_fixup(b: Builder, x: TypedValue, denominator: TypedValue, numerator: TypedValue) -> TypedValue:
-        """D = the quotient S0 with the special cases of S2 / S1 put right."""
+        """D = the quotient S0, corrected for special cases of S2 / S1."""
         return fix_quotient(b, x, denominator, numerator)
 
 
@@ -278,9 +278,9 @@ def fix_quotient(b: Builder, quotient: TypedValue, denominator: TypedValue, nume
     if bits > 16:
         difference = exponent_field(numerator) - exponent_field(denominator)
         underflow = difference < (-150 if bits == 32 else -1075)
-        # What rounds away: nearest gives 0.
+        # Underflow gives 0, as in rounding to nearest.
         magnitude = b.select(underflow, 0, magnitude)
-    # A quotient that overflowed on the way arrives as NaN: infinity minus infinity.
+    # A quotient that overflowed before is NaN now: infinity minus infinity.
     magnitude = b.select(b.is_nan(quotient), unbounded, magnitude)
     magnitude = b.select(infinite_bottom | zero_top, 0, magnitude)
     magnitude = b.select(zero_bottom | infinite_top, unbounded, magnitude)
@@ -297,7 +297,7 @@ _division("f64", 128, 768, 53)
 
 @operations.lane("v_div_fixup_f16 v_div_fixup_legacy_f16", "f16 f16 f16 -> f16")
 def div_fixup_f16(b: Builder, x: TypedValue, denominator: TypedValue, numerator: TypedValue) -> TypedValue:
-    """D = the quotient S0 with the special cases of S2 / S1 put right."""
+    """D = the quotient S0, corrected for special cases of S2 / S1."""
     return fix_quotient(b, x, denominator, numerator)
 
 
@@ -305,7 +305,7 @@ def div_fixup_f16(b: Builder, x: TypedValue, denominator: TypedValue, numerator:
 
 
 def _major_axis(x: TypedValue, y: TypedValue, z: TypedValue) -> tuple[TypedValue, TypedValue]:
-    """Return where z is the major axis, and where it is y if it is not z."""
+    """Return the mask where z is the major axis, and the mask where y is, if z is not."""
     return (abs(z) >= abs(x)) & (abs(z) >= abs(y)), abs(y) >= abs(x)
 
 

@@ -10,12 +10,12 @@ operations = OperationTable()
 
 
 def clamps(b: Builder) -> bool:
-    """Return whether the instruction asks for saturation."""
+    """Return whether the instruction saturates."""
     return bool(b.modifiers.get("clamp"))
 
 
 def narrow(b: Builder, value: TypedValue, kind: str) -> TypedValue:
-    """Return a wider integer truncated to `kind`, or saturated to it where the instruction says so."""
+    """Return a wider integer truncated to `kind`; saturated, if the instruction says so."""
     if not clamps(b):
         return value.to(kind)
     bits = int(kind[1:])
@@ -136,13 +136,13 @@ def lshl_add_u64(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> Typ
 
 @operations.lane("v_add_nc_u64", "u64 u64 -> u64", since=(12,))
 def add_nc_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S0 + S1; not declared for clamp."""
+    """D = S0 + S1, without clamp."""
     return x + y
 
 
 @operations.lane("v_sub_nc_u64", "u64 u64 -> u64", since=(12,))
 def sub_nc_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S0 - S1; not declared for clamp."""
+    """D = S0 - S1, without clamp."""
     return x - y
 
 
@@ -209,7 +209,7 @@ def _mad_16(kind: str) -> None:
 
     @operations.lane(f"v_mad_{kind}_{half}", f"{half} {half} {kind} -> {kind}")
     def mad_wide(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = S0 * S1 + S2, the sources of the product 16 bits wide."""
+        """D = S0 * S1 + S2; the sources of the product have 16 bits."""
         return narrow(b, x.to(wide) * y.to(wide) + z.to(wide), kind)
 
 
@@ -268,7 +268,7 @@ _choice_of_64_bits("u64")
 
 @operations.lane("v_mad_i64_i32 v_mad_co_i64_i32", "i32 i32 i64 -> i64 mask")
 def mad_i64_i32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> tuple[TypedValue, TypedValue]:
-    """D = S0 * S1 + S2; the carry out is bit 64 of the exact signed value: its sign."""
+    """D = S0 * S1 + S2; the carry out is the sign, bit 64 of the exact signed value."""
     product = x.to("i64") * y.to("i64")
     total = product + z
     overflow = ((product ^ total) & (z ^ total)) < 0
@@ -310,7 +310,7 @@ def _order(kind: str, dual: bool) -> None:
 
     @operations.lane(f"v_med3_{kind}", f"{kind} {kind} {kind} -> {kind}")
     def med3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = the middle one."""
+        """D = the median."""
         return middle(b, x, y, z)
 
     if dual:
@@ -338,7 +338,7 @@ def difference(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
 
 
 def byte_differences(b: Builder, x: TypedValue, y: TypedValue, masked: bool) -> TypedValue:
-    """Sum of |x - y| over the four bytes; `masked` leaves out those where y is 0."""
+    """Return the sum of |x - y| over the four bytes; `masked` skips bytes where y is 0."""
     total = b.like(0, x)
     for place in range(4):
         left, right = x.bits(8 * place, 8), y.bits(8 * place, 8)
@@ -365,7 +365,7 @@ def sad_hi_u8(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedV
 
 @operations.lane("v_msad_u8", "u32 u32 u32 -> u32")
 def msad_u8(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """As v_sad_u8 without the bytes where S1 is 0."""
+    """D = S2 + the absolute differences of the bytes where S1 is not 0."""
     return _accumulate(b, byte_differences(b, x, y, True), z)
 
 
@@ -385,7 +385,7 @@ def sad_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedVal
 def _quad(name: str, masked: bool) -> None:
     @operations.lane(name, "u64 u32 u64 -> u64")
     def quad(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """Four 16-bit sums: S0 shifted by 0 to 3 bytes, against S1, each added to 16 bits of S2."""
+        """D = four 16-bit sums of byte differences of S0, shifted by 0 to 3 bytes, and S1, each plus 16 bits of S2."""
         result = b.like(0, z)
         for place in range(4):
             part = byte_differences(b, (x >> (8 * place)).to("u32"), y, masked).to("u64")

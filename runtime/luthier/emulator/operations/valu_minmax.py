@@ -1,7 +1,8 @@
-"""Minimum, maximum and median of floats, in the three ways that generations have them.
+"""Minimum, maximum and median of floats, with the three rules of the generations.
 
-GFX9 to GFX11: NaN loses, of two the second wins, on GFX11 the first; a signalling NaN wins, quieted, in IEEE mode.
-GFX12: `num` lets NaN lose, `minimum` and `maximum` let it win (IEEE 754-2019). All order -0 below +0.
+GFX9 to GFX11: a NaN gives the other operand; two NaN give the second, on GFX11 the first. In IEEE mode, a signalling
+NaN gives itself, quieted. GFX12: `num` gives the other operand, `minimum` and `maximum` the NaN (IEEE 754-2019).
+All order -0 below +0.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ Choice = Callable[[Builder, TypedValue, TypedValue], TypedValue]
 
 
 def _ordered(b: Builder, x: TypedValue, y: TypedValue, larger: bool) -> TypedValue:
-    """Return the smaller or larger of two numbers, -0 below +0; if either is NaN, y."""
-    result = b.select(x > y if larger else x < y, x, y)  # one instruction of most hosts
+    """Return the smaller or larger of two numbers, with -0 below +0; y if either is NaN."""
+    result = b.select(x > y if larger else x < y, x, y)  # one instruction on most hosts
     bits = f"u{x.type.bits}"
-    # Equal numbers have equal bits, but for zeros, of which the sign decides.
+    # Equal numbers have equal bits, except zeros, which differ in the sign.
     equal = x.as_(bits) & y.as_(bits) if larger else x.as_(bits) | y.as_(bits)
     return b.select(x == y, equal.as_(x.type), result)
 
 
 def _legacy(b: Builder, x: TypedValue, y: TypedValue, larger: bool) -> TypedValue:
-    # Where x is NaN the order gives y as it should.
+    # If x is NaN, `_ordered` returns y, as required.
     result = b.select(b.is_nan(y), x, _ordered(b, x, y, larger))
-    if b.major < 11:  # of two NaN GFX11 gives the first
+    if b.major < 11:  # GFX11 returns the first of two NaN
         result = b.select(b.is_nan(x), y, result)
     if b.mode.ieee:
         result = b.select(is_signalling(y), quiet(b, y), result)
@@ -39,18 +40,12 @@ def _legacy(b: Builder, x: TypedValue, y: TypedValue, larger: bool) -> TypedValu
 
 
 def legacy_minimum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """Return the smaller one.
-
-    A NaN gives the other number, but under MODE.IEEE a signalling one itself, quieted.
-    """
+    """Return the smaller number. NaN gives the other number; under MODE.IEEE, a signalling NaN itself, quieted."""
     return _legacy(b, x, y, False)
 
 
 def legacy_maximum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """Return the larger one.
-
-    A NaN gives the other number, but under MODE.IEEE a signalling one itself, quieted.
-    """
+    """Return the larger number. NaN gives the other number; under MODE.IEEE, a signalling NaN itself, quieted."""
     return _legacy(b, x, y, True)
 
 
@@ -71,7 +66,7 @@ def number_maximum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
 
 def _spreading(b: Builder, x: TypedValue, y: TypedValue, larger: bool) -> TypedValue:
     result = b.select(b.is_nan(y), quiet(b, y), _ordered(b, x, y, larger))
-    # A signalling NaN goes before a quiet one.
+    # A signalling NaN has precedence over a quiet NaN.
     first = b.is_nan(x) & (is_signalling(x) | ~is_signalling(y))
     return b.select(first, quiet(b, x), result)
 
@@ -87,7 +82,7 @@ def spreading_maximum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
 
 
 def median(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue, minimum: Choice, maximum: Choice) -> TypedValue:
-    """Return the middle one; the smallest if any is NaN."""
+    """Return the median; the smallest number if any is NaN."""
     largest = maximum(b, maximum(b, x, y), z)
     result = b.select(largest == y, maximum(b, x, z), maximum(b, x, y))
     result = b.select(largest == x, maximum(b, y, z), result)
@@ -112,7 +107,7 @@ def _triple(names: str, kind: str, first: Choice, second: Choice, generations: b
 def _median(name: str, kind: str, minimum: Choice, maximum: Choice, generations: bool) -> None:
     @operations.lane(name, f"{kind} {kind} {kind} -> {kind}", generations=generations)
     def med3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = the middle one."""
+        """D = the median."""
         return median(b, x, y, z, minimum, maximum)
 
 

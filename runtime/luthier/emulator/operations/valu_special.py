@@ -1,8 +1,8 @@
-"""Powers, roots, logarithms and sines of vectors; taking floats apart and scaling them.
+"""Powers, roots, logarithms and sines of vectors; extraction of parts of floats, and scaling.
 
-Hardware bounds the error of the first group (1 ulp or so); here they are rounded to nearest from a value with a
-relative error below 2**-50, so to the correctly rounded result in all but a few cases in 10**8. The 32-bit ones neither
-read nor give denormals, as LLVM takes the hardware to do (AMDGPU's lowering of fdiv, fsqrt, flog2, fexp2).
+Documents bound the error of the first group (about 1 ulp). Here, a value with a relative error below 2**-50 is rounded
+to nearest, which is correct rounding except in a few of 10**8 cases. The 32-bit operations flush denormal sources and
+results, which LLVM assumes of hardware (AMDGPU's lowering of fdiv, fsqrt, flog2, fexp2).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ operations = OperationTable()
 
 
 def _polynomial(b: Builder, x: TypedValue, coefficients: list[float]) -> TypedValue:
-    """Return the value of a polynomial, whose coefficients begin with the highest power."""
+    """Return the value of a polynomial, given its coefficients from the highest power."""
     total = b.like(coefficients[0], x)
     for coefficient in coefficients[1:]:
         total = b.fma(total, x, coefficient)
@@ -32,7 +32,7 @@ def _polynomial(b: Builder, x: TypedValue, coefficients: list[float]) -> TypedVa
 
 
 def exponential(b: Builder, x: TypedValue) -> TypedValue:
-    """Return 2**x for |x| below 1000; of NaN NaN, of larger ones infinity or 0."""
+    """Return 2**x for |x| below 1000; infinity or 0 beyond, NaN for NaN."""
     bounded = b.select(x > 1000.0, 1000.0, b.select(x < -1000.0, -1000.0, x))
     whole = b.round_even(bounded)
     rest = (bounded - whole) * math.log(2)
@@ -42,9 +42,9 @@ def exponential(b: Builder, x: TypedValue) -> TypedValue:
 
 
 def logarithm(b: Builder, x: TypedValue) -> TypedValue:
-    """Return log2(x) of a normal number; -infinity of 0, NaN below."""
+    """Return log2(x) of a normal number; -infinity for 0, NaN below."""
     fraction, exponent = split(b, x)
-    # Into [sqrt(1/2), sqrt(2)), so that the logarithm of a number near 1 keeps its relative precision.
+    # Reduce to [sqrt(1/2), sqrt(2)), so that the logarithm of a number near 1 keeps its relative precision.
     small = fraction < math.sqrt(0.5)
     fraction = b.select(small, fraction * 2.0, fraction)
     exponent = b.select(small, exponent - 1, exponent)
@@ -98,7 +98,7 @@ def rsq(b: Builder, x: TypedValue) -> TypedValue:
     scaled = b.select(tiny, wide * 2.0**600, wide)
     root = b.sqrt(scaled)
     first = b.divide(1.0, root)
-    # What the root and the quotient lost, put back: two roundings become one.
+    # Add the errors of the root and the quotient: two roundings become one.
     lost_root, lost_quotient = b.fma(-root, root, scaled), b.fma(-root, first, 1.0)
     better = b.fma(first, lost_quotient - lost_root * first * first * 0.5, first)
     result = b.select((scaled > 0.0) & (scaled < math.inf), better, first)
@@ -114,7 +114,7 @@ def sin(b: Builder, x: TypedValue) -> TypedValue:
     """The sine of S0 full turns; 0 beyond 256 turns."""
     wide = x.to("f64")
     result = b.select(abs(wide) > 256.0, 0.0, _turns(b, wide, False))
-    # A zero keeps its sign; of infinity there is no sine.
+    # A zero keeps its sign; the sine of infinity is NaN.
     result = b.select(wide == 0.0, wide, result)
     return b.select((abs(wide) == math.inf) | b.is_nan(wide), _invalid(b, wide), result)
 
@@ -134,7 +134,7 @@ _TANH_TERMS = 14
 
 
 def _tanh_series() -> list[float]:
-    """Return the coefficients of tanh(x) / x by powers of x**2, the highest first: those of t' = 1 - t**2."""
+    """Return the coefficients of tanh(x) / x by powers of x**2, highest first, from t' = 1 - t**2."""
     series = [Fraction(1)]
     while len(series) < _TANH_TERMS:
         square = sum((series[i] * series[-1 - i] for i in range(len(series))), Fraction(0))
@@ -157,7 +157,7 @@ FUNCTIONS: dict[str, Function] = {"exp": exp, "log": log, "rcp": rcp, "rsq": rsq
 
 
 def bounded(b: Builder, x: TypedValue, function: Function) -> TypedValue:
-    """Return the function rounded to nearest to x's type; of 32-bit numbers denormals are zeros."""
+    """Return the function, rounded to nearest to x's type; denormals of 32-bit numbers are zeros."""
     flushes = x.type.bits == 32
     if flushes:
         x = flush_denormal(b, x)
@@ -166,7 +166,7 @@ def bounded(b: Builder, x: TypedValue, function: Function) -> TypedValue:
 
 
 def _declare(name: str, kind: str, function: Function) -> None:
-    # Some scalar forms write an SGPR; their mnemonics say so.
+    # Some scalar forms write an SGPR, as their mnemonics show.
     spelled = f"v_{name}_{kind}"
     if name == "rcp" and kind == "f32":
         spelled += " v_rcp_iflag_f32"
@@ -182,7 +182,7 @@ def _declare(name: str, kind: str, function: Function) -> None:
 
         @operations.scalar(f"v_s_{name}_{kind}", f"{kind} -> vdst:{kind}", exact=False, static=("src0_modifiers",))
         def scalar(b: Builder, x: TypedValue) -> TypedValue:
-            """D = the function of S0, both scalar registers; with the modifiers of a vector operation."""
+            """D = the function of S0 in scalar registers, with the modifiers of a vector operation."""
             chosen = b.modifiers.get("src0_modifiers", 0)
             x = abs(x) if chosen & 2 else x
             x = -x if chosen & 1 else x
@@ -195,7 +195,7 @@ for _kind in ("f16", "f32"):
 
 
 def _declare_newer(name: str, kind: str, function: Function) -> None:
-    """Declare what GFX1250 has beyond the others; bfloats keep denormals, for lack of a source that says more."""
+    """Declare additional operations of GFX1250; bfloats keep denormals, as no source says otherwise."""
 
     @operations.lane(f"v_{name}_{kind}", f"{kind} -> {kind}", exact=False, since=(125,))
     def special(b: Builder, x: TypedValue) -> TypedValue:
@@ -221,7 +221,7 @@ def _declare_64(name: str, function: Function) -> None:
 for _name in ("rcp", "rsq", "sqrt"):
     _declare_64(_name, FUNCTIONS[_name])
 
-# Taking apart -------------------------------------------------------------------------------------------------------
+# Parts of floats -----------------------------------------------------------------------------------------------------
 
 
 def _apart(kind: str) -> None:
@@ -230,12 +230,12 @@ def _apart(kind: str) -> None:
 
     @operations.lane(f"v_frexp_mant_{kind}", f"{kind} -> {kind}")
     def frexp_mant(b: Builder, x: TypedValue) -> TypedValue:
-        """D = the fraction of S0 in [0.5, 1); zero, infinity and NaN themselves."""
+        """D = the fraction of S0 in [0.5, 1); S0 for zero, infinity and NaN."""
         return quieted(b, split(b, x)[0])
 
     @operations.lane(f"v_frexp_exp_{exponent_kind}_{kind}", f"{kind} -> {exponent_kind}")
     def frexp_exp(b: Builder, x: TypedValue) -> TypedValue:
-        """D = the exponent that goes with the fraction; 0 of zero, infinity and NaN."""
+        """D = the exponent for the fraction; 0 for zero, infinity and NaN."""
         return split(b, x)[1].to(exponent_kind)
 
     @operations.lane(f"v_ldexp_{kind}", f"{kind} {exponent_kind} -> {kind}")
@@ -255,10 +255,10 @@ _FRACTION_BITS = 1201
 def _two_over_pi() -> int:
     """Return floor(2/pi * 2**1201), by Machin's formula."""
     extra = 64
-    one = 1 << (_FRACTION_BITS + extra)
+    unit = 1 << (_FRACTION_BITS + extra)
 
     def arctangent(inverse: int) -> int:
-        term = one // inverse
+        term = unit // inverse
         total, sign, divisor = term, -1, 3
         while term:
             term //= inverse * inverse
@@ -267,15 +267,15 @@ def _two_over_pi() -> int:
         return total
 
     pi = 4 * (4 * arctangent(5) - arctangent(239))
-    return ((2 * one * one) // pi) >> extra
+    return ((2 * unit * unit) // pi) >> extra
 
 
 @operations.lane("v_trig_preop_f64", "f64 u32 -> f64")
 def trig_preop_f64(b: Builder, x: TypedValue, segment: TypedValue) -> TypedValue:
-    """D = 53 bits of 2/pi at their place: segment S1 of those that matter at the exponent of S0."""
+    """D = 53 bits of 2/pi at their position: segment S1 of the bits that matter for the exponent of S0."""
     exponent = exponent_field(x)
     shift = (segment & 31).to("i64") * 53 + b.select(exponent > 1077, exponent - 1077, 0)
-    # 64 bits at a time from a table of the digits: bits above the point after shifting left by `shift`.
+    # Read 64 bits at a time from a table of the digits: the bits above the point after shifting left by `shift`.
     digits = _two_over_pi()
     words = [(digits >> (_FRACTION_BITS - 32 * (index + 1))) & 0xFFFFFFFF for index in range(_FRACTION_BITS // 32)]
     words.append((digits << (32 * (len(words) + 1) - _FRACTION_BITS)) & 0xFFFFFFFF)
