@@ -215,7 +215,7 @@ def wait_newest(w: WaveBuilder) -> None:
 
 @operations.wave("s_barrier_init", "->", static=("src0",), since=_NEWEST)
 def s_barrier_init(w: WaveBuilder) -> None:
-    """Reset the arrivals at a named barrier, and set the number that opens it if M0 gives one."""
+    """Reset the arrivals at a named barrier; set the number that opens it if M0 gives one."""
     with w.ir.if_then((~(_alone(w) | (_chosen(w) == 0))).llvm):
         barrier, given = _Named(w, _chosen(w)), _members_given(w)
         barrier.put("members", w.select(given != 0, given, barrier.get("members")))

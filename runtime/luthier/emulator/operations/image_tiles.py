@@ -98,18 +98,16 @@ class Tiles(Struct, frozen=True):
     @classmethod
     def of(cls, w: WaveBuilder, mode: TypedValue, is_volume: TypedValue, size: TypedValue) -> Tiles:
         """Look up the equation of an image, given SW_MODE and the bytes of an element."""
-        by_mode = equations(w.processor)
+        table = equations(w.processor)
         rows = _rows(w.processor)
         places = [0] * (MODES * SIZES)
-        for (number, logarithm), equation in by_mode.items():
+        for (number, logarithm), equation in table.items():
             places[number * SIZES + logarithm] = 1 + rows.index(equation)
         exponent = w.number(0)
         for bit in range(1, SIZES):
             exponent = exponent + (size >= 1 << bit).to("u32")
         index = w.constant_word(w.constant_table(f"image_tiles.{w.processor}", places), mode * SIZES + exponent)
-        with_depth = functools.reduce(
-            operator.or_, (1 << mode for (mode, _), one in by_mode.items() if one.block[2]), 0
-        )
+        with_depth = functools.reduce(operator.or_, (1 << mode for (mode, _), one in table.items() if one.block[2]), 0)
         fits = is_volume | ((w.number(with_depth) >> mode & 1) == 0)
         whole = size == w.number(1) << exponent
         known = (mode == 0) | (whole & fits & (index != 0))

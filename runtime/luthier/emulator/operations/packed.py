@@ -311,7 +311,7 @@ for _name, _add in (("fma", _fused), ("mad", unfused)):
 def _float_dot(names: str, element: str) -> None:
     @operations.lane(names, f"{element}x2 {element}x2 f32 -> f32", exact=False)
     def dot(b: Builder, x: tuple[TypedValue, ...], y: tuple[TypedValue, ...], z: TypedValue) -> TypedValue:
-        """D = S2 + S0.low * S1.low + S0.high * S1.high; each sum is rounded here, hardware may round elsewhere.
+        """D = S2 + S0.low * S1.low + S0.high * S1.high; each sum is rounded, hardware may do otherwise.
 
         Denormals of S2 and D are flushed, independent of MODE (CDNA4 document, 6.4).
         """
