@@ -224,7 +224,7 @@ class AddressPaths:
     def special(self) -> list[int]:
         """Blocks that such instructions are in, as a search that goes on with the lowest block finds them."""
     def parts(self, block: int) -> list[tuple[int, int, bool, bool, int, int, int]]:
-        """Fields of `luthier.lifting.addresses.analysis.Part`."""
+        """Fields of `luthier.lifting.addresses.analysis.BlockPart`."""
     def ways(self, blocks: list[int]) -> list[tuple[int, int, int]]:
         """Fields of `luthier.lifting.addresses.analysis.Way`, from the beginnings of `blocks`."""
     def uses(self, blocks: list[int], held: bytes) -> list[tuple[int, int]]:

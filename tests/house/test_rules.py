@@ -273,7 +273,7 @@ PLANTED = [
     ("patch/registers/binding.py", "from luthier.patch.layout.slots import lay_out", "rooms of what patches"),
     ("tool/points.py", "def f():\n    from luthier.tool.task import reg", "tool author"),
     ("hazards/wait_states/check.py", "def f():\n    from luthier.hazards.insertion import wait_states", "hazards"),
-    ("emulator/binding/shapes.py", "from luthier.emulator.running.launch import Launch", "subpackages"),
+    ("emulator/binding/shapes.py", "from luthier.emulator.running.launch import KernelLaunch", "subpackages"),
 ]
 
 

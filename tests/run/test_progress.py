@@ -145,13 +145,13 @@ def test_a_terminal_that_shows_no_progress(
 def test_steps_with_rate_and_time_left() -> None:
     script = """
 import time
-from luthier.cli.progress import Progress
-with Progress("lifting", 1000) as progress:
+from luthier.cli.progress import ProgressLine
+with ProgressLine("lifting", 1000) as progress:
     for number in range(16):
         progress.step(f"kernel{number}")
         time.sleep(0.1)
 print("done")
-with Progress("quick", 3) as progress:
+with ProgressLine("quick", 3) as progress:
     progress.step("kernel")
 """
     code, screen = on_terminal([sys.executable, "-c", script], {**os.environ, "TERM": "xterm"})
