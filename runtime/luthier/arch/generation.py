@@ -194,8 +194,13 @@ class Generation(Struct, frozen=True, eq=False, kw_only=True, dict=True):
     vector_cache_line: int = INHERITED
     """Bytes in a line of the first-level vector cache (Linux, kfd_crat.c, "TCP L1 Cache per CU"; for MI300, AMD's CDNA
     3 white paper, "Cache and Memory Architecture")."""
+    vector_store_line: int = INHERITED
+    """Bytes in a request by which the vector cache writes to L2 (TCP_TCC_WRITE_REQ of MI100 to MI350, docs/hardware.md;
+    for RDNA, of which no record is known, a line)."""
     lds_banks: int = INHERITED
     """Number of LDS banks of four bytes (ISA documents, "LDS"; AMD's Composable Kernel, "LDS bank conflicts")."""
+    lds_store_banks: int = INHERITED
+    """Number of LDS banks that a write uses."""
     lds_reads_128_mixed: bool = INHERITED
     """Whether a 128-bit read of LDS combines lanes 0 to 3 with 20 to 23, 4 to 7 with 16 to 19, 8 to 11 with 28 to 31,
     and 12 to 15 with 24 to 27; likewise in lanes 32 to 63 (Composable Kernel, "LDS bank conflicts", for CDNA)."""
