@@ -44,7 +44,7 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-AS_HOOKS = ("instrument", "plugin", "proof", "triton", "waits")
+AS_HOOKS = ("filetests", "instrument", "plugin", "proof", "triton", "waits")
 """Folders of tests whose hooks are to run as such, those that do nothing but count, too."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from case_kernels import assemble
+from assembled_cases import assemble
 from effort import sample
 from luthier import ToolModule, immediate, open_device, patch_object
 from luthier.emulator import layout

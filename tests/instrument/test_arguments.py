@@ -7,7 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from case_kernels import assemble
+from assembled_cases import assemble
 from luthier import ToolModule, immediate, open_device, patch_object, reg
 from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import EmulationError, HookError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from assembled_cases import assemble
 from assembly import assembled, function, kernel_text
-from case_kernels import assemble
 from effort import EVERYTHING, sample
 from luthier import ToolModule, open_device, patch_object, reg
 from luthier.errors import LuthierError, PatchError

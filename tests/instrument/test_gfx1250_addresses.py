@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from case_kernels import assemble
+from assembled_cases import assemble
 from luthier import ToolModule, open_device, patch_object
 from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import HookError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from case_kernels import assemble
+from assembled_cases import assemble
 from luthier import ToolModule, immediate, open_device, patch_object
 from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import HookError, ObjectError

@@ -12,6 +12,8 @@ from luthier.objects import CodeObject, load_object
 
 from luthier_build.toolchain import Toolchain
 
+DIALECTS = Path(__file__).with_name("dialects.s").read_text()
+"""Macros for what generations spell differently, to be put before code."""
 TEXT = """
 .text
 {code}

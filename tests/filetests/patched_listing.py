@@ -1,7 +1,8 @@
 """A patched kernel as text: what stands in the patched object, decoded again, with addresses by name.
 
-Lines of the application's begin with two spaces, those that were spliced in with ``+``, and those that patching
-replaced by others with ``~``. Equal neighbours of the application's are one line.
+Instructions of the application begin with two spaces, spliced ones with ``+``, and replaced ones with ``~``. The
+listing leaves out, as ``...``, instructions of the application that are unchanged and have no changed neighbour, and
+spliced ones that the case does not ask for.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _NUMBER = r"(?:lit\()?(-?(?:0x[0-9a-f]+|\d+))\)?$"
 _LOW = re.compile(r"s_add(?:_co)?_u32 s\d+, s(\d+), " + _NUMBER)
 _HIGH = re.compile(r"s_add(?:c|_co_ci)_u32 s\d+, s(\d+), " + _NUMBER)
 
+_UPPER = re.compile(r" /\*v\d+\*/")
+"""What a register's number is where upper bits are set: decoding the new code does not follow them."""
 _AWAY = re.compile(r". (s_branch|s_endpgm|s_setpc_b64)\b")
 
 
@@ -58,14 +61,20 @@ class Patched:
         self._object = CodeObject(made.data)
         self._kernel = self._object.kernels[name]
 
-    def text(self) -> str:
-        """Registers, code, tables, refusals."""
+    def text(self, show: str = "") -> str:
+        """Return registers, code, tables and refusals.
+
+        Args:
+            show: pattern of the spliced instructions to list.
+        """
         before, after, report = self.lifted.kernel.descriptor, self._kernel.descriptor, self.report
         counts = [("VGPRs", before.vgprs, after.vgprs), ("SGPRs", before.sgprs, after.sgprs)]
         counts += [("waves a SIMD", *report.waves_per_simd)]
         changes = [f"{name} {old} -> {new}" for name, old, new in counts if old != new]
         head = f"hooks {report.insertions}, sites {report.sites}, added instructions {report.added_instructions}"
-        return "\n".join(["; ".join([head, *changes]), *self._code(), *self._tables(), *self._refusals()])
+        return "\n".join(
+            ["; ".join([head, *changes]), *_shortened(self._code(), show), *self._tables(), *self._refusals()]
+        )
 
     # Addresses and names
 
@@ -100,7 +109,8 @@ class Patched:
 
     # Lines
 
-    def _code(self) -> Iterator[str]:
+    def _code(self) -> list[tuple[str, str]]:
+        """Return the lines, each with its kind: "label", "same" as in the application, "changed" or "spliced"."""
         isa, base = self.lifted.isa, self._base
         code = isa.decode(self._object.read(base, self._layout.size), base)
         texts = [isa.text(code, index) for index in range(len(code))]
@@ -112,26 +122,27 @@ class Patched:
             labels = {self._kernel.entry: "entry", self._kernel.entry + 256: "entry + 256"}
         local = sorted({target for target in targets if target != NO_TARGET} - {*functions, *labels})
         labels |= functions | {target: f".L{number}" for number, target in enumerate(local)}
-        lines: list[str] = []
+        lines: list[tuple[str, str]] = []
         for index, (address, text) in enumerate(zip(addresses, texts, strict=True)):
             if address in labels:
-                lines.append(f"{labels[address]}:")
-            elif address not in origins and lines and _AWAY.match(lines[-1]):
+                lines.append((f"{labels[address]}:", "label"))
+            elif address not in origins and lines and _AWAY.match(lines[-1][0]):
                 continue  # padding
+            origin = origins.get(address)
+            same = origin is not None and text == _UPPER.sub("", isa.text(self.lifted.code, origin))
             if targets[index] != NO_TARGET:
                 text = f"{text.rpartition(' ')[0]} {labels[targets[index]]}"
+                same = False
             elif index in literals:
                 half, target = literals[index]
                 text = f"{text.rpartition(' ')[0]} {half}({self._name(target, functions)})"
-            lines.append(f"{self._mark(origins.get(address), int(code.opcode[index]))} {text}")
-        for line, equal in itertools.groupby(lines):
-            count = len(list(equal))
-            yield from [f"{line}  (times {count})"] if line.startswith(" ") and count > 1 else [line] * count
-
-    def _mark(self, origin: int | None, opcode: int) -> str:
-        if origin is None:
-            return "+"
-        return " " if self.lifted.columns.opcode[origin] == opcode else "~"
+                same = False
+            if origin is None:
+                lines.append((f"+ {text}", "spliced"))
+            else:
+                replaced = self.lifted.columns.opcode[origin] != int(code.opcode[index])
+                lines.append((f"{'~' if replaced else ' '} {text}", "same" if same else "changed"))
+        return lines
 
     @staticmethod
     def _literals(texts: Sequence[str], ends: Sequence[int]) -> dict[int, tuple[str, int]]:
@@ -178,3 +189,19 @@ class Patched:
             assert index is not None
             text = self.lifted.isa.text(self.lifted.code, index)
             yield f"refused {refusal.place} {text!r}, {refusal.kind}: {refusal.message}"
+
+
+def _shortened(lines: list[tuple[str, str]], show: str) -> Iterator[str]:
+    """Yield the lines without those that a reader does not need."""
+    groups = [(kind, [line for line, _ in group]) for kind, group in itertools.groupby(lines, key=lambda pair: pair[1])]
+    for number, (kind, group) in enumerate(groups):
+        if kind == "same":
+            first, last = number > 0 and groups[number - 1][0] != "label", number + 1 < len(groups)
+            if len(group) > first + last + 1:
+                group = [*group[:first], "  ...", *group[len(group) - last :]]
+            yield from group
+        elif kind == "spliced":
+            shown = (line if re.search(show, line) else "+ ..." for line in group)
+            yield from (line for line, equal in itertools.groupby(shown) for _ in (equal if line != "+ ..." else "1"))
+        else:
+            yield from group

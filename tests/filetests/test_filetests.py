@@ -1,0 +1,190 @@
+"""Runs the cases: assembly in (case_files.py) or IR in, text out. A folder for each command.
+
+patch: hooks are spliced into the kernel `k`, and the listing of the patched code comes out (patched_listing.py). A file
+begins with the HIP source of its hooks. ``before TEXT: hook; hook(argument, …)`` and ``after TEXT: …`` insert them at
+every instruction whose text begins so, and ``before every: …`` at all that control reaches; an argument is a number or
+a register. Settings:
+
+- targets: processors, ``gfx1100/64`` with a wave size; vgprs, sgprs, agprs, workgroup, descriptor: of the kernel;
+- launch: work-groups and lanes of each (1 64);
+- variables: ``name=value …`` of tool variables after the launch; a value may use `waves` and `lanes`;
+- show: pattern of the spliced instructions to list, by default all;
+- emulated: "no" where the emulated device does not have the target, and the listing is all there is to compare;
+- fails: why nothing at all can be spliced in; without it, that is a failure.
+
+Every such case also runs on the emulated device. The buffer must be that of the original, or that of ``as if``, and the
+variables must have their values, so a blessed listing cannot hide a fault.
+
+lift: the listing of the lifted kernel, or the error. ``show: instructions registers`` says what the listing has.
+
+plugin: every ``; RUN:`` line of an .ll file is a shell command, as in LLVM's own tests. ``%s`` is the file, ``%t`` a
+scratch file, ``%plugin`` the plugin, ``%opt`` an opt with the plugin and the option that clang gives it for non-RDC
+HIP, ``%bare-opt`` an opt with the plugin alone, ``%manifest`` a printer of the manifest in the bitcode it reads.
+``; REQUIRES: llvm>=N`` skips older releases.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from assembled_cases import assemble, run
+from case_files import Case, CaseFiles, completed
+from llvm_releases import MANIFEST_PRINTER, Release
+from luthier.errors import LiftError, LuthierError
+from luthier.isa.targets import target_named
+from luthier.lifting import lift
+from luthier.lifting.listing import as_text
+from luthier.module import ToolModule
+from luthier.objects import CodeObject
+from luthier.tool.task import HookArgument, InstrumentationTask, reg
+from patched_listing import Patched
+
+PATCH, LIFT = CaseFiles("patch"), CaseFiles("lift")
+PLUGIN = sorted((Path(__file__).parent / "plugin").glob("*.ll"))
+MakeModule = Callable[..., ToolModule]
+
+
+@pytest.fixture
+def bless(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--bless", default=False))
+
+
+def processor(target: str) -> tuple[str, int]:
+    """Return the processor and the wave size of ``gfx1100/64`` or ``gfx1100``."""
+    name, _, wave = target.partition("/")
+    return name, int(wave or target_named(name).default_wave_size)
+
+
+def code_object(case: Case, target: str, source: str, prologue: str = "", **numbers: int) -> CodeObject:
+    """Return the code object of a case's kernel, with these numbers of registers unless the case has its own."""
+    name, wave = processor(target)
+    kernel = ("vgprs", "sgprs", "agprs", "workgroup")
+    numbers |= {key: int(value) for key, value in case.settings.items() if key in kernel}
+    descriptor = case.settings.get("descriptor", "")
+    return assemble(name, completed(source, prologue), wave, **numbers, descriptor=descriptor)
+
+
+# patch
+
+
+def argument(text: str) -> HookArgument:
+    """Return a number or a register."""
+    for number in (lambda text: int(text, 0), float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return reg(text)
+
+
+def insert(task: InstrumentationTask, case: Case, module: ToolModule) -> None:
+    """Insert the case's hooks where its settings say."""
+    for key, hooks in case.settings.items():
+        place, _, text = key.partition(" ")
+        if place not in ("before", "after"):
+            continue
+        points = [point for point in task.instructions if text == "every" or point.text.startswith(text)]
+        assert points, f"no instruction {text}"
+        insert_hook = task.insert_hook_before if place == "before" else task.insert_hook_after
+        for point in points:
+            for hook in hooks.split("; "):
+                name, arguments = re.fullmatch(r"(\w+)(?:\((.*)\))?", hook).groups()  # type: ignore[union-attr]
+                insert_hook(point, module.hook(name), *map(argument, arguments.split(", ") if arguments else []))
+
+
+def without_paths(text: str) -> str:
+    """Return a message without the folder of the hooks' source."""
+    return re.sub(r"\S*/(?=device\.hip)", "", text)
+
+
+@pytest.mark.worth(12)
+@pytest.mark.parametrize(("case", "target"), PATCH.parameters())
+def test_patch(case: Case, target: str, make_module: MakeModule, bless: bool) -> None:
+    names = sorted({processor(name)[0] for other in PATCH.cases if other.path == case.path for name in other.targets})
+    module = make_module(case.shared, *names)
+    object = code_object(case, target, case.source, "  begin\n")
+    try:
+        patched = Patched(object, "k", lambda task: insert(task, case, module))
+    except LuthierError as problem:
+        if "fails" not in case.settings:
+            raise
+        PATCH.check(case, target, f"error: {without_paths(problem.message)}", bless=bless)
+        return
+    if case.settings.get("emulated") != "no":
+        check_run(case, target, object, patched)
+    PATCH.check(case, target, without_paths(patched.text(case.settings.get("show", ""))), bless=bless)
+
+
+def check_run(case: Case, target: str, object: CodeObject, patched: Patched) -> None:
+    """Check that the patched kernel does what the original does, or that of "as if", and the hooks what they should."""
+    name, wave = processor(target)
+    groups, lanes = map(int, case.settings.get("launch", "1 64").split())
+    known = {"waves": groups * -(-lanes // wave), "lanes": groups * lanes, "wide": wave == 64}
+    values = dict(pair.split("=") for pair in case.settings.get("variables", "").split())
+    model = code_object(case, target, case.as_if, "  begin\n") if case.as_if else object
+    expected, _ = run(name, model.data, groups=groups, lanes=lanes)
+    buffer, variables = run(name, patched.data, groups=groups, lanes=lanes, variables=values)
+    assert expected.any()
+    np.testing.assert_array_equal(buffer, expected)
+    assert variables == {key: eval(value, {}, known) for key, value in values.items()}
+
+
+# lift
+
+
+@pytest.mark.parametrize(("case", "target"), LIFT.parameters())
+def test_lift(case: Case, target: str, bless: bool) -> None:
+    object, show = code_object(case, target, case.source, sgprs=96), case.settings.get("show", "registers").split()
+    try:
+        lines = as_text(lift(object, "k"), instructions="instructions" in show, registers="registers" in show)
+        text = re.sub(r"^(kernel k: )\w+, wave\d+, ", r"\1", "\n".join(lines))
+    except LiftError as problem:
+        text = f"error: {problem.message} at {problem.offset or 0:#x}"
+    LIFT.check(case, target, text, bless=bless)
+
+
+# plugin
+
+
+@pytest.mark.worth(4)
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("case", PLUGIN, ids=lambda case: case.stem)
+def test_plugin(case: Path, release: Release, tmp_path: Path) -> None:
+    text = case.read_text().replace("\\\n; RUN:", "")
+    required = re.search(r"^; REQUIRES: llvm>=(\d+)$", text, re.MULTILINE)
+    if required and release.toolchain.llvm_major < int(required[1]):
+        pytest.skip(f"needs LLVM {required[1]}")
+    checker = shutil.which("FileCheck-22") or "/usr/lib/llvm-22/bin/FileCheck"
+    if not Path(checker).exists():
+        pytest.skip("no FileCheck: apt install llvm-22-tools")
+    bare = f"opt -load-pass-plugin={release.plugin}"
+    substitutions = {
+        "%bare-opt": bare,
+        "%opt": f"{bare} -amdgpu-internalize-symbols",
+        "%plugin": str(release.plugin),
+        "%manifest": shlex.join([sys.executable, str(MANIFEST_PRINTER)]),
+        "%t": str(tmp_path / "scratch"),
+        "%s": str(case),
+    }
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for name in ("FileCheck", "not"):  # packaged for the newest release only
+        (tools / name).symlink_to(Path(checker).with_name(name))
+    environment = {**os.environ, "PATH": f"{tools}:{release.bin}:{os.environ['PATH']}"}
+    lines = re.findall(r"^; RUN: (.*)$", text, re.MULTILINE)
+    assert lines, "no RUN line"
+    for line in lines:
+        command = re.sub("|".join(substitutions), lambda match: substitutions[match[0]], line)
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, env=environment, timeout=60
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
