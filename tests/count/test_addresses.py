@@ -20,17 +20,17 @@ def test_code_as_loaded(app, target: str) -> None:
     cells = object.symbol(patched.counters["vector_add"].symbol)
     assert cells is not None
     assert next(section.name for section in object.sections if section.address == cells.address) == ".luthier.counts"
-    low, high = sorted(object.text_relocations, key=lambda one: one.offset)
+    low, high = sorted(object.text_relocations, key=lambda entry: entry.offset)
     assert {low.symbol, high.symbol} == {cells.name}
     for base in (0, 0x7FFF_0000_0000, 0xFFFF_F000):
         text = dict(object.text_as_loaded({cells.name: cells.address + base}.get))
-        found = []
+        counts = []
         for relocation in (low, high):
             start = max(start for start in text if start <= relocation.offset)
             at = relocation.offset - start
-            found.append(int.from_bytes(text[start][at : at + 4], "little"))
-            assert object.read(relocation.offset, 4) != text[start][at : at + 4] or not found[-1]
-        assert found[0] | found[1] << 32 == cells.address + base + low.addend
+            counts.append(int.from_bytes(text[start][at : at + 4], "little"))
+            assert object.read(relocation.offset, 4) != text[start][at : at + 4] or not counts[-1]
+        assert counts[0] | counts[1] << 32 == cells.address + base + low.addend
     with pytest.raises(ObjectError, match=r"luthier.counts.vector_add, which is not known"):
         object.text_as_loaded({}.get)
 

@@ -50,8 +50,8 @@ def test_opcode_histogram(app, tool, name: str, target: str) -> None:
     assert rows[0][1] == max(stats.opcodes.values())
     lanes = verify_kernel(object, tool("opcode_histogram", "OpcodeHistogram", per_lane=True, top=0), plan)
     assert lanes.problems == ()
-    found = {row[0]: row[1] for row in lanes.tables[0].rows[:-1]}
-    assert found == {opcode: count for opcode, count in stats.opcode_lanes.items() if count}
+    rows_of_lanes = {row[0]: row[1] for row in lanes.tables[0].rows[:-1]}
+    assert rows_of_lanes == {opcode: count for opcode, count in stats.opcode_lanes.items() if count}
 
 
 @pytest.mark.parametrize("target", FAMILIES)
@@ -61,10 +61,8 @@ def test_block_profile(app, tool, name: str, target: str) -> None:
     verdict = verify_kernel(object, tool("block_profile", "BlockProfile"), plan)
     assert verdict.problems == ()
     _, _, stats = launch(object, object.data, plan)
-    found = {int(row[2], 16): (row[3], row[4]) for row in verdict.tables[0].rows if row[3]}
-    assert found == {
-        block.address: (block.executions, block.instructions // block.executions) for block in stats.blocks
-    }
+    rows = {int(row[2], 16): (row[3], row[4]) for row in verdict.tables[0].rows if row[3]}
+    assert rows == {block.address: (block.executions, block.instructions // block.executions) for block in stats.blocks}
 
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1201"])

@@ -186,8 +186,8 @@ def check(object, plan: LaunchPlan, module, budget: CounterBudget) -> None:
     original, _, stats = launch(object, object.data, plan)
     executions, lanes = truth(tasks[0], stats)
     values = []
-    for one in patched:
-        arguments, loaded, _ = launch(object, one.data, plan)
+    for result in patched:
+        arguments, loaded, _ = launch(object, result.data, plan)
         for left, right in zip(original, arguments, strict=True):
             np.testing.assert_array_equal(left, right)
         values.append([loaded.variable(name).read() for name in ("sums", "managed", "narrow")])

@@ -40,8 +40,8 @@ def check(object, name: str, module, budget: CounterBudget) -> None:
     patched = patch_object(object, instrument, [name], strict=True)
     before, _, stats = launch(object, object.data, plan)
     after, loaded, _ = launch(object, patched.data, plan)
-    for one, other in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
     executions, _ = truth(tasks[0], stats)
     counts = patched.counters[name].read(loaded)
     np.testing.assert_array_equal(counts.executions, executions)

@@ -57,9 +57,9 @@ def test_groups(app, name: str, target: str) -> None:
                 group = wanted.setdefault(label(index), Counter())
                 group.update(instructions=1, executions=int(executions[index]), active_lanes=int(lanes[index]))
         asked = key if key != "own" else [label(index) for index in range(len(lifted.code))]
-        found = counts.by(asked)
-        assert [row["label"] for row in found] == list(wanted)
-        for row in found:
+        rows = counts.by(asked)
+        assert [row["label"] for row in rows] == list(wanted)
+        for row in rows:
             assert {name: row[name] for name in ("instructions", "executions", "active_lanes")} == wanted[row["label"]]
         assert counts.to_arrow(asked).to_pylist() == [
             {"label": label, **{name: group[name] for name in ("instructions", "executions", "active_lanes")}}
@@ -91,6 +91,6 @@ def test_edges(app, module, name: str, target: str) -> None:
 
     patched = patch_object(object, lambda task: task.count(task.instructions) and None, [plan.kernel], strict=True)
     _, loaded, _ = launch(object, patched.data, plan)
-    found = patched.counters[plan.kernel].read(loaded).edges
-    assert {(edge.source, edge.to): edge.executions for edge in found} == wanted
+    counted = patched.counters[plan.kernel].read(loaded).edges
+    assert {(edge.source, edge.to): edge.executions for edge in counted} == wanted
     assert sum(wanted.values()) > len(wanted) > 4

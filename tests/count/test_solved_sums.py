@@ -76,8 +76,8 @@ def test_what_hooks_do_with_variables(make_module, module, target: str) -> None:
     id = TargetId.parse(target)
     assert all(module.contents_for(id).only_adds_to(name) for name in ("sums", "managed", "other"))
     mixed = make_module(SOURCE, *FAMILIES)
-    found = {name for name in (*ONLY_ADDED, *NOT_ALONE) if mixed.contents_for(id).only_adds_to(name)}
-    assert found == ONLY_ADDED
+    names = {name for name in (*ONLY_ADDED, *NOT_ALONE) if mixed.contents_for(id).only_adds_to(name)}
+    assert names == ONLY_ADDED
 
 
 def run_twice(object: CodeObject, patched, plan: LaunchPlan):
@@ -91,9 +91,9 @@ def run_twice(object: CodeObject, patched, plan: LaunchPlan):
         arguments = plan.materialise()
         loaded.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
         seen.append({one.name: one.read(np.uint64) for one in run.variables()})
-        for one in run.variables():
-            one.write(np.full(one.size // 8, 1000, np.uint64))
-            assert (one.read(np.uint64) == 1000).all()
+        for variable in run.variables():
+            variable.write(np.full(variable.size // 8, 1000, np.uint64))
+            assert (variable.read(np.uint64) == 1000).all()
     return arguments, seen, run, device.stats
 
 
@@ -136,8 +136,8 @@ def check(object: CodeObject, plan: LaunchPlan, module, seed: int, budget: Count
     patched = patch_object(object, instrument, [plan.kernel], solve_sums=True)
     before, _, stats = launch(object, object.data, plan)
     after, seen, run, spent = run_twice(object, patched, plan)
-    for one, other in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
     executions, lanes = truth(tasks[0], stats)
     for variables, first in zip(seen, (True, False), strict=True):
         for name, values in variables.items():
@@ -197,19 +197,19 @@ def test_a_sum_costs_what_a_profile_costs(app, module, name: str, target: str) -
             task.insert_hook_before(instruction, module.one)
 
     def all_of_it(task: InstrumentationTask) -> None:
-        for one in (profile, total, hooks):
-            one(task)
+        for part in (profile, total, hooks):
+            part(task)
         for index in range(5):
             task.count(list(task.instructions)[index::5], index, into=Cell(module, "sums", index))
 
     spent = {}
     _, _, stats = launch(object, object.data, plan)
-    for one in (profile, total, hooks, all_of_it):
-        patched = patch_object(object, one, strict=True, solve_sums=True)
-        _, loaded, found = launch(object, patched.data, plan)
-        spent[one] = found.instructions
-        if one is not profile:
-            times = 2 if one is all_of_it else 1
+    for instrument in (profile, total, hooks, all_of_it):
+        patched = patch_object(object, instrument, strict=True, solve_sums=True)
+        _, loaded, counters = launch(object, patched.data, plan)
+        spent[instrument] = counters.instructions
+        if instrument is not profile:
+            times = 2 if instrument is all_of_it else 1
             assert HereRun(loaded, patched).total("managed") == 9 + times * stats.instructions
             assert loaded.variable("managed").read(int) == 9  # nothing was added to on the device
     assert spent[total] <= spent[profile] == spent[all_of_it]

@@ -93,16 +93,16 @@ def check_totals(object, plan: LaunchPlan, module, other, seed: int, budget: Cou
     patched = patch_object(object, instrument, [plan.kernel])
     before, _, stats = launch(object, object.data, plan)
     after, loaded, _ = launch(object, patched.data, plan)
-    for one, other_argument in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one, other_argument)
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
     (task,) = tasks
     executions, lanes = truth(task, stats)
     initial = {"sums": 5, "managed": 9}
     for cell in cells:
         start = {0: 5, 1: 6, 2: 7}.get(cell.index, 0) if cell.variable == "sums" else initial.get(cell.variable, 0)
         total = sum(weight * int((lanes if per == "lane" else executions)[at]) for per, weight, at in wanted[cell])
-        found = int(loaded.variable(cell.variable).read(np.uint64)[cell.index])
-        assert found == (start + total) % 2**64, (cell.variable, cell.index)
+        value = int(loaded.variable(cell.variable).read(np.uint64)[cell.index])
+        assert value == (start + total) % 2**64, (cell.variable, cell.index)
     for request in profiles:
         counts = patched.counters[plan.kernel].read(loaded)
         np.testing.assert_array_equal(counts.executions, executions)

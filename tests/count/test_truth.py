@@ -63,8 +63,8 @@ def check_profile(
     patched = patch_object(object, instrument, [plan.kernel], strict=True)
     before, _, stats = launch(object, object.data, plan)
     after, loaded, spent = launch(object, patched.data, plan)
-    for one, other in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
     counts = patched.counters[plan.kernel].read(loaded, stats.waves)
     executions, lanes = truth(tasks[0], stats)
     np.testing.assert_array_equal(counts.executions, executions)
@@ -139,7 +139,7 @@ def mnemonics(object: CodeObject, kernel: str) -> list[str]:
 def test_each_storage_is_used(app, target: str) -> None:
     object = load_object(app("divergent_loop", target))
     before = mnemonics(object, "divergent_loop")
-    found = {}
+    instructions = {}
     for name, budget in BUDGETS.items():
 
         def instrument(task: InstrumentationTask, budget: CounterBudget = budget) -> None:
@@ -149,15 +149,15 @@ def test_each_storage_is_used(app, target: str) -> None:
             task.count(task.instructions, per="lane")
 
         patched = patch_object(object, instrument, strict=True)
-        found[name] = Counter(mnemonics(load_object(patched.data), "divergent_loop"))
-        found[name].subtract(before)
+        instructions[name] = Counter(mnemonics(load_object(patched.data), "divergent_loop"))
+        instructions[name].subtract(before)
     atomics = {
         name: sum(count for mnemonic, count in counts.items() if mnemonic.startswith("global_atomic_add"))
-        for name, counts in found.items()
+        for name, counts in instructions.items()
     }
-    assert not found["scalars"]["v_readlane_b32"]
+    assert not instructions["scalars"]["v_readlane_b32"]
     assert atomics["memory"] > 2 * len(lift(object, "divergent_loop").blocks)
-    assert found["lanes"]["v_readlane_b32"] > found["few scalars"]["v_readlane_b32"] > 0
+    assert instructions["lanes"]["v_readlane_b32"] > instructions["few scalars"]["v_readlane_b32"] > 0
     # One addition gives all to memory that is in registers; what a wave counts at most once may go there at once.
     assert 0 < atomics["scalars"] < atomics["few scalars"] <= atomics["lanes"] < atomics["memory"] / 2
 

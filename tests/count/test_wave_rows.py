@@ -45,20 +45,20 @@ Who = tuple[int, int, int, int]
 
 def steps(object: CodeObject, plan: LaunchPlan) -> dict[Who, tuple[Counter[int], Counter[int]]]:
     """By work-group and wave, of each address how often it ran, and the lanes that were active then."""
-    found: dict[Who, tuple[Counter[int], Counter[int]]] = {}
+    steps_of: dict[Who, tuple[Counter[int], Counter[int]]] = {}
     width, height, _ = plan.grid
 
     def see(step) -> None:
         group = step.workgroup
         who = group % width, group // width % height, group // width // height, step.wave
-        runs, lanes = found.setdefault(who, (Counter(), Counter()))
+        runs, lanes = steps_of.setdefault(who, (Counter(), Counter()))
         runs[step.address] += 1
         lanes[step.address] += step.registers.exec.bit_count()
 
     kernel = open_device(f"emu:{object.target.target.name}").load(object.data).kernel(plan.kernel)
     arguments = plan.materialise()
     kernel.launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds, trace=see)
-    return found
+    return steps_of
 
 
 def patched_for(
@@ -83,8 +83,8 @@ def counted(
     patched = patched_for(object, plan, budget, lanes, "wave", room)
     before, _, stats = launch(object, object.data, plan)
     after, loaded, _ = launch(object, patched.data, plan)
-    for one, other in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one, other)
+    for old, new in zip(before, after, strict=True):
+        np.testing.assert_array_equal(old, new)
     counters = patched.counters[plan.kernel]
     counts = counters.read(loaded)
     waves = counts.waves
@@ -110,8 +110,8 @@ def check(object: CodeObject, plan: LaunchPlan, budget: CounterBudget, *, lanes:
             if lanes:
                 assert waves.active_lanes(index).tolist() == [truth[who][1][address] for who in whose]
     before = check_hazards(lifted).findings
-    for found in (data, patched_for(object, plan, budget, lanes, "total").data):
-        after = check_hazards(lift(load_object(found), plan.kernel)).findings
+    for code in (data, patched_for(object, plan, budget, lanes, "total").data):
+        after = check_hazards(lift(load_object(code), plan.kernel)).findings
         assert len(after) <= len(before), after
 
 
@@ -186,9 +186,9 @@ def test_results(compile_object) -> None:
     with pytest.raises(PatchError, match="not counted"):
         waves.active_lanes(0)
     again = KernelCounters.of_json(lift(object, "k"), patched.counters["k"].to_json())
-    found = again.read(loaded).waves
-    assert found is not None
-    np.testing.assert_array_equal(found.runs, waves.runs)
+    reread = again.read(loaded).waves
+    assert reread is not None
+    np.testing.assert_array_equal(reread.runs, waves.runs)
 
 
 @pytest.mark.parametrize("target", FAMILIES)

@@ -178,7 +178,7 @@ class Patched:
                     for relocation in self._object.relocations
                     if section.address <= relocation.offset < section.address + section.size
                 ]
-                for relocation in sorted(inside, key=lambda one: one.offset):
+                for relocation in sorted(inside, key=lambda entry: entry.offset):
                     place = relocation.offset - section.address
                     yield f"{section.name}+{place}: {self._name(relocation.addend, functions)}"
 

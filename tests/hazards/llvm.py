@@ -52,15 +52,15 @@ def through_llvm(isa: Isa, bodies: Sequence[str]) -> list[list[str]]:
     wave = ["-mattr=+wavefrontsize64"] if len(isa.target.target.wave_sizes) > 1 and isa.wave_size == 64 else []
     command = ["llc-22", "-mtriple=amdgcn-amd-amdhsa", f"-mcpu={isa.target.target.name}", *wave, "-x", "mir"]
     text = run([*command, "-start-before=post-RA-hazard-rec", "-o", "-", "-"], stdin="".join(functions))
-    found: list[list[str]] = []
+    bodies_after: list[list[str]] = []
     for line in text.splitlines():
-        said = line.split(";")[0].strip()
-        if said.startswith("f") and said.endswith(":"):
-            found.append([])
-        elif found and line.startswith("\t") and not said.startswith(".") and said and said != "s_endpgm":
-            found[-1].append(said)
-    assert len(found) == len(bodies)
-    return found
+        entry = line.split(";")[0].strip()
+        if entry.startswith("f") and entry.endswith(":"):
+            bodies_after.append([])
+        elif bodies_after and line.startswith("\t") and not entry.startswith(".") and entry and entry != "s_endpgm":
+            bodies_after[-1].append(entry)
+    assert len(bodies_after) == len(bodies)
+    return bodies_after
 
 
 def states(isa: Isa, code: InstructionArray) -> list[int]:

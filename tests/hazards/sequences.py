@@ -193,7 +193,7 @@ def pool(isa: Isa) -> list[str]:
     """Instructions of a processor, several of each kind, that differ in registers."""
     chance = random.Random(str(isa.target))
     alignment = isa.target.target.tied_vector_alignment
-    found = []
+    texts = []
     for template in TEMPLATES:
         for _ in range(16 if "{" in template else 1):
             text = filled(template, chance, alignment)
@@ -201,8 +201,8 @@ def pool(isa: Isa) -> list[str]:
                 isa.assemble(text)
             except DecodeError:
                 continue
-            found.append(text)
-    return list(dict.fromkeys(found))
+            texts.append(text)
+    return list(dict.fromkeys(texts))
 
 
 HARMFUL = (
@@ -240,12 +240,12 @@ class Sequence_:
         code = self.isa.assemble("\n".join(texts)).instructions
         columns = Columns(code)
         native = self._table.code(columns)
-        found = []
+        steps = []
         for index in range(len(code)):
             instance = instance_of(self._table, native, columns, index)
             own = ticks(instance.opcode, instance.values)
-            found.append(step_of(self.model, instance, index, Ticks(0, 0, 0), own))
-        return found
+            steps.append(step_of(self.model, instance, index, Ticks(0, 0, 0), own))
+        return steps
 
     def lacks(self, steps: Sequence[HazardStep], *, mend: bool = False) -> list[list[Lack]]:
         """For each instruction what it meets.
@@ -253,19 +253,19 @@ class Sequence_:
         Args:
             mend: as if wait states that are missing were there.
         """
-        state, found = EMPTY, []
+        state, lacks = EMPTY, []
         for step in steps:
-            here: list[Lack] = []
+            met: list[Lack] = []
 
-            def report(near: TooNear, here: list[Lack] = here) -> None:
-                here.append(Lack(near.rule, self.model.rules[near.rule].hazard, near.there, near.needed))
+            def report(near: TooNear, met: list[Lack] = met) -> None:
+                met.append(Lack(near.rule, self.model.rules[near.rule].hazard, near.there, near.needed))
 
             self.machine.run(state, [step], step.own, report)
             if mend:
-                state = self.machine.run(state, [], Ticks(missing_states(here), 0, 0))
+                state = self.machine.run(state, [], Ticks(missing_states(met), 0, 0))
             state = self.machine.run(state, [step], step.own)
-            found.append(here)
-        return found
+            lacks.append(met)
+        return lacks
 
 
 @functools.cache

@@ -36,7 +36,7 @@ class Stepped:
         state, history = self._waves.get(place, (EMPTY, deque(maxlen=layout.LOOK_BACK)))
         met: list[TooNear] = []
         state = HazardMachine(self.model).run(state, [step], step.own, met.append)
-        for near in sorted(met, key=lambda one: one.there):
+        for near in sorted(met, key=lambda lack: lack.there):
             hazard = self.model.rules[near.rule].hazard
             registers = near.units if hazard.in_registers and near.units != 1 else 0
             producer = self._producer(history, near.rule, near.units) if hazard.producer is not None else None

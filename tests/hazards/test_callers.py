@@ -79,7 +79,7 @@ def test_calls_are_as_if_inlined(case: str) -> None:
     hazards, in_callers, in_functions = 0, 0, 0
     for seed in range(8):
         program = Program(seed, draw, body, between)
-        found = []
+        pairs_of_both = []
         for inline in (True, False):
             lifted, known = program.lifted(target, inline=inline)
             report = check_hazards(lifted, unneeded=False, searches=1 << 20)
@@ -92,11 +92,13 @@ def test_calls_are_as_if_inlined(case: str) -> None:
             }
             assert rows == {(consumer, hazard) for consumer, _, hazard in pairs}
             # Calls, and what stands for them, are different instructions.
-            found.append({pair for pair in pairs if pair[0][:2] != "ca" and not pair[0].endswith(("call", "return"))})
-        assert found[0] == found[1], seed
-        hazards += len(found[0])
-        in_callers += sum(name.startswith("k") for name, *_ in found[0])
-        in_functions += sum(name.startswith(("f", "g")) for name, *_ in found[0])
+            pairs_of_both.append(
+                {pair for pair in pairs if pair[0][:2] != "ca" and not pair[0].endswith(("call", "return"))}
+            )
+        assert pairs_of_both[0] == pairs_of_both[1], seed
+        hazards += len(pairs_of_both[0])
+        in_callers += sum(name.startswith("k") for name, *_ in pairs_of_both[0])
+        in_functions += sum(name.startswith(("f", "g")) for name, *_ in pairs_of_both[0])
     assert hazards > 40
     assert in_callers > 10
     assert in_functions > 10

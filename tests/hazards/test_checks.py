@@ -145,9 +145,9 @@ def test_the_command_tells_what_is_possible(tmp_path: Path, capsys: pytest.Captu
     assert main(["check", str(path), "--possible"]) == 0
     assert "it needs other registers if the address is not a multiple of the size" in capsys.readouterr().out
     assert main(["check", str(path), "--json"]) == 0
-    ((one,),) = (found["possible_hazards"] for found in json.loads(capsys.readouterr().out)["kernels"])
-    assert one["registers"] == ["s[0:1]"]
-    assert one["only_if"] == "the address is not a multiple of the size"
+    ((hazard,),) = (found["possible_hazards"] for found in json.loads(capsys.readouterr().out)["kernels"])
+    assert hazard["registers"] == ["s[0:1]"]
+    assert hazard["only_if"] == "the address is not a multiple of the size"
 
 
 def test_a_finding_tells_its_path() -> None:
@@ -176,10 +176,10 @@ def test_the_command(tmp_path: Path, capsys) -> None:
     path = tmp_path / "k.co"
     path.write_bytes(kernel("gfx906", f"{LANE}; s_nop 2; {SELECT}; s_nop 7").data)
     assert main(["check", str(path), "--json"]) == 1
-    (one,) = json.loads(capsys.readouterr().out)["kernels"]
-    (finding,) = one["hazards"]
+    (checked,) = json.loads(capsys.readouterr().out)["kernels"]
+    (finding,) = checked["hazards"]
     assert (finding["there"], finding["needed"], finding["registers"]) == (3, 4, ["s4"])
-    assert [(nop["states"], nop["needed"]) for nop in one["unneeded_nops"]] == [(8, 0)]
+    assert [(nop["states"], nop["needed"]) for nop in checked["unneeded_nops"]] == [(8, 0)]
     assert main(["check", str(path), "--unneeded"]) == 1
     assert "0 of 8 wait states are needed" in capsys.readouterr().out
 
@@ -215,6 +215,6 @@ def test_code_that_no_segment_holds(tmp_path: Path, capsys: pytest.CaptureFixtur
     path = tmp_path / "cut"
     path.write_bytes(data)
     assert main(["check", str(path), "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["kernels"] == []
-    assert "executable code that no segment holds" in found["not_checked"][0]["reason"]
+    output = json.loads(capsys.readouterr().out)
+    assert output["kernels"] == []
+    assert "executable code that no segment holds" in output["not_checked"][0]["reason"]

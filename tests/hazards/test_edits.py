@@ -27,8 +27,8 @@ PAIRS = [  # (target, producer, consumer, wait states between them)
 
 def patched(object: CodeObject, at: str, place: str, text: str) -> CodeObject:
     def instrument(task: InstrumentationTask) -> None:
-        one = next(one for one in task.instructions if one.text == at)
-        {"before": task.add_before, "after": task.add_after, "instead": task.replace}[place](one, text)
+        instruction = next(one for one in task.instructions if one.text == at)
+        {"before": task.add_before, "after": task.add_after, "instead": task.replace}[place](instruction, text)
 
     return load_object(patch_object(object, instrument, ["k"], strict=True).data)
 
@@ -51,11 +51,11 @@ def test_boundaries(
     target: str, producer: str, consumer: str, needed: int, between: int, consumer_added: bool, place: str
 ) -> None:
     """Exactly as many wait states as are missing, also over branches."""
-    there = ["s_mov_b32 s20, 0"] * between
+    filler = ["s_mov_b32 s20, 0"] * between
     added, kept = (consumer, producer) if consumer_added else (producer, consumer)
     anchor = "s_mov_b32 s21, 0"
-    mine = [anchor] if consumer_added else [anchor, *there]
-    lines = [MARK, kept, *there, *mine] if consumer_added else [MARK, *mine, kept]
+    original = [anchor] if consumer_added else [anchor, *filler]
+    lines = [MARK, kept, *filler, *original] if consumer_added else [MARK, *original, kept]
     object = kernel(target, "; ".join([*lines, MARK]))
     # The anchor itself stands between, unless it is replaced or on the other side.
     more = {("before", True): 0, ("after", True): 1, ("before", False): 1, ("after", False): 0}.get(

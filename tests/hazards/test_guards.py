@@ -42,8 +42,8 @@ def test_what_guards_read_is_there(make_module, case: str) -> None:
 
             def at_the_end(task: InstrumentationTask, guarded: bool = guarded) -> None:
                 only_if = [f"v_cmp_class_f32 {{vcc}}, {register}, 3"] if guarded else None
-                one = next(one for one in task.instructions if one.text == "s_nop 0")
-                task.insert_hook_before(one, module.add, reg("v1"), only_if=only_if)
+                instruction = next(one for one in task.instructions if one.text == "s_nop 0")
+                task.insert_hook_before(instruction, module.add, reg("v1"), only_if=only_if)
 
             patched = load_object(patch_object(object, at_the_end, ["k"], strict=True).data)
             lifted = lift(patched, "k")
@@ -60,8 +60,8 @@ def test_both_sides_of_a_change_of_exec(make_module) -> None:
     object = kernel("gfx1100", code, wave_size=64)
 
     def at_the_end(task: InstrumentationTask) -> None:
-        one = next(one for one in task.instructions if one.text == "s_nop 0")
-        task.insert_hook_before(one, module.add, reg("v1"), only_if=["v_cmp_eq_u32 {vcc}, v4, v5"])
+        instruction = next(one for one in task.instructions if one.text == "s_nop 0")
+        task.insert_hook_before(instruction, module.add, reg("v1"), only_if=["v_cmp_eq_u32 {vcc}, v4, v5"])
 
     patched = load_object(patch_object(object, at_the_end, ["k"], strict=True).data)
     assert not check_hazards(lift(patched, "k"), unneeded=False).findings
@@ -102,9 +102,9 @@ def test_guards_wait_for_the_application(make_module, target: str, wave_size: in
     for guard in GUARDS:
 
         def at_places(task: InstrumentationTask, guard: str = guard) -> None:
-            for one in task.instructions:
-                if one.text == "s_nop 0":
-                    task.insert_hook_before(one, module.add, reg("v3"), only_if=[guard])
+            for instruction in task.instructions:
+                if instruction.text == "s_nop 0":
+                    task.insert_hook_before(instruction, module.add, reg("v3"), only_if=[guard])
 
         lifted = lift(load_object(patch_object(object, at_places, ["k"], strict=True).data), "k")
         assert len(check_hazards(lifted, unneeded=False).findings) <= before, guard

@@ -32,6 +32,6 @@ def test_as_without_memory(target: str, lines: list[str], vectors: tuple[int, in
         native = table.code(columns)
         for index, number in enumerate(columns.opcode):
             taking = opcodes.taking_of(number, every)
-            found = known_fields(opcodes, table, native, columns, index, taking, 0, count)
+            fields = known_fields(opcodes, table, native, columns, index, taking, 0, count)
             instance = instance_of(table, native, columns, index, 0, count)
-            assert found == step_of(model, instance, index, opcodes.ticks[0], opcodes.ticks[0])[3:]
+            assert fields == step_of(model, instance, index, opcodes.ticks[0], opcodes.ticks[0])[3:]

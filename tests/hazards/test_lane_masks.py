@@ -41,8 +41,8 @@ def test_masks_of_payloads(make_module, target: str, body: str, mask: str) -> No
     before = {str(one.hazard) for one in check_hazards(lift(object, "k"), unneeded=False).findings}
 
     def everywhere(task: InstrumentationTask) -> None:
-        for one in task.instructions:
-            task.insert_hook_before(one, module.add, reg("v1"))
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, module.add, reg("v1"))
 
     patched = load_object(patch_object(object, everywhere, ["k"], strict=True).data)
     assert {str(one.hazard) for one in check_hazards(lift(patched, "k"), unneeded=False).findings} <= before
@@ -56,12 +56,12 @@ def test_behind_a_change_of_exec(target: str, change: str) -> None:
     isa = lift(kernel(target, code, wave_size=64), "k").isa
     waits = lane_masks.behind(isa, isa.assemble(code.replace("; ", "\n")).instructions.code, 0)
     assert bool(waits) == ("exec" in change)
-    found = [
+    findings = [
         check_hazards(lift(kernel(target, "; ".join(lines), wave_size=64), "k"), unneeded=False).findings
         for lines in ((code, use), (code, *waits, use))
     ]
-    assert bool(found[0]) == bool(waits)
-    assert not found[1]
+    assert bool(findings[0]) == bool(waits)
+    assert not findings[1]
 
 
 @pytest.mark.parametrize("writer", ["s_mov_b64 s[8:9], 1", "v_cmp_eq_u32_e64 s[8:9], v4, v5"])

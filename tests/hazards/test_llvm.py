@@ -111,17 +111,17 @@ def test_as_many_wait_states_as_llvm_inserts(target: str) -> None:
     total = 0
     for before, after in zip(given, through_llvm(isa, ["\n".join(one) for one in given]), strict=True):
         inserted, waiting = [], 0
-        for here in states(isa, isa.assemble("\n".join(after)).instructions):
-            if here:
-                waiting += here
+        for gap in states(isa, isa.assemble("\n".join(after)).instructions):
+            if gap:
+                waiting += gap
             else:
                 inserted.append(waiting)
                 waiting = 0
         if len(inserted) != len(before):
             continue  # LLVM replaced an instruction by several
-        found = line.lacks(line.steps(before), mend=True)
-        needed = [missing_states(here) for here in found]
-        if any(not_in_llvm_22(one, text) for text, here in zip(before, found, strict=True) for one in here):
+        lacks = line.lacks(line.steps(before), mend=True)
+        needed = [missing_states(here) for here in lacks]
+        if any(not_in_llvm_22(one, text) for text, here in zip(before, lacks, strict=True) for one in here):
             continue
         if meets_several_matrices(before):
             continue

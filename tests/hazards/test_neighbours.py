@@ -131,8 +131,8 @@ def test_payloads_are_not_too_near_to_writes_of_mode(make_module, code: str, onl
 
     def instrument(task: InstrumentationTask) -> None:
         task.insert_hook_at_kernel_entry(module.every, reg("v0"))
-        for one in task.instructions:
-            task.insert_hook_before(one, module.every, reg("v5"), only_if=only_if)
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, module.every, reg("v5"), only_if=only_if)
         for edge in task.lifted.edges:
             if edge.kind in ("taken", "branch"):
                 task.insert_hook_on_edge(edge, module.every, reg("v5"))
@@ -167,9 +167,9 @@ def test_copies_of_inputs_are_there_before_exec_changes(make_module, target: str
     object = kernel(target, "; ".join([*["s_nop 1; v_xor_b32 v5, v5, v4"] * 8, "v_xor_b32 v3, v3, v5"]), wave_size=64)
 
     def instrument(task: InstrumentationTask) -> None:
-        for one in task.instructions:
-            if one.text == "s_nop 1":
-                task.insert_hook_before(one, module.hook(name), reg("v5"))
+        for instruction in task.instructions:
+            if instruction.text == "s_nop 1":
+                task.insert_hook_before(instruction, module.hook(name), reg("v5"))
 
     lifted = lift(load_object(patch_object(object, instrument, ["k"], strict=True).data), "k")
     assert not check_hazards(lifted, unneeded=False).findings
@@ -196,10 +196,10 @@ def test_payloads_are_not_too_near_to_transcendental_operations(make_module, nam
     assert not check_hazards(lift(object, "k"), unneeded=False).findings
 
     def instrument(task: InstrumentationTask) -> None:
-        for one in task.instructions:
-            task.insert_hook_before(one, hook, reg("v0"))
-            if one.mnemonic.startswith("v_"):
-                task.insert_hook_after(one, hook, reg("v1"))
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, hook, reg("v0"))
+            if instruction.mnemonic.startswith("v_"):
+                task.insert_hook_after(instruction, hook, reg("v1"))
 
     patched = load_object(patch_object(object, instrument, ["k"], strict=True).data)
     assert not check_hazards(lift(patched, "k"), unneeded=False).findings

@@ -44,22 +44,22 @@ def sides(
     """What to put behind the producer (and what must come between), and whether that is too little."""
     first, last = texts[:-1], texts[-1]
     filler = "v_nop" if rule.hazard.clock == "vector instructions" else "s_nop 0"
-    found = []
+    rows = []
     for count in sorted({0, max(0, needed - 1 - len(more)), max(0, needed - 1), needed}):
         between = [filler] * count
         lacks = line.lacks(line.steps([*first, *between, *more, last]))[-1]
-        found.append((between, any(lack.rule == rule.number for lack in lacks)))
-    return found
+        rows.append((between, any(lack.rule == rule.number for lack in lacks)))
+    return rows
 
 
 def cases(isa: Isa) -> list[tuple[Rule, list[str], int]]:
     """Rows with instructions that meet by them."""
-    found = []
+    rows = []
     for rule in sequence(isa).model.rules:
         met = find(isa, rule) if rule.hazard.producer is not None else None
         if met is not None and not any(word in text for word in NOT_LIFTED for text in met[1]):
-            found.append((rule, met[1], met[2]))
-    return found
+            rows.append((rule, met[1], met[2]))
+    return rows
 
 
 @pytest.mark.covering(0)

@@ -147,11 +147,11 @@ class Everywhere(Tool):
         """Whether hooks change what the application computes."""
 
     def instrument(self, task: InstrumentationTask) -> None:
-        for one in task.instructions:
+        for instruction in task.instructions:
             if self.rng.random() < 0.4:
                 hook = self.rng.choice(("see", "count", "change") if self.changes else ("see", "count"))
                 inputs = () if hook == "count" else (reg(f"s{self.rng.randrange(4, 10)}"),)
-                task.insert_hook_before(one, getattr(self.module, hook), *inputs)
+                task.insert_hook_before(instruction, getattr(self.module, hook), *inputs)
         if self.hoist:
             task.count(list(task.instructions), per=self.rng.choice(("wave", "lane")))
 

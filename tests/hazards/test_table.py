@@ -88,11 +88,11 @@ def test_every_row(target: str, lanes: int) -> None:
     line = sequence(isa)
     nop, vector = line.steps(["s_nop 0", "v_nop"])
     for rule in line.model.rules:
-        found = find(isa, rule)
-        if found is None:
+        example = find(isa, rule)
+        if example is None:
             assert rule.hazard.name in NOT_IN_POOL or set(rule.hazard.needed.values()) == {0}, rule.hazard
             continue
-        steps, texts, needed = found
+        steps, texts, needed = example
         if rule.window and rule.hazard.middle is None:
             filler = nop if rule.hazard.clock == "states" else vector
             cleared = rule.number in filler.clears

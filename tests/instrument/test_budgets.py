@@ -59,8 +59,8 @@ class Wide(Tool):
     def instrument(self, task: InstrumentationTask) -> None:
         if self.given:
             task.budget(**self.given)
-        for one in task.instructions:
-            task.insert_hook_before(one, self.hook, reg("v0"))
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, self.hook, reg("v0"))
 
     def expected(self, task, counts):
         return {"total": int(counts.active_lanes.sum())}
@@ -155,8 +155,8 @@ def test_a_hook_larger_than_its_budget(compile_object, hooks, on_excess: str) ->
 
     def instrument(task: InstrumentationTask) -> None:
         task.budget(on_excess=on_excess)
-        for one in list(task.instructions)[:20:4]:
-            task.insert_hook_before(one, hooks.huge, reg("v0"))
+        for instruction in list(task.instructions)[:20:4]:
+            task.insert_hook_before(instruction, hooks.huge, reg("v0"))
 
     if on_excess == "keep":
         assert patch_object(object, instrument).report.refusals == ()

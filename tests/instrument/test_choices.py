@@ -48,8 +48,8 @@ def some_lives(count: int, rng: random.Random) -> list[Live]:
     """Random ones, many of them much alike, as neighbouring points are."""
     scalars = [*range(MOST_SGPRS), *VCC, M0, SCC]
     vectors = list(VGPRS[:MOST_VGPRS])
-    found: list[Live] = []
-    while len(found) < count:
+    lives: list[Live] = []
+    while len(lives) < count:
         share = rng.choice((0.2, 0.6, 0.9, 1.0))
         scalar = mask_of(unit for unit in scalars if rng.random() < rng.choice((share, 0.5)))
         active = mask_of(unit for unit in vectors if rng.random() < share)
@@ -57,8 +57,8 @@ def some_lives(count: int, rng: random.Random) -> list[Live]:
         for _ in range(rng.randrange(1, 5)):
             scalar ^= 1 << rng.choice(scalars)
             active ^= 1 << rng.choice(vectors)
-            found.append(Live(scalar | active, scalar | inactive))
-    return found[:count]
+            lives.append(Live(scalar | active, scalar | inactive))
+    return lives[:count]
 
 
 def fits(binding: Binding, template: Template, sources: tuple[int, ...], live: Live, wave_size: int) -> bool:

@@ -26,8 +26,8 @@ def execute(lines: list[str]) -> dict[str, str]:
     for line in lines:
         name, *operands = re.split(r",? ", line)
         if name == "v_swap_b32":
-            one, other = operands
-            held[one], held[other] = held.get(other, other), held.get(one, one)
+            left, right = operands
+            held[left], held[right] = held.get(right, right), held.get(left, left)
         elif name == "s_cmp_lg_u32":
             held["scc"] = held.get(operands[0], operands[0])
         else:

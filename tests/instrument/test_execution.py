@@ -257,11 +257,11 @@ def test_hooks_see_registers_the_application_reads_elsewhere(module, target: str
         object = assembled(kernel_text(function("k", lines), target, vgprs=12, sgprs=40), target)
 
         def insert(task: InstrumentationTask, register: str = register) -> None:
-            for one in task.instructions:
-                if one.text == "s_nop 7":
-                    task.insert_hook_before(one, module.churn, reg("v0"))
-                elif one.mnemonic.startswith("v_xor"):
-                    task.insert_hook_before(one, module.sum, reg(register))
+            for instruction in task.instructions:
+                if instruction.text == "s_nop 7":
+                    task.insert_hook_before(instruction, module.churn, reg("v0"))
+                elif instruction.mnemonic.startswith("v_xor"):
+                    task.insert_hook_before(instruction, module.sum, reg(register))
 
         _, loaded = launch(object, patch_object(object, insert, strict=True).data, plan)
         calls = LATER[later].count(CALL[-1])

@@ -95,9 +95,9 @@ def patched(object: CodeObject, hooks: ToolModule, name: str, *, last: bool = Fa
 
     def instrument(task: InstrumentationTask) -> None:
         lines = [int(line_of("LAST").split(":")[1]) + more for more in (0, 1)]
-        for one in task.select(source=[f":{line}" for line in lines]) if last else task.instructions:
-            if not task.lifted.restrictions.get(one.index):
-                task.insert_hook_before(one, hooks.hook(name))
+        for instruction in task.select(source=[f":{line}" for line in lines]) if last else task.instructions:
+            if not task.lifted.restrictions.get(instruction.index):
+                task.insert_hook_before(instruction, hooks.hook(name))
 
     return patch_object(object, instrument, hoist=False).data
 
@@ -205,9 +205,9 @@ def test_a_hook_in_anothers_hook(
     for place in inserted:
 
         def instrument(task: InstrumentationTask, place: int = place) -> None:
-            for one in task.instructions:
-                if one.address == place:
-                    task.insert_hook_before(one, hooks.bad)
+            for instruction in task.instructions:
+                if instruction.address == place:
+                    task.insert_hook_before(instruction, hooks.bad)
 
         try:
             texts.append(told(patch_object(once, instrument).data, target, 0))
@@ -227,9 +227,9 @@ def test_which_of_the_points_that_share_a_hook(
     addresses = {}
 
     def instrument(task: InstrumentationTask) -> None:
-        for one in task.select(source=f":{line_of('LAST').split(':')[1]}"):
-            addresses[one.index] = one.address
-            task.insert_hook_before(one, hooks.bad_at, immediate(one.index))
+        for instruction in task.select(source=f":{line_of('LAST').split(':')[1]}"):
+            addresses[instruction.index] = instruction.address
+            task.insert_hook_before(instruction, hooks.bad_at, immediate(instruction.index))
 
     patched = patch_object(plain, instrument)
     (report,) = patched.report.kernels
@@ -270,10 +270,10 @@ def test_an_original_that_was_patched(compile_object: Callable[..., Path], hooks
     (origins,) = origins_of(once)
     tell, tell_far = teller(once), teller(plain, once, 0x1000, 0x7000_0000)
     places = [*origins.addresses[:40].tolist(), *origins.inserted.starts[:40].tolist(), plain.kernels["k"].entry]
-    told = [tell(place, lambda index: 0) for place in places]
-    assert told == [tell_far(place + 0x7000_0000, lambda index: 0) for place in places]
-    assert sum(text.startswith("the program's own, ") for text in told) >= 40
-    assert any(text.startswith("in hook heavy ") for text in told)
+    texts = [tell(place, lambda index: 0) for place in places]
+    assert texts == [tell_far(place + 0x7000_0000, lambda index: 0) for place in places]
+    assert sum(text.startswith("the program's own, ") for text in texts) >= 40
+    assert any(text.startswith("in hook heavy ") for text in texts)
 
 
 def test_what_is_written_is_read(

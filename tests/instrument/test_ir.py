@@ -18,14 +18,14 @@ COUNT = f"""\
 
 
 def test_what_is_not_known_is_passed_over() -> None:
-    one = read_instruction(
+    instruction = read_instruction(
         f"  %4 = call i64 @f(ptr align 8 fresh(none) {ADDED}, <2 x i32> <i32 1, i32 2>, i1 fresh true)"
     )
-    assert one is not None
-    assert (one.result, one.opcode, one.type, one.callee) == ("%4", "call", "i64", "f")
-    place, *others = one.operands
+    assert instruction is not None
+    assert (instruction.result, instruction.opcode, instruction.type, instruction.callee) == ("%4", "call", "i64", "f")
+    place, *rest = instruction.operands
     assert (place.type, place.text, place.operation) == ("ptr", ADDED, "getelementptr")
-    assert others == [IrOperand("<2 x i32>", "<i32 1, i32 2>"), IrOperand("i1", "true")]
+    assert rest == [IrOperand("<2 x i32>", "<i32 1, i32 2>"), IrOperand("i1", "true")]
     assert [value.number for value in place.operands] == [None, None, 8]
     assert plain_count(COUNT.replace("fresh call", "tail call")) == PlainCount("a b", 8, 5, True)
 

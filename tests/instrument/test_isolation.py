@@ -183,12 +183,12 @@ LUTHIER_HOOK_ANNOTATE note(uint32_t value) {
 
     def code(*processors: str) -> list[str]:
         end_lasting_child()
-        found = []
+        texts = []
         for target in map(TargetId.parse, processors):
             contents = tool.contents_for(target).for_waves(32)
             symbol = tool.hook("note").symbol
-            found.append(generate(contents.bitcode, symbol, [RegisterArgument(uniform=False)], target, 32).text)
-        return found
+            texts.append(generate(contents.bitcode, symbol, [RegisterArgument(uniform=False)], target, 32).text)
+        return texts
 
     old, new = code("gfx1010", "gfx1201")
     assert "s_waitcnt_depctr" in old

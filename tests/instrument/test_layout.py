@@ -10,22 +10,22 @@ from luthier.errors import PatchError
 from luthier.patch.layout.slots import BRANCH_REACH, Branch, SlotLayout, lay_out, next_hop
 
 
-def reach(here: int, there: int) -> bool:
-    return -BRANCH_REACH - 4 <= there - (here + 4) <= BRANCH_REACH
+def reach(source: int, target: int) -> bool:
+    return -BRANCH_REACH - 4 <= target - (source + 4) <= BRANCH_REACH
 
 
 def follow(layout: SlotLayout, number: int, branch: Branch) -> int:
     """Number of hops from a branch to its target; fails when one is out of reach."""
-    here, hops = int(layout.instruction[branch.slot]) + branch.place, 0
-    there = int(layout.entry[branch.target])
+    origin, hops = int(layout.instruction[branch.slot]) + branch.place, 0
+    target = int(layout.entry[branch.target])
     island = layout.hops.get(number)
     while island is not None:
         place = layout.island_offset(*island)
-        assert reach(here, place)
+        assert reach(origin, place)
         assert layout.pools[island[0]][1][island[1]] == branch.target
-        here, hops = place, hops + 1
-        island = next_hop(layout, island[0], branch.target, there)
-    assert reach(here, there)
+        origin, hops = place, hops + 1
+        island = next_hop(layout, island[0], branch.target, target)
+    assert reach(origin, target)
     return hops
 
 

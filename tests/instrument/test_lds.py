@@ -95,10 +95,10 @@ def test_a_counter_a_wave(
 
     def instrument(task: InstrumentationTask) -> None:
         task.insert_hook_at_kernel_entry(module.enter)
-        for number, one in enumerate(task.instructions):
-            if one.is_vector:
-                points[one.address] = number
-                task.insert_hook_before(one, module.count, number)
+        for number, instruction in enumerate(task.instructions):
+            if instruction.is_vector:
+                points[instruction.address] = number
+                task.insert_hook_before(instruction, module.count, number)
 
     patched = patch_object(object, instrument, strict=True)
     (report,) = patched.report.kernels
@@ -123,8 +123,8 @@ def test_a_counter_a_wave(
             totals[wave] += points[step.address]
 
     _, before = run(object.data, target, dynamic, trace=see)
-    loaded, found = run(patched.data, target, dynamic)
-    assert before == found == expected()
+    loaded, output = run(patched.data, target, dynamic)
+    assert before == output == expected()
     for name, seen in (("counts", counts), ("totals", totals)):
         values = np.frombuffer(loaded.variable(name).read(), np.uint64).reshape(8, 8)
         assert {(group, wave): int(values[group, wave]) for group, wave in seen} == dict(seen)
@@ -149,15 +149,15 @@ def test_more_than_there_is(compile_object: Callable[..., Path], make_module: Ca
 
 def test_two_tools(compile_object: Callable[..., Path], make_module: Callable[..., ToolModule]) -> None:
     """One of them has LDS, the other is told."""
-    one = make_module(HOOKS, *TARGETS)
-    other = make_module(
+    first = make_module(HOOKS, *TARGETS)
+    second = make_module(
         "static __shared__ int own;\n__device__ int at;\nLUTHIER_HOOK_ANNOTATE mine() { at = own++; }\n", "gfx90a"
     )
     object = load_object(compile_object(source(256), "gfx90a"))
 
     def instrument(task: InstrumentationTask) -> None:
-        task.insert_hook_at_kernel_entry(one.enter)
-        task.insert_hook_at_kernel_entry(other.mine)
+        task.insert_hook_at_kernel_entry(first.enter)
+        task.insert_hook_at_kernel_entry(second.mine)
 
     (report,) = patch_object(object, instrument).report.kernels
     (refusal,) = report.refusals

@@ -117,8 +117,8 @@ def test_waves_have_parts_of_their_own(compile_object, hooks, target: str, block
 
     def insert(task: InstrumentationTask) -> None:
         task.insert_hook_at_kernel_entry(hooks.hook("enter"))
-        for one in list(task.instructions)[::30]:
-            task.insert_hook_before(one, hooks.hook("shared"), 1, reg("v0"))
+        for instruction in list(task.instructions)[::30]:
+            task.insert_hook_before(instruction, hooks.hook("shared"), 1, reg("v0"))
 
     patched = patch_object(object, insert, strict=True)
     dynamic = DYNAMIC if lds == "dynamic" else 0
@@ -129,8 +129,8 @@ def test_waves_have_parts_of_their_own(compile_object, hooks, target: str, block
     size = 4 * object.kernels["crowded"].wave_size
 
     def see(step: WaveStep) -> None:
-        found = re.search(r"offset:(\d+)", step.text)
-        first = step.registers.m0 + int(found[1] if found else 0)
+        match = re.search(r"offset:(\d+)", step.text)
+        first = step.registers.m0 + int(match[1] if match else 0)
         assert begin <= first
         assert first + size <= end
         wave = int(np.ravel(step.workgroup)[0]), step.wave

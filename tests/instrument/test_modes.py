@@ -169,8 +169,8 @@ def test_a_hook_that_writes_what_vector_skip_mode_was_set_from_is_refused(make_m
     object = assembled(kernel_text(function("k", lines), "gfx90a"), "gfx90a")
 
     def put(task: InstrumentationTask) -> None:
-        for one in task.select(lambda one: one.text.startswith("s_nop")):
-            task.insert_hook_before(one, module.put)
+        for instruction in task.select(lambda instruction: instruction.text.startswith("s_nop")):
+            task.insert_hook_before(instruction, module.put)
 
     patched = patch_object(object, put)
     (refusal,) = patched.report.refusals
@@ -299,9 +299,9 @@ def test_vgprs_at_or_above_the_first_agpr(compile_object, everywhere: Everywhere
         def instrument(self, task: InstrumentationTask) -> None:
             lifted = task.lifted
             assert budget_of(lifted).vgpr_limit == 128 < budget_of(lift(plain, "many")).vgpr_limit
-            for one in task.instructions:
-                if one.text == "s_nop 0":
-                    task.insert_hook_before(one, everywhere.module.add, reg("v190"))
+            for instruction in task.instructions:
+                if instruction.text == "s_nop 0":
+                    task.insert_hook_before(instruction, everywhere.module.add, reg("v190"))
 
         def expected(self, task, counts):
             return {"total": 2 * sum(range(256))}
@@ -319,9 +319,9 @@ def test_sgprs_are_given_out_by_sixteen(compile_object, everywhere: Everywhere, 
 
     class Reads(Tool):
         def instrument(self, task: InstrumentationTask) -> None:
-            for one in task.instructions:
-                if one.text == "s_nop 1":
-                    task.insert_hook_before(one, everywhere.module.add, reg("s101"))
+            for instruction in task.instructions:
+                if instruction.text == "s_nop 1":
+                    task.insert_hook_before(instruction, everywhere.module.add, reg("s101"))
 
         def expected(self, task, counts):
             return {"total": 256 * 5}
@@ -344,7 +344,7 @@ def test_sgprs_in_place_of_specials(everywhere: Everywhere, target: str) -> None
 
     class Reads(Tool):
         def instrument(self, task: InstrumentationTask) -> None:
-            (at,) = task.select(lambda one: one.text == "s_nop 0")
+            (at,) = task.select(lambda instruction: instruction.text == "s_nop 0")
             task.insert_hook_before(at, everywhere.module.add, reg("s12"))
 
         def expected(self, task, counts):

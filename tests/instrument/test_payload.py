@@ -237,9 +237,9 @@ def test_launch_state_that_optimization_removes_is_no_launch_state(module, targe
 )
 def test_launch_state_comes_in_by_name(module, hook: str, states: set[str], target: str) -> None:
     made = template(module, hook, target=target)
-    found = {taken.source.state for taken in made.inputs}
-    assert found <= states
-    assert len(found) == (1 if hook == "thread" else len(states))
+    named = {taken.source.state for taken in made.inputs}
+    assert named <= states
+    assert len(named) == (1 if hook == "thread" else len(states))
 
 
 NOT_ON_GFX11 = """
@@ -367,14 +367,14 @@ def test_bindings_never_touch_live_registers_and_keep_tuples(module, target: str
     made = template(module, "lanes", RegisterArgument(False), RegisterArgument(True), target=target)
     budget = RegisterBudget(102, 48, 102, 96)
     seed = random.Random(1)
-    found = 0
+    bound = 0
     for _ in range(200):
         live = random_live(seed)
         sources = (256 + seed.randrange(40), *(lambda s: (s, s + 1))(2 * seed.randrange(40)))
         binding = bind(made, sources, Live(live, live), budget, isa.wave_size)
         if binding is None:
             continue
-        found += 1
+        bound += 1
         check_binding(made, binding, live, sources)
         payload = emit(isa, made, binding)
         decoded = isa.decode(payload.code)
@@ -385,7 +385,7 @@ def test_bindings_never_touch_live_registers_and_keep_tuples(module, target: str
             isa.assemble(source)
         except DecodeError as problem:
             raise AssertionError(f"{problem}\n{source}") from problem
-    assert found > 150
+    assert bound > 150
 
 
 def test_a_binding_is_none_when_registers_run_out(module) -> None:

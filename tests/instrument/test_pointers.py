@@ -111,5 +111,5 @@ OUT deeper(uint32_t *out, const uint32_t *in) {
 def test_calls_in_loops(compile_object, target: str) -> None:
     """That lanes with different pointers take turns makes no loop."""
     object = load_object(compile_object(FUNCTIONS + LOOPS, target, "-O3"))
-    found = {kernel: called_in_loops(lift(object, kernel)) for kernel in ("once", "table", "given", "often", "deeper")}
-    assert found == {"once": False, "table": False, "given": False, "often": True, "deeper": True}
+    calls = {kernel: called_in_loops(lift(object, kernel)) for kernel in ("once", "table", "given", "often", "deeper")}
+    assert calls == {"once": False, "table": False, "given": False, "often": True, "deeper": True}

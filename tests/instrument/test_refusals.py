@@ -237,7 +237,7 @@ extern "C" __global__ void calls(uint32_t *out) { out[threadIdx.x] = pointer(thr
     (call,) = verdict.patch.unresolved
     assert call.text.startswith("s_swappc_b64")
     assert (call.function, call.known_targets) == ("calls", ())
-    found = [one for one in InstrumentationTask(lift(object, "calls")).instructions if one.address == call.address]
-    assert [one.text for one in found] == [call.text]
+    calls = [one for one in InstrumentationTask(lift(object, "calls")).instructions if one.address == call.address]
+    assert [one.text for one in calls] == [call.text]
     assert "comes from memory" in call.reason
     assert "is not followed to 1 functions, as to _Z5twicej: s_rfe_b64" in call.reason

@@ -72,16 +72,16 @@ def test_as_an_edit_of_the_application(hooks, target: str, seed: int) -> None:
         return [(one, rng.getrandbits(64) | rng.getrandbits(64)) for one in chosen]
 
     def hooked(task: InstrumentationTask) -> None:
-        for one in task.instructions:
-            task.insert_hook_before(one, hooks.count, immediate(one.index))
-        for one, mask in sites(task):
-            task.insert_hook_before(one, hooks.narrow, immediate(mask))
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, hooks.count, immediate(instruction.index))
+        for instruction, mask in sites(task):
+            task.insert_hook_before(instruction, hooks.narrow, immediate(mask))
 
     def edited(task: InstrumentationTask) -> None:
-        for one in task.instructions:
-            task.insert_hook_before(one, hooks.count, immediate(one.index))
-        for one, mask in sites(task):
-            task.add_before(one, combine("and", mask, wide))
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, hooks.count, immediate(instruction.index))
+        for instruction, mask in sites(task):
+            task.add_before(instruction, combine("and", mask, wide))
 
     assert run(object, target, hooked) == run(object, target, edited)
 
@@ -94,13 +94,13 @@ def test_lanes_are_turned_on(hooks, target: str) -> None:
     few, more = 0x0F00_0000_0000_00F1, 0x00F0_0000_0FF0_0000
 
     def instrument(task: InstrumentationTask, by_hook: bool) -> None:
-        one, *_, other = list(task.instructions)[4:8]
+        first, *_, last = list(task.instructions)[4:8]
         if by_hook:
-            task.insert_hook_before(one, hooks.narrow_first, immediate(few))
-            task.insert_hook_before(other, hooks.widen, immediate(more))
+            task.insert_hook_before(first, hooks.narrow_first, immediate(few))
+            task.insert_hook_before(last, hooks.widen, immediate(more))
         else:
-            task.add_before(one, combine("and", few, wide))
-            task.add_before(other, combine("or", more, wide))
+            task.add_before(first, combine("and", few, wide))
+            task.add_before(last, combine("or", more, wide))
         for each in list(task.instructions)[8:]:
             task.insert_hook_before(each, hooks.count, immediate(each.index))
 

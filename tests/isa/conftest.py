@@ -54,13 +54,13 @@ def _objdump(path: Path, target: str, wave: int) -> dict[int, Line]:
     lines: dict[int, Line] = {}
     symbols: dict[str, int] = {}
     for line in done.stdout.splitlines():
-        if found := re.match(r"([0-9a-f]+) <(.*)>:$", line):
-            symbols[found[2]] = int(found[1], 16)
-        elif found := re.match(r"\t(.*?)\s*// ([0-9A-F]+): ([0-9A-F ]+?)(?: <(.*?)(?:\+0x([0-9a-f]+))?>)?$", line):
-            named = None if found[4] is None else symbols.get(found[4])
-            target_address = None if named is None else named + int(found[5] or "0", 16)
-            text = re.sub(r"\s+", " ", found[1].strip())
-            lines[int(found[2], 16)] = Line(text, 4 * len(found[3].split()), target_address)
+        if match := re.match(r"([0-9a-f]+) <(.*)>:$", line):
+            symbols[match[2]] = int(match[1], 16)
+        elif match := re.match(r"\t(.*?)\s*// ([0-9A-F]+): ([0-9A-F ]+?)(?: <(.*?)(?:\+0x([0-9a-f]+))?>)?$", line):
+            named = None if match[4] is None else symbols.get(match[4])
+            target_address = None if named is None else named + int(match[5] or "0", 16)
+            text = re.sub(r"\s+", " ", match[1].strip())
+            lines[int(match[2], 16)] = Line(text, 4 * len(match[3].split()), target_address)
     return lines
 
 

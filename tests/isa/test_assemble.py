@@ -61,12 +61,12 @@ for target in sys.argv[1:]:
     print(target, Isa.of(target).assemble(f"{wait} depctr_sa_sdst(0)").instructions.code.hex())
 """
     targets = ["gfx1010", "gfx1030", "gfx1100", "gfx1201"]
-    found = []
+    outputs = []
     for order in (targets, targets[::-1]):
         done = subprocess.run([sys.executable, "-c", code, *order], check=True, capture_output=True, text=True)
-        found.append(sorted(done.stdout.splitlines()))
-    assert found[0] == found[1]
-    assert all(line.split()[1].startswith("9eff") for line in found[0])  # nothing but SA_SDST is waited for
+        outputs.append(sorted(done.stdout.splitlines()))
+    assert outputs[0] == outputs[1]
+    assert all(line.split()[1].startswith("9eff") for line in outputs[0])  # nothing but SA_SDST is waited for
 
 
 def test_labels_and_branch_fixups() -> None:

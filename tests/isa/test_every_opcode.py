@@ -68,8 +68,8 @@ def read_by_llvm(options: Sequence[str], blocks: Sequence[bytes]) -> list[list[R
         return read_by_llvm(options, blocks[:half]) + read_by_llvm(options, blocks[half:])
     result: list[list[Reading]] = [[]]
     for line in done.stdout.splitlines():
-        if found := ENCODING.match(re.sub(r"\s+", " ", line.strip())):
-            text, encoded = found.groups()
+        if match := ENCODING.match(re.sub(r"\s+", " ", line.strip())):
+            text, encoded = match.groups()
             if text == MARK[1]:
                 result.append([])
             else:
@@ -118,9 +118,9 @@ UNUSED_DESTINATION = set(range(8))
 """The same of comparisons that write EXEC alone."""
 
 
-def changed_bits(one: bytes, other: bytes) -> set[int]:
+def changed_bits(left: bytes, right: bytes) -> set[int]:
     """The numbers of the bits in which two encodings differ."""
-    different = int.from_bytes(one, "little") ^ int.from_bytes(other, "little")
+    different = int.from_bytes(left, "little") ^ int.from_bytes(right, "little")
     return {number for number in range(different.bit_length()) if different >> number & 1}
 
 
@@ -202,5 +202,5 @@ def test_reads_as_llvm_does(target: str, wave: int, attributes: Callable[[str, i
     print(f"{len(good)} instructions, {lost} encoded otherwise; {len(bad)} that are none")
     chunks = (bad[start : start + CHUNK] for start in range(0, len(bad), CHUNK))
     read = itertools.chain.from_iterable(read_by_llvm(options, chunk) for chunk in chunks)
-    for one, readings in zip(bad, read, strict=True):
-        assert not readings or has_reserved_selection(one) or RESERVED.search(readings[0].text), one.hex()
+    for encoding, readings in zip(bad, read, strict=True):
+        assert not readings or has_reserved_selection(encoding) or RESERVED.search(readings[0].text), encoding.hex()

@@ -40,10 +40,10 @@ def assembled(target: Target, text: str, *features: str) -> bytes | None:
     done = subprocess.run(
         [*command, f"-mattr={','.join(features)}"] if features else command, input=text, capture_output=True, text=True
     )
-    found = re.search(r"encoding: \[([^\]]*)\]", done.stdout)
-    if done.returncode or found is None:
+    match = re.search(r"encoding: \[([^\]]*)\]", done.stdout)
+    if done.returncode or match is None:
         return None
-    return bytes(int(byte, 16) for byte in found[1].split(","))
+    return bytes(int(byte, 16) for byte in match[1].split(","))
 
 
 def compiled(target: Target, source: str, language: str = "c") -> str:
@@ -100,8 +100,8 @@ def test_vector_instructions(target: Target) -> None:
         taken = assembled(target, f"v_mov_b32_dpp v1, v2 {text} row_mask:0xf bank_mask:0xf")
         if taken is None:
             # One control may have two names.
-            others = [name for name, same in CONTROLS.items() if same == control and name != text]
-            assert control not in target.dpp_controls or others, text
+            synonyms = [name for name, same in CONTROLS.items() if same == control and name != text]
+            assert control not in target.dpp_controls or synonyms, text
             continue
         assert int.from_bytes(taken, "little") >> 40 & 0x1FF == control, text
         assert control in target.dpp_controls, text

@@ -178,9 +178,9 @@ def test_names_are_read_and_written() -> None:
 
 
 def register(name: str) -> RegisterRange:
-    found = RegisterRange.parse(name)
-    assert found is not None
-    return found
+    parsed = RegisterRange.parse(name)
+    assert parsed is not None
+    return parsed
 
 
 def test_sets_of_units_name_their_runs() -> None:

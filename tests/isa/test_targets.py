@@ -62,8 +62,8 @@ def test_generation(target: Target) -> None:
 def test_no_machine_number_is_missing() -> None:
     """Every GFX9 to GFX12 machine of LLVM's header is in the table."""
     with open("/usr/lib/llvm-22/include/llvm/BinaryFormat/ELF.h") as header:
-        found = re.findall(r"EF_AMDGPU_MACH_AMDGCN_(GFX(?:9|1[0-2])\w+)\s*=\s*(0x\w+)", header.read())
-    named = {name for name, number in found if int(number, 16) not in {t.mach for t in TARGETS.values()}}
+        machines = re.findall(r"EF_AMDGPU_MACH_AMDGCN_(GFX(?:9|1[0-2])\w+)\s*=\s*(0x\w+)", header.read())
+    named = {name for name, number in machines if int(number, 16) not in {t.mach for t in TARGETS.values()}}
     assert not named
 
 
@@ -197,12 +197,12 @@ IDS = [
 
 @pytest.mark.parametrize("text", IDS)
 def test_what_covers_and_accepts_what(text: str) -> None:
-    this, mine = TargetId.parse(text), _devices(text)
+    this, devices = TargetId.parse(text), _devices(text)
     for other in IDS:
         that, theirs = TargetId.parse(other), _devices(other)
-        assert this.covers(that) == (theirs <= mine), other
+        assert this.covers(that) == (theirs <= devices), other
         # A device is one processor, never all of a generic one's.
-        alone = {device for device in mine if device[0] == this.target.name}
+        alone = {device for device in devices if device[0] == this.target.name}
         assert this.accepts(that) == bool(alone & theirs), other
 
 

@@ -34,8 +34,8 @@ def reading(isa: Isa, code: bytes) -> tuple[str, int, list[object]] | None:
 
 def encodings(isa: Isa, encoding: int, mask: int) -> list[tuple[InstructionArray, int]]:
     """An example of every opcode whose first word has these bits."""
-    found = samples(isa).values()
-    return [(code, at) for code, at in found if int.from_bytes(code.bytes_of(at)[:4], "little") & mask == encoding]
+    examples = samples(isa).values()
+    return [(code, at) for code, at in examples if int.from_bytes(code.bytes_of(at)[:4], "little") & mask == encoding]
 
 
 def names(isa: Isa, code: InstructionArray, at: int) -> set[str]:
@@ -83,8 +83,8 @@ def test_sources_that_long_dual_instructions_do_not_have() -> None:
     assert check_field(isa, examples, (56, 8), "vsrc2X") > 200
     assert check_field(isa, examples, (72, 8), "vsrc1Y") > 10
     tables = [(code, at) for code, at in examples if "bitop3" in names(isa, code, at)]
-    others = [(code, at) for code, at in examples if "bitop3" not in names(isa, code, at)]
-    assert check_field(isa, others, (80, 8), "vsrc2Y") > 200
+    plain = [(code, at) for code, at in examples if "bitop3" not in names(isa, code, at)]
+    assert check_field(isa, plain, (80, 8), "vsrc2Y") > 200
     assert len(tables) > 10
     for code, at in tables:  # with a source that is unused, too, which the bits are looked at for
         first, other = (with_bits(with_bits(code.bytes_of(at), 56, 8, 0x36), 80, 8, table) for table in (0x40, 0x14))

@@ -35,11 +35,11 @@ def operation(rng: random.Random, only: str = "") -> Op:
     vd, va, vb = (f"v{unit - V}" for unit in (d, a, b))
 
     def both(m: Machine, lane: int, result: Callable[[int, int], int]) -> int | None:
-        one, other = m.vector[a][lane], m.vector[b][lane]
-        return None if one is None or other is None else result(one, other)
+        left, right = m.vector[a][lane], m.vector[b][lane]
+        return None if left is None or right is None else result(left, right)
 
     def vector_add(m: Machine) -> None:
-        m.each(d, lambda lane: both(m, lane, lambda one, other: one + other))
+        m.each(d, lambda lane: both(m, lane, lambda left, right: left + right))
 
     def broadcast(m: Machine) -> None:
         m.each(d, lambda lane: None if m.scalar[x].garbage else m.scalar[x].value)
@@ -54,7 +54,7 @@ def operation(rng: random.Random, only: str = "") -> Op:
     def compared(m: Machine) -> Word:
         word = Word(0)
         for lane in m.active():
-            less = both(m, lane, lambda one, other: one % 3 < other % 3)
+            less = both(m, lane, lambda left, right: left % 3 < right % 3)
             word.value |= (less or 0) << lane
             word.garbage |= (less is None) << lane
         return word
@@ -143,8 +143,8 @@ def operation(rng: random.Random, only: str = "") -> Op:
         def matrix(m: Machine) -> None:
             result = {}
             for lane, other in zip(LANES, LANES[::-1], strict=True):
-                one, two = m.vector[reads[0]][lane], m.vector[reads[3]][other]
-                result[lane] = None if one is None or two is None else one ^ two
+                left, right = m.vector[reads[0]][lane], m.vector[reads[3]][other]
+                result[lane] = None if left is None or right is None else left ^ right
             m.vector[A] = result
 
         return Op(text, reads, [A], across=True, every_lane=True, run=matrix)

@@ -96,9 +96,9 @@ class Bench:
             if info.tied_to >= 0 or info.name in PRESERVED:
                 kind, value = kinds[max(info.tied_to, 0)], values[max(info.tied_to, 0)]
             elif info.register_class and (kind is OperandKind.REGISTER or files != "v"):
-                found = self._register(info.register_class, files, used)
-                if found is not None and not (kind is OperandKind.REGISTER and value == 0 and info.name != "vdst"):
-                    kind, value = OperandKind.REGISTER, found
+                register = self._register(info.register_class, files, used)
+                if register is not None and not (kind is OperandKind.REGISTER and value == 0 and info.name != "vdst"):
+                    kind, value = OperandKind.REGISTER, register
             elif kind is OperandKind.IMMEDIATE:
                 value = self._immediate(info.name, value, opcode)
             kinds.append(kind)
@@ -318,20 +318,20 @@ class Bench:
         self.address(state, opcode, code.operands(0))
         contents = self.random.integers(0, 256, MEMORY_BYTES, np.uint8).tobytes()
         other = self.disturbed(state, effects)
-        one = self.run(code, state, contents)
+        first = self.run(code, state, contents)
         try:
-            two = self.run(code, other, contents)
+            second = self.run(code, other, contents)
         except EmulationError as problem:
             return [f"faults with other registers: {problem}"]
         anywhere = self.table.opcode(opcode.number).writes_anywhere
-        return list(self._differences(effects, anywhere, (state, one), (other, two)))
+        return list(self._differences(effects, anywhere, (state, first), (other, second)))
 
     def _differences(self, effects: Effects, anywhere: bool, *runs: tuple[State, Outcome]) -> Iterator[str]:
-        (state, one), (other, two) = runs
+        (state, first_run), (other, other_run) = runs
         size = self.isa.wave_size
-        if one.outside != two.outside:
+        if first_run.outside != other_run.outside:
             yield "memory, LDS or control depends on what is not read"
-        for (before, after), name in (((state, one.state), "first"), ((other, two.state), "second")):
+        for (before, after), name in (((state, first_run.state), "first"), ((other, other_run.state), "second")):
             lanes = active_lanes(before, size)
             for unit in range(126):
                 if before.scalars[unit] != after.scalars[unit] and not effects.writes >> unit & 1:
@@ -353,16 +353,16 @@ class Bench:
                 yield "vector registers change in lanes that are not active"
         # What differs at the end was there before, or nothing said that it was replaced.
         for unit in range(126):
-            if effects.kills >> unit & 1 and one.state.scalars[unit] != two.state.scalars[unit]:
+            if effects.kills >> unit & 1 and first_run.state.scalars[unit] != other_run.state.scalars[unit]:
                 yield f"{r.unit_name(unit)} depends on what is not read, or is not replaced"
-        differs = one.state.scalars ^ two.state.scalars
-        moved = differs & ((one.state.scalars ^ state.scalars) | (two.state.scalars ^ other.scalars))
+        differs = first_run.state.scalars ^ other_run.state.scalars
+        moved = differs & ((first_run.state.scalars ^ state.scalars) | (other_run.state.scalars ^ other.scalars))
         for unit in np.flatnonzero(moved[:126]).tolist():
             yield f"{r.unit_name(unit)} depends on what is not read"
-        if one.state.scc != two.state.scc and (effects.kills >> r.SCC & 1 or effects.reads >> r.SCC & 1):
+        if first_run.state.scc != other_run.state.scc and (effects.kills >> r.SCC & 1 or effects.reads >> r.SCC & 1):
             yield "SCC depends on what is not read"
         lanes = active_lanes(state, size)
-        first, second = one.state.vectors, two.state.vectors
+        first, second = first_run.state.vectors, other_run.state.vectors
         differs = first ^ second
         moved = differs & ((first ^ state.vectors) | (second ^ other.vectors))
         for row in np.flatnonzero(differs.any(axis=1)).tolist():
@@ -380,11 +380,11 @@ def active_lanes(state: State, size: int) -> NDArray[np.bool_]:
 
 
 def _transitions(lanes: LaneChange, before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Iterator[str]:
-    for change, found in (
+    for change, changed in (
         (LaneChange.STAYS_ACTIVE, before & after),
         (LaneChange.BECOMES_INACTIVE, before & ~after),
         (LaneChange.BECOMES_ACTIVE, ~before & after),
         (LaneChange.STAYS_INACTIVE, ~before & ~after),
     ):
-        if found.any() and not lanes & change:
+        if changed.any() and not lanes & change:
             yield f"lanes: {change.name} is not among {lanes!r}"

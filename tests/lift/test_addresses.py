@@ -39,40 +39,42 @@ def everything(self: AddressAnalysis, called: bool, finished: bool) -> list[int]
 
 def outcome(data: bytes, kernel: str, monkeypatch: pytest.MonkeyPatch, whole: bool) -> tuple[Any, list[Any]]:
     """What lifting says, or its error, and what every analysis of a function found."""
-    found: list[Any] = []
+    analyses: list[Any] = []
     run = AddressAnalysis.run
 
     def noted(self: AddressAnalysis, entries: list[int], links: list[int]) -> FunctionAddresses:
-        one = run(self, entries, links)
-        found.append((entries, one.resolutions, one.references, one.computed, one.clobbers & ~r.EXEC_MASK))
-        return one
+        analysis = run(self, entries, links)
+        analyses.append(
+            (entries, analysis.resolutions, analysis.references, analysis.computed, analysis.clobbers & ~r.EXEC_MASK)
+        )
+        return analysis
 
     with monkeypatch.context() as patch:
         patch.setattr(AddressAnalysis, "run", noted)
         if whole:
             patch.setattr(AddressAnalysis, "_relevant", everything)
         try:
-            return as_data(lift(load_object(data), kernel)), found
+            return as_data(lift(load_object(data), kernel)), analyses
         except LiftError as error:
-            return str(error), found
+            return str(error), analyses
 
 
 def compare(data: bytes, kernel: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What the analysis found, which must be what it finds if it follows every instruction. But that an address goes
     nowhere than to a jump is only known of those that are followed: else it stays a pointer."""
-    one, other = (outcome(data, kernel, monkeypatch, whole) for whole in (False, True))
-    pointers, fewer = (_without_pointers(told) for told, _ in (one, other))
+    part, full = (outcome(data, kernel, monkeypatch, whole) for whole in (False, True))
+    pointers, fewer = (_without_pointers(told) for told, _ in (part, full))
     assert pointers >= fewer
-    assert one == other
-    return one[1]
+    assert part == full
+    return part[1]
 
 
-def _without_pointers(told: Any) -> set[int]:
+def _without_pointers(lifted: Any) -> set[int]:
     """Makes them addresses of code; returns where they are made."""
-    found = [one for one in told["pc_references"] if one["kind"] == "pointer"] if isinstance(told, dict) else []
-    for one in found:
-        one["kind"] = "code"
-    return {one["address"] for one in found}
+    pointers = [one for one in lifted["pc_references"] if one["kind"] == "pointer"] if isinstance(lifted, dict) else []
+    for reference in pointers:
+        reference["kind"] = "code"
+    return {one["address"] for one in pointers}
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -95,21 +97,21 @@ def call(function: str, pair: int) -> list[str]:
 
 def operation(rng: random.Random) -> list[str]:
     """Something that moves, saves, restores, adds or overwrites; two in three of few registers."""
-    one, two, three = (rng.choice([0, 1, 2, 3, 4, 5, 30, 31]) for _ in range(3))
+    first, second, third = (rng.choice([0, 1, 2, 3, 4, 5, 30, 31]) for _ in range(3))
     pair, other = rng.choice([0, 2, 4, 30]), rng.choice([0, 2, 4, 30])
     return rng.choice(
         [
-            [f"s_mov_b32 s{one}, s{two}"],
+            [f"s_mov_b32 s{first}, s{second}"],
             [f"s_mov_b64 s[{pair}:{pair + 1}], s[{other}:{other + 1}]"],
-            [f"s_mov_b32 s{one}, {rng.choice([0, 8, 64])}"],
-            [f"s_cselect_b32 s{one}, s{two}, s{three}"],
-            [f"v_writelane_b32 v10, s{one}, {rng.randrange(3)}"],
-            [f"v_readlane_b32 s{one}, v10, {rng.randrange(3)}"],
+            [f"s_mov_b32 s{first}, {rng.choice([0, 8, 64])}"],
+            [f"s_cselect_b32 s{first}, s{second}, s{third}"],
+            [f"v_writelane_b32 v10, s{first}, {rng.randrange(3)}"],
+            [f"v_readlane_b32 s{first}, v10, {rng.randrange(3)}"],
             ["v_writelane_b32 v10, s30, 0", "v_writelane_b32 v10, s31, 1"],
             ["v_readlane_b32 s30, v10, 0", "v_readlane_b32 s31, v10, 1"],
-            [f"s_add_u32 s{one}, s{two}, s{three}"],
+            [f"s_add_u32 s{first}, s{second}, s{third}"],
             [f"s_add_u32 s{pair}, s{pair}, 16", f"s_addc_u32 s{pair + 1}, s{pair + 1}, 0"],
-            [f"s_mul_i32 s{one}, s{two}, s{three}"],
+            [f"s_mul_i32 s{first}, s{second}, s{third}"],
             ["v_mov_b32 v10, v1"],
             [f"s_getpc_b64 s[{pair}:{pair + 1}]"],
             call("last", pair),

@@ -42,8 +42,8 @@ def kernel(use: str) -> CodeObject:
 
 @pytest.mark.parametrize("use", USES)
 def test_uses(use: str) -> None:
-    found = unallocated_registers(lift(kernel(use), "k"))
-    assert [finding.register for finding in found] == [*filter(None, [USES[use][2]])]
+    findings = unallocated_registers(lift(kernel(use), "k"))
+    assert [finding.register for finding in findings] == [*filter(None, [USES[use][2]])]
 
 
 def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,9 +133,9 @@ def memory_kernel(case: str) -> CodeObject:
 @pytest.mark.parametrize("case", MEMORY)
 def test_memory(case: str) -> None:
     """Only constant addresses are judged; LDS that a launch may give is a possible finding."""
-    found = list(unallocated_memory(lift(memory_kernel(case), "k")))
-    bytes_of = [re.search(r"accesses byte (\d+)", one.shortage) for one in found if one.only_if is None]
-    possible = ["LDS" for one in found if one.only_if]
+    findings = list(unallocated_memory(lift(memory_kernel(case), "k")))
+    bytes_of = [re.search(r"accesses byte (\d+)", one.shortage) for one in findings if one.only_if is None]
+    possible = ["LDS" for one in findings if one.only_if]
     assert [byte and int(byte[1]) for byte in bytes_of] + possible == MEMORY[case][4]
 
 

@@ -52,12 +52,12 @@ class Disassembly:
         self.target: dict[int, int] = {}
         symbols = {name: int(address, 16) for address, name in re.findall(r"^(\w+) <(.+)>:$", text, re.M)}
         for line in text.splitlines():
-            found = re.match(r"\t(.+?)\s*// ([0-9A-F]{12}):[0-9A-F ]*(<(.+)>)?$", line)
-            if found:
-                address = int(found[2], 16)
-                self.text[address] = re.sub(r"\s+", " ", found[1])
-                if found[4]:
-                    name, _, offset = found[4].partition("+")
+            match = re.match(r"\t(.+?)\s*// ([0-9A-F]{12}):[0-9A-F ]*(<(.+)>)?$", line)
+            if match:
+                address = int(match[2], 16)
+                self.text[address] = re.sub(r"\s+", " ", match[1])
+                if match[4]:
+                    name, _, offset = match[4].partition("+")
                     self.target[address] = symbols[name] + int(offset or "0", 16)
         self.following = dict(zip(self.text, list(self.text)[1:], strict=False))
 
@@ -109,11 +109,11 @@ def test_control_flow(
     assert bool(lifted.unknown) == (kernel in UNKNOWN), [unknown.reason for unknown in lifted.unknown]
     for function in lifted.functions:
         seen, leaders = oracle.reach(function.entry)
-        found = {
+        addresses = {
             lifted.columns.address[index] for block in function.blocks for index in range(block.first, block.last + 1)
         }
         if kernel != "trapped":  # what follows a trap is a matter of opinion
-            assert found == seen
+            assert addresses == seen
             assert {lifted.columns.address[block.first] for block in function.blocks} >= leaders & seen
     for block in lifted.blocks:
         for index in range(block.first, block.last + 1):
@@ -156,9 +156,9 @@ def test_tables_of_functions(target: str, compiled: Callable[..., CodeObject]) -
     assert other is not None
     assert table is not None
     lifted = lift(code_object, "from_constant")
-    (found,) = lifted.code_tables
-    assert (found.address, found.targets) == (table.address, (leaf.address, other.address))
-    assert [lifted.pc_references[index].target for index in found.references] == [table.address]
+    (code_table,) = lifted.code_tables
+    assert (code_table.address, code_table.targets) == (table.address, (leaf.address, other.address))
+    assert [lifted.pc_references[index].target for index in code_table.references] == [table.address]
 
 
 @pytest.mark.parametrize(
@@ -190,9 +190,9 @@ def test_liveness_is_plausible(target: str, source: str, kernel: str, compiled: 
 
 def test_one_decode_for_many_kernels(compiled: Callable[..., CodeObject]) -> None:
     code_object = compiled("gfx90a", "calls.hip")
-    one, two = lift(code_object, "straight"), lift(code_object, "straight")
-    assert one.code is two.code
-    assert one.code.address == code_object.kernels["straight"].entry
+    first, second = lift(code_object, "straight"), lift(code_object, "straight")
+    assert first.code is second.code
+    assert first.code.address == code_object.kernels["straight"].entry
 
 
 def test_decoded_code_is_not_kept_for_ever(
@@ -258,5 +258,5 @@ def test_stripped(target: str, compiled: Callable[..., CodeObject], tmp_path: Pa
         assert blocks(before) == blocks(after)
         assert {function.entry for function in before.functions} == {function.entry for function in after.functions}
         assert len(before.unknown) == len(after.unknown)
-        for one, other in zip(before.functions, after.functions, strict=True):
-            assert other.name in (one.name, f"sub_{one.entry:x}")
+        for old, new in zip(before.functions, after.functions, strict=True):
+            assert new.name in (old.name, f"sub_{old.entry:x}")

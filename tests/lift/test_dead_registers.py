@@ -80,11 +80,11 @@ def outputs(object: CodeObject, plan: LaunchPlan, trace: Callable[[WaveStep], No
     device = open_device(f"emu:{object.target.target.name}", threads=1)
     assert isinstance(device, EmulatedDevice)
     given, memories = [], []
-    for one in plan.materialise():
-        if isinstance(one, np.ndarray):
-            memories.append(device.allocate(one.nbytes))
-            memories[-1].write(one)
-        given.append(memories[-1] if isinstance(one, np.ndarray) else one)
+    for argument in plan.materialise():
+        if isinstance(argument, np.ndarray):
+            memories.append(device.allocate(argument.nbytes))
+            memories[-1].write(argument)
+        given.append(memories[-1] if isinstance(argument, np.ndarray) else argument)
     kernel = device.load(object.data).kernel(plan.kernel)
     kernel.launch(*given, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds, trace=trace)
     return [memory.read() for memory in memories]

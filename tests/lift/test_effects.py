@@ -164,13 +164,13 @@ def test_dual_operations_are_both_their_halves(target: str) -> None:
             single = "v_fmac_f32" if "dot2acc" in name else name.replace("v_dual_", "v_")
             halves.append(f"{single}{ending} {rest}{vcc}")
     alone = isa.assemble("\n".join(halves)).instructions
-    both, one = Columns(pairs), Columns(alone)
+    both, separate = Columns(pairs), Columns(alone)
     for number, index in enumerate(dual):
-        x, y = table.of(one, 2 * number), table.of(one, 2 * number + 1)
-        found = table.of(both, index)
+        x, y = table.of(separate, 2 * number), table.of(separate, 2 * number + 1)
+        effects = table.of(both, index)
         for name in ("reads", "cross_reads", "writes", "kills", "hard_kills"):
             expected = getattr(x, name) | getattr(y, name)
-            assert UnitSet(getattr(found, name)) == UnitSet(expected), (name, halves[2 * number : 2 * number + 2])
+            assert UnitSet(getattr(effects, name)) == UnitSet(expected), (name, halves[2 * number : 2 * number + 2])
     assert len({int(pairs.opcode[index]) for index in dual}) > 200
 
 

@@ -36,7 +36,7 @@ def test_says_what_the_device_does(target: str, wave: int) -> None:
     isa = Isa.of(target, wave)
     bench = Bench(isa, int(os.environ.get("LUTHIER_SEED", "1")))
     outcomes: Counter[str] = Counter()
-    found = []
+    differences = []
     numbers = [number for number in sorted(samples(isa)) if not isa.opcode(number).flags & NOT_COMPUTE]
     for number in numbers[int(bench.random.integers(STEP)) :: STEP]:
         opcode = isa.opcode(number)
@@ -54,9 +54,9 @@ def test_says_what_the_device_does(target: str, wave: int) -> None:
             outcomes["ran"] += 1
             if opcode.mnemonic.startswith(SKIPPING):
                 problems = [problem for problem in problems if problem != "MODE changes"]
-            found += [f"{isa.text(code, 0)}: {problem}" for problem in problems]
+            differences += [f"{isa.text(code, 0)}: {problem}" for problem in problems]
     print(outcomes)
-    assert not found
+    assert not differences
     assert outcomes["ran"] > 0.9 * outcomes.total() > 1600 / STEP
 
 
@@ -83,14 +83,14 @@ def test_the_bench_notices(text: str, lost: dict[str, int], problem: str) -> Non
     """What effects leave out is found."""
     isa = Isa.of("gfx90a")
     code = isa.decode(isa.assemble(text).instructions.code)
-    found = []
+    problems = []
     for seed in range(8):
         bench = Bench(isa, seed)
         right = bench.effects(code)
         assert bench.problems(code, 0x5555555533333333, right) == []
         wrong = right._replace(**{name: getattr(right, name) & ~units for name, units in lost.items()})
-        found += bench.problems(code, 0x5555555533333333, wrong)
-    assert any(problem in one for one in found), found
+        problems += bench.problems(code, 0x5555555533333333, wrong)
+    assert any(problem in one for one in problems), problems
 
 
 def test_the_bench_notices_what_is_not_replaced() -> None:
@@ -98,8 +98,8 @@ def test_the_bench_notices_what_is_not_replaced() -> None:
     move = isa.decode(isa.assemble("s_cmov_b32 s5, s6").instructions.code)
     bench = Bench(isa, 0)
     effects = bench.effects(move)
-    found = [one for _ in range(8) for one in bench.problems(move, -1, effects._replace(kills=effects.writes))]
-    assert "s5 depends on what is not read, or is not replaced" in found
+    problems = [one for _ in range(8) for one in bench.problems(move, -1, effects._replace(kills=effects.writes))]
+    assert "s5 depends on what is not read, or is not replaced" in problems
 
 
 SAVING = [f"{name}_saveexec" for name in ("and", "or", "xor", "nand", "nor", "xnor", "andn1", "andn2", "orn1", "orn2")]
@@ -112,8 +112,8 @@ def exec_writes() -> list[str]:
     texts = [f"s_{name}_b64 s[4:5], {a}" for name in SAVING for a in (-1, 0, "exec", "s[6:7]")]
     texts += [f"s_{name}_b64 exec, {a}" for name in ("mov", "not", "wqm") for a in (-1, 0, "exec", "s[6:7]")]
     for name in LOGIC:
-        for one in (-1, "exec", "s[6:7]"):
-            texts += [f"s_{name}_b64 exec, {one}, {other}" for other in (0, "exec", "s[8:9]")]
+        for left in (-1, "exec", "s[6:7]"):
+            texts += [f"s_{name}_b64 exec, {left}, {other}" for other in (0, "exec", "s[8:9]")]
     return texts
 
 

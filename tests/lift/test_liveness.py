@@ -54,10 +54,10 @@ def fit_together(flow: _mc.Flow, whole: _mc.Flow, block: BasicBlock) -> None:
         assert len(spread) in (0, groups)
         assert max(spread, default=0) < 1 << following[0]
     for edge, into in zip(block.successors, edges, strict=True):
-        there = flow.lanes(edge.to)[0][0]
+        lanes = flow.lanes(edge.to)[0][0]
         assert len(into) == behind[0]
         for group, place in enumerate(into):
-            assert place < 0 or behind[1] >> group & 1 == there[1] >> place & 1
+            assert place < 0 or behind[1] >> group & 1 == lanes[1] >> place & 1
 
 
 @pytest.mark.parametrize("longest", [1, 2, 3])
@@ -136,8 +136,8 @@ def test_inserted_code_takes_part(seed: int, assembled: Callable[..., CodeObject
             old = step if step < place else max(place, step - len(code))
             live = liveness.live_before(program.index_of[old])
             if old == place and changes >> EXEC & 1:
-                found = set(live.all_lanes) & COMPARED
-                assert found >= by_side[0] | by_side[1], (step, by_side, found, text)
+                registers = set(live.all_lanes) & COMPARED
+                assert registers >= by_side[0] | by_side[1], (step, by_side, registers, text)
             else:
                 assert set(live.active) >= by_side[1], (step, by_side[1] - set(live.active), text)
                 assert set(live.inactive) >= by_side[0], (step, by_side[0] - set(live.inactive), text)

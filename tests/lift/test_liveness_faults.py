@@ -62,8 +62,8 @@ NEEDLESS = 0.061
 
 
 def needless(planted: Planted, programs: Iterable[tuple[Sample, Live]]) -> float:
-    found = [compare(program, expected, planted.liveness(program.lifted)) for program, expected in programs]
-    return sum(more for more, _ in found) / sum(total for _, total in found)
+    compared = [compare(program, expected, planted.liveness(program.lifted)) for program, expected in programs]
+    return sum(more for more, _ in compared) / sum(total for _, total in compared)
 
 
 def test_without_faults_little_is_live_without_need(prepared: Prepared, planted: Planted) -> None:

@@ -41,18 +41,18 @@ def test_blocks_edges_calls_and_instructions(compile_object: Callable[..., Path]
         module = _parsed(lifted)
         defined = {one.name: one for one in module.functions if not one.is_declaration}
         assert set(defined) == {one.name for one in lifted.functions}
-        for one in lifted.functions:
-            blocks = {block.name: block for block in defined[one.name].blocks}
-            for block in one.blocks:
+        for lifted_function in lifted.functions:
+            blocks = {block.name: block for block in defined[lifted_function.name].blocks}
+            for block in lifted_function.blocks:
                 text = str(blocks[f"block{block.index}"])
                 instructions = block.last - block.first + 1
                 assert text.count(", !luthier !") == instructions
                 last = blocks.get(f"call{block.index}.end", blocks[f"block{block.index}"])
                 ways = re.findall(r"label %block(\d+)", str(list(last.instructions)[-1]))
                 assert {int(way) for way in ways} == {edge.to for edge in block.successors}
-            called = set(re.findall(r"call void @(\w+)\(", str(defined[one.name])))
+            called = set(re.findall(r"call void @(\w+)\(", str(defined[lifted_function.name])))
             assert {callee for callee in called if not callee.startswith("luthier")} == {
-                lifted.functions[callee].name for call in one.calls for callee in call.callees
+                lifted.functions[callee].name for call in lifted_function.calls for callee in call.callees
             }
         text = as_llvm(lifted)
         for index in (index for block in lifted.blocks for index in range(block.first, block.last + 1)):

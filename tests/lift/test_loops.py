@@ -48,11 +48,11 @@ def test_dominators() -> None:
     rng = random.Random(1)
     for _ in range(GRAPHS):
         successors = random_graph(rng)
-        found = immediate_dominators(function_of(successors))
-        for one in successors:
-            without = reached(successors, 0, one)
+        dominators = immediate_dominators(function_of(successors))
+        for node in successors:
+            without = reached(successors, 0, node)
             for other in successors:
-                assert dominates(found, one, other) == (other not in without), successors
+                assert dominates(dominators, node, other) == (other not in without), successors
 
 
 def test_loops() -> None:

@@ -53,16 +53,16 @@ class Census(Tool):
     def instrument(self, task: InstrumentationTask) -> None:
         device = self.device
         task.insert_hook_at_kernel_entry(device.onEntry)
-        for one in task.instructions:
-            opcode = immediate(one.opcode.number)
-            offset = one.operand("offset")
-            if one.memory is not None and one.memory.space == "lds" and offset is not None:
-                address = task.operand(one, "addr")
-                task.insert_hook_before(one, device.onLds, reg("m0"), address, immediate(offset[1]), 2)
-            if one.is_scalar:
-                task.insert_hook_before(one, device.onScalar, opcode)
+        for instruction in task.instructions:
+            opcode = immediate(instruction.opcode.number)
+            offset = instruction.operand("offset")
+            if instruction.memory is not None and instruction.memory.space == "lds" and offset is not None:
+                address = task.operand(instruction, "addr")
+                task.insert_hook_before(instruction, device.onLds, reg("m0"), address, immediate(offset[1]), 2)
+            if instruction.is_scalar:
+                task.insert_hook_before(instruction, device.onScalar, opcode)
             else:
-                task.insert_hook_before(one, device.onVector, True, opcode)
+                task.insert_hook_before(instruction, device.onVector, True, opcode)
 
 
 def _patched(members: ToolModule, code: Path):  # type: ignore[no-untyped-def]
@@ -129,12 +129,12 @@ def test_annotated_hooks(target: str, annotated: ToolModule, app) -> None:  # ty
 
     class Visits(Tool):
         def instrument(self, task: InstrumentationTask) -> None:
-            for one in task.instructions:
-                if one.memory is not None and one.memory.space == "global":
-                    task.insert_hook_before(one, annotated.countVisit, False)
-                    task.insert_hook_before(one, annotated.keepVcc, task.effective_address(one))
-                    task.insert_hook_before(one, annotated.swap)
-                    task.insert_hook_before(one, annotated.swap)
+            for instruction in task.instructions:
+                if instruction.memory is not None and instruction.memory.space == "global":
+                    task.insert_hook_before(instruction, annotated.countVisit, False)
+                    task.insert_hook_before(instruction, annotated.keepVcc, task.effective_address(instruction))
+                    task.insert_hook_before(instruction, annotated.swap)
+                    task.insert_hook_before(instruction, annotated.swap)
 
     code = app("vector_add", target)
     device = open_device(f"emu:{target}")

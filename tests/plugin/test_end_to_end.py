@@ -242,8 +242,8 @@ def test_plugin_given_twice_is_refused(release, tmp_path: Path) -> None:
 
 def test_plugin_of_another_release_is_refused(release, tmp_path: Path) -> None:
     """clang says so itself; nothing is written."""
-    others = [name for name in ("clang-15", "clang-19", "clang-22") if shutil.which(name)]
-    other = next((name for name in others if name != f"clang-{release.toolchain.llvm_major}"), None)
+    compilers = [name for name in ("clang-15", "clang-19", "clang-22") if shutil.which(name)]
+    other = next((name for name in compilers if name != f"clang-{release.toolchain.llvm_major}"), None)
     if other is None:
         pytest.skip("one release of clang is installed")
     source = tmp_path / "any.c"

@@ -52,12 +52,12 @@ def test_both_are_whole(release: Any, target: str, tmp_path: Path) -> None:
     assert "luthier" not in messages
     assert (contents.wave_size, contents.other.wave_size, contents.wave_sizes) == (32, 64, (32, 64))
     llvm.initialize_all_targets()
-    for one in (contents, contents.other):
-        module = llvm.parse_bitcode(one.bitcode)
+    for variant in (contents, contents.other):
+        module = llvm.parse_bitcode(variant.bitcode)
         module.verify()
         hook = b" ".join(module.get_function("everything").attributes)
-        assert (b"+wavefrontsize64" in hook) == (one.wave_size == 64)
-        assert [hook.symbol for hook in one.hooks] == [hook.symbol for hook in contents.hooks]
+        assert (b"+wavefrontsize64" in hook) == (variant.wave_size == 64)
+        assert [hook.symbol for hook in variant.hooks] == [hook.symbol for hook in contents.hooks]
     assert contents.for_waves(64).wave_size == 64
     # What begins the section is as it would be alone.
     alone, _ = compiled(release, target, SOURCE, tmp_path, "-DLUTHIER_ONE_WAVE_SIZE")
@@ -105,8 +105,8 @@ def test_constants_of_both_are_kept_apart(release22: Any, tmp_path: Path) -> Non
     )
     contents, _ = compiled(release22, "gfx1100", source, tmp_path)
     assert contents.other is not None
-    found = ToolModule([contents], "tool").variables
-    tables = {name: one.storage.initial[0] for name, one in found.items() if "table" in name}
+    variables = ToolModule([contents], "tool").variables
+    tables = {name: one.storage.initial[0] for name, one in variables.items() if "table" in name}
     assert sorted(tables.values()) == [32, 64]
 
 

@@ -37,8 +37,8 @@ def compiled(command: Iterable[object], inputs: Iterable[Path], name: str) -> Pa
     arguments, files = [str(part) for part in command], sorted(inputs)
     contents = [digest(path) for path in files]
     shared = not any(argument.startswith("-g") for argument in arguments)
-    told = [_HERE.sub("", argument) if shared else argument for argument in arguments[1:]]
-    key = version(arguments[0]), told, contents
+    named = [_HERE.sub("", argument) if shared else argument for argument in arguments[1:]]
+    key = version(arguments[0]), named, contents
     return kept(key, lambda output: run([*arguments, *_precompiled(arguments, files), "-o", str(output)]), name)
 
 

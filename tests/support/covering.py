@@ -32,8 +32,8 @@ def _row(
 ) -> list[Place]:
     """Return a row with a pair, and with the value of each other factor that adds the most pairs."""
     row = list(pair)
-    others = [factor for factor in range(len(places)) if factor not in (pair[0][0], pair[1][0])]
-    for factor in by.sample(others, len(others)):
+    rest = [factor for factor in range(len(places)) if factor not in (pair[0][0], pair[1][0])]
+    for factor in by.sample(rest, len(rest)):
         values = by.sample(places[factor], len(places[factor]))
         row.append(max(values, key=lambda value: sum((min(value, one), max(value, one)) in left for one in row)))
     return sorted(row)

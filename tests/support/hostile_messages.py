@@ -132,12 +132,12 @@ def _many_files() -> list[str]:
 def _many_connections() -> list[str]:
     """Hold more connections at once than the service usually has; none sends anything."""
     held = [socket.socket(socket.AF_UNIX) for _ in range(200)]
-    for one in held:
-        one.connect(os.environ[SOCKET_VARIABLE])
-    found = [Connection().send(99)]
-    for one in held:
-        one.close()
-    return found
+    for connection in held:
+        connection.connect(os.environ[SOCKET_VARIABLE])
+    answers = [Connection().send(99)]
+    for connection in held:
+        connection.close()
+    return answers
 
 
 def _wrong_files() -> list[str]:
@@ -149,15 +149,15 @@ def _wrong_files() -> list[str]:
 
 def _cut_short() -> list[str]:
     """Cut the memory short that the service gives away."""
-    found = []
+    errors = []
     for kind in (Hello, Instrument):
         for file in Connection(kind).files:
             for size in (0, 4096):
                 try:
                     os.ftruncate(file, size)
                 except PermissionError as problem:
-                    found.append(str(problem.strerror))
-    return found
+                    errors.append(str(problem.strerror))
+    return errors
 
 
 def _overwritten() -> list[str]:

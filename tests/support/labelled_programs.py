@@ -59,10 +59,10 @@ class Suite:
         return len(bugs), len(bugs) - missed, missed, len(right), sum(bool(one.found) and not one.why for one in right)
 
 
-def _same(label: str, found: str, why: str, *names: str) -> Iterator[tuple[str, Labelled]]:
+def _same(label: str, kinds: str, why: str, *names: str) -> Iterator[tuple[str, Labelled]]:
     """Yield several programs, with kinds that commas separate."""
     for name in names:
-        yield name, Labelled(label, frozenset(filter(None, found.split(","))), why)
+        yield name, Labelled(label, frozenset(filter(None, kinds.split(","))), why)
 
 
 _RESULT = "besides: no program of the suite writes to the vector of results before it adds to it"

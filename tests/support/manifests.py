@@ -17,9 +17,9 @@ VALUES: tuple[Any, ...] = (
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path to every value in JSON except the whole."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inner:
+    for key, inside in inner:
         yield (*path, key)
-        yield from places(one, (*path, key))
+        yield from places(inside, (*path, key))
 
 
 def damaged(text: str) -> Iterator[tuple[str, str]]:
@@ -29,8 +29,8 @@ def damaged(text: str) -> Iterator[tuple[str, str]]:
         for what in ("absent", "renamed", "twice", "another", *range(len(VALUES))):
             value = copy.deepcopy(whole)
             holder = value
-            for one in way:
-                holder = holder[one]
+            for step in way:
+                holder = holder[step]
             if what == "absent":
                 del holder[key]
             elif what == "twice" and isinstance(holder, list):

@@ -134,10 +134,10 @@ def _nops(object: CodeObject, lifted: LiftedRepresentation, instruction: Instruc
     last = lifted.blocks[instruction.block].last
     behind = []
     for index in range(instruction.index + 1, last + 1):
-        one = lifted.instructions[index]
+        after = lifted.instructions[index]
         # What depends on where it is, or counts instructions behind it, stays.
-        if one.flags & _PLACED or one.opcode.pseudo.startswith(("S_GETPC", "S_CLAUSE", "S_ENDPGM", "S_SENDMSG")):
+        if after.flags & _PLACED or after.opcode.pseudo.startswith(("S_GETPC", "S_CLAUSE", "S_ENDPGM", "S_SENDMSG")):
             break
-        behind.append(one.bytes)
+        behind.append(after.bytes)
     if behind:
         yield _changed(object, instruction, b"".join([*behind, instruction.bytes]), "nop", REMOVED, 0)

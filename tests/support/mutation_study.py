@@ -101,8 +101,10 @@ class Launches:
             else:
                 written = b"".join(one.tobytes() for one in arguments if isinstance(one, np.ndarray))
                 executed = frozenset(stats.by_address.addresses.tolist())
-        found = self._device.findings
-        return Outcome(written, executed, bool(found), frozenset(one.offset for one in found if one.check == "hazards"))
+        findings = self._device.findings
+        return Outcome(
+            written, executed, bool(findings), frozenset(one.offset for one in findings if one.check == "hazards")
+        )
 
 
 class Static:
@@ -143,10 +145,10 @@ class Static:
         """Return whether a launch reaches all places of some finding: producer, blocks between, consumer."""
         if executed.isdisjoint({*self.hazards, *(one.consumer.address for one in self.waits)}):
             return False
-        for one in self.findings:
-            places = {*one.path[1:], one.consumer.address}
-            if one.producer is not None:
-                places.add(one.producer.address)
+        for finding in self.findings:
+            places = {*finding.path[1:], finding.consumer.address}
+            if finding.producer is not None:
+                places.add(finding.producer.address)
             if places <= executed:
                 return True
         return False
@@ -273,8 +275,8 @@ def counted(family: str, name: str, object: CodeObject, plan: LaunchPlan, case: 
     """
     path = Path(FOLDER_OF_RATES) / (re.sub(r"[^\w.-]+", "_", f"{family} {name}") + ".json")
     if FOLDER_OF_RATES and path.exists():
-        found = json.loads(path.read_text())
-        return Counter({key: found[key] for key in COUNTED})
+        rates = json.loads(path.read_text())
+        return Counter({key: rates[key] for key in COUNTED})
     seen = study(object, plan, case or name)
     if FOLDER_OF_RATES:
         path.parent.mkdir(parents=True, exist_ok=True)

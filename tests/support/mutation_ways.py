@@ -54,8 +54,8 @@ class Ways:
         alone = {
             one.first: one for block in lifted.blocks for step in steps.of(block.index) for one in steps.split(step)
         }
-        found = {_on(way, lifted, alone, WaitMachine(steps.model)) for way in self._ways} - {OTHER_WAY}
-        return max(found, default=OTHER_WAY)  # unexplained before other lanes
+        reasons = {_on(way, lifted, alone, WaitMachine(steps.model)) for way in self._ways} - {OTHER_WAY}
+        return max(reasons, default=OTHER_WAY)  # unexplained before other lanes
 
 
 def _on(
@@ -79,8 +79,8 @@ def _on(
     def report(use: OutstandingUse) -> None:
         nonlocal reason
         # An operation of an unordered stream may be any of the older ones.
-        mine = issued[use.stream]
-        older = mine[-1 - use.position :][:1] if streams[use.stream].ordered else mine
+        operations = issued[use.stream]
+        older = operations[-1 - use.position :][:1] if streams[use.stream].ordered else operations
         of_all = lifted.effects(use.at).cross_reads & narrowed(use.units)
         meets = any(made & use.units and active & (-1 if of_all else lanes) for made, active in older)
         reason = UNEXPLAINED if meets or reason == UNEXPLAINED else OTHER_LANES

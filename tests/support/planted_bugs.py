@@ -83,7 +83,7 @@ def bugs_of(text: str) -> list[Bug]:
         ValueError: a mark is not understood, or nothing shows its bug.
     """
     lines = text.splitlines()
-    found: list[Bug] = []
+    bugs: list[Bug] = []
     faults = frozenset(_ending(lines, "may", "fault"))
     for number, line in enumerate(lines, 1):
         for mark in re.finditer(r"/\*(.*?)\*/ ?", line):
@@ -94,8 +94,8 @@ def bugs_of(text: str) -> list[Bug]:
                 if rule == "free":
                     kept = kept.replace(f"/*freed {mark[1].partition(' ')[2]}*/ {_freed(lines, mark)}", ";")
                 further = frozenset({INIT}) if rule not in ("size", "free", "init") else frozenset[str]()
-                found.append(Bug(f"bug{len(found)}x", rule, number, kept, kind, frozenset(shown), further, faults))
-    return found
+                bugs.append(Bug(f"bug{len(bugs)}x", rule, number, kept, kind, frozenset(shown), further, faults))
+    return bugs
 
 
 def _planted(lines: list[str], number: int, mark: re.Match[str]) -> Iterator[tuple[str, str, set[int], str]]:
@@ -133,20 +133,20 @@ def _planted(lines: list[str], number: int, mark: re.Match[str]) -> Iterator[tup
 def _freed(lines: list[str], mark: re.Match[str]) -> str:
     """Return the statement that gives back what a mark names."""
     name = mark[1].partition(" ")[2]
-    (found,) = (line.partition(f"/*freed {name}*/")[2] for line in lines if f"/*freed {name}*/" in line)
-    return found.strip()
+    (statement,) = (line.partition(f"/*freed {name}*/")[2] for line in lines if f"/*freed {name}*/" in line)
+    return statement.strip()
 
 
 def _ending(lines: list[str], verb: str, name: str) -> set[int]:
     """Return the numbers of the lines whose last comment has a name behind a verb; what is read is used."""
     verbs = {"uses", "reads"} if verb == "uses" else {verb}
-    found = set()
+    endings = set()
     for number, line in enumerate(lines, 1):
         for part in line.rpartition("// ")[2].split(";") if "// " in line else ():
             first, _, names = part.strip().partition(" ")
             if first in verbs and name in names.split(", "):
-                found.add(number)
-    return found
+                endings.add(number)
+    return endings
 
 
 def together(source: Path, bugs: list[Bug]) -> str:
@@ -154,8 +154,8 @@ def together(source: Path, bugs: list[Bug]) -> str:
     text = source.read_text()
     included = sorted(set(re.findall(r"^#include .*", text, re.MULTILINE)))
     programs, calls = [], []
-    for name, one in [("clean", text), *((bug.name, bug.text) for bug in bugs)]:
-        body = re.sub(r"^#include .*", "", one, flags=re.MULTILINE).replace("int main(", "void program(")
+    for name, variant in [("clean", text), *((bug.name, bug.text) for bug in bugs)]:
+        body = re.sub(r"^#include .*", "", variant, flags=re.MULTILINE).replace("int main(", "void program(")
         programs.append(f'namespace {name} {{\n#line 1 "{source}"\n{body}\n}}')
         calls.append(f'    if (!std::strcmp(argv[at], "{name}"))\n      {name}::program();')
     return "\n".join(included) + _MAIN.format(programs="\n".join(programs), calls="\n".join(calls))

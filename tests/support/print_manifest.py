@@ -11,9 +11,9 @@ def manifest_of(data: bytes) -> dict[str, Any]:
     """The manifest as compiler_plugin/README.md says to find it."""
     start = data.index(b'{"luthier":')
     text = data[start:].decode("utf-8", "replace")
-    found, _ = json.JSONDecoder().raw_decode(text)
-    assert isinstance(found, dict)
-    return found
+    manifest, _ = json.JSONDecoder().raw_decode(text)
+    assert isinstance(manifest, dict)
+    return manifest
 
 
 if __name__ == "__main__":

@@ -50,7 +50,7 @@ def choices(targets: Sequence[str], tools: Sequence[str], count: int) -> list[Ch
     Each is the best of some candidates chosen at random: the one with the most pairs that none before it had.
     """
     rng = random.Random("choices")
-    found: list[Choice] = []
+    chosen: list[Choice] = []
     seen: set[tuple[str, str]] = set()
     for number in range(count):
         source = number // TOGETHER
@@ -60,10 +60,10 @@ def choices(targets: Sequence[str], tools: Sequence[str], count: int) -> list[Ch
             Choice(number, tuple(rng.sample(FEATURES, _AT_ONCE)), target, level, rng.choice(tools))
             for _ in range(_CANDIDATES)
         ]
-        best = max(candidates, key=lambda one: len(one.pairs - seen))
+        best = max(candidates, key=lambda candidate: len(candidate.pairs - seen))
         seen |= best.pairs
-        found.append(best)
-    return found
+        chosen.append(best)
+    return chosen
 
 
 def all_pairs(targets: Sequence[str], tools: Sequence[str]) -> set[tuple[str, str]]:
@@ -199,7 +199,7 @@ class _Writer:
 
     def number(self, *names: str) -> str:
         names = names or ("a", "b", "c")
-        one, other = self.rng.choice(names), self.rng.choice(names)
+        left, right = self.rng.choice(names), self.rng.choice(names)
         forms = (
             "{0} * {2}u + {1}",
             "{0} ^ {1} >> {3}",
@@ -208,9 +208,9 @@ class _Writer:
             "{0} % ({2}u + ({1} & 7))",
         )
         shift = self.rng.randrange(1, 31)
-        return f"({self.rng.choice(forms).format(one, other, self.rng.randrange(1, 1 << 16), shift, 32 - shift)})"
+        return f"({self.rng.choice(forms).format(left, right, self.rng.randrange(1, 1 << 16), shift, 32 - shift)})"
 
     def test(self) -> str:
-        one, other = self.variable(), self.variable()
+        left, right = self.variable(), self.variable()
         forms = ("{0} & {2}", "({0} & 15) < ({1} >> 28)", "threadIdx.x < {2}", "({0} ^ {1}) & 1", "__popc({0}) > 14")
-        return f"({self.rng.choice(forms).format(one, other, 1 << self.rng.randrange(7))})"
+        return f"({self.rng.choice(forms).format(left, right, 1 << self.rng.randrange(7))})"

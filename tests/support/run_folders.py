@@ -77,18 +77,18 @@ def code(
     rows: dict[str, list[dict[str, Any]]] = {"listings": [], "blocks": [], "counts": []}
     last = (instructions - 1) // block
     for at in range(instructions):
-        one = {**same, "address": address + 4 * at, "block": at // block}
+        row = {**same, "address": address + 4 * at, "block": at // block}
         what = f"v_add_f32_e32 v{at % 256}, v1, v2" if text is None else text
         live = {"live_sgprs": at % 100, "live_vgprs": at % 200}
-        rows["listings"].append({**one, "text": what, "kind": "vector", **live})
+        rows["listings"].append({**row, "text": what, "kind": "vector", **live})
         counts = {"executions": 1 + at // block, "active_lanes": 32 * (1 + at // block)}
-        rows["counts"].append({**one, "mnemonic": what.split()[0], **counts})
+        rows["counts"].append({**row, "mnemonic": what.split()[0], **counts})
     for number in range(last + 1):
-        one = {**same, "block": number, "function": name, "address": address + 4 * block * number, "depth": number % 3}
+        row = {**same, "block": number, "function": name, "address": address + 4 * block * number, "depth": number % 3}
         ways = [number, number + 1] if number < last else []
         size = min(block, instructions - block * number)
         out = {"exit": "conditional", "successors": ways, "ways": ["taken", "fallthrough"][: len(ways)]}
-        rows["blocks"].append({**one, "instructions": size, **out})
+        rows["blocks"].append({**row, "instructions": size, **out})
     return rows
 
 

@@ -61,8 +61,8 @@ def rows_of_tables(items: Iterable[pytest.Item]) -> set[str]:
             chosen |= rows.keys()
         else:
             first = covering(rows, 1, most)
-            others = sorted(rows.keys() - first, key=lambda name: zlib.crc32(name.encode()))
-            chosen |= {*first, *others[: most - len(first)]}
+            rest = sorted(rows.keys() - first, key=lambda name: zlib.crc32(name.encode()))
+            chosen |= {*first, *rest[: most - len(first)]}
     return chosen
 
 
@@ -73,15 +73,15 @@ def _table(item: pytest.Item) -> str:
 def factors(item: pytest.Item, names: Sequence[str]) -> dict[str, Hashable]:
     """Return the value of each parameter of a test, or of those that are named; a tuple has as many factors as
     values."""
-    found: dict[str, Hashable] = {}
+    values: dict[str, Hashable] = {}
     for name, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
         if names and name not in names:
             continue
         simple = isinstance(value, tuple) and all(isinstance(one, str | int) for one in value)
-        for place, one in enumerate(value if simple else (value,)):
-            known = isinstance(one, str | int | float | bool | None)
-            found[f"{name} {place}"] = one if known else item.callspec.indices[name]
-    return found
+        for place, part in enumerate(value if simple else (value,)):
+            known = isinstance(part, str | int | float | bool | None)
+            values[f"{name} {place}"] = part if known else item.callspec.indices[name]
+    return values
 
 
 def covering(rows: Mapping[str, Mapping[str, Hashable]], strength: int, most: int | None = None) -> set[str]:
@@ -96,7 +96,7 @@ def covering(rows: Mapping[str, Mapping[str, Hashable]], strength: int, most: in
         most: rows that are chosen at most: those in which the most values meet.
     """
     meetings = {
-        name: set(combinations(sorted(row.items(), key=lambda one: one[0]), min(strength, len(row))))
+        name: set(combinations(sorted(row.items(), key=lambda pair: pair[0]), min(strength, len(row))))
         for name, row in rows.items()
     }
     left = set().union(*meetings.values())

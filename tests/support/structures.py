@@ -81,10 +81,10 @@ def segment(data: bytearray, rng: random.Random) -> None:
 
 def _record(kinds: tuple[int, ...], layout: struct.Struct) -> Way:
     def change(data: bytearray, rng: random.Random) -> None:
-        found = [one for one in _tables(bytes(data))[1] if one.type in kinds and one.size >= layout.size]
-        if found:
-            one = rng.choice(found)
-            at = one.offset + rng.randrange(one.size // layout.size) * layout.size
+        sections = [one for one in _tables(bytes(data))[1] if one.type in kinds and one.size >= layout.size]
+        if sections:
+            section = rng.choice(sections)
+            at = section.offset + rng.randrange(section.size // layout.size) * layout.size
             change_record(data, layout, at, rng)
 
     return change
@@ -115,15 +115,15 @@ def _within(names: tuple[str, ...]) -> Way:
 
     def change(data: bytearray, rng: random.Random) -> None:
         elf = E.ElfFile(memoryview(bytes(data)), "whole")
-        found = [
+        sections = [
             one
             for name, one in zip(elf.section_names, elf.sections, strict=True)
             if name in names and one.size > 8 and one.type != E.SHT_NOBITS
         ]
-        for _ in range(rng.choice((1, 1, 4, 16)) if found else 0):
-            one = rng.choice(found)
+        for _ in range(rng.choice((1, 1, 4, 16)) if sections else 0):
+            section = rng.choice(sections)
             layout = struct.Struct("<" + rng.choice("BBBHII"))
-            change_record(data, layout, one.offset + rng.randrange(one.size - 8), rng)
+            change_record(data, layout, section.offset + rng.randrange(section.size - 8), rng)
 
     return change
 
@@ -137,11 +137,11 @@ ranges = _within((".debug_rnglists", ".debug_ranges", ".debug_addr", ".debug_str
 def references(data: bytearray, rng: random.Random) -> None:
     """Damage references among entries of debug information: to each other, in cycles."""
     elf = E.ElfFile(memoryview(bytes(data)), "whole")
-    for name, one in zip(elf.section_names, elf.sections, strict=True):
-        if name == ".debug_info" and one.size > 32:
+    for name, section in zip(elf.section_names, elf.sections, strict=True):
+        if name == ".debug_info" and section.size > 32:
             for _ in range(rng.choice((8, 64))):
-                at = one.offset + rng.randrange(one.size - 4)
-                target = rng.randrange(min(one.size, rng.choice((64, 256, one.size))))
+                at = section.offset + rng.randrange(section.size - 4)
+                target = rng.randrange(min(section.size, rng.choice((64, 256, section.size))))
                 struct.pack_into("<I", data, at, target)
 
 
@@ -174,8 +174,8 @@ def _change_value(value: object, rng: random.Random) -> None:
     if rng.random() < 0.3:
         del holder[key]
     else:
-        others: tuple[Any, ...] = (None, True, -1, 1 << 40, (1 << 64) - 1, 1.5, "", b"\xff", [], {}, [[[]]], 0, 1, 300)
-        holder[key] = rng.choice(others)
+        values: tuple[Any, ...] = (None, True, -1, 1 << 40, (1 << 64) - 1, 1.5, "", b"\xff", [], {}, [[[]]], 0, 1, 300)
+        holder[key] = rng.choice(values)
 
 
 WAYS: dict[str, Way] = {

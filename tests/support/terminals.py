@@ -19,12 +19,12 @@ def on_terminal(columns: int, arguments: list[str]) -> str:
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen([sys.executable, "-c", MAIN, *arguments], stdout=other, stderr=other)
     os.close(other)
-    said = b""
+    output = b""
     try:
         while part := os.read(main_end, 4096):
-            said += part
+            output += part
     except OSError:  # the other end is closed
         pass
     os.close(main_end)
     assert process.wait() == 0
-    return said.decode()
+    return output.decode()

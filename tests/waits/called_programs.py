@@ -86,8 +86,8 @@ def is_a_way(lifted: LiftedRepresentation, path: tuple[int, ...]) -> bool:
     calls = {lifted.block_of[call.index]: call for function in lifted.functions for call in function.calls}
     back = {call.return_block for call in calls.values()}
     stack: list[int | None] = []
-    for here, there in itertools.pairwise(path):
-        block, following = block_at[here], block_at[there].index
+    for start, end in itertools.pairwise(path):
+        block, following = block_at[start], block_at[end].index
         if block.index in calls:
             entries = {lifted.functions[callee].entry_block for callee in calls[block.index].callees}
             stack.append(calls[block.index].return_block)

@@ -49,20 +49,20 @@ def test_calls_are_as_if_inlined(target: str) -> None:
     findings, in_callers, in_functions = 0, 0, 0
     for seed in range(6):
         program = Program(seed, memory((first, second), *loads), body=3, between=4)
-        found = []
+        pairs_of_both = []
         for inline in (True, False):
             lifted, known = program.lifted(target, inline=inline)
             report = check_waits(lifted, unneeded=False)
             assert all(is_a_way(lifted, finding.path) for finding in report.findings)
             pairs: dict[tuple[str, ...], set[str]] = {}
-            for one in report.findings:
-                pair = known[one.consumer.address], known[one.producer.address], one.access, one.counter
-                pairs.setdefault(pair, set()).update(one.registers.names())
-            found.append(pairs)
-        assert found[0] == found[1], seed
-        findings += len(found[0])
-        in_callers += sum(name.startswith("k") for name, *_ in found[0])
-        in_functions += sum(name.startswith(("f", "g")) for name, *_ in found[0])
+            for late in report.findings:
+                pair = known[late.consumer.address], known[late.producer.address], late.access, late.counter
+                pairs.setdefault(pair, set()).update(late.registers.names())
+            pairs_of_both.append(pairs)
+        assert pairs_of_both[0] == pairs_of_both[1], seed
+        findings += len(pairs_of_both[0])
+        in_callers += sum(name.startswith("k") for name, *_ in pairs_of_both[0])
+        in_functions += sum(name.startswith(("f", "g")) for name, *_ in pairs_of_both[0])
     assert findings > 40
     assert in_callers > 10
     assert in_functions > 10

@@ -32,8 +32,8 @@ def test_nothing_found(file, capsys) -> None:
 
 def test_a_finding_is_exit_status_1(file, capsys) -> None:
     assert main(["check", file(BAD), "--json"]) == 1
-    (one,) = json.loads(capsys.readouterr().out)["kernels"]
-    (finding,) = one["findings"]
+    (checked,) = json.loads(capsys.readouterr().out)["kernels"]
+    (finding,) = checked["findings"]
     assert finding["registers"] == ["v10"]
     assert (finding["counter"], finding["enough"], finding["access"]) == ("vmcnt", 0, "reads")
     assert finding["consumer"]["text"] == "v_mov_b32_e32 v1, v10"
@@ -43,9 +43,9 @@ def test_what_cannot_be_checked_is_no_success(file, capsys) -> None:
     assert main(["check", file("s_cbranch_join s4")]) == 1
     assert "NOT CHECKED" in capsys.readouterr().err
     assert main(["check", file("s_cbranch_join s4"), "--json"]) == 1
-    found = json.loads(capsys.readouterr().out)
-    assert not found["kernels"]
-    assert found["not_checked"][0]["kernel"] == "k"
+    output = json.loads(capsys.readouterr().out)
+    assert not output["kernels"]
+    assert output["not_checked"][0]["kernel"] == "k"
 
 
 def test_no_such_file_or_kernel(file, capsys, tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ class Everywhere(Tool):
     def instrument(self, task: InstrumentationTask) -> None:
         for instruction in task.instructions:
             # Not inside what makes an address of the program counter: such a kernel is not lifted again.
-            here = instruction.is_vector or instruction.mnemonic.startswith("s_waitcnt")
-            if here and not task.lifted.restrictions.get(instruction.index):
+            chosen = instruction.is_vector or instruction.mnemonic.startswith("s_waitcnt")
+            if chosen and not task.lifted.restrictions.get(instruction.index):
                 task.insert_hook_before(instruction, self.module.mix, reg("s4"), reg("v0"))
 
 

@@ -227,10 +227,10 @@ def test_straight_code_is_judged_alike(target: str, seed: int) -> None:
 Uses = dict[tuple[str, int, str], tuple[int, str, int]]
 
 
-def first_uses(found: Iterable[tuple[str, int, str, int, str, int]]) -> Uses:
+def first_uses(uses: Iterable[tuple[str, int, str, int, str, int]]) -> Uses:
     """By register, operation and counter: the instruction that uses it first, how, and what would be enough."""
     first: Uses = {}
-    for register, producer, counter, *use in sorted(found, key=lambda one: one[3]):
+    for register, producer, counter, *use in sorted(uses, key=lambda row: row[3]):
         first.setdefault((register, producer, counter), (use[0], use[1], use[2]))
     return first
 

@@ -71,15 +71,15 @@ def test_a_package_adds_a_check(add: Callable[..., None], check: Run) -> None:
     before = json.loads(check("s_nop 0; s_sleep 1", "--json")[1])["kernels"][0]
     add("sleeps = other_one:SLEEPS")
     assert CHECKS.names() == ("waits", "hazards", "memory", "race", "sleeps")
-    status, said, _ = check("s_nop 0; s_sleep 1")
+    status, output, _ = check("s_nop 0; s_sleep 1")
     assert status == 1
-    assert "sleeps\n" in said
-    assert "1 kernel of 3 instructions checked: 1 finding; 0 waits and 1 s_nop that no path needs" in said
-    status, said, _ = check("s_nop 0; s_sleep 1", "--json")
-    (found,) = json.loads(said)["kernels"]
-    (sleep,) = found.pop("sleeps")
+    assert "sleeps\n" in output
+    assert "1 kernel of 3 instructions checked: 1 finding; 0 waits and 1 s_nop that no path needs" in output
+    status, output, _ = check("s_nop 0; s_sleep 1", "--json")
+    (checked,) = json.loads(output)["kernels"]
+    (sleep,) = checked.pop("sleeps")
     assert sleep["kernel"] == "k"
-    assert found == before
+    assert checked == before
     assert check("s_nop 0")[0] == 0
 
 
@@ -87,12 +87,12 @@ def test_one_check_alone(add: Callable[..., None], check: Run) -> None:
     add("sleeps = other_one:SLEEPS")
     missing = "global_load_dword v10, v[2:3], off; v_mov_b32 v1, v10; s_sleep 1"
     assert check(missing, "--check", "hazards")[0] == 0
-    status, said, _ = check(missing, "--check", "sleeps")
+    status, output, _ = check(missing, "--check", "sleeps")
     assert status == 1
-    assert "1 kernel of 4 instructions checked: 1 finding\n" in said
-    status, said, _ = check(missing, "--check", "waits", "--json")
+    assert "1 kernel of 4 instructions checked: 1 finding\n" in output
+    status, output, _ = check(missing, "--check", "waits", "--json")
     assert status == 1
-    assert json.loads(said)["kernels"][0].keys() == {
+    assert json.loads(output)["kernels"][0].keys() == {
         *("target", "kernel", "instructions", "unchecked", "findings", "unneeded")
     }
 
@@ -108,44 +108,44 @@ def test_help_completion_and_an_unknown_one(
     assert "sleeps" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         check("s_nop 0", "--check", "snores")
-    said = capsys.readouterr().err
-    assert all(name in said for name in ("'snores'", "waits", "hazards", "sleeps"))
+    errors = capsys.readouterr().err
+    assert all(name in errors for name in ("'snores'", "waits", "hazards", "sleeps"))
 
 
 def test_a_broken_one_is_told_and_the_others_work(add: Callable[..., None], check: Run) -> None:
     """What was not checked is no success."""
     add("bad = nowhere:IT\nsleeps = other_one:SLEEPS")
-    status, said, told = check("s_nop 0; s_sleep 1")
+    status, output, errors = check("s_nop 0; s_sleep 1")
     assert status == 1
-    assert "sleeps\n" in said
-    (line,) = told.splitlines()
+    assert "sleeps\n" in output
+    (line,) = errors.splitlines()
     assert line.startswith("NOT CHECKED: check bad of other-one (nowhere:IT) cannot be imported: ModuleNotFound")
-    status, said, _ = check("s_nop 0", "--json")
+    status, output, _ = check("s_nop 0", "--json")
     assert status == 1
-    data: dict[str, Any] = json.loads(said)
+    data: dict[str, Any] = json.loads(output)
     assert len(data["checks_not_done"]) == len(data["kernels"]) == 1
-    status, _, told = check("s_nop 0", "--check", "bad")
+    status, _, errors = check("s_nop 0", "--check", "bad")
     assert status == 1
-    assert "check bad of other-one" in told
+    assert "check bad of other-one" in errors
     assert check("s_nop 0", "--check", "waits")[0] == 0
 
 
 def test_what_it_refuses_is_not_checked(add: Callable[..., None], check: Run) -> None:
     add("refuses = other_one:REFUSES")
-    status, _, told = check("s_nop 0")
+    status, _, errors = check("s_nop 0")
     assert status == 1
-    assert "k: NOT CHECKED: sleeps too deeply" in told
+    assert "k: NOT CHECKED: sleeps too deeply" in errors
 
 
 def test_data_that_another_check_has_is_an_error(add: Callable[..., None], check: Run) -> None:
     add("thief = other_one:TAKES_A_KEY")
-    status, _, told = check("s_nop 0", "--json")
+    status, _, errors = check("s_nop 0", "--json")
     assert status == 1
-    assert "check thief has data called findings, as another has" in told
+    assert "check thief has data called findings, as another has" in errors
 
 
 def test_a_check_called_as_a_built_in_one_is_an_error(add: Callable[..., None], check: Run) -> None:
     add("waits = other_one:SLEEPS")
-    status, _, told = check("s_nop 0")
+    status, _, errors = check("s_nop 0")
     assert status == 1
-    assert "check waits is defined by several packages: luthier and other-one" in told
+    assert "check waits is defined by several packages: luthier and other-one" in errors

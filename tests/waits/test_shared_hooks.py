@@ -52,13 +52,13 @@ def application(target: str) -> CodeObject:
 
 def findings(object: CodeObject) -> tuple[WaitFinding, ...]:
     lifted = lift(object, "k")
-    found = check_waits(lifted, unneeded=False).findings
-    assert all(is_a_way(lifted, one.path) for one in found)
-    return found
+    result = check_waits(lifted, unneeded=False).findings
+    assert all(is_a_way(lifted, one.path) for one in result)
+    return result
 
 
-def kinds(found: tuple[WaitFinding, ...]) -> Counter[tuple[str, ...]]:
-    return Counter((one.consumer.text, one.producer.text, one.access, one.counter) for one in found)
+def kinds(findings: tuple[WaitFinding, ...]) -> Counter[tuple[str, ...]]:
+    return Counter((one.consumer.text, one.producer.text, one.access, one.counter) for one in findings)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -66,9 +66,9 @@ def test_waits_around_a_shared_hook(make_module: Callable[..., ToolModule], targ
     module, object = make_module(HOOK, *TARGETS), application(target)
 
     def instrument(task: InstrumentationTask) -> None:
-        for one in task.instructions:
-            if one.is_load or one.mnemonic.startswith("v_mov"):
-                task.insert_hook_before(one, module.mix)
+        for instruction in task.instructions:
+            if instruction.is_load or instruction.mnemonic.startswith("v_mov"):
+                task.insert_hook_before(instruction, module.mix)
 
     patched = patch_object(object, instrument, strict=True)
     assert patched.report.kernels[0].calls > 140 > 60 * patched.report.kernels[0].shared
@@ -80,11 +80,11 @@ def test_waits_around_a_shared_hook(make_module: Callable[..., ToolModule], targ
 
     behind_callers, (addresses,) = removed(after), patched.maps
     for address, mutant in list(removed(object).items())[::20]:
-        there = addresses.moved(address)
-        assert there is not None
+        moved = addresses.moved(address)
+        assert moved is not None
         missing = kinds(findings(load_object(mutant.object(object))))
         assert missing
-        assert kinds(findings(load_object(behind_callers.pop(there).object(after)))) == missing
+        assert kinds(findings(load_object(behind_callers.pop(moved).object(after)))) == missing
     lifted = lift(after, "k")
     hooks = {
         lifted.columns.address[index]
@@ -92,6 +92,6 @@ def test_waits_around_a_shared_hook(make_module: Callable[..., ToolModule], targ
         if block >= 0 and lifted.blocks[block].function
     }
     inside = [mutant for address, mutant in behind_callers.items() if address in hooks]
-    found = [findings(load_object(mutant.object(after))) for mutant in inside]
-    assert any(found)  # not all: what hooks wait for before they return need not be used
-    assert all(one.function != "k" for some in found for one in some)
+    findings_inside = [findings(load_object(mutant.object(after))) for mutant in inside]
+    assert any(findings_inside)  # not all: what hooks wait for before they return need not be used
+    assert all(one.function != "k" for some in findings_inside for one in some)

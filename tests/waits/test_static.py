@@ -259,10 +259,10 @@ def test_counters_are_finite(target: str) -> None:
     model = wait_model(TARGETS[target])
     load = LOAD9 if target.startswith("gfx9") or target == "gfx1030" else LOAD11
     most = model.counters[model.streams[model.stream_index["vector"]].counter].most
-    others = repeated(most - 1, lambda number: load.format(20 + number))
+    loads = repeated(most - 1, lambda number: load.format(20 + number))
     name = "loadcnt" if target == "gfx1200" else "vmcnt"
-    assert found(check(target, f"{load.format(10)}; {others}; v_mov_b32 v1, v10")) == [f"reads v10 {name}({most - 1})"]
-    one_more = f"{others}; {load.format(90)}"
+    assert found(check(target, f"{load.format(10)}; {loads}; v_mov_b32 v1, v10")) == [f"reads v10 {name}({most - 1})"]
+    one_more = f"{loads}; {load.format(90)}"
     assert found(check(target, f"{load.format(10)}; {one_more}; v_mov_b32 v1, v10")) == []
 
 

@@ -37,9 +37,9 @@ class WithoutNops(First):
 
     def instrument(self, task: InstrumentationTask) -> None:
         super().instrument(task)
-        for one in task.instructions:
-            if one.mnemonic == "s_nop":
-                task.remove(one)
+        for instruction in task.instructions:
+            if instruction.mnemonic == "s_nop":
+                task.remove(instruction)
 
 
 @pytest.mark.parametrize(("wait", "count"), [("s_waitcnt vmcnt(0)", 0), ("s_nop 0", 1)])
@@ -84,8 +84,8 @@ def test_a_patched_kernel_that_cannot_be_lifted_again(
     assert len(verdict.problems) == problems
     monkeypatch.setattr("luthier.verify.side_by_side.lift", only_the_original)
     verdict = verify_kernel(object, tool(module), PLAN)
-    (told,) = verdict.hazards
-    assert told.startswith("k: the patched kernel was checked for hazards in this launch only: an address that")
+    (hazard,) = verdict.hazards
+    assert hazard.startswith("k: the patched kernel was checked for hazards in this launch only: an address that")
     assert len(verdict.problems) == problems
     assert all("it selects a lane" in problem for problem in verdict.problems)
 

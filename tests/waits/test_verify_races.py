@@ -41,11 +41,11 @@ class Turns(Tool):
         self.module, self.without = module, without
 
     def instrument(self, task: InstrumentationTask) -> None:
-        for one in task.instructions:
-            if one.mnemonic == "s_sub_u32":
-                task.insert_hook_before(one, self.module.turn)
-            if one.mnemonic == self.without:
-                task.remove(one)
+        for instruction in task.instructions:
+            if instruction.mnemonic == "s_sub_u32":
+                task.insert_hook_before(instruction, self.module.turn)
+            if instruction.mnemonic == self.without:
+                task.remove(instruction)
 
 
 def verdict(make_module, body: str, without: str = "") -> KernelVerdict:
@@ -55,20 +55,20 @@ def verdict(make_module, body: str, without: str = "") -> KernelVerdict:
 
 @pytest.mark.parametrize("body", [LAST, LOST])
 def test_races_of_the_original(make_module, body: str) -> None:
-    found = verdict(make_module, body)
-    assert found.equal, found.problems
-    assert len(found.races) == 2
-    assert "has a race: in another order of its waves it differs from itself in argument 1" in found.races[0]
-    assert found.to_json()["races"] == found.races
+    result = verdict(make_module, body)
+    assert result.equal, result.problems
+    assert len(result.races) == 2
+    assert "has a race: in another order of its waves it differs from itself in argument 1" in result.races[0]
+    assert result.to_json()["races"] == result.races
 
 
 def test_what_a_patch_does_to_a_kernel_with_races(make_module) -> None:
-    found = verdict(make_module, LAST, "global_store_dword")
-    assert found.races
-    assert [problem.partition(" in ")[0] for problem in found.problems] == ["argument 1 differs"]
+    result = verdict(make_module, LAST, "global_store_dword")
+    assert result.races
+    assert [problem.partition(" in ")[0] for problem in result.problems] == ["argument 1 differs"]
 
 
 def test_kernels_without_races(make_module) -> None:
     assert verdict(make_module, OWN).races == ()
-    found = verdict(make_module, OWN, "global_store_dword")
-    assert (found.equal, found.races) == (False, ())
+    result = verdict(make_module, OWN, "global_store_dword")
+    assert (result.equal, result.races) == (False, ())

@@ -11,7 +11,7 @@ from isa_state import State
 def differences(expected: Expected, actual: State) -> list[str]:
     """What differs, in words; empty if nothing does."""
     wanted = expected.state
-    found: list[str] = []
+    texts: list[str] = []
     loose: dict[tuple[str, int, int], list[tuple[int, int]]] = {}
     for kind, register, lane, low, width in expected.loose:
         loose.setdefault((kind, register, lane), []).append((low, width))
@@ -21,21 +21,21 @@ def differences(expected: Expected, actual: State) -> list[str]:
             want, have = int(left[register, lane]), int(right[register, lane])
             below = (int(right[register - 1, lane]), int(left[register - 1, lane])) if register else (0, 0)
             if not same_nan(ranges, want, have, below):
-                found.append(f"{kind}{register} lane {lane}: {have:#010x}, not {want:#010x}")
+                texts.append(f"{kind}{register} lane {lane}: {have:#010x}, not {want:#010x}")
     for unit in np.flatnonzero(wanted.sgprs != actual.sgprs).tolist():
         ranges = loose.get(("s", unit, 0), [])
         if not same_nan(ranges, int(wanted.sgprs[unit]), int(actual.sgprs[unit]), (0, 0)):
-            found.append(f"s{unit}: {int(actual.sgprs[unit]):#010x}, not {int(wanted.sgprs[unit]):#010x}")
+            texts.append(f"s{unit}: {int(actual.sgprs[unit]):#010x}, not {int(wanted.sgprs[unit]):#010x}")
     for name in ("scc", "mode"):
         if getattr(wanted, name) != getattr(actual, name):
-            found.append(f"{name}: {getattr(actual, name):#x}, not {getattr(wanted, name):#x}")
+            texts.append(f"{name}: {getattr(actual, name):#x}, not {getattr(wanted, name):#x}")
     for name in ("memory", "lds", "scratch"):
         different = np.argwhere(getattr(wanted, name) != getattr(actual, name)).tolist()
         if different:
             place = tuple(different[0])
             have, want = getattr(actual, name)[place], getattr(wanted, name)[place]
-            found.append(f"{name}[{place}]: {have:#04x}, not {want:#04x} ({len(different)} bytes differ)")
-    return found
+            texts.append(f"{name}[{place}]: {have:#04x}, not {want:#04x} ({len(different)} bytes differ)")
+    return texts
 
 
 def same_nan(ranges: list[tuple[int, int]], want: int, have: int, below: tuple[int, int]) -> bool:

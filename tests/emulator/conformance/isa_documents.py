@@ -29,11 +29,11 @@ def document(name: str) -> dict[str, str]:
     path = Path(spec.submodule_search_locations[0], "runtime", "autogen", "amd", name, "str_pcode.py")
     # Read as data: a dictionary of opcode to text. Nothing of the package is imported.
     table = next(node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Dict))
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for key, value in zip(table.keys, table.values, strict=True):
         assert isinstance(key, ast.Attribute)
-        found.setdefault(_ENCODING.sub("", key.attr.lower()), ast.literal_eval(value))
-    return found
+        texts.setdefault(_ENCODING.sub("", key.attr.lower()), ast.literal_eval(value))
+    return texts
 
 
 def document_of(major: int) -> str:

@@ -94,9 +94,9 @@ def reader(name: str, fields: tuple[Field, ...]) -> Expression:
         if name in env.arrays:
             cell = env.arrays[name][steps[0].first(env).bits]
             return apply(cell.value(), steps[1:], env)
-        found = env.cells.get(name)
-        if found is not None:
-            return apply(found.value(), steps, env) if steps else found.value()
+        known = env.cells.get(name)
+        if known is not None:
+            return apply(known.value(), steps, env) if steps else known.value()
         value = env.constants.get(name)
         if value is None:
             raise Unreadable(f"no {name}")
@@ -136,18 +136,18 @@ def assigner(name: str, fields: tuple[Field, ...]) -> Callable[[Environment, V],
             return
         if name == "TRAPSTS.INVALID":
             return
-        found = env.cells.get(name)
-        if found is None:
-            found = env.cells[name] = Cell()
+        known = env.cells.get(name)
+        if known is None:
+            known = env.cells[name] = Cell()
         if not steps:
-            found.kind = value.kind if found.written == 0 or found.kind != "b" else found.kind
-            found.bits, found.width = 0, value.width
-            found.put(0, value.width, value)
+            known.kind = value.kind if known.written == 0 or known.kind != "b" else known.kind
+            known.bits, known.width = 0, value.width
+            known.put(0, value.width, value)
             return
         low, width, kind = _slice(steps, env, value)
-        found.put(low, width, _fit(value, kind, width))
-        if len(steps) == 1 and steps[0].what == "type" and found.width == width:
-            found.kind = kind
+        known.put(low, width, _fit(value, kind, width))
+        if len(steps) == 1 and steps[0].what == "type" and known.width == width:
+            known.kind = kind
 
     return put
 

@@ -137,12 +137,12 @@ class _Functions(dict):  # type: ignore[type-arg]
         self.major = major
 
     def get(self, name: str, default: object = None) -> object:
-        found = super().get(name)
-        if found is None and name.startswith("v_"):
-            found = _call_document(self.major, name)
-            if found is not None:
-                self[name] = found
-        return found
+        function = super().get(name)
+        if function is None and name.startswith("v_"):
+            function = _call_document(self.major, name)
+            if function is not None:
+                self[name] = function
+        return function
 
 
 @functools.cache
@@ -211,12 +211,12 @@ def evaluate(setting: Setting, inputs: Inputs) -> dict[str, Result]:
         native[0](env)
     else:
         compile_text(setting.text)(env)
-    found: dict[str, Result] = {}
+    results: dict[str, Result] = {}
     for name in ("D0", "D1", "VCC", "SCC", "EXEC", "S0", "PC", "M0"):
         cell = env.cells.get(name)
         if cell is not None and (cell.written or name == "D0"):
-            found[name] = Result(cell.bits, cell.written, tuple(cell.loose), cell.kind)
-    return found
+            results[name] = Result(cell.bits, cell.written, tuple(cell.loose), cell.kind)
+    return results
 
 
 def fraction(number: int) -> Fraction:

@@ -102,7 +102,7 @@ _TOKEN = re.compile(
 
 def tokens(text: str) -> list[tuple[str, str]]:
     text = re.sub(r"//[^\n]*", "", text)
-    found: list[tuple[str, str]] = []
+    result: list[tuple[str, str]] = []
     position = 0
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -110,8 +110,8 @@ def tokens(text: str) -> list[tuple[str, str]]:
             raise Unreadable(f"at {text[position : position + 20]!r}")
         position = match.end()
         if match.lastgroup not in ("space", "string"):
-            found.append((str(match.lastgroup), match.group()))
-    return [*found, ("end", "")]
+            result.append((str(match.lastgroup), match.group()))
+    return [*result, ("end", "")]
 
 
 def number(text: str) -> V:

@@ -273,10 +273,10 @@ class Machine:
         for name in ("VCC", "EXEC"):
             if name in results and (name == "VCC" or compare):
                 mask_out[name] = mask_out.get(name, 0) | (results[name].bits >> seen_as & 1) << lane
-        found = results["D0"]
+        value = results["D0"]
         if compare:
-            if found.written:
-                mask_out["D0"] = mask_out.get("D0", 0) | (found.bits >> seen_as & 1) << lane
+            if value.written:
+                mask_out["D0"] = mask_out.get("D0", 0) | (value.bits >> seen_as & 1) << lane
             return
         if results.get("D1") is not None:
             mask_out["VCC"] = mask_out.get("VCC", 0) | (results["D1"].bits & 1) << lane
@@ -285,12 +285,12 @@ class Machine:
             shift = 16 if source.high else 0
             self.write(after, source, lane, results["S0"].bits << shift, results["S0"].written << shift)
         if result is not None:
-            self.store_vector(after, before, ins, lane, found, result)
+            self.store_vector(after, before, ins, lane, value, result)
 
     def store_vector(
-        self, after: Expected, before: State, ins: Instruction, lane: int, found: Result, result: Operand
+        self, after: Expected, before: State, ins: Instruction, lane: int, value: Result, result: Operand
     ) -> None:
-        bits, mask, loose = found.bits & found.written, found.written, found.loose
+        bits, mask, loose = value.bits & value.written, value.written, value.loose
         if result.kind == "s" and mask:
             if ins.name.endswith(("f16", "f32")):
                 width = int(ins.name[-2:])
@@ -362,17 +362,17 @@ class Machine:
         control = ins.values["dpp_ctrl"]
         bound, fetch = bool(ins.values.get("bound_ctrl", 0)), bool(ins.values.get("fi", 0))
         enabled = exec_bits
-        found: list[int | None] = []
+        sources: list[int | None] = []
         for lane in range(lanes):
             source = dpp_source(control, lane, lanes)
             if source is not None and not fetch and not exec_bits >> source & 1:
                 source = None
             if source is None and not bound:
                 enabled &= ~(1 << lane)
-            found.append(source)
+            sources.append(source)
             if not ins.values["row_mask"] >> lane // 16 & 1 or not ins.values["bank_mask"] >> lane % 16 // 4 & 1:
                 enabled &= ~(1 << lane)
-        return enabled, found
+        return enabled, sources
 
     # Operations of the whole wave
 
@@ -396,12 +396,12 @@ class Machine:
                 if operand in ins.operands:
                     env.constants[name] = make(ins.operands[operand].index, "u", 32)
             compile_text(text)(env)
-            found = env.cells["D0"]
-            if found.written:
+            cell = env.cells["D0"]
+            if cell.written:
                 if result.kind == "s":
-                    after.state.sgprs[result.index] = found.bits
+                    after.state.sgprs[result.index] = cell.bits
                 else:
-                    self.write(after, result, lane, found.bits, found.written)
+                    self.write(after, result, lane, cell.bits, cell.written)
         return after
 
     # Scalar operations
@@ -438,8 +438,8 @@ class Machine:
             values = {"imm": constants[0]} if constants else {}
             if name == "v_bitop2_b32":
                 values["bitop3"] = ins.values["bitop3"]
-            one = replace(ins, name=name, operands=operands, values=values, text_of_code=text)
-            done = self.lane_operation(before, one, text)
+            single = replace(ins, name=name, operands=operands, values=values, text_of_code=text)
+            done = self.lane_operation(before, single, text)
             result = operands["vdst"]
             for index in range(result.index, result.index + result.count):
                 after.state.vgprs[index] = done.state.vgprs[index]
@@ -517,16 +517,16 @@ class Machine:
                 state.put_wide(result.index, result.count, env.cells["D0"].bits)
             return after
         results = evaluate(setting, inputs)
-        found = results["D0"]
-        if found.written and result is not None and result.kind == "s":
-            bits = found.bits & found.written
+        written = results["D0"]
+        if written.written and result is not None and result.kind == "s":
+            bits = written.bits & written.written
             if size := result_width(ins.name, text):
-                bits, _ = Finish(before.mode, self.major).result(bits, found.written, size, ())
-            value = (old[0] & ~found.written) | bits
-            if found.written == 0xFFFF:
+                bits, _ = Finish(before.mode, self.major).result(bits, written.written, size, ())
+            value = (old[0] & ~written.written) | bits
+            if written.written == 0xFFFF:
                 value &= 0xFFFF  # SGPRs are written whole
             state.put_wide(result.index, result.count, value)
-            for low, width in found.loose:
+            for low, width in written.loose:
                 after.loose.append(("s", result.index + low // 32, 0, low % 32, width))
         if "SCC" in results:
             state.scc = results["SCC"].bits & 1

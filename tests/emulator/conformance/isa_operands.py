@@ -250,14 +250,14 @@ class Finish:
                 v = flushed(n.multiply(flushed(v), factor, rounding))
                 v = v._replace(bits=0) if n.is_zero(v) else v
         if self.clamp:
-            one = n.from_float(1.0, v.width)
+            unit = n.from_float(1.0, v.width)
             if n.is_nan(v):
                 dx10 = self.major >= 12 or self.mode >> 8 & 1
                 v = v._replace(bits=0) if dx10 else v
             elif n.is_negative(v):
                 v = v._replace(bits=0)
-            elif (n.compare(v, one) or 0) > 0:
-                v = one
+            elif (n.compare(v, unit) or 0) > 0:
+                v = unit
         return v
 
     def result(self, bits: int, mask: int, width: int, loose: n.Loose) -> tuple[int, n.Loose]:

@@ -380,25 +380,25 @@ class Parser:
         return run
 
     def fields(self) -> tuple[Field, ...]:
-        found: list[Field] = []
+        fields: list[Field] = []
         while True:
             if self.peek() == "." and self.kind(1) == "name":
                 self.take()
                 member = self.take()
                 known = type_of(member)
-                found.append(Field("type", *known) if known else Field("member", member))
+                fields.append(Field("type", *known) if known else Field("member", member))
             elif self.peek() == "[":
                 self.take()
                 first = self.expression()
                 if self.accept(":"):
-                    found.append(Field("range", first, self.expression()))
+                    fields.append(Field("range", first, self.expression()))
                 elif self.accept("+:"):
-                    found.append(Field("plus", first, self.expression()))
+                    fields.append(Field("plus", first, self.expression()))
                 else:
-                    found.append(Field("index", first))
+                    fields.append(Field("index", first))
                 self.take("]")
             else:
-                return tuple(found)
+                return tuple(fields)
 
     def with_fields(self, inner: Expression) -> Expression:
         fields = self.fields()

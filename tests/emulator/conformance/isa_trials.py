@@ -132,7 +132,7 @@ def build(isa: Isa, number: int, plan: Plan, random: np.random.Generator) -> Ins
     for position, operand in enumerate(opcode.operands):
         if operand.tied_to >= 0:
             kinds[position], values[position] = kinds[operand.tied_to], values[operand.tied_to]
-    one = replace(
+    instruction = replace(
         code,
         offset=np.zeros(1, np.int64),
         size=np.zeros(1, np.int32),
@@ -144,7 +144,7 @@ def build(isa: Isa, number: int, plan: Plan, random: np.random.Generator) -> Ins
         operand_value=values,
     )
     try:
-        data, _ = isa.encode(one)
+        data, _ = isa.encode(instruction)
     except LuthierError:
         data = b""
     decoded = isa.decode(data)
@@ -235,11 +235,11 @@ def constant_for(text: str, source: int, random: np.random.Generator) -> int:
     """An inline constant or literal as LLVM holds it."""
     form = float_width(text, source)
     if form is not None and random.random() < 0.6:
-        one = {("f", 16): 0x3C00, ("f", 32): 0x3F800000, ("f", 64): 0x3FF0000000000000}.get(form)
-        if one is not None:
+        unit = {("f", 16): 0x3C00, ("f", 32): 0x3F800000, ("f", 64): 0x3FF0000000000000}.get(form)
+        if unit is not None:
             half = {16: 0x3800, 32: 0x3F000000, 64: 0x3FE0000000000000}[form[1]]
             sign = 1 << (form[1] - 1)
-            pattern = int(random.choice(np.array([one, half, one | sign, half | sign], np.uint64)))
+            pattern = int(random.choice(np.array([unit, half, unit | sign, half | sign], np.uint64)))
             return pattern - (1 << 64) if pattern >> 63 else pattern
     return int(random.choice([0, 1, 5, 63, 64, -1, -7, -16]))
 
@@ -269,12 +269,12 @@ def integer_edges(bits: int) -> list[int]:
 def float_edges(kind: str, bits: int) -> list[int]:
     fraction, exponent = {("f", 16): (10, 5), ("f", 32): (23, 8), ("f", 64): (52, 11), ("bf", 16): (7, 8)}[kind, bits]
     infinity = ((1 << exponent) - 1) << fraction
-    one = ((1 << (exponent - 1)) - 1) << fraction
+    bias = ((1 << (exponent - 1)) - 1) << fraction
     unit = 1 << fraction
     magnitudes = [
-        *(0, 1, 2, unit - 1, unit, unit + 1, one - 1, one, one + 1, one | unit >> 1, one + unit, one - unit),
-        *(one + unit + (unit >> 1), one + 2 * unit + (unit >> 2), one + (5 * unit) + 3, one - 3 * unit),
-        *(one + fraction * unit + unit // 2 + 1, infinity - 1, infinity - unit, infinity, infinity | 1),
+        *(0, 1, 2, unit - 1, unit, unit + 1, bias - 1, bias, bias + 1, bias | unit >> 1, bias + unit, bias - unit),
+        *(bias + unit + (unit >> 1), bias + 2 * unit + (unit >> 2), bias + (5 * unit) + 3, bias - 3 * unit),
+        *(bias + fraction * unit + unit // 2 + 1, infinity - 1, infinity - unit, infinity, infinity | 1),
         infinity | unit >> 1 | 5,
     ]
     return [*magnitudes, *(m | 1 << (bits - 1) for m in magnitudes)]
@@ -377,15 +377,15 @@ def initial(
 
 def prepare_division(ins: Instruction, state: State, random: np.random.Generator) -> None:
     """Source 0 of v_div_scale is one of the others, which are finite: that is what it is defined for."""
-    first, *others = (ins.operands[f"src{index}"] for index in range(3))
-    for operand in others:
+    first, *rest = (ins.operands[f"src{index}"] for index in range(3))
+    for operand in rest:
         if operand.kind == "v":
             top = state.vgprs[operand.index + operand.count - 1]
             top[(top >> 20 & 0x7F8) == 0x7F8] &= np.uint32(0xBFFFFFFF)
-    if first.kind == "v" and others[0].kind == "v":
+    if first.kind == "v" and rest[0].kind == "v":
         pick = random.integers(0, 2, state.vgprs.shape[1]).astype(bool)
         for part in range(first.count):
-            rows = [state.vgprs[operand.index + part] for operand in others if operand.kind == "v"]
+            rows = [state.vgprs[operand.index + part] for operand in rest if operand.kind == "v"]
             state.vgprs[first.index + part] = np.where(pick, rows[0], rows[-1])
 
 

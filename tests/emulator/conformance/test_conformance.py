@@ -37,8 +37,8 @@ BATCH = 200
 @functools.cache
 def executed(isa: Isa) -> list[int]:
     """LLVM's numbers of the opcodes that the emulator executes, exact or bounded."""
-    found = coverage(str(isa.target))
-    names = {name for table in (found.exact, found.bounded) for group in table.values() for name in group}
+    table_of = coverage(str(isa.target))
+    names = {name for table in (table_of.exact, table_of.bounded) for group in table.values() for name in group}
     return [number for number in sorted(samples(isa)) if isa.opcode(number).name in names]
 
 
@@ -130,13 +130,13 @@ def compare(isa: Isa, numbers: list[int], rounding: int = 0, *, undefined: bool 
             try:
                 before = initial(isa, ins, ins.text_of_code, random, bench.place.address, mode)
                 if JUMP.search(ins.text_of_code):
-                    here = bench.address_of(position)
+                    address = bench.address_of(position)
                     source = ins.operands.get("src0")
                     if source is not None and source.kind == "s":
-                        before.put_wide(source.index, 2, here + 4 * int(random.choice([1, 3])))
-                    expected, target = machine.jump(before, ins, here)
+                        before.put_wide(source.index, 2, address + 4 * int(random.choice([1, 3])))
+                    expected, target = machine.jump(before, ins, address)
                     if not re.fullmatch("s_getpc_b64", ins.name):
-                        expected.state.sgprs[MARK] = {4: 1, 12: 2}[target - here]
+                        expected.state.sgprs[MARK] = {4: 1, 12: 2}[target - address]
                     else:
                         expected.state.sgprs[MARK] = 1
                 else:
@@ -145,11 +145,11 @@ def compare(isa: Isa, numbers: list[int], rounding: int = 0, *, undefined: bool 
             except (LuthierError, ValueError, LookupError) as problem:
                 problems.append(f"{ins.opcode.name}, {ins.text}: {problem!r}")
                 continue
-            found = differences(expected, actual)
-            if found:
+            different = differences(expected, actual)
+            if different:
                 exec_bits = before.wide(EXEC, 2)
                 problems.append(
-                    f"{ins.opcode.name}, {ins.text}, EXEC {exec_bits:#x}, MODE {mode:#x}: {'; '.join(found[:3])}"
+                    f"{ins.opcode.name}, {ins.text}, EXEC {exec_bits:#x}, MODE {mode:#x}: {'; '.join(different[:3])}"
                 )
     assert not problems, f"{len(problems)} of {len(todo)} trials:\n" + "\n".join(problems[:400])
     return tried
