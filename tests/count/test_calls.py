@@ -26,13 +26,6 @@ extern "C" __global__ void recursive(unsigned *out) {
 """
 
 
-def call(target: str, name: str) -> list[str]:
-    """A call by s[28:29], the return address in s[30:31]."""
-    extend = ["s_sext_i32_i16 s29, s29"] if target.startswith("gfx12") else []
-    lines = ["s_getpc_b64 s[28:29]", *extend, f"s_add_u32 s28, s28, {name}@rel32@lo+{4 + 4 * len(extend)}"]
-    return [*lines, f"s_addc_u32 s29, s29, {name}@rel32@hi+{12 + 4 * len(extend)}", "s_swappc_b64 s[30:31], s[28:29]"]
-
-
 def label(name: str) -> str:
     return f".p2align 8\n.type {name},@function\n{name}:"
 
@@ -40,27 +33,27 @@ def label(name: str) -> str:
 def twice(target: str) -> list[str]:
     """Two functions, each called from a loop and from elsewhere."""
     inner = [label("inner"), "s_add_u32 s22, s22, 1", "s_setpc_b64 s[30:31]"]
-    outer = [label("outer"), "s_mov_b64 s[26:27], s[30:31]", *call(target, "inner"), *call(target, "inner")]
+    outer = [label("outer"), "s_mov_b64 s[26:27], s[30:31]", "call 28, 29, inner", "call 28, 29, inner"]
     outer += ["s_setpc_b64 s[26:27]"]
-    main = ["s_mov_b32 s20, 3", "again:", *call(target, "outer"), "s_sub_u32 s20, s20, 1", "s_cmp_lg_u32 s20, 0"]
-    main += ["s_cbranch_scc1 again", *call(target, "inner"), *call(target, "outer"), "s_endpgm"]
+    main = ["s_mov_b32 s20, 3", "again:", "call 28, 29, outer", "s_sub_u32 s20, s20, 1", "s_cmp_lg_u32 s20, 0"]
+    main += ["s_cbranch_scc1 again", "call 28, 29, inner", "call 28, 29, outer", "s_endpgm"]
     return [*main, *outer, *inner]
 
 
 def shared(target: str) -> list[str]:
     """Two functions with the same end, in which a third is called."""
     first = [label("first"), "s_mov_b64 s[26:27], s[30:31]", "s_branch common"]
-    second = [label("second"), "s_mov_b64 s[26:27], s[30:31]", "common:", *call(target, "leaf"), "s_setpc_b64 s[26:27]"]
+    second = [label("second"), "s_mov_b64 s[26:27], s[30:31]", "common:", "call 28, 29, leaf", "s_setpc_b64 s[26:27]"]
     leaf = [label("leaf"), "s_add_u32 s22, s22, 1", "s_setpc_b64 s[30:31]"]
-    main = [*call(target, "first"), *call(target, "second"), *call(target, "first"), "s_endpgm"]
+    main = ["call 28, 29, first", "call 28, 29, second", "call 28, 29, first", "s_endpgm"]
     return [*main, *first, *second, *leaf]
 
 
 def endless(target: str) -> list[str]:
     """A function that calls itself until the wave ends in it: its calls may say nothing of how often it is entered."""
-    main = ["s_mov_b32 s20, 10", *call(target, "down"), "s_endpgm"]
+    main = ["s_mov_b32 s20, 10", "call 28, 29, down", "s_endpgm"]
     down = [label("down"), "s_sub_u32 s20, s20, 1", "s_cmp_eq_u32 s20, 0", "s_cbranch_scc1 leave"]
-    return [*main, *down, *call(target, "down"), "s_endpgm", "leave:", "s_nop 0", "s_endpgm"]
+    return [*main, *down, "call 28, 29, down", "s_endpgm", "leave:", "s_nop 0", "s_endpgm"]
 
 
 @pytest.mark.parametrize("per", ["wave", "lane"])
@@ -96,12 +89,12 @@ def check(object: CodeObject, kernel: str, arguments: list, lanes: int, *, given
     loaded[1].kernel(kernel).launch(*arguments, grid=(GROUPS, 1, 1), block=(lanes, 1, 1))
     counters = patched.counters[kernel]
     counts = counters.read(loaded[1])
-    found, expected = counts.active_lanes, truth.active_lanes
+    actual, expected = counts.active_lanes, truth.active_lanes
     if per == "wave":
-        found, expected = counts.executions, truth.executions
+        actual, expected = counts.executions, truth.executions
     at = np.searchsorted(lifted.code.addresses, truth.addresses)
-    assert found[at].tolist() == expected.tolist()
-    assert found.sum() == expected.sum()
+    assert actual[at].tolist() == expected.tolist()
+    assert actual.sum() == expected.sum()
 
     flows = counters.waves if per == "wave" else counters.lanes
     reached = [index for index, block in enumerate(lifted.block_of) if block >= 0]

@@ -18,7 +18,6 @@ from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
 from luthier.tool.task import InstrumentationTask
-from test_calls import call
 
 TARGETS = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 GROUPS, WAVES, SLOTS = 5, 2, 24
@@ -43,16 +42,13 @@ class Source:
         self.major, self.wide = family.major, family.default_wave_size == 64
         self.b = "b64" if self.wide else "b32"
         self.exec, self.saved = ("exec", "s[20:21]") if self.wide else ("exec_lo", "s20")
-        self.load = "s_load_b64" if self.major >= 11 else "s_load_dwordx2"
-        self.wait = "s_wait_kmcnt 0x0" if self.major >= 12 else "s_waitcnt lgkmcnt(0)"
-        self.add = "v_add_u32_e32" if self.major == 9 else "v_add_nc_u32_e32"
 
     def slot(self, pair: int) -> list[str]:
         """The next pointer."""
         return [
             "s_lshl_b32 s43, s42, 3",
             *("s_add_u32 s44, s40, s43", "s_addc_u32 s45, s41, 0", "s_add_u32 s42, s42, 1"),
-            *(f"{self.load} s[{pair}:{pair + 1}], s[44:45], 0x0", self.wait),
+            *(f"load2 s[{pair}:{pair + 1}], s[44:45], 0x0", "wait_scalar"),
         ]
 
     def note(self, *numbers: int) -> list[str]:
@@ -61,8 +57,8 @@ class Source:
 
     def kernel(self) -> list[str]:
         size = 4 * (64 if self.wide else 32)
-        lines = [f"{self.load} s[40:41], s[0:1], 0x0"]
-        lines += ["s_mov_b32 s39, ttmp9" if self.major >= 12 else "s_mov_b32 s39, s2", self.wait]
+        lines = ["load2 s[40:41], s[0:1], 0x0"]
+        lines += ["workgroup_id s39", "wait_scalar"]
         lines += ["v_mov_b32_e32 v2, v0", "v_mbcnt_lo_u32_b32 v0, -1, 0"]
         lines += ["v_mbcnt_hi_u32_b32 v0, -1, v0"] if self.wide else []
         lines += ["v_readfirstlane_b32 s47, v2", "s_and_b32 s47, s47, 0x3ff", f"s_lshr_b32 s47, s47, {5 + self.wide}"]
@@ -72,7 +68,7 @@ class Source:
             "next:",
             "s_bitcmp1_b32 s42, 1",
             "s_cbranch_scc0 itself",
-            *call(self.target, "f1"),
+            "call 28, 29, f1",
         ]
         lines += ["itself:", *self.slot(4), "s_cmp_eq_u64 s[4:5], 0", "s_cbranch_scc1 done"]
         lines += ["s_bitcmp1_b32 s42, 1", "s_cbranch_scc0 all", "s_mov_b32 exec_lo, 0xffff", "all:"]
@@ -82,15 +78,14 @@ class Source:
             lines += [f"s_cselect_{self.b} {left}, -1, 0", f"s_and_saveexec_{self.b} {self.saved}, {left}"]
         lines += ["s_swappc_b64 s[30:31], s[4:5]", *self.note(1, 2)]
         lines += [f"s_mov_{self.b} {self.exec}, -1", "s_branch next", "done:"]
-        store = "global_store_b32" if self.major >= 11 else "global_store_dword"
-        lines += [f"s_mul_i32 s38, s38, {size}", "v_lshlrev_b32 v1, 2, v0", f"{self.add} v1, s38, v1"]
-        return [*lines, f"{self.add} v3, s47, v3", f"{store} v1, v3, s[40:41] offset:{8 * SLOTS}", "s_endpgm"]
+        lines += [f"s_mul_i32 s38, s38, {size}", "v_lshlrev_b32 v1, 2, v0", "vadd v1, s38, v1"]
+        return [*lines, "vadd v3, s47, v3", f"global_store v1, v3, s[40:41] offset:{8 * SLOTS}", "s_endpgm"]
 
     def known(self) -> str:
         """Functions to which there are pointers in memory, one with ways through it; and one that is called, and calls
         or jumps on."""
         deaf = [] if self.scc == "read" else ["s_bitcmp1_b32 s47, 5"]
-        first = [*deaf, *self.note(3, 4), f"{self.add} v3, 1, v3", "s_bitcmp1_b32 s47, 1", "s_cbranch_scc1 f0_2"]
+        first = [*deaf, *self.note(3, 4), "vadd v3, 1, v3", "s_bitcmp1_b32 s47, 1", "s_cbranch_scc1 f0_2"]
         first += [
             "s_bitcmp1_b32 s47, 3",
             "s_cbranch_scc1 f0_1",
@@ -100,7 +95,7 @@ class Source:
         ]
         first += ["f0_2:", "s_bitcmp1_b32 s47, 4", "s_setpc_b64 s[30:31]"]
         settle = ["s_wait_alu 0x0"] if self.major >= 12 else []
-        second = [*self.slot(6), f"{self.add} v3, 2, v3", "s_cmp_eq_u64 s[6:7], 0", "s_cbranch_scc1 f1_1"]
+        second = [*self.slot(6), "vadd v3, 2, v3", "s_cmp_eq_u64 s[6:7], 0", "s_cbranch_scc1 f1_1"]
         if self.tail:
             second += ["s_setpc_b64 s[6:7]", "f1_1:", "s_setpc_b64 s[30:31]"]
         else:
@@ -112,10 +107,10 @@ class Source:
             second += ["s_nop 4", *settle, "s_setpc_b64 s[30:31]"]
         third = [*deaf, *self.note(11, 12), "s_bitcmp1_b32 s47, 2", "s_setpc_b64 s[30:31]"]
         code = function("f0", first) + function("f1", second) + function("f2", third)
-        others = [f"m{number}" for number in range(self.more)]
-        for number, name in enumerate(others):
-            code += function(name, [f"{self.add} v3, {number}, v3", *self.note(13, 14), "s_setpc_b64 s[30:31]"])
-        return code + f".data\n.p2align 3\n.quad {', '.join(['f0', 'f2', *others])}\n.text\n"
+        names = [f"m{number}" for number in range(self.more)]
+        for number, name in enumerate(names):
+            code += function(name, [f"vadd v3, {number}, v3", *self.note(13, 14), "s_setpc_b64 s[30:31]"])
+        return code + f".data\n.p2align 3\n.quad {', '.join(['f0', 'f2', *names])}\n.text\n"
 
     def unknown(self) -> str:
         """Functions that no pointer in the object leads to: the first uses all registers, the second ends some waves,
@@ -124,10 +119,10 @@ class Source:
         fill += [f"v_mov_b32 v{one}, {hex(0xABC000 + one)}" for one in range(VGPRS) if one not in (0, 3, 4)]
         g = [*self.note(7, 8), f"s_mov_{self.b} {self.saved}, {self.exec}", f"s_mov_{self.b} {self.exec}, -1", *fill]
         g += [f"s_mov_{self.b} {self.exec}, {self.saved}", "s_mov_b32 vcc_lo, 77", "s_mov_b32 m0, 78"]
-        g += [f"{self.load} s[60:61], s[40:41], 0x0", "s_bitcmp1_b32 s47, 1", "s_setpc_b64 s[30:31]"]
+        g += ["load2 s[60:61], s[40:41], 0x0", "s_bitcmp1_b32 s47, 1", "s_setpc_b64 s[30:31]"]
         ends = [*self.note(9, 10), "s_and_b32 s46, s47, 3", "s_cmp_eq_u32 s46, 0", "s_cbranch_scc0 stay", "s_endpgm"]
         ends += ["stay:", "s_branch g"]
-        back = ["s_mov_b64 s[48:49], s[30:31]", *call(self.target, "f0"), "s_mov_b64 s[30:31], s[48:49]", "s_branch g"]
+        back = ["s_mov_b64 s[48:49], s[30:31]", "call 28, 29, f0", "s_mov_b64 s[30:31], s[48:49]", "s_branch g"]
         return function("g", g) + function("h", ends) + function("c", back)
 
     def object(self) -> CodeObject:
@@ -189,13 +184,13 @@ def test_cost(compile_object, target: str, kind: str, level: str, most: float) -
 
 def counts_at(lifted, stats) -> tuple[np.ndarray, np.ndarray]:
     """Executions and active lanes of the lifted instructions."""
-    found = np.zeros((2, len(lifted.code)), np.int64)
+    counts = np.zeros((2, len(lifted.code)), np.int64)
     at = np.searchsorted(lifted.code.addresses, stats.by_address.addresses)
     at = np.minimum(at, len(lifted.code) - 1)
-    mine = (lifted.code.addresses[at] == stats.by_address.addresses) & lifted.reached[at]
-    found[0, at[mine]] = stats.by_address.executions[mine]
-    found[1, at[mine]] = stats.by_address.active_lanes[mine]
-    return found[0], found[1]
+    inside = (lifted.code.addresses[at] == stats.by_address.addresses) & lifted.reached[at]
+    counts[0, at[inside]] = stats.by_address.executions[inside]
+    counts[1, at[inside]] = stats.by_address.active_lanes[inside]
+    return counts[0], counts[1]
 
 
 def check_originals(object: CodeObject, before, after) -> None:

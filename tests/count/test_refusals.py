@@ -27,15 +27,11 @@ def crowded(seed: int, target: str) -> tuple[CodeObject, str]:
     rng = random.Random(seed)
     generation = target_named(target)
     wide = generation.default_wave_size == 64
-    add = "v_add_u32_e32" if generation.major == 9 else "v_add_nc_u32_e32"
-    store = "global_store_b32" if generation.major >= 11 else "global_store_dword"
-    load = "s_load_b64" if generation.major >= 11 else "s_load_dwordx2"
     sgprs = range(36, 36 + rng.choice((0, 64, 66, 66)))
     last = rng.choice((8, 200, 253, 256, 256))
     vgprs = [1, 2, *range(4, last)]
     live = rng.random() < 0.6
-    lines = [f"{load} s[4:5], s[0:1], 0x0", "s_mov_b32 s6, ttmp9" if generation.major >= 12 else "s_mov_b32 s6, s2"]
-    lines += ["s_wait_kmcnt 0x0" if generation.major >= 12 else "s_waitcnt lgkmcnt(0)"]
+    lines = ["load2 s[4:5], s[0:1], 0x0", "workgroup_id s6", "wait_scalar"]
     lines += ["v_mbcnt_lo_u32_b32 v0, -1, 0", *(["v_mbcnt_hi_u32_b32 v0, -1, v0"] if wide else [])]
     lines += ["v_mov_b32_e32 v3, v0", "s_movk_i32 s22, 5"]
     full = rng.random() < 0.5
@@ -46,16 +42,16 @@ def crowded(seed: int, target: str) -> tuple[CodeObject, str]:
     lines += [f"s_mov_b32 s{number}, {number}" for number in (*taken, *sgprs)]
     lines += [f"v_mov_b32_e32 v{number}, {number}" for number in vgprs]
     body = ["s_cmp_lg_u32 s22, 2", "again:"]
-    body += ["s_cbranch_scc0 skip", f"{add} v3, s22, v3", "skip:"]
+    body += ["s_cbranch_scc0 skip", "vadd v3, s22, v3", "skip:"]
     lines += body if live else ["again:", "s_cmp_lg_u32 s22, 2", *body[2:]]
     # In the loop SCC says whether there is one more round, from one end to the other.
     lines += ["s_sub_u32 s22, s22, 1", "s_cmp_lg_u32 s22, 0"]
     lines += ["s_cbranch_scc1 again"]
     lines += [f"s_add_u32 s22, s22, s{number}" for number in (*taken, *sgprs)]
     lines += ["s_add_u32 s22, s22, vcc_lo", "s_add_u32 s22, s22, vcc_hi", "s_add_u32 s22, s22, m0"] * full
-    lines += [f"{add} v3, v{number}, v3" for number in vgprs]
-    lines += [f"{add} v3, s22, v3", f"s_mul_i32 s6, s6, {256 if wide else 128}", "v_lshlrev_b32_e32 v1, 2, v0"]
-    lines += [f"{add} v1, s6, v1", f"{store} v1, v3, s[4:5]", "s_endpgm"]
+    lines += [f"vadd v3, v{number}, v3" for number in vgprs]
+    lines += ["vadd v3, s22, v3", f"s_mul_i32 s6, s6, {256 if wide else 128}", "v_lshlrev_b32_e32 v1, 2, v0"]
+    lines += ["vadd v1, s6, v1", "global_store v1, v3, s[4:5]", "s_endpgm"]
     text = kernel_text(function("k", lines), target, sgprs=106 if generation.major >= 10 else 102, vgprs=last)
     return assembled(text, target), f"{len(sgprs)} and {len(taken)} SGPRs, VGPRs to {last}, SCC {live}"
 
@@ -76,16 +72,16 @@ def right_or_refused(object: CodeObject, budget: CounterBudget) -> bool:
 @pytest.mark.parametrize("target", FAMILIES)
 def test_crowded_kernels(target: str) -> None:
     budgets = (CounterBudget(), CounterBudget(vgprs=0), CounterBudget(sgprs=0, vgprs=0))
-    found = set()
+    outcomes = set()
     for seed in range(KERNELS):
         object, what = crowded(seed, target)
         for budget in budgets:
             try:
-                found.add(right_or_refused(object, budget))
+                outcomes.add(right_or_refused(object, budget))
             except BaseException as problem:
                 problem.add_note(f"seed {seed}: {what}; {budget}")
                 raise
-    assert found == {True, False}
+    assert outcomes == {True, False}
 
 
 def test_lanes_that_hooks_turn_on(app, make_module) -> None:

@@ -5,8 +5,7 @@ settings ``key: value``. Behind the line ``---`` is the source, behind ``--- as 
 hooks, and behind ``--- expect`` the text. A line of that text holds for all targets of the case, or for those after its
 ``@``: ``gfx1100/64`` is a processor with a wave size, ``gfx11`` all processors of a generation.
 
-A source that does not begin with a function is the body of the kernel `k`, without its s_endpgm. ``func name`` begins a
-function, which ends at the next one or with the source. The macros are those of ../support/dialects.s.
+The source is written as ../support/assembled_cases.py says, with the macros of ../support/dialects.s.
 
 ``pytest -n0 --bless`` writes the expected text. Read the difference.
 """
@@ -22,7 +21,6 @@ from pathlib import Path
 import pytest
 
 _TAGS = " @ "
-_NEW_SECTION = re.compile(r"^(?=func |\.rodata|\.data|\.section|\.text)", re.MULTILINE)
 _SPELLINGS = [
     (r"exec_lo", "exec"),
     (r"_e(32|64)\b", ""),
@@ -105,18 +103,6 @@ class CaseFiles:
             cases = [other for other in self.cases if other.path == case.path]
             case.path.write_text(case.shared + "".join(map(str, cases)))
         assert lines == case.expected.get(target)
-
-
-def completed(source: str, prologue: str = "") -> str:
-    """Return the source with what its file leaves out: the kernel around a body, and the end of each function."""
-    if not re.match(r"func |\.", source):
-        body, *rest = _NEW_SECTION.split(source, maxsplit=1)
-        source = "".join([f"func k\n{prologue}{body}  s_endpgm\n", *rest])
-    parts = []
-    for part in _NEW_SECTION.split(source):
-        name = re.match(r"func (\w+)", part)
-        parts.append(f"{part}endfunc {name[1]}\n" if name and f"endfunc {name[1]}" not in source else part)
-    return "".join(parts)
 
 
 def _read(path: Path) -> list[Case]:

@@ -37,7 +37,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from assembled_cases import assemble, run
-from case_files import Case, CaseFiles, completed
+from case_files import Case, CaseFiles
 from llvm_releases import MANIFEST_PRINTER, Release
 from luthier.errors import LiftError, LuthierError
 from luthier.isa.targets import target_named
@@ -64,13 +64,13 @@ def processor(target: str) -> tuple[str, int]:
     return name, int(wave or target_named(name).default_wave_size)
 
 
-def code_object(case: Case, target: str, source: str, prologue: str = "", **numbers: int) -> CodeObject:
+def code_object(case: Case, target: str, source: str, *, prologue: str = "  begin\n", **numbers: int) -> CodeObject:
     """Return the code object of a case's kernel, with these numbers of registers unless the case has its own."""
     name, wave = processor(target)
     kernel = ("vgprs", "sgprs", "agprs", "workgroup")
     numbers |= {key: int(value) for key, value in case.settings.items() if key in kernel}
     descriptor = case.settings.get("descriptor", "")
-    return assemble(name, completed(source, prologue), wave, **numbers, descriptor=descriptor)
+    return assemble(name, source, wave, **numbers, descriptor=descriptor, prologue=prologue)
 
 
 # patch
@@ -111,7 +111,7 @@ def without_paths(text: str) -> str:
 def test_patch(case: Case, target: str, make_module: MakeModule, bless: bool) -> None:
     names = sorted({processor(name)[0] for other in PATCH.cases if other.path == case.path for name in other.targets})
     module = make_module(case.shared, *names)
-    object = code_object(case, target, case.source, "  begin\n")
+    object = code_object(case, target, case.source)
     try:
         patched = Patched(object, "k", lambda task: insert(task, case, module))
     except LuthierError as problem:
@@ -130,7 +130,7 @@ def check_run(case: Case, target: str, object: CodeObject, patched: Patched) -> 
     groups, lanes = map(int, case.settings.get("launch", "1 64").split())
     known = {"waves": groups * -(-lanes // wave), "lanes": groups * lanes, "wide": wave == 64}
     values = dict(pair.split("=") for pair in case.settings.get("variables", "").split())
-    model = code_object(case, target, case.as_if, "  begin\n") if case.as_if else object
+    model = code_object(case, target, case.as_if) if case.as_if else object
     expected, _ = run(name, model.data, groups=groups, lanes=lanes)
     buffer, variables = run(name, patched.data, groups=groups, lanes=lanes, variables=values)
     assert expected.any()
@@ -143,7 +143,10 @@ def check_run(case: Case, target: str, object: CodeObject, patched: Patched) -> 
 
 @pytest.mark.parametrize(("case", "target"), LIFT.parameters())
 def test_lift(case: Case, target: str, bless: bool) -> None:
-    object, show = code_object(case, target, case.source, sgprs=96), case.settings.get("show", "registers").split()
+    object, show = (
+        code_object(case, target, case.source, prologue="", sgprs=96),
+        case.settings.get("show", "registers").split(),
+    )
     try:
         lines = as_text(lift(object, "k"), instructions="instructions" in show, registers="registers" in show)
         text = re.sub(r"^(kernel k: )\w+, wave\d+, ", r"\1", "\n".join(lines))

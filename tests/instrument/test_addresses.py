@@ -85,7 +85,7 @@ class Writer:
                 values[position] = 4 | 4 << 4 if self.isa.target.target.major == 9 else 20
             elif operand.name in ("offset0", "offset1"):
                 values[position] = 3 if operand.name == "offset0" else 5
-        one = replace(
+        written = replace(
             code,
             opcode=code.opcode[index : index + 1],
             operand_start=np.array([0, end - start], np.int32),
@@ -93,13 +93,13 @@ class Writer:
             operand_value=values,
         )
         try:
-            raw, _ = self.isa.encode(one)
+            raw, _ = self.isa.encode(written)
         except DecodeError:
             return None
         again = self.isa.decode(raw)
         if len(again) != 1 or int(again.opcode[0]) != number:
             return None
-        return raw if again.operands(0) == one.operands(0) else None
+        return raw if again.operands(0) == written.operands(0) else None
 
 
 MARK = "s_nop 7"
@@ -110,11 +110,9 @@ def prologue(target: str) -> str:
     """s[2:3] is an address in the buffer, s[8:11] describes what is there, as records of 32 bytes; s12 and s14 are
     offsets; v[2:3] are addresses, v4, v5 (scratch) and v6 (LDS) offsets, v8 an index and v9 an offset."""
     old = target.startswith("gfx9")
-    add = "v_add_u32_e32" if old else "v_add_nc_u32_e32"
     # Formats: X, a 32-bit number, as each generation spells it; from GFX10 on bounds are checked by index.
     word3 = 4 | (4 << 15 | 4 << 12 if old else 20 << 12 | 1 << 28)
-    return f"""
-  begin
+    return f"""\
   s_mov_b64 s[2:3], s[4:5]
   s_add_u32 s2, s2, 0x8000
   s_addc_u32 s3, s3, 0
@@ -128,9 +126,9 @@ def prologue(target: str) -> str:
   v_lshlrev_b32_e32 v4, 6, v0
   v_mov_b32_e32 v2, s2
   v_mov_b32_e32 v3, s3
-  {add} v2, v2, v4
+  vadd v2, v2, v4
   v_lshlrev_b32_e32 v5, 4, v0
-  {add} v5, 64, v5
+  vadd v5, 64, v5
   v_lshlrev_b32_e32 v6, 7, v0
   v_mov_b32_e32 v8, v0
   v_lshlrev_b32_e32 v9, 7, v0
@@ -178,16 +176,7 @@ def check(target: str, isa: Isa, cases: list[tuple[Opcode, bytes]], module: Tool
     architected = isa.target.target.architected_flat_scratch
     enabled = "enable_private_segment" if architected else "system_sgpr_private_segment_wavefront_offset"
     descriptor = f"group_segment_fixed_size {LDS_BYTES}; private_segment_fixed_size {SCRATCH_BYTES}; {enabled} 1"
-    object = assemble(
-        target,
-        f"func k\n{prologue(target)}{body}\n  s_endpgm\nendfunc k",
-        isa.wave_size,
-        vgprs=96,
-        sgprs=100,
-        agprs=0,
-        workgroup=64,
-        descriptor=descriptor,
-    )
+    object = assemble(target, f"{prologue(target)}{body}\n", vgprs=96, sgprs=100, descriptor=descriptor)
     rows: list[tuple[str, int | None, int, int]] = []
 
     def everywhere(task: InstrumentationTask) -> None:
@@ -209,10 +198,10 @@ def check(target: str, isa: Isa, cases: list[tuple[Opcode, bytes]], module: Tool
     pending: list[str] = []
 
     def trace(step: WaveStep) -> None:
-        found = step.worker.take_accesses()
+        touched = step.worker.take_accesses()
         wave = step.worker.wave(step.wave)
         if pending and pending[0] in texts:
-            known = [places(one, step, wave) for one in found]
+            known = [places(one, step, wave) for one in touched]
             if pending[0].startswith("scratch_"):  # what it moves to LDS cannot be told from its registers
                 to_lds = " lds" in pending[0] or "_lds_" in pending[0]
                 known = [] if to_lds else in_scratch(pending[0], step, wave)
@@ -228,18 +217,18 @@ def check(target: str, isa: Isa, cases: list[tuple[Opcode, bytes]], module: Tool
     at = iter(accesses)
     for row, (text, size, which, count) in enumerate(rows):
         if which == 0:
-            name, found = next(at)
+            name, touched = next(at)
             assert name == text
-        if not found:
+        if not touched:
             continue
-        one = found[which] if count > 1 else found[0]
-        lanes, wanted, _ = one
+        access = touched[which] if count > 1 else touched[0]
+        lanes, wanted, _ = access
         got = seen[row, : isa.wave_size] if lanes is None else seen[row, lanes]
         assert np.array_equal(got, np.broadcast_to(wanted, got.shape)), (text, which, got[:4], wanted[:4])
         if text.endswith(" lds") or "_lds_" in text:  # what it writes in LDS is no address of the instruction's
-            found = found[:1]
-        if size is not None and found[0][2] is not None:
-            assert sum(bytes_ for *_, bytes_ in found) == size * count, text
+            touched = touched[:1]
+        if size is not None and touched[0][2] is not None:
+            assert sum(bytes_ for *_, bytes_ in touched) == size * count, text
 
 
 def scratch_of(step: WaveStep, wave) -> np.ndarray:

@@ -48,16 +48,7 @@ def module(make_module) -> ToolModule:
 
 
 def build(target: str, body: str, *, agprs: int = 0) -> CodeObject:
-    return assemble(
-        target,
-        f"func k\n  begin\n{body}\n  s_endpgm\nendfunc k",
-        Isa.of(target).wave_size,
-        vgprs=64,
-        sgprs=90,
-        agprs=agprs,
-        workgroup=64,
-        descriptor="",
-    )
+    return assemble(target, f"{body}\n", vgprs=64, sgprs=90, agprs=agprs)
 
 
 def launch(target: str, data: bytes, trace=None):

@@ -87,13 +87,9 @@ def kernel_source(target: str, shape: Shape) -> str:
     major, wide = description.major, description.default_wave_size == 64
     b = "b64" if wide else "b32"
     exec_, old, mask = ("exec", "s[10:11]", "s[8:9]") if wide else ("exec_lo", "s10", "s8")
-    wait = "s_wait_kmcnt 0x0" if major >= 12 else "s_waitcnt lgkmcnt(0)"
-    load = "s_load_b64" if major >= 11 else "s_load_dwordx2"
-    store = "global_store_b32" if major >= 11 else "global_store_dword"
-    add = "v_add_u32_e32" if major == 9 else "v_add_nc_u32_e32"
     text = {unit: f"a{unit - AGPR}" if unit >= AGPR else f"v{unit - VGPR}" for unit in tracked(target) if unit >= VGPR}
     text |= {unit: f"s{unit}" for unit in PLACES.scalars} | {VCC: "vcc_lo", VCC + 1: "vcc_hi", M0: "m0"}
-    lines = [f"{load} s[4:5], s[0:1], 0x0", wait, "v_mbcnt_lo_u32_b32 v0, -1, 0"]
+    lines = ["load2 s[4:5], s[0:1], 0x0", "wait_scalar", "v_mbcnt_lo_u32_b32 v0, -1, 0"]
     lines += ["v_mbcnt_hi_u32_b32 v0, -1, v0"] if wide else []
     for unit in sorted(tracked(target), reverse=True):  # AGPRs go over v2
         if unit < VGPR:
@@ -127,8 +123,8 @@ def kernel_source(target: str, shape: Shape) -> str:
             lines.append(f"v_accvgpr_read_b32 v2, {place}")
         elif unit < VGPR:
             lines.append(f"v_mov_b32_e32 v2, {place}")
-        lines.append(f"{store} v1, {place if VGPR <= unit < AGPR else 'v2'}, s[4:5]")
-        lines.append(f"{add} v1, {4 * description.default_wave_size:#x}, v1")
+        lines.append(f"global_store v1, {place if VGPR <= unit < AGPR else 'v2'}, s[4:5]")
+        lines.append(f"vadd v1, {4 * description.default_wave_size:#x}, v1")
     agprs = len(PLACES.accumulators) if description.has_agprs else 0
     return kernel_text(function("k", [*lines, "s_endpgm"]), target, sgprs=60, vgprs=VGPRS, agprs=agprs)
 
@@ -169,9 +165,9 @@ def expected(target: str, shape: Shape, placed: list[Placed]) -> dict[int, list[
         for after in (False, True):
             if after and instruction == 1:
                 wave.put(VGPR + 2, wave.seen(VGPR + 3) ^ wave.seen(VGPR + 2), wave.active)
-            for one in placed:
-                if (one.instruction, one.after) == (instruction, after) and one.hook is not None:
-                    one.hook.run(wave)
+            for placement in placed:
+                if (placement.instruction, placement.after) == (instruction, after) and placement.hook is not None:
+                    placement.hook.run(wave)
     for unit in LATE:
         wave.put(unit, wave.seen(VGPR + 3) ^ np.uint64(seed_of(unit)), wave.active)
     if shape.branch:
@@ -259,16 +255,16 @@ def check(object: CodeObject, module: ToolModule, target: str, shape: Shape, pla
     def insert(task: InstrumentationTask) -> None:
         instructions = [i for i in task.instructions if i.text in ("s_nop 1", "v_xor_b32_e32 v2, v3, v2", "s_nop 2")]
         assert len(instructions) == 3
-        for one in placed:
-            put = task.insert_hook_after if one.after else task.insert_hook_before
-            put(instructions[one.instruction], module.hook(one.hook.name) if one.hook else module.disturb)
+        for where in placed:
+            put = task.insert_hook_after if where.after else task.insert_hook_before
+            put(instructions[where.instruction], module.hook(where.hook.name) if where.hook else module.disturb)
 
     wanted = expected(target, shape, placed)
     original = expected(target, shape, [])
     assert dict(zip(original, run(object, object.data, len(original)), strict=True)) == original
     patched = patch_object(object, insert).data
-    found = dict(zip(wanted, run(object, patched, len(wanted)), strict=True))
-    wrong = {name_of(unit): (found[unit], wanted[unit]) for unit in wanted if found[unit] != wanted[unit]}
+    values = dict(zip(wanted, run(object, patched, len(wanted)), strict=True))
+    wrong = {name_of(unit): (values[unit], wanted[unit]) for unit in wanted if values[unit] != wanted[unit]}
     if wrong:
         hooks = {one.hook.name: one.hook.source() for one in placed if one.hook}
         where = "\n".join(

@@ -30,9 +30,7 @@ def module(make_module) -> ToolModule:
 
 
 def build(target: str, body: str, *, vgprs: int = 16, sgprs: int = 30) -> CodeObject:
-    text = f"func k\n  begin\n{body}\n  s_endpgm\nendfunc k"
-    size = Isa.of(target).wave_size
-    return assemble(target, text, size, vgprs=vgprs, sgprs=sgprs, agprs=0, workgroup=64, descriptor="")
+    return assemble(target, f"{body}\n", vgprs=vgprs, sgprs=sgprs)
 
 
 def run(target: str, data: bytes, *, groups: int = 1) -> np.ndarray:
@@ -153,7 +151,7 @@ def test_removed_memory_instructions_are_waited_for(target: str) -> None:
     object = build(target, f"{load} v2, v1, s[4:5]\n{load} v3, v1, s[4:5]\n{wait}\nv_add_f32_e32 v2, v2, v2")
 
     def instrument(task: InstrumentationTask) -> None:
-        loads = task.select(lambda one: one.is_load and one.memory.space == "global")
+        loads = task.select(lambda instruction: instruction.is_load and instruction.memory.space == "global")
         task.remove(loads[1])
 
     patched = patch_object(object, instrument, strict=True)
@@ -172,7 +170,7 @@ def test_clauses_around_what_is_replaced_dissolve(target: str, text: str) -> Non
     object = build(target, f"s_clause 0x2\n{loads}")
 
     def instrument(task: InstrumentationTask) -> None:
-        task.replace(task.select(lambda one: one.is_load and one.memory.space == "global")[1], text)
+        task.replace(task.select(lambda point: point.is_load and point.memory.space == "global")[1], text)
 
     texts = [one.text for one in lift(patch_object(object, instrument, strict=True).data, "k").instructions]
     assert "s_clause 0x2" in [one.text for one in lift(object, "k").instructions]
@@ -241,7 +239,7 @@ def test_instructions_that_llvm_does_not_encode_as_they_are() -> None:
     assert isa.encode(isa.decode(raw))[0] != raw
     words = ", ".join(f"{one:#x}" for one in np.frombuffer(raw, "<u4").tolist())
     task = InstrumentationTask(lift(build("gfx90a", f".long {words}\nv_mov_b32_e32 v2, v0"), "k"))
-    (odd,) = task.select(lambda one: one.mnemonic.startswith("ds_write"))
+    (odd,) = task.select(lambda instruction: instruction.mnemonic.startswith("ds_write"))
     with pytest.raises(PatchError, match="cannot be encoded anew as it is"):
         task.change_operand(odd, "addr", reg("v3"))
     task.replace(odd, "v_cmp_eq_u32_e32 vcc, v0, v1")
@@ -278,7 +276,7 @@ def test_flat_instructions_take_no_scalar_registers(target: str) -> None:
     object = build(target, "v_mov_b32 v4, s4\n v_mov_b32 v5, s5\n flat_load_dword v2, v[4:5]\n s_waitcnt 0\n put v2, 0")
 
     def instrument(task: InstrumentationTask) -> None:
-        (load,) = task.select(lambda one: one.mnemonic == "flat_load_dword")
+        (load,) = task.select(lambda instruction: instruction.mnemonic == "flat_load_dword")
         task.replace(load, load.text)
 
     patched = patch_object(object, instrument, strict=True)

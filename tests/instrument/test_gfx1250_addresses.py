@@ -40,14 +40,13 @@ def build(line: str, fourth: int) -> CodeObject:
       v_mov_b32 v3, s5
       {line}
     """
-    text = f"func k\n  begin\n{body}\n  s_endpgm\nendfunc k"
-    return assemble(TARGET, text, 32, vgprs=64, sgprs=90, agprs=0, workgroup=32, descriptor="")
+    return assemble(TARGET, f"{body}\n", vgprs=64, sgprs=90, workgroup=32)
 
 
 def offsets(module: ToolModule, line: str, fourth: int = STRIDE) -> np.ndarray | None:
     """[32] what each lane's address is more than the kernel's argument; None where it is all ones."""
     name = line.split()[0]
-    argument, found = [0], []
+    argument, addresses = [0], []
 
     def instrument(task: InstrumentationTask) -> None:
         (access,) = (one for one in task.instructions if one.mnemonic == name)
@@ -57,12 +56,12 @@ def offsets(module: ToolModule, line: str, fourth: int = STRIDE) -> np.ndarray |
         if step.text.startswith("s_mov_b32 s8, s4"):
             argument[0] = step.registers.sgpr(4, 2)
         if step.text.startswith(name):
-            found.append(step.registers.vgpr(20, dtype=np.uint64).copy())
-        return not found
+            addresses.append(step.registers.vgpr(20, dtype=np.uint64).copy())
+        return not addresses
 
     loaded = open_device(f"emu:{TARGET}").load(patch_object(build(line, fourth), instrument, strict=True).data)
     loaded.kernel("k").launch(np.zeros(4096, np.uint32), grid=1, block=32, trace=trace)
-    return None if (found[0] == np.uint64(2**64 - 1)).all() else found[0] - np.uint64(argument[0])
+    return None if (addresses[0] == np.uint64(2**64 - 1)).all() else addresses[0] - np.uint64(argument[0])
 
 
 @pytest.mark.parametrize(

@@ -35,14 +35,13 @@ LUTHIER_HOOK_ANNOTATE count(uint32_t value, uint32_t step) {
 WANTED = {
     "nothing": ["{all}"],
     "VCC": ["v_cndmask_b32_e32 v3, v3, v2, {vcc}"],
-    "VCC and SCC": ["v_cndmask_b32_e32 v3, v3, v2, {vcc}", "s_cselect_b32 s8, 7, 9", "v_add_u32_e32 v3, s8, v3"],
+    "VCC and SCC": ["v_cndmask_b32_e32 v3, v3, v2, {vcc}", "s_cselect_b32 s8, 7, 9", "vadd v3, s8, v3"],
 }
 
 
 def made(target: str, wanted: str, wave_size: int) -> CodeObject:
     """Return a kernel that adds to numbers of lanes, and stores what comes of it."""
     vcc, carry = ("vcc", "") if wave_size == 64 else ("vcc_lo", "")
-    add = "v_add_u32_e32" if target.startswith("gfx9") else "v_add_nc_u32_e32"
     lines = [
         "v_and_b32_e32 v0, 63, v0",
         "v_lshlrev_b32_e32 v1, 2, v0",
@@ -51,19 +50,11 @@ def made(target: str, wanted: str, wave_size: int) -> CodeObject:
         f"v_cmp_lt_u32_e32 {vcc}, 20, v0{carry}",
         "s_cmp_eq_u32 s0, s0",
         *["v_xor_b32_e32 v2, 1, v2"] * 6,
-        *(line.format(vcc=vcc, all="v_add_u32_e32 v3, 1, v3") for line in WANTED[wanted]),
-        f"{add} v3, v3, v2",
-        "s_load_dwordx2 s[4:5], s[0:1], 0x0",
-        "s_waitcnt lgkmcnt(0)",
-        "global_store_dword v1, v3, s[4:5]",
-        "s_endpgm",
+        *(line.format(vcc=vcc, all="vadd v3, 1, v3") for line in WANTED[wanted]),
+        "vadd v3, v3, v2",
+        *("load2 s[4:5], s[0:1], 0x0", "wait_scalar", "global_store v1, v3, s[4:5]", "s_endpgm"),
     ]
-    text = "\n".join(lines).replace("v_add_u32_e32", add)
-    if target_named(target).waits_free_sgprs or target.startswith("gfx12"):
-        text = text.replace("s_waitcnt lgkmcnt(0)", "s_wait_kmcnt 0x0")
-    return assembled(
-        kernel_text(function("k", text.splitlines()), target, wave_size=wave_size), target, wave_size=wave_size
-    )
+    return assembled(kernel_text(function("k", lines), target, wave_size=wave_size), target, wave_size=wave_size)
 
 
 def run(object: CodeObject, module: ToolModule, target: str, limit: int | None) -> tuple[bytes, int, int, CodeObject]:
@@ -75,9 +66,11 @@ def run(object: CodeObject, module: ToolModule, target: str, limit: int | None) 
 
     def instrument(task: InstrumentationTask) -> None:
         test = [] if limit is None else [f"v_cmp_le_u32_e64 {{vcc}}, {limit}, v2"]
-        for one in task.instructions:
-            if one.mnemonic.startswith("v_xor"):
-                task.insert_hook_after(one, module.count, task.operand(one, "vdst"), one.index, only_if=test)
+        for instruction in task.instructions:
+            if instruction.mnemonic.startswith("v_xor"):
+                task.insert_hook_after(
+                    instruction, module.count, task.operand(instruction, "vdst"), instruction.index, only_if=test
+                )
 
     patched = patch_object(object, instrument, strict=True)
     device = open_device(f"emu:{target}")

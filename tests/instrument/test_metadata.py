@@ -146,15 +146,15 @@ def everywhere(hook: Any, *arguments: Any) -> Callable[[InstrumentationTask], No
     return insert
 
 
-@pytest.mark.parametrize("said", [None, 0, 1, 41, 2**32 - 1])
+@pytest.mark.parametrize("count", [None, 0, 1, 41, 2**32 - 1])
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
-def test_agprs_of_which_metadata_do_not_know(hooks: ToolModule, target: str, said: int | None) -> None:
+def test_agprs_of_which_metadata_do_not_know(hooks: ToolModule, target: str, count: int | None) -> None:
     """Payloads need more VGPRs, so the AGPRs behind these move, and stay as many."""
 
     def change(row: dict[str, Any]) -> None:
         row.pop(".agpr_count")
-        if said is not None:
-            row[".agpr_count"] = said
+        if count is not None:
+            row[".agpr_count"] = count
 
     object = edited(accumulators(target, 40), change)
     expected, _ = outcome(object, object.data)
@@ -164,7 +164,7 @@ def test_agprs_of_which_metadata_do_not_know(hooks: ToolModule, target: str, sai
     assert after.descriptor.accum_offset > before.descriptor.accum_offset
     assert after.descriptor.agprs >= 40
     assert used_agprs(lift(object, "k")) == 40
-    assert before.agpr_count == (before.descriptor.agprs if said is None else said)
+    assert before.agpr_count == (before.descriptor.agprs if count is None else count)
 
 
 def test_agprs_that_nothing_names_are_not_kept(hooks: ToolModule) -> None:
@@ -233,13 +233,13 @@ def damage(row: dict[str, Any], case: dict[str, Any]) -> None:
         del row[".args"]
     elif case[".args"] == "absent hidden":
         row[".args"] = [one for one in row[".args"] if one not in hidden]
-    for one in hidden:
+    for argument in hidden:
         if case[".args"] == "moved":
-            one[".offset"] += 8 * (one[".value_kind"] != "hidden_block_count_x")
+            argument[".offset"] += 8 * (argument[".value_kind"] != "hidden_block_count_x")
         elif case[".args"] == "narrow":
-            one[".size"] = 1
+            argument[".size"] = 1
         elif case[".args"] == "far":
-            one[".offset"] += 1 << 30
+            argument[".offset"] += 1 << 30
 
 
 @pytest.fixture(scope="module")
@@ -274,12 +274,12 @@ def ran(object: CodeObject, data: bytes, arguments: bytes, lanes: int) -> Ran:
     out = device.allocate(4 * 3 * 160)
     segment = out.address.to_bytes(8, "little") + arguments[8:]
     module.kernel("crowded").launch(segment, grid=3, block=lanes)
-    found = {
+    variables = {
         name: int.from_bytes(module.variable(name).read()[:8], "little")
         for name in ("waves", "lanes", "seen")
         if load_object(data).symbol(name) is not None
     }
-    return Ran(np.frombuffer(out.read(), np.uint32).tolist(), found)
+    return Ran(np.frombuffer(out.read(), np.uint32).tolist(), variables)
 
 
 def instrumented(object: CodeObject, kind: str, hooks: ToolModule) -> PatchedObject:
@@ -433,11 +433,11 @@ def test_disagreements_are_listed() -> None:
     case |= {".kernarg_segment_size": 4, ".sgpr_count": 200, ".vgpr_count": 512, ".group_segment_fixed_size": 4}
     true = accumulators("gfx90a", 4)
     assert disagreements(true.kernels["k"]) == ()
-    found = {
+    listed = {
         one.entry: (one.says, one.counts)
         for one in disagreements(edited(true, lambda row: damage(row, case)).kernels["k"])
     }
-    assert found == {
+    assert listed == {
         ".group_segment_fixed_size": (4, 0),
         ".private_segment_fixed_size": (4, 0),
         ".wavefront_size": (1024, 64),

@@ -69,11 +69,11 @@ def check(object: CodeObject, kernel: str, launch: Launch, module: ToolModule) -
 
         patched = patch_object(object, everywhere, [kernel], strict=True)
         after, loaded = launch(patched.data, None)
-        for one, other in zip(before, after, strict=True):
-            np.testing.assert_array_equal(one, other)
-        found = np.frombuffer(loaded.variable(f"{hook}s").read(), np.uint64)  # type: ignore[attr-defined]
+        for old, new in zip(before, after, strict=True):
+            np.testing.assert_array_equal(old, new)
+        counts_of_points = np.frombuffer(loaded.variable(f"{hook}s").read(), np.uint64)  # type: ignore[attr-defined]
         expected = [sum(count for step, count in truth.items() if counts(*step)) for counts in wanted]
-        assert found[: len(expected)].tolist() == expected
+        assert counts_of_points[: len(expected)].tolist() == expected
         points = len(expected)
     return points
 
@@ -122,15 +122,15 @@ def test_edges_with_hooks_that_write(target: str, module: ToolModule) -> None:
         chosen = {edge: 7 + number for number, edge in enumerate(edges)}
 
         def at(before: int | None, index: int, step: WaveStep, lifted=lifted, chosen=chosen) -> None:
-            found = [edge for edge in edge_of(lifted, before, index) if edge in chosen]
-            if len(found) > 1:  # a branch to the next instruction: its registers say which
+            taken = [edge for edge in edge_of(lifted, before, index) if edge in chosen]
+            if len(taken) > 1:  # a branch to the next instruction: its registers say which
                 return
             lanes = step.registers.vgpr(3).copy()
             bits = step.registers.exec
             active = np.array([bits >> lane & 1 for lane in range(len(lanes))], bool)
-            for edge in found:
+            for edge in taken:
                 lanes = np.where(active, lanes * np.uint32(5) + np.uint32(chosen[edge]), lanes)
-            if found:
+            if taken:
                 step.registers.set_vgpr(3, lanes)
 
         twice = Counter((edge.source, edge.to) for edge in edges)
@@ -145,13 +145,12 @@ def test_edges_with_hooks_that_write(target: str, module: ToolModule) -> None:
         patched = patch_object(object, everywhere, strict=True)
         launch = random_launch(target)
         wanted, _ = launch(object.data, Walk(lifted, at))
-        found, _ = launch(patched.data, None)
-        np.testing.assert_array_equal(found[0], wanted[0])
+        actual, _ = launch(patched.data, None)
+        np.testing.assert_array_equal(actual[0], wanted[0])
 
 
 def build(target: str, body: str) -> CodeObject:
-    size = Isa.of(target).wave_size
-    return assemble(target, body, size, vgprs=16, sgprs=60, agprs=0, workgroup=64, descriptor="")
+    return assemble(target, body, sgprs=60)
 
 
 LOOP_AT_ENTRY = """
@@ -182,10 +181,10 @@ def test_kernels_that_come_back_to_their_entry(target: str, module: ToolModule) 
     patched = patch_object(object, instrument, strict=True)
     loaded = open_device(f"emu:{target}", threads=1).load(patched.data)
     loaded.kernel("k").launch(np.zeros(512, np.uint32), grid=3, block=Isa.of(target).wave_size)
-    found = np.frombuffer(loaded.variable("waves").read(), np.uint64)[:3].tolist()
-    assert found[0] == 3
-    assert found[1] - found[2] == 3
-    assert found[2] > 3
+    waves = np.frombuffer(loaded.variable("waves").read(), np.uint64)[:3].tolist()
+    assert waves[0] == 3
+    assert waves[1] - waves[2] == 3
+    assert waves[2] > 3
     assert int.from_bytes(loaded.variable("lanes").read()[:8], "little") == 3 * Isa.of(target).wave_size
 
 
@@ -222,12 +221,12 @@ endfunc k
         patch_object(build(target, body), instrument, strict=True).data
     )
     loaded.kernel("k").launch(np.zeros(512, np.uint32), grid=1, block=Isa.of(target).wave_size)
-    found = np.frombuffer(loaded.variable("turns").read(), np.uint64)
+    turns = np.frombuffer(loaded.variable("turns").read(), np.uint64)
     for row, times in rows:
         wanted = 0
         for digit in (1, 2, 1) * times:
             wanted = wanted * 3 + digit
-        assert found[row] == wanted, row
+        assert turns[row] == wanted, row
 
 
 def test_what_has_no_place(module: ToolModule) -> None:

@@ -48,7 +48,7 @@ def test_instructions(compile_object, module: ToolModule) -> None:
     task = InstrumentationTask(lift(kernel(compile_object, "gfx942"), "k"))
     every = list(task.instructions)
     assert [one.index for one in task.select()] == [one.index for one in every]
-    stores = task.select(lambda one: one.is_store and one.memory.space in ("global", "flat"))
+    stores = task.select(lambda instruction: instruction.is_store and instruction.memory.space in ("global", "flat"))
     assert [one.index for one in stores] == [
         one.index for one in every if one.mnemonic.startswith(("global_store", "flat_store"))
     ]
@@ -93,23 +93,20 @@ def test_every_few_work_groups(compile_object, module: ToolModule, target: str) 
     loaded.kernel("k").launch(np.arange(7 * 64, dtype=np.uint32), grid=grid, block=block)
     ids = [x + y for x in range(grid[0]) for y in range(grid[1])]
     each = -(-block // Isa.of(target).wave_size)
-    found = np.frombuffer(loaded.variable("waves").read(), np.uint64)[: len(kinds)].tolist()
-    assert found == [each * sum(one % every == first for one in ids) for every, first in kinds]
+    waves = np.frombuffer(loaded.variable("waves").read(), np.uint64)[: len(kinds)].tolist()
+    assert waves == [each * sum(one % every == first for one in ids) for every, first in kinds]
     assert loaded.variable("lanes").read(int) == block * sum(one % 4 == 1 for one in ids)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_hooks_that_write_in_some_work_groups(module: ToolModule, target: str) -> None:
     lanes = Isa.of(target).wave_size
-    body = "func k\n  begin\n  v_mov_b32_e32 v1, 0\n  v_lshlrev_b32_e32 v2, 2, v0\n  put2\n  s_endpgm\nendfunc k"
-    store = "global_store_b32 v2, v1, s[4:5]" if target == "gfx1201" else "global_store_dword v2, v1, s[4:5]"
-    object = assemble(
-        target, body.replace("put2", store), lanes, vgprs=8, sgprs=30, agprs=0, workgroup=64, descriptor=""
-    )
+    body = "v_lshlrev_b32_e32 v2, 2, v0\n v_mov_b32_e32 v1, 0\n global_store v2, v1, s[4:5]\n"
+    object = assemble(target, body, vgprs=8, sgprs=30)
 
     def instrument(task: InstrumentationTask) -> None:
         task.sample_workgroups(3, 1)
-        (store,) = task.select(lambda one: one.is_store)
+        (store,) = task.select(lambda instruction: instruction.is_store)
         task.insert_hook_before(store, module.change)
 
     loaded = open_device(f"emu:{target}", threads=1).load(patch_object(object, instrument, strict=True).data)
@@ -131,9 +128,9 @@ def test_no_such_work_groups(compile_object) -> None:
 
 
 def test_source_lines(compile_object) -> None:
-    found = load_object(compile_object(KERNELS, "gfx942", "-g"))
-    task = InstrumentationTask(lift(found, "k"))
-    name = Path(found.source.at(found.kernels["k"].entry).file).name
+    object = load_object(compile_object(KERNELS, "gfx942", "-g"))
+    task = InstrumentationTask(lift(object, "k"))
+    name = Path(object.source.at(object.kernels["k"].entry).file).name
     lines = {one.index: {frame.line for frame in one.source.frames} for one in task.instructions if one.source}
     assert len(lines) == len(list(task.instructions))
     text = KERNELS.splitlines()
@@ -146,7 +143,7 @@ def test_source_lines(compile_object) -> None:
         expected = [index for index, of in lines.items() if of & numbers]
         assert expected
         assert [one.index for one in task.select(source=asked)] == expected
-    stores = task.select(lambda one: one.is_store, source=f"{name}:{put + 1}")
+    stores = task.select(lambda instruction: instruction.is_store, source=f"{name}:{put + 1}")
     assert [one.mnemonic for one in stores] == ["flat_store_dword"]
     assert task.select(source=f":{get}")
     assert not task.select(source=f":{get}", functions=["put"])

@@ -8,7 +8,6 @@ import time
 import pytest
 from assembly import assembled, function, kernel_text
 from luthier import immediate, open_device
-from luthier.isa.targets import target_named
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
@@ -77,9 +76,9 @@ class Everywhere(Tool):
         self.once = name == "wave"
 
     def instrument(self, task: InstrumentationTask) -> None:
-        for one in task.instructions:
-            registers = (reg(f"v{one.index % 4}"), reg(("s20", "exec_lo", "scc", "s6")[one.index % 4]))
-            task.insert_hook_before(one, self.hook, immediate(one.index), *registers)
+        for instruction in task.instructions:
+            registers = (reg(f"v{instruction.index % 4}"), reg(("s20", "exec_lo", "scc", "s6")[instruction.index % 4]))
+            task.insert_hook_before(instruction, self.hook, immediate(instruction.index), *registers)
 
     def expected(self, task, counts):
         each = counts.executions if self.once else counts.active_lanes
@@ -129,8 +128,8 @@ def test_what_does_not_pay_is_repeated(hooks) -> None:
 
     def at(count: int) -> KernelReport:
         def instrument(task: InstrumentationTask) -> None:
-            for one in list(task.instructions)[4 : 4 + count]:
-                task.insert_hook_before(one, hooks.large, immediate(1), reg("v0"), reg("s20"))
+            for instruction in list(task.instructions)[4 : 4 + count]:
+                task.insert_hook_before(instruction, hooks.large, immediate(1), reg("v0"), reg("s20"))
 
         return patch_object(object, instrument, ["k"]).report.kernels[0]
 
@@ -141,12 +140,18 @@ def test_what_does_not_pay_is_repeated(hooks) -> None:
 
 def long_kernel(target: str, instructions: int) -> CodeObject:
     """Straight code behind a loop's beginning, so that a branch must come back over all of it."""
-    add = "v_add_u32_e32" if target_named(target).major == 9 else "v_add_nc_u32_e32"
-    load = "s_load_dwordx2 s[4:5], s[0:1], 0x0\n s_waitcnt lgkmcnt(0)"
-    lines = [load, "v_mbcnt_lo_u32_b32 v0, -1, 0", "v_lshlrev_b32_e32 v1, 2, v0", "v_mov_b32_e32 v3, v0"]
-    lines += ["s_movk_i32 s20, 2", "again:", f".rept {instructions}", f"{add} v3, s20, v3", ".endr"]
+    lines = ["load2 s[4:5], s[0:1], 0x0", "wait_scalar", "v_mbcnt_lo_u32_b32 v0, -1, 0"]
+    lines += [
+        "v_lshlrev_b32_e32 v1, 2, v0",
+        "v_mov_b32_e32 v3, v0",
+        "s_movk_i32 s20, 2",
+        "again:",
+        f".rept {instructions}",
+        "vadd v3, s20, v3",
+        ".endr",
+    ]
     lines += ["s_sub_u32 s20, s20, 1", "s_cmp_eq_u32 s20, 0", "s_cbranch_scc0 again"]
-    lines += ["global_store_dword v1, v3, s[4:5]", "s_endpgm"]
+    lines += ["global_store v1, v3, s[4:5]", "s_endpgm"]
     return assembled(kernel_text(function("k", lines), target, sgprs=32, vgprs=8), target)
 
 
@@ -158,8 +163,8 @@ def test_a_hundred_thousand_sites(hooks, capsys) -> None:
 
     def instrument(task: InstrumentationTask) -> None:
         for _ in range(4):
-            for one in task.instructions:
-                task.insert_hook_before(one, hooks.large, immediate(one.index), reg("v0"), reg("s20"))
+            for instruction in task.instructions:
+                task.insert_hook_before(instruction, hooks.large, immediate(instruction.index), reg("v0"), reg("s20"))
 
     begin, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     data, report = (made := patch_object(object, instrument, ["k"])).data, made.report.kernels[0]

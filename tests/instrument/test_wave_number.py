@@ -28,7 +28,6 @@ of whole work-groups has and the one of this work-group."""
 def code_of(target: str, wave_size: int) -> str:
     """A kernel that puts each wave's number at the place that its true number says."""
     isa = target_named(target)
-    store = "global_store_b32" if isa.sized_memory_names else "global_store_dword"
     work_item = {axis: "v0" if isa.packed_work_item_ids else f"v{'xyz'.index(axis)}" for axis in "xyz"}
     scalars = ("s8", "s9", "s10")
 
@@ -37,12 +36,11 @@ def code_of(target: str, wave_size: int) -> str:
 
     number = by_packet("s[0:1]") if isa.launch_ttmps is None else wave_of_ttmp(isa, "s8")
     settle = ["s_nop 7"] if isa.lane_mask_wait is None else [isa.lane_mask_wait]
-    load = "s_load_b64" if isa.sized_memory_names else "s_load_dwordx2"
     lines = [
-        *(f"{load} s[0:1], s[0:1], 0x0", *isa.wait_for_every_load),
+        *("load2 s[0:1], s[0:1], 0x0", *isa.wait_for_every_load),
         *(*number, *settle, "s_mov_b32 s11, s8", "s_add_u32 s4, s0, 8", "s_addc_u32 s5, s1, 0"),
         *(*by_packet("s[4:5]"), *settle, "s_lshl_b32 s8, s8, 2", "v_mov_b32 v4, s8", "v_mov_b32 v3, s11"),
-        *(f"{store} v4, v3, s[0:1] offset:{4 * NUMBERS}", "s_endpgm"),
+        *(f"global_store v4, v3, s[0:1] offset:{4 * NUMBERS}", "s_endpgm"),
     ]
     asked = {"system_vgpr_workitem_id": 2}
     text: str = kernel_text(function("k", lines), target, wave_size=wave_size, directives=asked, workgroup=MOST)

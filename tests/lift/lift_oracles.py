@@ -186,9 +186,8 @@ def lifted_sample(steps: list[Step], assembled: Callable[..., CodeObject], ident
     Args:
         identifiers: work-item ids that the launch sets beyond the first.
     """
-    code_object = assembled(
-        "gfx90a", assembly(steps), vgprs=32, descriptor=f".amdhsa_system_vgpr_workitem_id {identifiers}"
-    )
+    descriptor = f"system_vgpr_workitem_id {identifiers}"
+    code_object = assembled("gfx90a", assembly(steps), vgprs=16, agprs=16, descriptor=descriptor)
     lifted = lift(code_object, "k")
     index_of = {}
     for function in lifted.functions:
@@ -227,9 +226,9 @@ def compare(program: Sample, expected: Live, liveness: Liveness) -> tuple[int, i
     for step, by_side in expected.items():
         live = liveness.live_before(program.index_of[step])
         place = f"step {step}: {program.steps[step].op.text}\n{assembly(program.steps)}"
-        for found, wanted in ((live.active, by_side[1]), (live.inactive, by_side[0])):
-            assert set(found) & COMPARED >= wanted, (place, sorted(wanted - set(found)))
-            needless += len((set(found) & VECTORS) - wanted)
+        for actual, wanted in ((live.active, by_side[1]), (live.inactive, by_side[0])):
+            assert set(actual) & COMPARED >= wanted, (place, sorted(wanted - set(actual)))
+            needless += len((set(actual) & VECTORS) - wanted)
             total += len(VECTORS)
         assert live.all_lanes == live.active | live.inactive
     return needless, total

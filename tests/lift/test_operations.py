@@ -47,8 +47,8 @@ def test_classes(target: str, assembled: Callable[..., CodeObject]) -> None:
     expected = CODE[target]
     lines = "\n".join([*expected, "s_endpgm"])
     instructions = lift(assembled(target, f"k:\n{lines}\n", vgprs=32), "k").instructions
-    found = {
+    classes = {
         text: (one.operation_class, one.is_float, sum(each.count for each in one.operations))
         for text, one in zip(expected, instructions, strict=False)
     }
-    assert found == expected
+    assert classes == expected

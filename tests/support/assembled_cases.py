@@ -1,46 +1,63 @@
 """Kernels written with the macros of dialects.s: assembling and running them.
 
-A kernel is called `k`; its one argument is a buffer of eight 32-bit values a lane. It starts with ``begin``, ends with
-s_endpgm, and stores with ``put register, number``.
+A kernel is called `k`; its one argument is a buffer of eight 32-bit values a lane. A source that does not define it
+begins with its body, to which ``begin`` and s_endpgm are added, and which stores with ``put register, number``. ``func
+name`` begins a function, which ends at the next one or with the source.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import numpy as np
-from assembly import DIALECTS, assembled, kernel_text
+from assembly import assembled, kernel_text
 from luthier.devices import open_device
 from luthier.objects import CodeObject
 from numpy.typing import NDArray
 
 VALUES = 8
 """Of a lane, in the buffer."""
+_NEW_SECTION = re.compile(r"^(?=func |\.rodata|\.data|\.section|\.text)", re.MULTILINE)
+
+
+def completed(source: str, prologue: str = "  begin\n") -> str:
+    """Return the source with what it leaves out: the kernel around a body, and the end of each function."""
+    if not re.search(r"^(func k$|k:)", source, re.MULTILINE):
+        body, *rest = _NEW_SECTION.split(source, maxsplit=1)
+        source = "".join([f"func k\n{prologue}{body}  s_endpgm\n", *rest])
+    parts = []
+    for part in _NEW_SECTION.split(source):
+        name = re.match(r"func (\w+)", part)
+        parts.append(f"{part}endfunc {name[1]}\n" if name and f"endfunc {name[1]}" not in source else part)
+    return "".join(parts)
 
 
 def assemble(
     target: str,
     source: str,
-    wave: int,
+    wave: int | None = None,
     *,
     vgprs: int = 16,
     sgprs: int = 24,
     agprs: int = 0,
     workgroup: int = 64,
     descriptor: str = "",
+    prologue: str = "  begin\n",
 ) -> CodeObject:
     """Return the code object of a kernel.
 
     Args:
         target: processor.
-        source: functions, `k` among them.
-        wave: lanes.
+        source: functions, `k` among them, or the body of `k`.
+        wave: lanes, by default the processor's own choice.
         vgprs, sgprs, agprs: registers the kernel declares.
         workgroup: lanes of the largest work-group it may be launched with.
         descriptor: further directives ``name value; …`` of `.amdhsa_kernel`, without their prefix.
+        prologue: what comes before a body.
     """
     text = kernel_text(
-        DIALECTS + source,
+        completed(source, prologue),
         target,
         wave_size=wave,
         sgprs=sgprs,

@@ -13,8 +13,9 @@ from luthier.objects import CodeObject, load_object
 from luthier_build.toolchain import Toolchain
 
 DIALECTS = Path(__file__).with_name("dialects.s").read_text()
-"""Macros for what generations spell differently, to be put before code."""
+"""Macros for what generations spell differently."""
 TEXT = """
+{macros}
 .text
 {code}
 .rodata
@@ -61,7 +62,7 @@ def kernel_text(
     """Return the assembly file of a kernel that takes the address of one buffer, at first in ``s[0:1]``.
 
     Args:
-        code: all of `.text`; `function` makes a function of instructions.
+        code: all of `.text`, which may use the macros of dialects.s; `function` makes a function of instructions.
         target: processor.
         name: name of the kernel.
         wave_size: lanes, by default the processor's own choice.
@@ -88,6 +89,7 @@ def kernel_text(
     made |= directives or {}
     return TEXT.format(
         name=name,
+        macros=DIALECTS,
         code=code,
         directives="\n ".join(f".amdhsa_{key} {value}" for key, value in made.items()),
         lds=lds,

@@ -96,6 +96,18 @@
   .endif
 .endm
 
+.macro call first, second, symbol  // the return address goes to s[30:31]
+  address \first, \second, \symbol
+  s_swappc_b64 s[30:31], s[\first:\second]
+.endm
+.macro workgroup_id register
+  .if .amdgcn.gfx_generation_number >= 12
+    s_mov_b32 \register, ttmp9
+  .else
+    s_mov_b32 \register, s2
+  .endif
+.endm
+
 .macro begin  // s[4:5] is the buffer, v0 the work-item, v1 its offset in the buffer
   load2 s[4:5], s[0:1], 0x0
   wait_scalar

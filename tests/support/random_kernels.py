@@ -28,11 +28,7 @@ class _Writer:
         self.functions = ["f0", "f1"] if calls else []
 
     def program(self) -> list[str]:
-        lines: list[str] = []
-        load = "s_load_b64" if self.major >= 11 else "s_load_dwordx2"
-        lines += [f"{load} s[4:5], s[0:1], 0x0"]
-        lines += ["s_mov_b32 s6, ttmp9" if self.major >= 12 else "s_mov_b32 s6, s2"]
-        lines += ["s_wait_kmcnt 0x0" if self.major >= 12 else "s_waitcnt lgkmcnt(0)"]
+        lines = ["load2 s[4:5], s[0:1], 0x0", "workgroup_id s6", "wait_scalar"]
         lines += ["v_mbcnt_lo_u32_b32 v0, -1, 0", *(["v_mbcnt_hi_u32_b32 v0, -1, v0"] if self.wide else [])]
         lines += ["v_mov_b32_e32 v3, v0", f"s_mov_{self.b} {self.full}, {self.exec}"]
         lines += ["s_mul_i32 s20, s6, 0x9E3779B1", f"s_add_i32 s20, s20, {self.rng.randrange(1 << 31):#x}"]
@@ -58,10 +54,8 @@ class _Writer:
         lines = [f"s_mov_{self.b} {self.exec}, -1"]
         if self.saturated:
             lines += [f"s_add_u32 s20, s20, s{number}" for number in range(36, 102)]
-        add = "v_add_u32_e32" if self.major == 9 else "v_add_nc_u32_e32"
-        store = "global_store_b32" if self.major >= 11 else "global_store_dword"
-        lines += [f"{add} v3, s20, v3", f"s_mul_i32 s7, s6, {4 * size}", "v_lshlrev_b32_e32 v1, 2, v0"]
-        lines += [f"{add} v1, s7, v1", f"{store} v1, v3, s[4:5]"]
+        lines += ["vadd v3, s20, v3", f"s_mul_i32 s7, s6, {4 * size}", "v_lshlrev_b32_e32 v1, 2, v0"]
+        lines += ["vadd v1, s7, v1", "global_store v1, v3, s[4:5]"]
         if self.major >= 11 and self.rng.random() < 0.7:
             lines += ["s_nop 0", "s_sendmsg sendmsg(MSG_DEALLOC_VGPRS)"]
         return [*lines, "s_endpgm"]
@@ -85,12 +79,11 @@ class _Writer:
 
     def step(self, callable_: list[str]) -> list[str]:
         rng = self.rng
-        add = "v_add_u32_e32" if self.major == 9 else "v_add_nc_u32_e32"
         mix = ["s_mul_i32 s20, s20, 0x19660D", "s_add_i32 s20, s20, 0x3C6EF35F"]
         kinds = [
             mix,
-            [f"{add} v3, s20, v3"],
-            [f"{add} v3, v3, v0"],
+            ["vadd v3, s20, v3"],
+            ["vadd v3, v3, v0"],
             ["s_lshr_b32 s21, s20, 7", "s_xor_b32 s20, s20, s21"],
         ]
         kinds += [["s_mov_b32 exec_lo, s20"], [f"s_mov_{self.b} {self.exec}, {self.full}"]]
@@ -104,15 +97,8 @@ class _Writer:
 
     def call(self, name: str) -> list[str]:
         pair = self.link(name)
-        low, high = (f"s{number}" for number in pair[2:-1].split(":"))
-        extend = [f"s_sext_i32_i16 {high}, {high}"] if self.major >= 12 else []
-        return [
-            f"s_getpc_b64 {pair}",
-            *extend,
-            f"s_add_u32 {low}, {low}, {name}@rel32@lo+{4 + 4 * len(extend)}",
-            f"s_addc_u32 {high}, {high}, {name}@rel32@hi+{12 + 4 * len(extend)}",
-            f"s_swappc_b64 {pair}, {pair}",
-        ]
+        low, high = pair[2:-1].split(":")
+        return [f"address {low}, {high}, {name}", f"s_swappc_b64 {pair}, {pair}"]
 
     def leave(self, label: str, targets: list[str], shared: list[str]) -> list[str]:
         rng = self.rng
