@@ -1,9 +1,9 @@
-"""Files of cases: assembly in, text out for every target.
+"""Files of cases: assembly in, text out for every target. A case is a line (`Line`), or has sections.
 
-A file may begin with a text that all its cases share. A case begins with ``=== name``, then comments ``# …`` and
-settings ``key: value``. Behind the line ``---`` is the source, behind ``--- as if`` a source that does the same without
-hooks, and behind ``--- expect`` the text. A line of that text holds for all targets of the case, or for those after its
-``@``: ``gfx1100/64`` is a processor with a wave size, ``gfx11`` all processors of a generation.
+A file of cases with sections may begin with a text that all its cases share. A case begins with ``=== name``, then
+comments ``# …`` and settings ``key: value``. Behind the line ``---`` is the source, behind ``--- as if`` a source that
+does the same without hooks, and behind ``--- expect`` the text. A line of that text holds for all targets of the case,
+or for those after its ``@``: ``gfx1100/64`` is a processor with a wave size, ``gfx11`` all processors of a generation.
 
 The source is written as ../support/assembled_cases.py says, with the macros of ../support/dialects.s.
 
@@ -17,8 +17,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from _pytest.mark import ParameterSet
 
 _TAGS = " @ "
 _SPELLINGS = [
@@ -103,6 +105,47 @@ class CaseFiles:
             cases = [other for other in self.cases if other.path == case.path]
             case.path.write_text(case.shared + "".join(map(str, cases)))
         assert lines == case.expected.get(target)
+
+
+class Line(NamedTuple):
+    """A case of one line: ``targets setting=number …: instruction; … => expected``.
+
+    Attributes:
+        number: the first line of the file is 1.
+        body: instructions; functions follow ``func name``.
+    """
+
+    path: Path
+    number: int
+    target: str
+    settings: dict[str, int]
+    body: str
+    expected: str
+
+    def check(self, text: str, *, bless: bool) -> None:
+        """Compare a text with the expected one, or make it the expected one of all targets of the line."""
+        if bless and text != self.expected:
+            lines = self.path.read_text().splitlines()
+            lines[self.number - 1] = lines[self.number - 1].partition(" => ")[0] + (f" => {text}" if text else "")
+            self.path.write_text("\n".join(lines) + "\n")
+            return
+        assert text == self.expected
+
+
+def line_cases(folder: str, name: str = "*") -> list[ParameterSet]:
+    """Return the lines of files, each with every one of its targets, for `pytest.mark.parametrize`."""
+    cases = []
+    for path in sorted((Path(__file__).parent / folder).glob(f"{name}.test")):
+        for number, text in enumerate(path.read_text().splitlines(), 1):
+            head, _, rest = text.partition(": ")
+            body, _, expected = rest.partition(" => ")
+            settings = dict(word.split("=") for word in head.split() if "=" in word)
+            numbers = {key: int(value) for key, value in settings.items()}
+            for target in head.split() if not text.startswith("#") else ():
+                if "=" not in target:
+                    line = Line(path, number, target, numbers, body, expected)
+                    cases.append(pytest.param(line, id=f"{path.stem}-{number}-{target}"))
+    return cases
 
 
 def _read(path: Path) -> list[Case]:

@@ -17,6 +17,9 @@ variables must have their values, so a blessed listing cannot hide a fault.
 
 lift: the listing of the lifted kernel, or the error. ``show: instructions registers`` says what the listing has.
 
+check: what static checks find in a kernel of one line. The file's name begins with the check. What is found in
+hazards.test is also found while the kernel runs.
+
 plugin: every ``; RUN:`` line of an .ll file is a shell command, as in LLVM's own tests. ``%s`` is the file, ``%t`` a
 scratch file, ``%plugin`` the plugin, ``%opt`` an opt with the plugin and the option that clang gives it for non-RDC
 HIP, ``%bare-opt`` an opt with the plugin alone, ``%manifest`` a printer of the manifest in the bitcode it reads.
@@ -31,22 +34,29 @@ import shlex
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from assembled_cases import assemble, run
-from case_files import Case, CaseFiles
+from case_files import Case, CaseFiles, Line, line_cases
 from llvm_releases import MANIFEST_PRINTER, Release
+from luthier.devices import open_device
+from luthier.emulator import CheckWarning
 from luthier.errors import LiftError, LuthierError
+from luthier.hazards.wait_counters import check_order, check_waits
+from luthier.hazards.wait_states import check_hazards
 from luthier.isa.targets import target_named
-from luthier.lifting import lift
+from luthier.lifting import LiftedRepresentation, lift
 from luthier.lifting.listing import as_text
 from luthier.module import ToolModule
 from luthier.objects import CodeObject
 from luthier.tool.task import HookArgument, InstrumentationTask, reg
+from pair_findings import distance
 from patched_listing import Patched
+from wait_kernels import kernel
 
 PATCH, LIFT = CaseFiles("patch"), CaseFiles("lift")
 PLUGIN = sorted((Path(__file__).parent / "plugin").glob("*.ll"))
@@ -153,6 +163,59 @@ def test_lift(case: Case, target: str, bless: bool) -> None:
     except LiftError as problem:
         text = f"error: {problem.message} at {problem.offset or 0:#x}"
     LIFT.check(case, target, text, bless=bless)
+
+
+# check
+
+
+def waits(lifted: LiftedRepresentation) -> list[str]:
+    report = check_waits(lifted)
+    texts = [f"{use.access} {', '.join(use.registers.names())} {use.counter}({use.enough})" for use in report.findings]
+    return texts + [f"{len(report.unneeded)} unneeded"] * bool(report.unneeded)
+
+
+def hazards(lifted: LiftedRepresentation) -> list[str]:
+    report = check_hazards(lifted)
+    texts = [
+        "no wait states help" if finding.needed is None else f"{finding.there} of {finding.needed} wait states"
+        for finding in report.findings
+    ]
+    texts += [f"possible {', '.join(finding.registers.names())}" for finding in report.possible]
+    return texts + [f"s_nop: {nop.needed} of {nop.states} needed" for nop in report.unneeded]
+
+
+def order(lifted: LiftedRepresentation) -> list[str]:
+    return [str(finding.enough) for finding in check_order(lifted)]
+
+
+CHECKS = {"waits": waits, "hazards": hazards, "order": order}
+
+
+def kernel_of(line: Line) -> CodeObject:
+    return kernel(line.target, re.sub(r"func (\w+);", r"=functions= \1: ;", line.body), **line.settings)
+
+
+@pytest.mark.worth(6)
+@pytest.mark.parametrize("line", line_cases("check"))
+def test_check(line: Line, bless: bool) -> None:
+    findings = CHECKS[line.path.stem.partition("_")[0]](lift(kernel_of(line), "k"))
+    line.check(", ".join(findings), bless=bless)
+
+
+@pytest.mark.parametrize("line", [case for case in line_cases("check", "hazards") if "scc1" not in case.values[0].body])
+def test_hazards_while_a_kernel_runs(line: Line) -> None:
+    """Where there is one path."""
+    device = open_device(f"emu:{line.target}", check=["hazards", "waits"])
+    object = kernel_of(line)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CheckWarning)
+        device.load(object.data).kernel("k").launch(np.zeros(64, np.uint32), grid=2, block=128)
+    findings = check_hazards(lift(object, "k")).findings
+    assert [distance(finding) for finding in device.findings] == [(one.there, one.needed) for one in findings]
+    assert [(finding.offset, finding.other and finding.other.offset) for finding in device.findings] == [
+        (finding.consumer.address, finding.producer and finding.producer.address) for finding in findings
+    ]
+    assert all(finding.group == 0 and finding.check == "hazards" for finding in device.findings)
 
 
 # plugin

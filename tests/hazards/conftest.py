@@ -1,4 +1,4 @@
-"""`llvm` and `sequences` are for all tests here, and `wait_kernels` of the tests of waits."""
+"""The modules that tests here import, and `called_programs` of the tests of waits."""
 
 from __future__ import annotations
 

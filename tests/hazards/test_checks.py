@@ -1,17 +1,12 @@
-"""The check on all paths and while a kernel runs, in the command and in verification."""
+"""The check of hazards in the command and in verification (cases: ../filetests/check)."""
 
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
 
-import luthier
-import numpy as np
 import pytest
-from assembly import assembled, function, kernel_text
 from luthier.cli.main import main
-from luthier.emulator import CheckWarning
 from luthier.hazards.wait_states import HazardReport, check_hazards
 from luthier.lifting import lift
 from luthier.objects import elf as E
@@ -19,122 +14,13 @@ from luthier.tool import Tool
 from luthier.tool.task import InstrumentationTask
 from luthier.verify import verify_kernel
 from luthier.verify.launch_plan import LaunchPlan
-from pair_findings import distance
 from wait_kernels import kernel
 
 LANE, SELECT = "v_readfirstlane_b32 s4, v0", "v_readlane_b32 s5, v1, s4"
-DPP = "v_mov_b32_dpp v2, v3 quad_perm:[0,1,2,3] row_mask:0xf bank_mask:0xf"
-SPILL = "v_writelane_b32 v4, s30, 0"
-MODE = "s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 4, 4), 3"
-MFMA = "v_mfma_f32_4x4x4_16b_f16 v[0:3], v[4:5], v[6:7], v[0:3]"
-
-# (target, what runs, wait states there and needed of what is found)
-CASES = [
-    ("gfx906", f"{LANE}; s_nop 2; {SELECT}", [(3, 4)]),
-    ("gfx906", f"{LANE}; s_nop 3; {SELECT}", []),
-    ("gfx906", f"{LANE}; s_nop 0; s_mov_b32 s9, 0; {SELECT}", [(2, 4)]),
-    ("gfx906", f"v_mov_b32 v3, 0; {DPP}; v_mov_b32 v3, 0; s_nop 1; {DPP}", [(0, 2)]),
-    ("gfx942", f"{MFMA}; s_nop 3; v_mov_b32 v9, v0", [(4, 5)]),
-    ("gfx942", f"{MFMA}; s_nop 4; v_mov_b32 v9, v0", []),
-    ("gfx942", f"{MFMA}; s_nop 3; v_mov_b32 v9, v4", []),
-    # Over a branch, on the way that has fewest.
-    ("gfx906", f"{LANE}; s_cbranch_scc1 b; s_nop 4; b: ; {SELECT}", [(1, 4)]),
-    ("gfx906", f"{LANE}; s_cbranch_scc1 b; s_nop 4; b: ; s_nop 2; {SELECT}", []),
-    # Around a loop.
-    ("gfx906", f"a: ; {SELECT}; s_nop 0; {LANE}; s_cbranch_scc1 a", [(1, 4)]),
-    # A trap is no use of all registers.
-    ("gfx1201", "v_mov_b32 v1, s4; s_mov_b32 s4, 1; s_cbranch_scc1 b; s_trap 2; b: ; s_nop 0", []),
-    # Into a function and out of it.
-    ("gfx906", f"{LANE}; s_call_b64 s[30:31], f; =functions= f: ; {SELECT}; s_setpc_b64 s[30:31]", [(1, 4)]),
-    ("gfx906", f"s_call_b64 s[30:31], f; {SELECT}; =functions= f: ; {LANE}; s_setpc_b64 s[30:31]", [(1, 4)]),
-    # Where a function begins, the call has written the return address; what its caller has written may be on its way.
-    ("gfx1201", f"{SPILL}; s_call_b64 s[30:31], f; =functions= f: ; s_setpc_b64 s[30:31]", []),
-    (
-        "gfx1201",
-        f"{SPILL}; s_mov_b32 s30, 0; s_call_b64 s[4:5], f; =functions= f: ; {SPILL}; s_setpc_b64 s[4:5]",
-        [(0, None)],
-    ),
-    ("gfx1250", f"{MODE}; s_set_vgpr_msb 0", [(0, 1)]),
-    ("gfx1250", f"{MODE}; s_nop 0; s_set_vgpr_msb 0", []),
-    ("gfx1250", f"{MODE}; s_cbranch_scc1 b; s_nop 0; b: ; s_set_vgpr_msb 0", []),
-    ("gfx1250", f"s_cbranch_scc1 b; {MODE}; b: ; s_set_vgpr_msb 0", [(0, 1)]),
-    ("gfx1250", "s_setreg_imm32_b32 hwreg(HW_REG_WAVE_SCHED_MODE, 0, 2), 2; s_set_vgpr_msb 0", []),
-    ("gfx1250", "s_setreg_b32 hwreg(HW_REG_WAVE_MODE, 4, 4), s4; s_set_vgpr_msb 0", []),
-    ("gfx1100", "v_rcp_f32 v4, v3; v_mov_b32 v5, v4", [(0, 6)]),
-    ("gfx1100", "v_rcp_f32 v4, v3; s_waitcnt_depctr 0xfff; v_mov_b32 v5, v4", []),
-]
 
 
 def check(target: str, body: str) -> HazardReport:
     return check_hazards(lift(kernel(target, body), "k"))
-
-
-@pytest.mark.parametrize(("target", "body", "expected"), CASES)
-def test_on_all_paths(target: str, body: str, expected: list[tuple[int, int]]) -> None:
-    report = check(target, body)
-    assert [(one.there, one.needed) for one in report.findings] == expected
-
-
-@pytest.mark.parametrize(("target", "body", "expected"), [case for case in CASES if "scc1" not in case[1]])
-def test_while_it_runs(target: str, body: str, expected: list[tuple[int, int]]) -> None:
-    device = luthier.open_device(f"emu:{target}", check=["hazards", "waits"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CheckWarning)
-        device.load(kernel(target, body).data).kernel("k").launch(np.zeros(64, np.uint32), grid=2, block=128)
-    assert [distance(one) for one in device.findings] == expected
-    report = check(target, body)
-    assert [(one.offset, one.other and one.other.offset) for one in device.findings] == [
-        (one.consumer.address, one.producer and one.producer.address) for one in report.findings
-    ]
-    assert all(one.group == 0 and one.check == "hazards" for one in device.findings)
-
-
-@pytest.mark.parametrize(
-    ("target", "vgprs", "agprs", "line", "hazard"),
-    [
-        *(
-            ("gfx90a", 96, 0, f"{shift} v[4:5], v{amount}, v[2:3]", amount == 95)
-            for shift in ("v_lshlrev_b64", "v_lshrrev_b64", "v_ashrrev_i64")
-            for amount in (95, 94, 87)
-        ),
-        ("gfx90a", 96, 0, "v_lshlrev_b64 v[4:5], 3, v[2:3]", False),
-        ("gfx90a", 96, 0, "v_lshlrev_b64 v[4:5], v3, v[94:95]", False),
-        ("gfx90a", 96, 0, "v_lshlrev_b32 v4, v95, v2", False),
-        ("gfx942", 96, 0, "v_lshlrev_b64 v[4:5], v95, v[2:3]", False),
-        # Registers are given in blocks of eight, and AGPRs behind them do not help (LLVM, fixShift64HighRegBug).
-        ("gfx90a", 96, 8, "v_lshlrev_b64 v[4:5], v95, v[2:3]", True),
-        ("gfx90a", 92, 0, "v_lshlrev_b64 v[4:5], v91, v[2:3]", False),
-        ("gfx90a", 92, 4, "v_lshlrev_b64 v[4:5], v91, v[2:3]", False),
-    ],
-)
-def test_64_bit_shifts_by_the_last_register(target: str, vgprs: int, agprs: int, line: str, hazard: bool) -> None:
-    code = function("k", [line, "s_endpgm"])
-    report = check_hazards(lift(assembled(kernel_text(code, target, vgprs=vgprs, agprs=agprs), target), "k"))
-    assert [(one.there, one.needed) for one in report.findings] == [(0, None)] * hazard
-
-
-@pytest.mark.parametrize(
-    ("target", "load", "possible"),
-    [
-        ("gfx942", "s_load_dwordx2 s[0:1], s[0:1], 0x0", ["s[0:1]"]),
-        ("gfx942:xnack+", "s_load_dwordx4 s[4:7], s[6:7], 0x0", ["s[6:7]"]),
-        ("gfx942:xnack-", "s_load_dwordx2 s[0:1], s[0:1], 0x0", []),
-        ("gfx942", "s_load_dword s0, s[0:1], 0x0", []),
-        ("gfx942", "s_load_dwordx2 s[4:5], s[0:1], 0x0", []),
-        ("gfx90a", "s_load_dwordx2 s[4:5], s[0:1], s4", ["s4"]),
-        ("gfx90a", "s_buffer_load_dwordx2 s[4:5], s[4:7], 0x0", ["s[4:5]"]),
-        ("gfx1010", "s_load_dwordx2 s[0:1], s[0:1], 0x0", ["s[0:1]"]),
-        ("gfx1030", "s_load_dwordx2 s[0:1], s[0:1], 0x0", []),
-        ("gfx1201", "s_load_b64 s[0:1], s[0:1], 0x0", []),
-        ("gfx1250", "s_load_b64 s[0:1], s[0:1], 0x0", ["s[0:1]"]),
-        ("gfx1250", "s_load_b32 s0, s[0:1], 0x0", []),
-    ],
-)
-def test_scalar_loads_over_their_own_address(target: str, load: str, possible: list[str]) -> None:
-    """What memory instructions that are started anew make of it depends on the address: it is told, but no finding."""
-    report = check(target, load)
-    assert not report.findings
-    assert [one.registers.names() for one in report.possible] == [possible] * bool(possible)
 
 
 def test_the_command_tells_what_is_possible(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,20 +42,6 @@ def test_a_finding_tells_its_path() -> None:
     assert len(finding.path) == 2
     assert "VALU writes an SGPR, it selects a lane; 1 wait states, it needs 4" in str(finding)
     assert finding.to_json()["producer"]["text"] == LANE
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (f"{LANE}; s_nop 5; {SELECT}", [(6, 4)]),
-        ("s_nop 0", [(1, 0)]),
-        (f"{LANE}; s_nop 3; {SELECT}", []),
-        (f"{LANE}; s_nop 1; s_nop 1; {SELECT}", []),
-        (f"{LANE}; s_cbranch_scc1 b; s_mov_b32 s9, 0; b: ; s_nop 2; {SELECT}", []),
-    ],
-)
-def test_wait_states_that_no_path_needs(body: str, expected: list[tuple[int, int]]) -> None:
-    assert [(one.states, one.needed) for one in check("gfx906", body).unneeded] == expected
 
 
 def test_the_command(tmp_path: Path, capsys) -> None:

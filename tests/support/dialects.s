@@ -37,6 +37,27 @@
     v_add_u32_e32 \operands
   .endif
 .endm
+.macro lds_load operands:vararg
+  by_generation ds_read_b32, ds_load_b32, \operands
+.endm
+.macro lds_store operands:vararg
+  by_generation ds_write_b32, ds_store_b32, \operands
+.endm
+.macro barrier
+  .if .amdgcn.gfx_generation_number >= 12
+    s_barrier_signal -1
+    s_barrier_wait -1
+  .else
+    s_barrier
+  .endif
+.endm
+.macro wait_lds
+  .if .amdgcn.gfx_generation_number >= 12
+    s_wait_dscnt 0x0
+  .else
+    s_waitcnt lgkmcnt(0)
+  .endif
+.endm
 .macro wait_scalar  // for scalar loads and LDS
   .if .amdgcn.gfx_generation_number >= 12
     s_wait_kmcnt 0x0

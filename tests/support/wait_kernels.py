@@ -9,9 +9,9 @@ from luthier.objects import CodeObject
 
 
 @functools.cache
-def kernel(target: str, body: str, agprs: int = 0, wave_size: int | None = None) -> CodeObject:
+def kernel(target: str, body: str, agprs: int = 0, wave_size: int | None = None, vgprs: int = 96) -> CodeObject:
     """A code object with the kernel `k`, whose code is `body` and an ``s_endpgm``; functions come behind a label."""
     main, _, functions = body.partition("=functions=")
     code = function("k", [*main.split(";"), "s_endpgm", *functions.split(";")])
-    text = kernel_text(code, target, vgprs=96, agprs=agprs, lds=1024, workgroup=256, wave_size=wave_size)
+    text = kernel_text(code, target, vgprs=vgprs, agprs=agprs, lds=1024, workgroup=256, wave_size=wave_size)
     return assembled(text, target, wave_size=wave_size)
