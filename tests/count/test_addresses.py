@@ -1,4 +1,4 @@
-"""Where counters go to memory, the loader has written the address of their cells into the code."""
+"""Counters that reach memory by absolute addresses, which the loader writes into the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that are entered as often as their calls run: no counter says it again."""
+"""Functions that run as often as their calls: no counter repeats the count."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_block_profile_of_waves(app, tool, name: str, target: str) -> None:
 
 
 def test_a_miscounted_profile_is_a_problem(app, tool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`luthier verify` compares profiles though nobody asks it to."""
+    """`luthier verify` compares profiles without being asked to."""
     from luthier.tool.counts import KernelCounters
 
     real = KernelCounters.counts

@@ -1,4 +1,4 @@
-"""Hooks that do nothing but count become counts, and variables get the same values."""
+"""Hooks that only count become counters, and variables get the same values."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Counters beside hooks that want to know what the kernel was launched with: both begin at the kernel's entry, and
-neither gets the other's registers."""
+"""Counters beside hooks that read the launch state: both begin at the kernel's entry, and neither gets the other's
+registers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Counters where a kernel calls by pointers: functions of the object, and code that nobody knows, which uses all
-registers that the kernel has, ends waves, calls back, or comes back late."""
+"""Counters where a kernel calls by pointers: functions of the object, and unknown code, which uses all registers of the
+kernel, ends waves, calls back, or returns late."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from luthier.tool.task import InstrumentationTask
 TARGETS = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 GROUPS, WAVES, SLOTS = 5, 2, 24
 KEPT = {30, 31, 38, *range(40, 48)}
-"""SGPRs that code nobody knows must not lose: those of the kernel, and where it comes back to."""
+"""SGPRs that unknown code must keep: those of the kernel, and the return address."""
 SGPRS, VGPRS = 102, 8
 
 
@@ -31,7 +31,7 @@ class Source:
 
     Args:
         tail: whether a known function jumps on, and does not call.
-        scc: what gives SCC to functions: "read", all read it; else those alone that nobody knows: "compared", a
+        scc: what gives SCC to functions: "read", all read it; else only unknown ones do: "compared", a
             comparison; "link", one of what the call overwrites; "lanes", that some lanes are left.
         more: functions to which there are pointers, besides.
     """
@@ -194,7 +194,7 @@ def counts_at(lifted, stats) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_originals(object: CodeObject, before, after) -> None:
-    """Of the functions that pointers lead to, originals run only where code that nobody knows calls one."""
+    """Check that of the functions that pointers lead to, originals run only where unknown code calls one."""
     entries = {one.name: one.address for one in object.symbols if one.type == "func"}
     ran, was = (dict(zip(one.by_address.addresses, one.by_address.executions, strict=True)) for one in (after, before))
     called = {name: ran.get(entries[name], 0) for name in entries if name[0] in "fmk"}
@@ -224,7 +224,7 @@ def test_counts_are_the_truth(target: str, names: str, tail: bool, given: bool) 
     now, module, after = launch(object, patched.data, CALLED[names])
     assert now == was
     counts = patched.counters["k"].read(module, before.waves)
-    # What code that nobody knows calls itself are the originals.
+    # Unknown code itself calls the originals.
     expected = [one - other for one, other in zip(counts_at(lifted, before), counts_at(lifted, after), strict=True)]
     assert counts.executions.tolist() == expected[0].tolist()
     assert counts.active_lanes.tolist() == expected[1].tolist()
@@ -242,7 +242,7 @@ MORE = {
 @pytest.mark.parametrize("scc", MORE)
 @pytest.mark.parametrize("target", TARGETS if EVERYTHING else TARGETS[1:])
 def test_lookups(target: str, scc: str) -> None:
-    """One among many functions; and those behind which SCC is made anew for code that nobody knows."""
+    """One among many functions; and those after which SCC is restored for unknown code."""
     names = MORE[scc]
     object = Source(target, tail=False, scc=scc, more=12 * (scc == "read")).object()
     patched = patch_object(object, lambda task: task.count(task.instructions) and None, strict=True)
@@ -259,7 +259,7 @@ def test_lookups(target: str, scc: str) -> None:
 @pytest.mark.parametrize("names", ["known alone", "all registers", "ends"])
 @pytest.mark.parametrize("target", TARGETS if EVERYTHING else TARGETS[1:])
 def test_each_wave_has_its_row(target: str, names: str) -> None:
-    """But those that end in code that nobody knows: what they did is in the sums alone."""
+    """Except waves that end in unknown code: they are in the sums only."""
     object = Source(target, tail=False).object()
     lifted = lift(object, "k")
 

@@ -1,4 +1,4 @@
-"""Loops in VGPR index mode and in vector skip mode: vector instructions do not mean there what they say."""
+"""Loops in VGPR index mode and in vector skip mode, where vector instructions do something else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that leave counters no place: each is counted right, or refused with the instruction."""
+"""Kernels that leave no room for counters: each is counted correctly, or refused with the instruction."""
 
 from __future__ import annotations
 

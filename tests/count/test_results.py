@@ -1,4 +1,4 @@
-"""What was counted, grouped, against the emulated device's own counts and against hooks."""
+"""Grouped counts, against the emulated device's own counts and against hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums that who reads a variable completes, so that kernels count them like profiles."""
+"""Sums that are completed when a variable is read, so that kernels count them like profiles."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ CALLS_PLAN = LaunchPlan(
 
 
 @pytest.mark.parametrize("target", FAMILIES)
-def test_calls_that_may_lead_where_nobody_knows(compile_object, target: str) -> None:
+def test_calls_with_unknown_targets(compile_object, target: str) -> None:
     object = load_object(compile_object(CALLS, target, "-fvisibility=default"))
     plan = CALLS_PLAN
     lifted = lift(object, "k")
@@ -239,7 +239,7 @@ extern "C" __global__ void k(const unsigned *in, unsigned *out, unsigned n) {
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 @pytest.mark.parametrize("target", FAMILIES)
 def test_addresses_of_functions_that_are_kept_over_calls_by_pointers(compile_object, target: str, level: str) -> None:
-    """Behind a call of which nobody knows what it overwrites, nobody knows that the register has the copy's address."""
+    """After a call with unknown writes, the register may not hold the copy's address."""
     object = load_object(compile_object(KEPT_ADDRESS, target, level))
     assert len(lift(object, "k").unknown) == 2  # the call by the table's pointer, and that behind it
     check_profile(object, CALLS_PLAN, CounterBudget())

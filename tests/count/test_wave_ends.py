@@ -1,4 +1,4 @@
-"""Where waves end: each way there has counters of its own, and tells what needs no register."""
+"""Ends of waves: each path to an end has counters of its own."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def early_exits(seed: int, target: str) -> CodeObject:
 
 
 def check(object: CodeObject, plan: LaunchPlan, module, *, waves_given: bool) -> tuple[int, int]:
-    """A profile, and a sum, each by itself; wave-instructions before, and with the profile."""
+    """Check a profile and a sum separately; return wave-instructions without and with the profile."""
     tasks: list[InstrumentationTask] = []
 
     def profile(task: InstrumentationTask) -> None:

@@ -1,4 +1,4 @@
-"""What each wave counted, against what each wave did on the emulated device, step by step."""
+"""Counts of each wave, against what each wave did on the emulated device, step by step."""
 
 from __future__ import annotations
 

@@ -17,10 +17,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
-from _pytest.mark import ParameterSet
 
 _TAGS = " @ "
 _SPELLINGS = [
@@ -132,7 +131,7 @@ class Line(NamedTuple):
         assert text == self.expected
 
 
-def line_cases(folder: str, name: str = "*") -> list[ParameterSet]:
+def line_cases(folder: str, name: str = "*") -> list[Any]:
     """Return the lines of files, each with every one of its targets, for `pytest.mark.parametrize`."""
     cases = []
     for path in sorted((Path(__file__).parent / folder).glob(f"{name}.test")):

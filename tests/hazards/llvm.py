@@ -1,4 +1,4 @@
-"""LLVM's own idea of hazards: instructions go through its recognizer as MIR, and come back as assembly."""
+"""LLVM's own hazard recognizer: instructions go in as MIR and come out as assembly."""
 
 from __future__ import annotations
 

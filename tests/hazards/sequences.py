@@ -1,4 +1,4 @@
-"""Instructions of all kinds that have hazards, with registers by chance, and what the table says of sequences."""
+"""Random instructions of all kinds that have hazards, and what the table finds in sequences of them."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ v_mov_b32 {v}, src_lds_direct
 """.strip().splitlines()
 
 _REACH = {1: 8, 2: 8, 4: 8, 8: 12, 16: 24, 32: 36}
-"""Registers of a file that tuples of so many are taken from: few, so that they meet."""
+"""Registers of a file that tuples of each size are taken from: few, so that they overlap."""
 
 
 def filled(template: str, chance: random.Random, alignment: int) -> str:

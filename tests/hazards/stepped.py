@@ -1,4 +1,4 @@
-"""Hazards on the path that a launch goes, instruction by instruction in Python: what the native one must find."""
+"""Hazards on the path of a launch, instruction by instruction in Python: the native check must find the same."""
 
 from __future__ import annotations
 

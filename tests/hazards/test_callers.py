@@ -1,4 +1,4 @@
-"""Functions with several callers: what one of them leaves is no hazard of another one (`called_programs`)."""
+"""Functions with several callers: one caller's instructions make no hazard for another (`called_programs`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compilers make waits for all that it uses and keeps apart what hardware does not: no finding on any path."""
+"""Compiled code waits for what it uses and keeps apart what hardware does not: no finding on any path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instructions that tools add: they stand as far from the application's as hardware needs, and wait for its results."""
+"""Instructions that tools add: they keep the distances that hardware needs, and wait for results of the application."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generic processors: their code must keep apart what any of those that run it needs."""
+"""Generic processors: their code must satisfy every processor that runs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparisons of hooks' guards stand among the application's instructions: what they read must be there."""
+"""Comparisons of hooks' guards among the application's instructions: their operands must be ready."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_guards_read_is_there(make_module, case: str) -> None:
 
 
 def test_both_sides_of_a_change_of_exec(make_module) -> None:
-    """Two registers, of which one was written before it and one behind it, are compared."""
+    """Two registers are compared, one written before the change and one after it."""
     module = make_module(HOOKS, "gfx1100", both_wave_sizes=True)
     code = "v_mov_b32 v4, v1; s_mov_b64 exec, s[8:9]; v_mov_b32 v5, v2; s_nop 0"
     object = kernel("gfx1100", code, wave_size=64)

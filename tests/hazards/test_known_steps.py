@@ -1,4 +1,4 @@
-"""What is kept of instructions by opcode and operands is not kept where more than these matters."""
+"""Steps that are cached by opcode and operands, and those for which these are not enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""M0 that a payload has used: when it is given back, the application may use it at once."""
+"""M0 that a payload has used: the application may use it at once when it is restored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The native check of what a launch executes finds what the same table finds instruction by instruction in Python."""
+"""The native check of executed instructions finds what the same table finds in Python, instruction by instruction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wait states between application and payload: on GFX9, before writes of MODE, and behind copies of what hooks take."""
+"""Wait states between application and payload: on GFX9, before writes of MODE, and after copies of hooks' arguments."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LUTHIER_HOOK_ANNOTATE wide(uint32_t value) {
 """
 NAMES = ("store", "chosen", "first", "every", "wide")
 FRESH = range(60, 70)
-"""SGPRs that nobody needs."""
+"""SGPRs that nothing uses."""
 WRITERS = [f"v_cmp_eq_u32 s[{first}:{first + 1}], v{first - 60}, v1" for first in FRESH[-2::-2]]
 VGPRS = 96
 

@@ -1,5 +1,4 @@
-"""SGPRs on GFX12 where payloads meet the application: what both do together has no hazard, and costs nothing where
-there would be none."""
+"""SGPRs on GFX12 where payloads meet the application: no hazard between the two, and no cost where none is possible."""
 
 from __future__ import annotations
 
@@ -95,7 +94,7 @@ def first_of(task: InstrumentationTask) -> int:
 @pytest.mark.parametrize("lanes", [32, 64])
 @pytest.mark.parametrize("where", range(6))
 def test_values_that_a_payload_gives(make_module, where: int, lanes: int) -> None:
-    """The application takes it for granted that nobody read or wrote s6 just before."""
+    """The application relies on no read or write of s6 right before."""
     module = make_module(HOOKS, "gfx1201", both_wave_sizes=True)
     body = "s_mov_b32 s6, 0; v_mov_b32 v1, s6; s_nop 0; v_mov_b32 v2, s6; s_add_co_u32 s8, s6, 1; s_nop 0"
     object = kernel("gfx1201", body, wave_size=lanes)

@@ -1,4 +1,4 @@
-"""What the tools of examples/tools patch has no hazard and no missing wait that the original has not."""
+"""Kernels patched by the tools of examples/tools have no hazard and no missing wait that the original does not have."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Effective addresses and sizes as hooks are given them, against those the emulated device saw being accessed: every
-memory opcode of every generation, in every form of addressing."""
+"""Effective addresses and sizes that hooks get, against accesses on the emulated device: every memory opcode of every
+generation, in every form of addressing."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def instructions(isa: Isa) -> Iterator[tuple[Opcode, bytes]]:
             if offset < 0 and access.space == "scalar buffer":
                 continue  # the device redirects what is out of bounds
             if offset < 0 and "_ST_" in f"{opcode.name}_":
-                continue  # an address of scratch by itself
+                continue  # the offset would be the whole address
             raw = writer.write(number, offset)
             if raw is not None and raw not in seen:
                 seen.add(raw)

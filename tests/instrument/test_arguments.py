@@ -1,4 +1,4 @@
-"""What hooks are given besides constants and registers: values of operands, conditions, numbers of a point's own."""
+"""Arguments of hooks besides constants and registers: values of operands, conditions, numbers of a point's own."""
 
 from __future__ import annotations
 

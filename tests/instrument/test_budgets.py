@@ -1,4 +1,4 @@
-"""Budgets of registers: what becomes of hooks that want more than a kernel may have."""
+"""Budgets of registers, and hooks that exceed them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which registers hooks of one kind get at many points: what fits at each, and as cheap as each can have it."""
+"""Registers for hooks of one kind at many points: valid at each, and as cheap as each point allows."""
 
 from __future__ import annotations
 
@@ -62,8 +62,7 @@ def some_lives(count: int, rng: random.Random) -> list[Live]:
 
 
 def fits(binding: Binding, template: Template, sources: tuple[int, ...], live: Live, wave_size: int) -> bool:
-    """Whether a payload bound so leaves alone what is live, and gives back what it should: said anew, a unit at a
-    time."""
+    """Return whether a payload with this binding keeps what is live and restores what it should, unit by unit."""
     lanes = live.all_bits if template.writes_inactive_lanes else live.active_bits
     kept = set(binding.fixed)
     back = {*binding.spilled_sgprs, *binding.spilled, *binding.spilled_whole}

@@ -1,4 +1,4 @@
-"""Many kernels at several optimisation levels, hooks at random points: nothing the kernels do may change."""
+"""Many kernels at several optimisation levels, with hooks at random points: the kernels' results must not change."""
 
 from __future__ import annotations
 

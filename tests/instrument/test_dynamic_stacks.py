@@ -1,5 +1,4 @@
-"""Hooks with private memory in kernels whose own is of a size that only running them tells: recursion, calls by
-pointers, `alloca`."""
+"""Hooks with private memory in kernels whose stack has no known size: recursion, calls by pointers, `alloca`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changes of an application's own instructions: what comes out is what the same changes of the source give."""
+"""Edits of an application's instructions: the results are those of the same edits in the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patched kernels run beside the originals on the emulated device: outputs equal, and hooks saw what they should."""
+"""Patched kernels beside the originals on the emulated device: equal outputs, and correct values in hooks."""
 
 from __future__ import annotations
 

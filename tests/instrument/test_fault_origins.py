@@ -1,4 +1,4 @@
-"""A fault in a patched kernel is told by the original's instruction, its source line, and whose code did it."""
+"""Faults in patched kernels are reported with the original's instruction, its source line, and the code at fault."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_a_kernel_that_never_ends(compile_object: Callable[..., Path], hooks: To
 
 
 def test_an_original_that_was_patched(compile_object: Callable[..., Path], hooks: ToolModule) -> None:
-    """Its code is told of as in itself, wherever it lies, when a kernel in another object goes on in it."""
+    """Addresses in it have the same origins, wherever it is loaded, when a kernel of another object continues in it."""
     plain = load_object(compile_object(APPLICATION, "gfx90a"))
     once = load_object(patched(plain, hooks, "heavy"))
     (origins,) = origins_of(once)

@@ -1,5 +1,5 @@
-"""Addresses of gfx1250's own memory instructions as hooks are given them. The emulated device does not execute these:
-launches end behind the hook."""
+"""Addresses of gfx1250's own memory instructions that hooks get. The emulated device does not execute these: launches
+end after the hook."""
 
 from __future__ import annotations
 

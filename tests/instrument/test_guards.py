@@ -1,4 +1,4 @@
-"""Guards of hooks: what hooks do is the same with them as without, and costs less where they need not run."""
+"""Guards of hooks: hooks do the same with and without them, and cost less where they need not run."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_what_is_no_comparison(make_module: Callable[..., ToolModule], text: str
 
 
 def test_registers_for_one_tool() -> None:
-    """Nobody else has them, neither the kernel nor another tool, until there are none."""
+    """Neither the kernel nor another tool uses them, until none are left."""
     task = InstrumentationTask(lift(made("gfx90a", "nothing", 64), "k"))
     given = [task.spare_sgprs(count) for count in (1, 4, 1, 2)]
     units = [unit for one in given if one is not None for unit in one.units]

@@ -144,7 +144,7 @@ def test_a_hook_computes_what_the_host_does(compile_object, modules, host, targe
     assert_same(body, loaded.variable("results").read(np.uint64)[:LANES], expected)
     for name, (kind, _) in MEMORY.items() if body.name.startswith(("atomic", "byte_memory")) else ():
         of_device = loaded.variable(name).read(kind)
-        ordered = np.sort if name == "ring" else np.asarray  # which lane gets which place is nobody's promise
+        ordered = np.sort if name == "ring" else np.asarray  # no order of lanes is defined
         np.testing.assert_array_equal(ordered(of_device), ordered(of_host_memory[name]), name)
 
 

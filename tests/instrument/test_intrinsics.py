@@ -164,7 +164,7 @@ def test_what_is_kept_goes_when_the_package_changes(
     source.write_text(source.read_text().replace("  ret i32 %result", "  ret i32 %result ; it"))
     assert patch() == (False, 1)
     assert patch() == (True, 0)
-    source.write_text(f"{source.read_text()}\nimport msgpack\n")  # of which nothing is known
+    source.write_text(f"{source.read_text()}\nimport msgpack\n")  # unknown to the tool
     assert patch() == (False, 1)
     assert patch() == (False, 1)
 
@@ -174,7 +174,7 @@ def test_without_the_package_its_intrinsics_are_unknown(module: ToolModule) -> N
         template(module, "turn")
 
 
-def test_what_nobody_defines(module: ToolModule, package: None) -> None:
+def test_undefined_intrinsics(module: ToolModule, package: None) -> None:
     with pytest.raises(HookError, match=r"unknown intrinsic extra::absent; known: .*luthier::readReg"):
         template(module, "unknown")
     message = r"extra::rotate of extra-intrinsics has no definition for \(i8, i32\) -> i8"

@@ -1,4 +1,4 @@
-"""What is read of LLVM's textual IR, with flags and attributes that no release has."""
+"""Reading LLVM's textual IR, with flags and attributes that no release has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The child process in which LLVM runs: what it does, how it dies, and that nobody depends on it."""
+"""The child process in which LLVM runs: what it does, how it ends, and that its end harms nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Payloads kept on disk: the same as LLVM makes, whoever kept them, and whatever became of the file."""
+"""Payloads in the disk cache: equal to LLVM's, whatever process wrote them and whatever the state of the file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def described(template: Template) -> tuple[object, ...]:
 
 
 def all_of(tool: ToolModule) -> list[tuple[object, ...]]:
-    """Every case for every target, made anew or read."""
+    """Every case for every target, generated or read from the cache."""
     made = []
     for target in map(TargetId.parse, TARGETS):
         for name, arguments in CASES:

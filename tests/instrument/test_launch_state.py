@@ -1,5 +1,5 @@
-"""What a kernel gets at launch, in hooks: whatever the kernel asked for itself, hooks see the truth everywhere, and the
-kernel what it saw before."""
+"""The launch state in hooks: it is correct everywhere, whatever the kernel enables itself, and the kernel's own
+registers are unchanged."""
 
 from __future__ import annotations
 

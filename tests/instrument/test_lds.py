@@ -1,4 +1,4 @@
-"""Hooks with `__shared__` variables: above all LDS of the kernel, whatever a launch asks for."""
+"""Hooks with `__shared__` variables: after all LDS of the kernel, whatever a launch asks for."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ BLOCK, GROUPS, ITEMS = 256, 4, 1000
 
 
 def source(size: int) -> str:
-    """A kernel with so many words of static LDS; 0: with dynamic."""
+    """A kernel with this number of words of static LDS; 0: with dynamic LDS."""
     return SUMS.replace("EXTERN", "" if size else "extern").replace("SIZE", str(size or ""))
 
 

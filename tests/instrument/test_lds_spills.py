@@ -1,4 +1,4 @@
-"""Live vector registers in LDS, where a kernel leaves no others and cannot have private memory."""
+"""Live vector registers in LDS, where a kernel leaves no free ones and cannot have private memory."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def hooks(make_module):
 
 
 class Spilling(Everywhere):
-    """One hook before every instruction, in a kernel whose stack nobody knows."""
+    """One hook before every instruction, in a kernel whose stack has no known size."""
 
     def arguments(self, index: int) -> tuple:
         index %= SITES

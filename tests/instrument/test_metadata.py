@@ -1,5 +1,4 @@
-"""Kernels whose metadata say too little, nothing, or what is not true: patched ones compute what the original does, and
-count right, or are refused."""
+"""Kernels whose metadata are incomplete, absent or false: patched, they compute and count correctly, or are refused."""
 
 from __future__ import annotations
 

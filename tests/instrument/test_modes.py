@@ -235,7 +235,7 @@ extern "C" __global__ void indexed(uint32_t *out, uint32_t index) {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("index", [0, 1, 2, 3])
 def test_vgpr_index_mode(compile_object, everywhere: Everywhere, target: str, index: int) -> None:
-    """The mode is off while a payload runs, and M0 is as it was: nothing is refused."""
+    """The mode is off while a payload runs, and M0 keeps its value: nothing is refused."""
     verdict = verify_kernel(load_object(compile_object(INDEXED, target)), everywhere, plan_of("indexed", index))
     assert verdict.problems == ()
     assert verdict.patch is not None

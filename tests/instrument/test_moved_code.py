@@ -1,5 +1,5 @@
-"""Code that would mean something else in another place: what is made of the program counter in ways that nobody
-follows, what the loader writes into instructions, what never comes back."""
+"""Code that depends on where it is: arithmetic on the program counter, relocations in instructions, and calls that do
+not return."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_program_counters_are_those_of_the_original(make, make_module, target: s
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_jump_to_nobody_knows_where_goes_on_in_the_original(counter: type[Tool], target: str) -> None:
+def test_a_jump_to_an_unknown_target_continues_in_the_original(counter: type[Tool], target: str) -> None:
     extend = ["s_sext_i32_i16 s9, s9"] if target_named(target).major >= 12 else []
     body = [
         "s_getpc_b64 s[8:9]",

@@ -1,4 +1,4 @@
-"""Hooks to templates: what comes out, and what is refused."""
+"""Templates made of hooks, and hooks that are refused."""
 
 from __future__ import annotations
 

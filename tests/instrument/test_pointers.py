@@ -1,4 +1,4 @@
-"""Calls by pointers that nobody can resolve: they reach the kernel's own copies of the functions."""
+"""Unresolved calls by pointers: they reach the kernel's own copies of the functions."""
 
 from __future__ import annotations
 

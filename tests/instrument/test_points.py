@@ -1,5 +1,5 @@
-"""Hooks at blocks, edges, loops, functions, at the kernel's entry and exits: each runs as often as control comes by, in
-any kernel, and changes what it is to change and nothing else."""
+"""Hooks at blocks, edges, loops, functions, and at the kernel's entry and exits: each runs as often as control passes,
+in any kernel, and changes only what it should."""
 
 from __future__ import annotations
 

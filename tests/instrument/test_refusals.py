@@ -1,4 +1,4 @@
-"""What cannot be instrumented is left out, reported, and leaves no trace in the rest."""
+"""Hooks and kernels that cannot be instrumented are left out and reported, and the rest is unaffected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks built for a processor in kernels of others that run the same generic code, beside the originals."""
+"""Hooks built for one processor in kernels of others that run the same generic code, beside the originals."""
 
 from __future__ import annotations
 

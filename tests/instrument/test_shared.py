@@ -1,4 +1,4 @@
-"""Large payloads that are placed once and called: the same results as where they are repeated, in less code."""
+"""Large payloads that are placed once and called: the results of repeated ones, in less code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task keeps of the hooks that are inserted, and what patching keeps of a task."""
+"""Records of a task about inserted hooks, and what patching keeps of a task."""
 
 from __future__ import annotations
 

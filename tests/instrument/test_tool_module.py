@@ -1,4 +1,4 @@
-"""Tool modules from every place they may be in."""
+"""Tool modules from every supported source."""
 
 from __future__ import annotations
 

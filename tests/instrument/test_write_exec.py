@@ -1,4 +1,4 @@
-"""Hooks that set EXEC for the application, held to an edit of the application that does the same."""
+"""Hooks that set EXEC for the application, compared with an equal edit of the application."""
 
 from __future__ import annotations
 

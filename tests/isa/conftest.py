@@ -1,4 +1,4 @@
-"""Compiled code for every target, and llvm-objdump's reading of it."""
+"""Compiled code for every target, and its disassembly by llvm-objdump."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ upper six bits."""
 LITERAL = {9: 0xFF, 12: 0xFE}
 """Number of such a literal: any one, on GFX1250 one of 64 bits."""
 SYMBOLIC = "s_version"
-"""Its operand prints as a symbol, of which only the number is kept."""
+"""Its operand prints as a symbol; only the number is kept."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def is_reserved(isa: Isa, code: InstructionArray, index: int) -> bool:
     open_end = text == "v_nop" and len(encoded) == 4 and encoded[0] in (0xE9, 0xEA, 0xF9, 0xFA)
     if open_end or has_literal(isa, encoded) or LITERAL_OFFSET.search(text):
         return True
-    # LLVM writes inline floats of integer sources as literals, of which there is one.
+    # LLVM writes inline floats of integer sources as literals; an instruction has one literal.
     try:
         isa.encode(isa.decode(encoded))
     except DecodeError as problem:

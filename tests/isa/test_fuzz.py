@@ -1,4 +1,4 @@
-"""Random bytes and random text: nothing crashes, nothing is lost, and what LLVM can read is read as LLVM reads it."""
+"""Random bytes and random text: nothing crashes, nothing is lost, and what LLVM reads is read alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the table of generations says of instructions, against what LLVM assembles and compiles."""
+"""The table of generations, against what LLVM assembles and compiles."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Stop(Exception):
 
 
 def different(isa: Isa, count: int) -> bytes:
-    """So many instructions of which no two are the same: what repeats itself is decoded in no time."""
+    """Return instructions that all differ: equal ones are decoded once."""
     (first, second) = np.frombuffer(isa.assemble("v_fma_f32 v0, v0, v0, v0").instructions.code, "<u4")
     numbers = np.arange(count, dtype=np.uint32)
     registers = (numbers & 0xFF) | (numbers >> 8 & 0xFF) << 9 | (numbers >> 16 & 0xFF) << 18

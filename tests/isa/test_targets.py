@@ -170,7 +170,7 @@ def test_target_ids() -> None:
 
 
 def _devices(text: str) -> set[tuple[str, bool, bool]]:
-    """What a target id stands for, told anew: processors with each feature on or off."""
+    """Return what a target id stands for, by another way: processors with each feature on or off."""
     name, *features = text.split(":")
     members = {
         "gfx9-4-generic": ("gfx9-4-generic", "gfx942", "gfx950"),

@@ -61,7 +61,7 @@ def test_vdst_of_lds_instructions_that_return_nothing(target: str) -> None:
     isa = Isa.of(target)
     examples = encodings(isa, 0x36 << 26, 0x3F << 26)
     assert check_field(isa, examples, (56, 8), "vdst") > 40
-    for code, at in examples:  # where there is one it is as it was
+    for code, at in examples:  # an existing one is unchanged
         if "vdst" in names(isa, code, at):
             plain, other = (reading(isa, with_bits(code.bytes_of(at), 56, 8, number)) for number in (2, 4))
             assert plain != other

@@ -90,7 +90,7 @@ EVERY = Word(ALL)
 
 
 class Machine:
-    """A wave of which four lanes are looked at; masks have all 64 bits. In vector registers None is garbage."""
+    """A wave with four observed lanes; masks have all 64 bits. In vector registers None is garbage."""
 
     def __init__(self, rng: random.Random, launched_registers: int) -> None:
         self.scalar = {unit: Word(rng.getrandbits(32)) for unit in [*range(12), VCC, VCC + 1]}

@@ -1,4 +1,4 @@
-"""Random programs for liveness: what compilers make of divergent code, and anything else besides."""
+"""Random programs for liveness: what compilers make of divergent code, and more."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The search for where register jumps lead: leaving out what cannot matter, and keeping what was found, change
-nothing."""
+"""The search for targets of register jumps: skipping irrelevant instructions and reusing results change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels that clang compiled, against what llvm-objdump prints of them."""
+"""Kernels compiled by clang, against the output of llvm-objdump."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_liveness_is_plausible(target: str, source: str, kernel: str, compiled: 
         if block.exit == "end":
             assert not lifted.liveness.live_out(block.index).all_lanes
     entry = lifted.liveness.live_in(lifted.functions[0].entry_block)
-    saved = 0  # callees save registers that nobody has written
+    saved = 0  # callees save registers that were never written
     for instruction in lifted.instructions:
         if instruction.block >= 0 and instruction.mnemonic.startswith("buffer_store"):
             saved |= instruction.uses

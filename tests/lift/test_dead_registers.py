@@ -1,5 +1,4 @@
-"""Compiled kernels, run on the emulated device while what liveness calls dead is overwritten: nothing changes that they
-write to memory."""
+"""Compiled kernels on the emulated device: overwriting what liveness reports dead does not change their output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small kernels that are made to keep the search for jump targets going: it ends in time that is linear in the code."""
+"""Small kernels that make the search for jump targets expensive: it ends in time that is linear in the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the text holds, lifting gives a representation that hangs together, or a `LuthierError`."""
+"""Random code: lifting returns a consistent representation or raises a `LuthierError`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lifted kernels as LLVM IR: what LLVM reads of it, and what LLVM's own passes find out from it."""
+"""Lifted kernels as LLVM IR: what LLVM parses, and what its passes find."""
 
 from __future__ import annotations
 

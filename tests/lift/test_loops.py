@@ -1,4 +1,4 @@
-"""Loops, dominators and conserved flow of random graphs, against what the words mean."""
+"""Loops, dominators and conserved flow of random graphs, against their definitions."""
 
 from __future__ import annotations
 

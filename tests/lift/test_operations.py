@@ -1,4 +1,4 @@
-"""Classes of instructions, and their floating-point operations."""
+"""Classes of instructions and their floating-point operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device code of C++ Luthier's shape, under its own header names: it compiles, and counts what it should."""
+"""Device code in the form of C++ Luthier, under its own header names: it compiles, and counts correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HIP in, code object out: what clang makes of a tool with the plugin, for several releases and targets."""
+"""HIP in, code object out: clang's output for a tool with the plugin, for several releases and targets."""
 
 from __future__ import annotations
 

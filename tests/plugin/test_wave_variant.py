@@ -1,4 +1,4 @@
-"""Device modules of GFX10 and later are compiled for both wave sizes, whoever starts the compiler."""
+"""Device modules of GFX10 and later are compiled for both wave sizes, whatever starts the compiler."""
 
 from __future__ import annotations
 

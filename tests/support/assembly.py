@@ -1,4 +1,4 @@
-"""Kernels written in assembly: the descriptor and the metadata behind the code, and code objects made of it."""
+"""Kernels in assembly: the descriptor, the metadata, and code objects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel in which as many registers as one likes are live."""
+"""A kernel in which any number of registers is live."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LANES = 160
 def crowded(
     target: str, vectors: int, scalars: int, private: str = "", *, first: int = 20, matrices: int = 0, m0: bool = False
 ) -> str:
-    """Return a kernel in which, from its beginning to its end, so many registers of both files are live.
+    """Return a kernel in which these numbers of vector and scalar registers are live throughout.
 
     Args:
         private: statements in front of that.
@@ -109,7 +109,7 @@ def full(
     uneven: bool = False,
     flags: Sequence[str] = (),
 ) -> CodeObject:
-    """Return a kernel of which every VGPR and AGPR that its work-groups can have is live, and most SGPRs.
+    """Return a kernel in which every VGPR and AGPR that its work-groups can have is live, and most SGPRs.
 
     Its frames are refused (`without_frames`).
 

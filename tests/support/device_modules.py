@@ -27,7 +27,7 @@ MARK_LUTHIER_DEVICE_MODULE
 _CONDITIONAL = re.compile(r"^\s*#\s*if", re.MULTILINE)
 """What makes a source another one for some targets."""
 _ENVIRONMENT = dict(os.environ)
-"""As it is before tests change it, some of which compile."""
+"""The environment before tests change it: some of them compile."""
 
 
 def device_module(
@@ -60,7 +60,7 @@ def _bundle(source: str, targets: Sequence[str], both_wave_sizes: bool) -> Path:
         settings = Settings() if both_wave_sizes else Settings(defines=("LUTHIER_ONE_WAVE_SIZE",))
         path = kept(PREFIX + source, lambda path: path.write_text(PREFIX + source), "device.hip")
         key = hashlib.sha256(repr((source, tuple(targets), both_wave_sizes)).encode()).hexdigest()[:32]
-        # The build looks by itself whether what it finds there is up to date.
+        # The build checks whether what it finds there is up to date.
         with build_folder(FOLDER / f"module-{key}") as folder:
             return compile_device(
                 [path], targets, settings, folder=folder, project=FOLDER, report=lambda line: None

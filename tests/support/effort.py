@@ -41,7 +41,7 @@ def of_target(name: str, *values: object) -> ParameterSet:
 
 
 def some(cases: Sequence[object], share: int) -> list[ParameterSet]:
-    """Return parameters of a test of which all but every `share`-th are left to `make test-all`."""
+    """Return parameters of a test; all but every `share`-th run in `make test-all` only."""
     return [
         pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=[pytest.mark.thorough] * bool(at % share))
         for at, case in enumerate(cases)

@@ -1,4 +1,4 @@
-"""What a hostile program sends to the service of its run; as a program, does all of it and prints what came back."""
+"""Hostile messages of a program to the service of its run; as a program, sends all of them and prints the answers."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def number(*values: int) -> bytes:
 
 
 def file_of(size: int) -> int:
-    """Return a file of memory of so many bytes."""
+    """Return a file of memory of this size in bytes."""
     file = os.memfd_create("hostile")
     os.ftruncate(file, size)
     return file
@@ -161,7 +161,7 @@ def _cut_short() -> list[str]:
 
 
 def _overwritten() -> list[str]:
-    """Overwrite the ledger of launches, of which a process has its own: its head, its first kernels and launches."""
+    """Overwrite the process's own ledger of launches: its head, its first kernels and launches."""
     connection = Connection(Instrument)
     (ledger,) = connection.files
     first = memory.LEDGER_HEAD.members[0].size

@@ -52,7 +52,7 @@ class Suite:
         return re.sub(r"\bcuda([A-Z]\w*)", r"hip\1", text)
 
     def row(self) -> tuple[int, int, int, int, int]:
-        """Return how many have a bug by their label, are found and missed, have none, and are told of falsely."""
+        """Return how many have a bug by their label, are found, are missed, have no bug, and are reported falsely."""
         bugs = [one for one in self.programs.values() if one.label]
         right = [one for one in self.programs.values() if not one.label]
         missed = sum(one.misses for one in bugs)
@@ -241,7 +241,7 @@ SAMPLES = Suite(
             *_same(
                 "missed-barrier",
                 f"missed-barrier,{READ}",
-                "besides: nobody writes to the array that is added up",
+                "besides: nothing writes to the array that is summed",
                 "Synccheck/divergent_threads",
             ),
             *_same(

@@ -1,4 +1,4 @@
-"""Liveness at points that no code has."""
+"""Liveness at points that are in no code."""
 
 from __future__ import annotations
 

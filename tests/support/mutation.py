@@ -36,7 +36,7 @@ class Mutant:
     """In the object."""
     block: int
     before: bytes
-    """Bytes of the original at the instruction and after it, as far as they are changed."""
+    """The bytes of the original that are changed, from the instruction on."""
     data: bytes
     """Bytes that replace them: as many instructions, of as many bytes."""
     kind: str

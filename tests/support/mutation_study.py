@@ -12,7 +12,7 @@ What is found on all paths and not by the launch is no disagreement if it is kno
 does not reach all blocks on the path of the finding; no wave takes such a path as a whole; or lanes differ.
 
 Each kernel is loaded once. A mutant is written over the original's instructions where they are loaded, and only its
-block is looked at anew by the check of all paths.
+block is checked again on all paths.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Explanation of why a launch does not find what is found on all paths: the paths of its waves, followed anew.
+"""Explanation of why a launch misses a finding of the check of all paths: the paths of its waves, followed again.
 
 The check of all paths takes every edge between blocks for possible, and all lanes for one. Where nothing is found while
 a kernel runs, it runs as the original does. So the machine of the check of all paths follows the instructions that each

@@ -1,4 +1,4 @@
-"""Parts of the findings about two instructions, missing waits and hazards, out of their sentences."""
+"""Parts of findings about two instructions, missing waits and hazards, extracted from their sentences."""
 
 from __future__ import annotations
 

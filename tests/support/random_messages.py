@@ -1,4 +1,4 @@
-"""Messages with values that are likely to be treated wrongly, of any declaration."""
+"""Random messages of any declaration, with values that are likely to be handled wrongly."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from luthier_build.workspace import digest
 
 RELEASES = tomllib.loads((ROOT / "scripts/rocm-stacks.toml").read_text())["releases"]
 SUITES: tuple[str, ...] = tuple(RELEASES["6.4"]["tests"])
-"""Debian's packages with tests of others, parts of which `make test` runs above ROCm 6.4."""
+"""Debian's packages of third-party tests; `make test` runs parts of them above ROCm 6.4."""
 
 
 def stack(release: str, *packages: str) -> list[str]:

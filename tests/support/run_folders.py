@@ -1,4 +1,4 @@
-"""Run directories made of what a test says, by the writer that `luthier run` has."""
+"""Run directories with given contents, written by the writer of `luthier run`."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def is_in_shard(name: str, shard: str) -> bool:
         shard: as `SHARD`.
 
     Raises:
-        ValueError: the part is none of so many.
+        ValueError: there is no such part.
     """
     if not shard:
         return True

@@ -1,4 +1,4 @@
-"""JSON as other readers than Python's take it."""
+"""JSON as readers other than Python's accept it."""
 
 from __future__ import annotations
 

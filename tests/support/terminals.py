@@ -14,7 +14,7 @@ from commands import MAIN
 
 
 def on_terminal(columns: int, arguments: list[str]) -> str:
-    """Return what a command writes to a terminal of so many columns."""
+    """Return what a command writes to a terminal of this number of columns."""
     main_end, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen([sys.executable, "-c", MAIN, *arguments], stdout=other, stderr=other)

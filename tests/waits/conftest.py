@@ -1,4 +1,4 @@
-"""`wait_kernels` is for all tests here."""
+"""What tests here import from each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions with several callers: what one of them has not waited for is not missing behind another one
+"""Functions with several callers: operations that one caller left outstanding do not count for another
 (`called_programs`)."""
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def found(body: str) -> list[int]:
 
 @pytest.mark.parametrize("calls", [3, 70, 300])
 def test_however_many_callers(calls: int) -> None:
-    """Each comes with another state: so many operations behind a load."""
+    """Each arrives with another number of operations after a load."""
     callers = [
         f"{LOAD}; {'global_store_dword v[2:3], v4, off; ' * (number % 60)}{CALL}; s_waitcnt vmcnt(0); {USE}; "
         f"s_load_dword s{10 + number % 7}, s[0:1], {4 * number}; {CALL}; v_mov_b32 v10, 0; s_waitcnt lgkmcnt(0)"

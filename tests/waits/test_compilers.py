@@ -1,4 +1,4 @@
-"""What Luthier makes of compiled kernels waits for all that it uses: no finding on any path."""
+"""Luthier's patched kernels wait for all that they use: no finding on any path."""
 
 from __future__ import annotations
 

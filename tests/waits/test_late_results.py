@@ -1,4 +1,4 @@
-"""Late results on the emulated device: what outstanding registers hold, what is found, against the check of all
+"""Late results on the emulated device: the contents of outstanding registers and the findings, against the check of all
 paths."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is known to be outstanding at a point, against the check of waits: code put there waits enough, and no more."""
+"""Outstanding operations at a point, against the check of waits: code inserted there waits enough, and no more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hooks that many points share: no finding comes of the sharing, and none is lost in it."""
+"""Hooks that many points share: sharing adds no finding and hides none."""
 
 from __future__ import annotations
 

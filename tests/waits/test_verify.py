@@ -1,4 +1,4 @@
-"""`luthier verify` gives results late: waits that the original lacks are told."""
+"""`luthier verify` delays results: it reports waits that the original lacks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_patched_kernel_that_cannot_be_lifted_again(
 
     def only_the_original(lifted: CodeObject, name: str) -> LiftedRepresentation:
         if lifted is not object:
-            raise LiftError("an address that nobody follows")
+            raise LiftError("an address that cannot be followed")
         return lift(lifted, name)
 
     verdict = verify_kernel(object, tool(module), PLAN)

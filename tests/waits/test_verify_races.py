@@ -1,4 +1,4 @@
-"""`luthier verify` does not blame a patch for races of the kernel's own."""
+"""`luthier verify` does not report races of the original as errors of the patch."""
 
 from __future__ import annotations
 

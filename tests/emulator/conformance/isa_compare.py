@@ -1,4 +1,4 @@
-"""Two states compared."""
+"""Comparison of two states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the documents are not followed to the letter, each with the reason."""
+"""Deviations from the documents, each with the reason."""
 
 from __future__ import annotations
 

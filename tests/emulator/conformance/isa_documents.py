@@ -1,5 +1,5 @@
-"""The pseudo-code of every instruction: AMD's documents as the tinygrad package carries them, and what is put in their
-place where they are silent or wrong."""
+"""The pseudo-code of every instruction: AMD's documents as the tinygrad package has them, and replacements where they
+are silent or wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows a name: types, bit ranges, indices; reading and assigning them."""
+"""Types, bit ranges and indices after a name: reading and assigning them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which opcodes are checked against the documents' pseudo-code, and where the others are."""
+"""The opcodes that are checked against the documents' pseudo-code, and where the others are checked."""
 
 from __future__ import annotations
 

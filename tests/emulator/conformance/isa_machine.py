@@ -1,4 +1,4 @@
-"""What an instruction does to a wave, by the documents: operands and modifiers around the pseudo-code of a lane."""
+"""The effect of an instruction on a wave, by the documents: operands and modifiers around the pseudo-code of a lane."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads, stores and atomics: addresses made here, what happens at them by the documents' pseudo-code."""
+"""Loads, stores and atomics: addresses made here, and the documents' pseudo-code of the access."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class V(NamedTuple):
     kind: str
     width: int
     loose: Loose = ()
-    """Ranges (low bit, width) that hold a NaN of which the documents do not say which."""
+    """Ranges (low bit, width) that hold a NaN; the documents do not specify its bits."""
     signed_zero: bool = False
     """A zero written with its sign, which differs from the other zero in comparisons."""
 

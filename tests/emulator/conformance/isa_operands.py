@@ -1,4 +1,4 @@
-"""Decoded operands, and what modifiers do to them and to results."""
+"""Decoded operands, and the effect of modifiers on them and on results."""
 
 from __future__ import annotations
 

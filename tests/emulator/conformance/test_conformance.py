@@ -30,7 +30,7 @@ JUMP = re.compile(r"\bPC\b")
 MARK = 96
 """The SGPR in which the two endings of a jump leave a number."""
 SHARE = 24
-"""`make test` tries one opcode in so many, other ones on each target; `make test-all` tries all."""
+"""`make test` tries one opcode in this number, different ones on each target; `make test-all` tries all."""
 BATCH = 200
 
 
