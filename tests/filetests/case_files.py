@@ -78,7 +78,7 @@ class Case:
         rest = {target: lines[1:] for target, lines in self.expected.items()}
         merged = _merged(first, self.targets) + _merged(rest, self.targets)
         lines = [_tagged(line, targets, self.targets) for line, targets in merged]
-        return "\n".join([f"{text}--- expect", *lines, ""])
+        return "\n".join([f"{text}--- expect", *lines, ""]) if lines else text
 
 
 class CaseFiles:
@@ -151,13 +151,15 @@ def _read(path: Path) -> list[Case]:
     shared, *chunks = re.split(r"^=== ", path.read_text(), flags=re.MULTILINE)
     cases = []
     for chunk in chunks:
-        head, source, *rest = re.split(r"^---(?: as if| expect)?\n", chunk, flags=re.MULTILINE)
+        head, *parts = re.split(r"^---(.*)\n", chunk, flags=re.MULTILINE)
+        sections = dict(zip(parts[::2], parts[1::2], strict=True))
         name, *lines = head.strip().splitlines()
         settings = dict(line.split(": ", 1) for line in lines if not line.startswith("#"))
         comment = [line for line in lines if line.startswith("#")]
-        case = Case(name, path, shared, comment, settings, source, rest[0] if len(rest) == 2 else "")
+        case = Case(name, path, shared, comment, settings, sections[""], sections.get(" as if", ""))
+        listing = [_parted(line) for line in sections.get(" expect", "").splitlines()]
         for target in case.targets:
-            case.expected[target] = [line for line, tags in map(_parted, rest[-1].splitlines()) if _holds(target, tags)]
+            case.expected[target] = [line for line, tags in listing if _holds(target, tags)]
         cases.append(case)
     return cases
 

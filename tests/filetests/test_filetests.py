@@ -1,14 +1,17 @@
 """Runs the cases: assembly in (case_files.py) or IR in, text out. A folder for each command.
 
 patch: hooks are spliced into the kernel `k`, and the listing of the patched code comes out (patched_listing.py). A file
-begins with the HIP source of its hooks. ``before TEXT: hook; hook(argument, …)`` and ``after TEXT: …`` insert them at
-every instruction whose text begins so, and ``before every: …`` at all that control reaches; an argument is a number or
-a register. Settings:
+begins with the HIP source of its hooks; those for patching again follow the line ``// again``. ``before TEXT: hook;
+hook(argument, …)`` and ``after TEXT: …`` insert them at every instruction whose text begins so, and ``before every: …``
+at all that control reaches; an argument is a number or a register. Settings:
 
 - targets: processors, ``gfx1100/64`` with a wave size; vgprs, sgprs, agprs, workgroup, descriptor: of the kernel;
 - launch: work-groups and lanes of each (1 64);
-- variables: ``name=value …`` of tool variables after the launch; a value may use `waves` and `lanes`;
+- variables: ``name=value …`` of tool variables after the launch; a value may use `waves`, `lanes`, and
+  the numbers of `instructions` that the original and, for hooks of "again", the `patched` kernel executes;
 - show: pattern of the spliced instructions to list, by default all;
+- again before TEXT, again variables: the same for hooks that are inserted into the patched kernel;
+- listing: "no" where the run says all;
 - emulated: "no" where the emulated device does not have the target, and the listing is all there is to compare;
 - fails: why nothing at all can be spliced in; without it, that is a failure.
 
@@ -52,7 +55,8 @@ from luthier.isa.targets import target_named
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.lifting.listing import as_text
 from luthier.module import ToolModule
-from luthier.objects import CodeObject
+from luthier.objects import CodeObject, load_object
+from luthier.patch import patch_object
 from luthier.tool.task import HookArgument, InstrumentationTask, reg
 from pair_findings import distance
 from patched_listing import Patched
@@ -96,11 +100,11 @@ def argument(text: str) -> HookArgument:
     return reg(text)
 
 
-def insert(task: InstrumentationTask, case: Case, module: ToolModule) -> None:
-    """Insert the case's hooks where its settings say."""
+def insert(task: InstrumentationTask, case: Case, module: ToolModule, which: str = "") -> None:
+    """Insert the case's hooks where its settings say that begin with `which`."""
     for key, hooks in case.settings.items():
-        place, _, text = key.partition(" ")
-        if place not in ("before", "after"):
+        place, _, text = key.removeprefix(which).partition(" ")
+        if not key.startswith(which) or place not in ("before", "after"):
             continue
         points = [point for point in task.instructions if text == "every" or point.text.startswith(text)]
         assert points, f"no instruction {text}"
@@ -120,7 +124,7 @@ def without_paths(text: str) -> str:
 @pytest.mark.parametrize(("case", "target"), PATCH.parameters())
 def test_patch(case: Case, target: str, make_module: MakeModule, bless: bool) -> None:
     names = sorted({processor(name)[0] for other in PATCH.cases if other.path == case.path for name in other.targets})
-    module = make_module(case.shared, *names)
+    module, again = (make_module(source, *names) for source in (case.shared + "// again\n").split("// again\n")[:2])
     object = code_object(case, target, case.source)
     try:
         patched = Patched(object, "k", lambda task: insert(task, case, module))
@@ -130,22 +134,35 @@ def test_patch(case: Case, target: str, make_module: MakeModule, bless: bool) ->
         PATCH.check(case, target, f"error: {without_paths(problem.message)}", bless=bless)
         return
     if case.settings.get("emulated") != "no":
-        check_run(case, target, object, patched)
-    PATCH.check(case, target, without_paths(patched.text(case.settings.get("show", ""))), bless=bless)
+        check_run(case, target, object, patched, again)
+    if case.settings.get("listing") == "no":
+        assert not patched.report.refusals
+    else:
+        PATCH.check(case, target, without_paths(patched.text(case.settings.get("show", ""))), bless=bless)
 
 
-def check_run(case: Case, target: str, object: CodeObject, patched: Patched) -> None:
+def check_run(case: Case, target: str, object: CodeObject, patched: Patched, again: ToolModule) -> None:
     """Check that the patched kernel does what the original does, or that of "as if", and the hooks what they should."""
     name, wave = processor(target)
     groups, lanes = map(int, case.settings.get("launch", "1 64").split())
-    known = {"waves": groups * -(-lanes // wave), "lanes": groups * lanes, "wide": wave == 64}
-    values = dict(pair.split("=") for pair in case.settings.get("variables", "").split())
     model = code_object(case, target, case.as_if) if case.as_if else object
-    expected, _ = run(name, model.data, groups=groups, lanes=lanes)
-    buffer, variables = run(name, patched.data, groups=groups, lanes=lanes, variables=values)
+    expected, _, instructions = run(name, model.data, groups=groups, lanes=lanes)
     assert expected.any()
-    np.testing.assert_array_equal(buffer, expected)
-    assert variables == {key: eval(value, {}, known) for key, value in values.items()}
+    known = {"waves": groups * -(-lanes // wave), "lanes": groups * lanes, "wide": wave == 64}
+    known["instructions"] = instructions
+
+    def check(data: bytes, key: str) -> int:
+        values = dict(pair.split("=") for pair in case.settings.get(key, "").split())
+        buffer, variables, executed = run(name, data, groups=groups, lanes=lanes, variables=values)
+        np.testing.assert_array_equal(buffer, expected)
+        assert variables == {key: eval(value, {}, known) for key, value in values.items()}
+        return executed
+
+    known["patched"] = check(patched.data, "variables")
+    if "again variables" in case.settings:
+        once = load_object(patched.data)
+        twice = patch_object(once, lambda task: insert(task, case, again, "again "), ["k"], strict=True)
+        check(twice.data, "again variables")
 
 
 # lift

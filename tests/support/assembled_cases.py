@@ -70,8 +70,8 @@ def assemble(
 
 
 def run(
-    target: str, data: bytes, *, groups: int, lanes: int, variables: Iterable[str] = ()
-) -> tuple[NDArray[np.uint32], dict[str, int]]:
+    target: str, data: bytes, *, groups: int = 1, lanes: int = 64, variables: Iterable[str] = ()
+) -> tuple[NDArray[np.uint32], dict[str, int], int]:
     """Launch `k` on the emulated device.
 
     Args:
@@ -82,11 +82,11 @@ def run(
         variables: names of variables to read afterwards.
 
     Returns:
-        The buffer, and the variables.
+        The buffer, the variables, and the number of executed wave-instructions.
     """
-    module = open_device(f"emu:{target}", threads=1).load(data)
+    device = open_device(f"emu:{target}", threads=1)
+    module = device.load(data)
     buffer = np.zeros(VALUES * 64, np.uint32)
     module.kernel("k").launch(buffer, grid=groups, block=lanes)
-    return buffer.reshape(VALUES, 64), {
-        name: int.from_bytes(module.variable(name).read(), "little") for name in variables
-    }
+    values = {name: int.from_bytes(module.variable(name).read(), "little") for name in variables}
+    return buffer.reshape(VALUES, 64), values, device.stats.instructions

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import runpy
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from luthier.errors import BuildError
+from print_manifest import manifest_of as read_manifest
 
 from luthier_build.plugin import plugin_for
 from luthier_build.toolchain import Toolchain
@@ -31,7 +31,7 @@ class Release:
 
 @pytest.fixture(scope="session")
 def manifest_of() -> Callable[[bytes], dict[str, Any]]:
-    return runpy.run_path(str(MANIFEST_PRINTER))["manifest_of"]
+    return read_manifest
 
 
 @functools.cache
