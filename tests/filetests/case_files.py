@@ -1,13 +1,13 @@
 """Files of cases: assembly in, text out for every target. A case is a line (`Line`), or has sections.
 
-A file of cases with sections may begin with a text that all its cases share. A case begins with ``=== name``, then
-comments ``# …`` and settings ``key: value``. Behind the line ``---`` is the source, behind ``--- as if`` a source that
-does the same without hooks, and behind ``--- expect`` the text. A line of that text holds for all targets of the case,
+A file of cases with sections may begin with a text that all its cases share. A case begins with ``=== name``, comments
+``# …`` and settings ``key: value``. Three sections follow: ``---`` is the source, ``--- as if`` a source that does the
+same without hooks, and ``--- expect`` the expected text. A line of the expected text holds for all targets of the case,
 or for those after its ``@``: ``gfx1100/64`` is a processor with a wave size, ``gfx11`` all processors of a generation.
 
-The source is written as ../support/assembled_cases.py says, with the macros of ../support/dialects.s.
+../support/assembled_cases.py describes sources. They use the macros of ../support/dialects.s.
 
-``pytest -n0 --bless`` writes the expected text. Read the difference.
+``pytest -n0 tests/filetests --bless`` writes the expected texts. Review the diff.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _SPELLINGS = [
     (r"s_waitcnt_vscnt null,", "s_wait_storecnt"),
     (r", null$", ", 0x0"),
 ]
-"""Patterns and replacements: generations spell the same thing differently, and the text has one spelling."""
+"""Patterns and replacements that give all generations one spelling."""
 
 
 def one_spelling(text: str) -> str:
-    """Return disassembly in the spelling that all generations share in expected texts."""
+    """Return disassembly in the spelling of expected texts."""
     for pattern, spelling in _SPELLINGS:
         text = re.sub(pattern, spelling, text, flags=re.MULTILINE)
     return text

@@ -1,4 +1,4 @@
-"""A patched kernel as text: what stands in the patched object, decoded again, with addresses by name.
+"""A patched kernel as text: its code in the patched object, decoded, with names for addresses.
 
 Instructions of the application begin with two spaces, spliced ones with ``+``, and replaced ones with ``~``. The
 listing leaves out, as ``...``, instructions of the application that are unchanged and have no changed neighbour, and
@@ -26,17 +26,17 @@ _LOW = re.compile(r"s_add(?:_co)?_u32 s\d+, s(\d+), " + _NUMBER)
 _HIGH = re.compile(r"s_add(?:c|_co_ci)_u32 s\d+, s(\d+), " + _NUMBER)
 
 _UPPER = re.compile(r" /\*v\d+\*/")
-"""What a register's number is where upper bits are set: decoding the new code does not follow them."""
+"""The number of a register with upper bits: decoding the new code does not follow these bits."""
 _AWAY = re.compile(r". (s_branch|s_endpgm|s_setpc_b64)\b")
 
 
 class Patched:
-    """A kernel that was patched, and where everything went.
+    """A patched kernel, and the places of its instructions.
 
     Attributes:
         data: the patched object.
         lifted: the kernel before.
-        report: what patching did to it.
+        report: the report of patching it.
     """
 
     def __init__(self, object: CodeObject, name: str, insert: Callable[[InstrumentationTask], None]) -> None:

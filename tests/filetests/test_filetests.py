@@ -11,17 +11,17 @@ at all that control reaches; an argument is a number or a register. Settings:
   the numbers of `instructions` that the original and, for hooks of "again", the `patched` kernel executes;
 - show: pattern of the spliced instructions to list, by default all;
 - again before TEXT, again variables: the same for hooks that are inserted into the patched kernel;
-- listing: "no" where the run says all;
+- listing: "no" where the run proves enough;
 - emulated: "no" where the emulated device does not have the target, and the listing is all there is to compare;
 - fails: why nothing at all can be spliced in; without it, that is a failure.
 
-Every such case also runs on the emulated device. The buffer must be that of the original, or that of ``as if``, and the
+Every case also runs on the emulated device. The buffer must be that of the original, or that of ``as if``, and the
 variables must have their values, so a blessed listing cannot hide a fault.
 
 lift: the listing of the lifted kernel, or the error. ``show: instructions registers`` says what the listing has.
 
-check: what static checks find in a kernel of one line. The file's name begins with the check. What is found in
-hazards.test is also found while the kernel runs.
+check: the findings of static checks in a kernel of one line. The file's name begins with the check. The findings of
+hazards.test also appear while the kernel runs.
 
 plugin: every ``; RUN:`` line of an .ll file is a shell command, as in LLVM's own tests. ``%s`` is the file, ``%t`` a
 scratch file, ``%plugin`` the plugin, ``%opt`` an opt with the plugin and the option that clang gives it for non-RDC
@@ -101,7 +101,7 @@ def argument(text: str) -> HookArgument:
 
 
 def insert(task: InstrumentationTask, case: Case, module: ToolModule, which: str = "") -> None:
-    """Insert the case's hooks where its settings say that begin with `which`."""
+    """Insert hooks where the case's settings say; `which` precedes the names of these settings."""
     for key, hooks in case.settings.items():
         place, _, text = key.removeprefix(which).partition(" ")
         if not key.startswith(which) or place not in ("before", "after"):
@@ -170,10 +170,8 @@ def check_run(case: Case, target: str, object: CodeObject, patched: Patched, aga
 
 @pytest.mark.parametrize(("case", "target"), LIFT.parameters())
 def test_lift(case: Case, target: str, bless: bool) -> None:
-    object, show = (
-        code_object(case, target, case.source, prologue="", sgprs=96),
-        case.settings.get("show", "registers").split(),
-    )
+    object = code_object(case, target, case.source, prologue="", sgprs=96)
+    show = case.settings.get("show", "registers").split()
     try:
         lines = as_text(lift(object, "k"), instructions="instructions" in show, registers="registers" in show)
         text = re.sub(r"^(kernel k: )\w+, wave\d+, ", r"\1", "\n".join(lines))
@@ -221,7 +219,6 @@ def test_check(line: Line, bless: bool) -> None:
 
 @pytest.mark.parametrize("line", [case for case in line_cases("check", "hazards") if "scc1" not in case.values[0].body])
 def test_hazards_while_a_kernel_runs(line: Line) -> None:
-    """Where there is one path."""
     device = open_device(f"emu:{line.target}", check=["hazards", "waits"])
     object = kernel_of(line)
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-// What kernels of tests are written with: one name for what each generation of AMD's GPUs spells differently.
+// Macros for kernels of tests: one name for instructions that generations spell differently.
 
 .macro func name
   .globl \name
@@ -11,7 +11,7 @@
   .size \name, .-\name
 .endm
 
-.macro by_generation old, gfx11, operands:vararg  // the spelling before GFX11, and that since
+.macro by_generation old, gfx11, operands:vararg  // spellings before GFX11, and from GFX11 on
   .if .amdgcn.gfx_generation_number >= 11
     \gfx11 \operands
   .else
@@ -82,7 +82,7 @@
   .endif
 .endm
 
-// EXEC of the wave sizes that are usual: 64 lanes on GFX9, 32 since.
+// EXEC of the default wave sizes: 64 lanes on GFX9, 32 from GFX10 on.
 .macro by_wave wave64, wave32
   .if .amdgcn.gfx_generation_number >= 10
     \wave32
