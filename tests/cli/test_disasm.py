@@ -90,8 +90,8 @@ def test_targets_of_a_bundle(fat: Path, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--kernel", "nothing"], "no kernel matches 'nothing'; there are caller, loop"),
-        (["--target", "gfx90a"], "no code object for gfx90a; there are: "),
+        (["--kernel", "nothing"], "no kernel matches 'nothing'; choose from caller, loop"),
+        (["--target", "gfx90a"], "no code object for gfx90a; choose from "),
         (["--target", "gfx1"], "unknown target 'gfx1'"),
     ],
 )
@@ -143,11 +143,11 @@ def test_kernels_with_the_same_code(wave_sizes: tuple[int, ...], chosen: str | N
     wanted = NAMES if chosen is None else chosen.split()
     found = [part for part in parts(object, None if chosen is None else wanted) if part.kernel]
     for part in found:
-        names = [str(part.name), *part.others]
+        names = [str(part.name), *part.aliases]
         assert part.name in wanted
         assert sorted(names) == [name for name, size in zip(NAMES, wave_sizes, strict=True) if size == part.wave_size]
         heading = f"<{part.name}>: // kernel, wave{part.wave_size}, 8 bytes, 2 instructions"
-        also = f", also of {', '.join(part.others)}" if part.others else ""
+        also = f", also of {', '.join(part.aliases)}" if part.aliases else ""
         assert any(line.endswith(heading + also) for line in listing(object, wanted))
-    assert {name for part in found for name in (part.name, *part.others)} >= {*wanted}
+    assert {name for part in found for name in (part.name, *part.aliases)} >= {*wanted}
     assert len({part.wave_size for part in found}) == len(found)

@@ -98,7 +98,7 @@ def test_code_that_a_device_runs(device: str, code: str, tmp_path: Path) -> None
 )
 def test_code_that_a_device_does_not_run(device: str, code: str, tmp_path: Path) -> None:
     emulated, object = open_device(f"emu:{device}"), built(tmp_path, code)
-    with pytest.raises(ObjectError, match=f"no code object for {re.escape(device)}; there are: .*{re.escape(code)}"):
+    with pytest.raises(ObjectError, match=f"no code object for {re.escape(device)}; choose from .*{re.escape(code)}"):
         emulated.load(object)
     with pytest.raises(ObjectError, match=f"code for {re.escape(code)} on a device that is {re.escape(device)}"):
         emulated.load(load_object(object))

@@ -462,7 +462,7 @@ def test_entries_of_wrong_types_are_errors(key: str, value: Any) -> None:
 
 @pytest.mark.parametrize("key", [".offset", ".size", ".value_kind"])
 def test_arguments_without_what_they_need_are_errors(key: str) -> None:
-    with pytest.raises(ObjectError, match=f"do not have the entry {key} of an argument .*kernel k"):
+    with pytest.raises(ObjectError, match=f"lacks the entry {key} of an argument .*kernel k"):
         edited(accumulators("gfx90a", 4), lambda row: row[".args"][0].pop(key))
 
 

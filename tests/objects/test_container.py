@@ -167,7 +167,7 @@ def test_an_empty_section_at_the_end(tmp_path: Path) -> None:
     data = (E.FILE_HEADER.pack(header) + names).ljust(512, b"\0") + E.SECTION_HEADER.pack_all(sections)
     path = tmp_path / "empty.o"
     path.write_bytes(data.ljust(4096, b"\0"))
-    with pytest.raises(ObjectError, match="holds no AMD GPU code object"):
+    with pytest.raises(ObjectError, match="contains no AMD GPU code object"):
         load_objects(path)
 
 

@@ -342,7 +342,7 @@ def test_notes_elsewhere(align: int, behind: bool, code_object: Compile) -> None
     moved = CodeObject(bytes(data + note if behind else data), "notes")
     assert moved.metadata == before.metadata
     if behind:
-        with pytest.raises(ObjectError, match="a segment of type 4 lies behind all that is loaded"):
+        with pytest.raises(ObjectError, match="a segment of type 4 lies after everything that is loaded"):
             ObjectEditor(moved)
         return
     editor = ObjectEditor(moved)
@@ -406,7 +406,7 @@ def test_counts_in_a_section(
     assert edited[0] == edited[1]
     editor = ObjectEditor(plain)
     monkeypatch.setattr(E, "SHN_LORESERVE", len(plain.sections))
-    with pytest.raises(ObjectError, match=f"{len(plain.sections)} sections, which is too many"):
+    with pytest.raises(ObjectError, match=f"{len(plain.sections)} sections are too many"):
         editor.finish()
 
 
@@ -473,13 +473,13 @@ def test_refused_edits(code_object: Compile) -> None:
         ("cannot reserve", lambda: editor.reserve(1, flags="rwx", name="x")),
         ("cannot reserve", lambda: editor.reserve(1, flags="r", align=3, name="x")),
         ("cannot reserve", lambda: editor.reserve(1 << 60, flags="r", name="x")),
-        ("in the file", lambda: editor.write(nowhere, b"x")),
-        ("in the file", lambda: editor.write(bss.address, b"x")),
-        ("defined already", lambda: editor.define_symbol("table", table.address, 4)),
-        ("no section holds", lambda: editor.define_symbol("new", nowhere, 4)),
+        ("segment of the file contains", lambda: editor.write(nowhere, b"x")),
+        ("segment of the file contains", lambda: editor.write(bss.address, b"x")),
+        ("already defined", lambda: editor.define_symbol("table", table.address, 4)),
+        ("no section contains", lambda: editor.define_symbol("new", nowhere, 4)),
         ("property 'strong'", lambda: editor.define_symbol("new", table.address, 4, binding="strong")),
         ("no symbol 'new'", lambda: editor.move_symbol("new", table.address)),
-        ("no section holds", lambda: editor.move_symbol("table", nowhere)),
+        ("no section contains", lambda: editor.move_symbol("table", nowhere)),
         ("no dynamic symbol 'twice'", lambda: editor.add_relocation(table.address, ABS64, 0, "twice")),
         ("no segment has memory", lambda: editor.add_relocation(nowhere, ABS64, 0)),
         ("cannot be encoded", lambda: editor.set_metadata({"x": object()})),
@@ -495,7 +495,7 @@ def test_a_descriptor_that_points_nowhere_is_noticed(code_object: Compile) -> No
     kernel = found.kernels["reverse"]
     editor = ObjectEditor(found)
     editor.write(kernel.descriptor_address, replace(kernel.descriptor, kernel_code_entry_byte_offset=0).encode())
-    with pytest.raises(ObjectError, match=r"does not read back.*reverse"):
+    with pytest.raises(ObjectError, match=r"cannot be read.*reverse"):
         editor.finish()
 
 

@@ -108,7 +108,7 @@ def test_bombs(code_object: Compile) -> None:
     refused(struct.pack("<4sHHQQQ", b"CCOB", 3, 1, len(zeros) + 32, 1 << 12, 0) + zeros, "instead of 0x1000")
     packed = zlib.compress(bytes(1 << 28))
     refused(struct.pack("<4sHHIQ", b"CCOB", 1, 0, 1 << 28, 0) + packed, "claims to hold")
-    refused(compressed(bundle_of([compressed(bundle_of([image]))])), "in another one")
+    refused(compressed(bundle_of([compressed(bundle_of([image]))])), "inside another one")
 
 
 def test_overlapping_parts(code_object: Compile) -> None:
@@ -119,7 +119,7 @@ def test_overlapping_parts(code_object: Compile) -> None:
         start = 24 + 8 + 1000 * (24 + len(label))
         entry = struct.pack("<QQQ", start, len(data), len(label)) + label
         data = b"__CLANG_OFFLOAD_BUNDLE__" + struct.pack("<Q", 1000) + entry * 1000 + data
-    refused(data, "overlaps what is before it")
+    refused(data, "overlaps the one before it")
 
 
 def test_overlapping_sections(compile_hip: Compile) -> None:

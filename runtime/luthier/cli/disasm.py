@@ -1,4 +1,4 @@
-"""`luthier disasm`: kernels and functions of any container as assembly, for people or as JSON."""
+"""`luthier disasm`: print kernels and functions of any container as assembly or JSON."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _PADDING = {"s_nop", "s_code_end", ".long", ".byte"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options; without --target, all code objects are shown."""
+    """Declare the command's options."""
     add_object_arguments(parser)
-    parser.add_argument("-l", "--lines", action="store_true", help="source lines, where debug information has them")
-    parser.add_argument("--json", action="store_true", help="the same for programs")
+    parser.add_argument("-l", "--lines", action="store_true", help="also print source lines, if they are known")
+    parser.add_argument("--json", action="store_true", help="print the listing as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -39,29 +39,29 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         say_text(json.dumps([describe(found, chosen, lines=args.lines) for found, chosen in objects], indent=1))
     else:
-        for found, chosen in objects:
-            for line in listing(found, chosen, lines=args.lines):
+        for object, chosen in objects:
+            for line in listing(object, chosen, lines=args.lines):
                 say(line)
-            for problem in found.source.problems if args.lines else ():
-                say_text(f"{visible(found.name)}: {problem}", file=sys.stderr)
+            for problem in object.source.problems if args.lines else ():
+                say_text(f"{visible(object.name)}: {problem}", file=sys.stderr)
     return 0
 
 
 _WINDOW = 1 << 16
 """Bytes of code that are listed at a time."""
 _LONGEST = 64
-"""Bytes that the last instructions of a window may be of which it does not hold all."""
+"""Upper bound in bytes for an instruction that the end of a window may cut off."""
 
 
-def rows(found: CodeObject, part: TextPart) -> Iterator[ListingRow]:
-    """Yield the instructions of one part, with only some of them in memory at a time."""
+def rows(object: CodeObject, part: TextPart) -> Iterator[ListingRow]:
+    """Yield the instructions of a part, decoding one window at a time."""
     at, end = part.address, part.address + part.size
     while at < end:
         size = min(_WINDOW, end - at)
-        every = instruction_rows(found.target, part.wave_size, found.read(at, size), at)
+        every = instruction_rows(object.target, part.wave_size, object.read(at, size), at)
         last = at + size
         for row in every:
-            if last < end and row.address >= last - _LONGEST:  # what follows may be of it
+            if last < end and row.address >= last - _LONGEST:  # the window may cut it off
                 last = row.address
                 break
             yield row
@@ -69,21 +69,21 @@ def rows(found: CodeObject, part: TextPart) -> Iterator[ListingRow]:
 
 
 class Survey(NamedTuple):
-    """Facts about a part that are needed before it is listed."""
+    """Facts about a part that its listing needs first."""
 
     part: TextPart
     length: int
-    """Number of its instructions."""
+    """Number of instructions."""
     targets: frozenset[int]
-    """Addresses that it branches to."""
+    """Branch targets."""
     is_shown: bool
-    """It is more than what fills the space between functions."""
+    """Whether it is more than padding between functions."""
 
 
-def surveyed(found: CodeObject, part: TextPart) -> Survey:
-    """Go over the instructions of a part."""
+def surveyed(object: CodeObject, part: TextPart) -> Survey:
+    """Decode a part once and collect the facts that its listing needs."""
     count, targets, shown = 0, set(), part.name is not None
-    for row in rows(found, part):
+    for row in rows(object, part):
         count += 1
         shown = shown or row.text.split(None, 1)[0] not in _PADDING
         if row.target is not None:
@@ -92,38 +92,38 @@ def surveyed(found: CodeObject, part: TextPart) -> Survey:
 
 
 def labels(every: list[Survey]) -> dict[int, str]:
-    """Return the label of each address in the listing: the functions, and every branch target."""
+    """Return address -> label, for functions and branch targets."""
     names = {target: f"L_{target:x}" for one in every for target in one.targets}
     return names | {one.part.address: one.part.name for one in every if one.part.name is not None}
 
 
 def with_label(row: ListingRow, names: dict[int, str]) -> str:
-    """Return the text with the distance of a branch, its last operand, replaced by the label of its target."""
+    """Return the text with the last operand of a branch, its distance, replaced by the label of its target."""
     if row.target is None:
         return row.text
     return f"{row.text.rpartition(' ')[0]} {names[row.target]}"
 
 
-def listing(found: CodeObject, chosen: Collection[str] | None = None, *, lines: bool = False) -> Iterator[str]:
+def listing(object: CodeObject, chosen: Collection[str] | None = None, *, lines: bool = False) -> Iterator[str]:
     """Yield the lines of one code object.
 
     Args:
-        lines: also give the source line of each instruction that comes from another one than the instruction before.
+        lines: also yield the source line where it changes.
     """
-    every = [surveyed(found, part) for part in parts(found, chosen)]
+    every = [surveyed(object, part) for part in parts(object, chosen)]
     names = labels(every)
-    yield f"{found.name}: {found.target}, code object v{found.abi}"
+    yield f"{object.name}: {object.target}, code object v{object.abi}"
     for part, length, _, is_shown in every:
         if not is_shown:
             continue
         kind = f"kernel, wave{part.wave_size}" if part.kernel else "function" if part.name else "no function"
         yield ""
         holds = f"{part.size} bytes, {counted(length, 'instruction')}"
-        if part.others:
-            holds += f", also of {', '.join(part.others)}"
+        if part.aliases:
+            holds += f", also of {', '.join(part.aliases)}"
         yield f"{part.address:016x} <{part.name or '?'}>: // {kind}, {holds}"
         before: SourceLocation | None = None
-        for row, source in with_sources(found, rows(found, part), lines=lines):
+        for row, source in with_sources(object, rows(object, part), lines=lines):
             if row.address in names and row.address != part.address:
                 yield f"{names[row.address]}:"
             if source is not None and source != before:
@@ -134,38 +134,38 @@ def listing(found: CodeObject, chosen: Collection[str] | None = None, *, lines: 
 
 
 def _words(encoding: bytes) -> str:
-    """Return the encoding as the 32-bit numbers that ISA documents show; bytes that fill no number as they are."""
+    """Format an encoding as the 32-bit words of the ISA documents; an incomplete word in memory order."""
     pieces = [encoding[at : at + 4] for at in range(0, len(encoding), 4)]
     return " ".join(piece[::-1].hex() if len(piece) == 4 else piece.hex() for piece in pieces)
 
 
 def with_sources(
-    found: CodeObject, every: Iterator[ListingRow], *, lines: bool
+    object: CodeObject, every: Iterator[ListingRow], *, lines: bool
 ) -> Iterator[tuple[ListingRow, SourceLocation | None]]:
-    """Yield instructions with their source locations, if those are asked for and known."""
+    """Yield instructions with their source locations; None if they are unknown or not wanted."""
     while some := list(itertools.islice(every, _WINDOW)):
         if not lines:
             yield from ((row, None) for row in some)
             continue
-        source = found.source
+        source = object.source
         for row, number in zip(some, source.numbers([row.address for row in some]).tolist(), strict=True):
             yield row, None if number < 0 else source.locations[number]
 
 
-def describe(found: CodeObject, chosen: Collection[str] | None = None, *, lines: bool = False) -> dict[str, Any]:
-    """Return what `--json` prints of one code object.
+def describe(object: CodeObject, chosen: Collection[str] | None = None, *, lines: bool = False) -> dict[str, Any]:
+    """Return the content of `--json` for one code object.
 
-    Addresses are numbers, encodings are hexadecimal in memory order.
+    Encodings are hexadecimal, in memory order.
     """
-    every = [surveyed(found, part) for part in parts(found, chosen)]
+    every = [surveyed(object, part) for part in parts(object, chosen)]
     names = labels(every)
     return {
-        "name": found.name,
-        "target": str(found.target),
+        "name": object.name,
+        "target": str(object.target),
         "functions": [
             {
                 "name": part.name,
-                **({"others": [*part.others]} if part.others else {}),
+                **({"others": [*part.aliases]} if part.aliases else {}),
                 "kernel": part.kernel,
                 "wave_size": part.wave_size,
                 "address": part.address,
@@ -179,7 +179,7 @@ def describe(found: CodeObject, chosen: Collection[str] | None = None, *, lines:
                         **({} if row.target is None else {"target": row.target, "target_label": names[row.target]}),
                         **({} if source is None else {"source": source.to_json()}),
                     }
-                    for row, source in with_sources(found, rows(found, part), lines=lines)
+                    for row, source in with_sources(object, rows(object, part), lines=lines)
                 ],
             }
             for part, _, _, is_shown in every

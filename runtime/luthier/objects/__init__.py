@@ -1,4 +1,4 @@
-"""Code objects: the containers they come in, the ELF files they are, and the kernels they hold; reading and writing."""
+"""Code objects: reading and writing of containers, ELF files and kernels."""
 
 from __future__ import annotations
 

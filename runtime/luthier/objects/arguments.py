@@ -1,5 +1,5 @@
-"""Arguments of a launch: what metadata, the kernel's mangled name and debug information say of their names and types,
-and their contents."""
+"""Arguments of a launch: names and types from metadata, the kernel's mangled name and debug information, and their
+contents."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FORMATS = {
     "float": "f",
     "double": "d",
 }
-"""C++ types of numbers, as demanglers and compilers spell them -> `struct`'s letters."""
+"""C++ types of numbers, as spelled by demanglers and compilers -> `struct` format letter."""
 _QUALIFIERS = re.compile(r"\b(const|volatile|restrict|__restrict__)\b")
 _OPENING, _CLOSING = "(<[{", ")>]}"
 
@@ -41,20 +41,20 @@ class Argument(Struct, frozen=True):
     """An argument of a launch."""
 
     name: str
-    """Its number where the code object does not say its name."""
+    """Its number if the code object has no name for it."""
     type: str
-    """C++ type; empty if it is not known."""
+    """C++ type; "" if unknown."""
     offset: int
     """Bytes from the beginning of the arguments."""
     size: int
     """Bytes."""
     is_pointer: bool
     contents: bytes
-    """Empty if they are not known."""
+    """Empty if unknown."""
 
     @property
     def value(self) -> int | float | bool | None:
-        """Return the number; of a pointer its address. None of what is no number, or is not known."""
+        """Return the number, or the address of a pointer; None if it is not a number, or unknown."""
         if len(self.contents) != self.size:
             return None
         letter = _FORMATS.get(_QUALIFIERS.sub("", self.type).strip())
@@ -66,13 +66,13 @@ class Argument(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the value as people read it.
+        """Return the value as text.
 
-        Addresses, and what is no number, are hexadecimal; numbers of unknown type are signed integers.
+        Addresses and values that are not numbers are hexadecimal; numbers of unknown type are signed integers.
         """
         value = self.value
         if len(self.contents) != self.size:
-            return "not told"
+            return "unknown"
         if isinstance(value, bool):
             return str(value).lower()
         if isinstance(value, float):
@@ -83,60 +83,60 @@ class Argument(Struct, frozen=True):
 
 
 def is_number(type: str) -> bool:
-    """Return whether a C++ type, as demanglers and compilers spell it, is one of numbers."""
+    """Return whether a C++ type, as spelled by demanglers and compilers, is a type of numbers."""
     return _QUALIFIERS.sub("", type).strip() in _FORMATS
 
 
 def explicit(kernel: Kernel) -> list[KernelArgument]:
-    """Return the arguments that the program gives."""
+    """Return the arguments that the program passes."""
     return [one for one in kernel.arguments if not one.hidden]
 
 
 def size_of(kernel: Kernel) -> int:
-    """Return the bytes of the arguments that the program gives."""
+    """Return the size in bytes of the arguments that the program passes."""
     return max((one.offset + one.size for one in explicit(kernel)), default=0)
 
 
 def arguments_of(kernel: Kernel, object: CodeObject, contents: bytes) -> list[Argument]:
-    """Return the arguments that the program gives.
+    """Return the arguments that the program passes.
 
     Args:
-        kernel: whose they are.
-        object: that it is in.
-        contents: of the argument segment; empty if they are not known.
+        kernel: the launched kernel.
+        object: its code object.
+        contents: argument segment; empty if unknown.
     """
     described = explicit(kernel)
     known = _described(object, kernel.name, len(described), all(one.name for one in described))
-    found = []
-    for number, (one, (name, type)) in enumerate(zip(described, known, strict=True)):
-        data = contents[one.offset : one.offset + one.size]
-        named = one.name.removesuffix(".coerce") or name or str(number)
-        is_pointer = one.value_kind != "by_value" or type.endswith("*")
-        found.append(Argument(named, type or one.type_name, one.offset, one.size, is_pointer, data))
-    return found
+    arguments = []
+    for number, (argument, (name, type)) in enumerate(zip(described, known, strict=True)):
+        data = contents[argument.offset : argument.offset + argument.size]
+        named = argument.name.removesuffix(".coerce") or name or str(number)
+        is_pointer = argument.value_kind != "by_value" or type.endswith("*")
+        arguments.append(Argument(named, type or argument.type_name, argument.offset, argument.size, is_pointer, data))
+    return arguments
 
 
 @functools.lru_cache(maxsize=256)
 def _described(object: CodeObject, kernel: str, count: int, named: bool) -> Sequence[tuple[str, str]]:
-    """Return name and type of each argument, empty where they are not known.
+    """Return name and type of each argument, "" if unknown.
 
-    Types are in mangled names. Debug information has those of kernels without (``extern "C"``), and names, which some
-    compilers leave out of metadata.
+    Types are in mangled names. Debug information has the types of other kernels (``extern "C"``), and names, which some
+    compilers omit from metadata.
 
     Args:
-        named: whether metadata have all names.
+        named: whether metadata has all names.
     """
     types = parameter_types(kernel)
     if len(types) != count:
         types = []
-    told = [] if named and types else _debugged(object, object.kernels[kernel].entry)
-    if len(told) != count:
-        told = [("", "")] * count
-    return [(name, mangled or type) for mangled, (name, type) in zip(types or [""] * count, told, strict=True)]
+    debugged = [] if named and types else _debugged(object, object.kernels[kernel].entry)
+    if len(debugged) != count:
+        debugged = [("", "")] * count
+    return [(name, mangled or type) for mangled, (name, type) in zip(types or [""] * count, debugged, strict=True)]
 
 
 def _debugged(object: CodeObject, entry: int) -> list[tuple[str, str]]:
-    """Return name and type of the parameters of the function at an address, as debug information has them."""
+    """Return name and type of the parameters of the function at an address, from debug information."""
     if ".debug_info" not in object.elf.section_names:
         return []
     from luthier.objects.dwarf import Dwarf, DwarfError  # imports pyelftools
@@ -146,12 +146,12 @@ def _debugged(object: CodeObject, entry: int) -> list[tuple[str, str]]:
             if any(low <= entry < high for low, high in unit.ranges):
                 return unit.parameters(entry)
     except DwarfError:
-        pass  # that is said by `CodeObject.source`
+        pass  # reported by `CodeObject.source`
     return []
 
 
 def parameter_types(symbol: str) -> list[str]:
-    """Return the types of a function's parameters, as its mangled name has them; nothing if it is not mangled."""
+    """Return the types of a function's parameters, from its mangled name; [] if it is not mangled."""
     whole = _mc.demangle(symbol)
     end = whole.rfind(")")
     if whole == symbol or end < 0:
@@ -161,12 +161,12 @@ def parameter_types(symbol: str) -> list[str]:
         depth += (whole[begin] in _CLOSING) - (whole[begin] in _OPENING)
         if not depth:
             break
-    found, depth, part = [], 0, ""
+    types, depth, part = [], 0, ""
     for character in whole[begin + 1 : end]:
         depth += (character in _OPENING) - (character in _CLOSING)
         if character == "," and not depth:
-            found.append(part.strip())
+            types.append(part.strip())
             part = ""
         else:
             part += character
-    return [*found, part.strip()] if part.strip() and part.strip() != "void" else found
+    return [*types, part.strip()] if part.strip() and part.strip() != "void" else types

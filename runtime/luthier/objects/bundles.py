@@ -27,29 +27,29 @@ _ENTRY = struct.Struct("<QQQ")
 """Bundle entry: offset, size, length of the id that follows."""
 _COMPRESSED_START = struct.Struct("<4xHH")
 _COMPRESSED_REST = {1: struct.Struct("<IQ"), 2: struct.Struct("<IIQ"), 3: struct.Struct("<QQQ")}
-"""CCOB version -> what follows version and method: (size of the whole,) uncompressed size, hash."""
+"""CCOB version -> fields after version and method: (total size,) uncompressed size, hash."""
 _DECOMPRESSORS: dict[int, Callable[[], Any]] = {
     0: zlib.decompressobj,
     1: lambda: zstandard.ZstdDecompressor().decompressobj(),
 }
-"""llvm::compression::Format -> a streaming decoder."""
+"""llvm::compression::Format -> streaming decoder."""
 _ALIGNMENT = 4096
-"""Alignment of images in bundles that are written: what clang asks its bundler for."""
+"""Alignment of images in written bundles, as requested by clang from its bundler."""
 _CHUNK = 1 << 12
-"""Bytes decompressed at a time; no more than 128 MiB can come out of them."""
+"""Bytes decompressed at a time, to at most 128 MiB."""
 _MOST_TABLES = 1 << 16
-"""Decompressed bytes that hold the table of entries, unless there are hundreds."""
+"""Decompressed bytes that contain the table of entries, unless it has hundreds."""
 _HARMLESS = 64 << 20
 _LARGEST_RATIO = 50
-"""A compressed bundle that claims to hold more than this times its size, and more than `_HARMLESS`, is a bomb. Device
-code shrinks to a twentieth at best."""
+"""A compressed bundle that claims to hold more than this times its size, and more than `_HARMLESS`, is considered a
+bomb. Device code shrinks to a twentieth at best."""
 _BINARY = struct.Struct("<4xIQQQ")
 _BINARY_ENTRY = struct.Struct("<HHIQQQQ")
 _BINARY_STRING = struct.Struct("<QQ")
 
 
 class BundleEntry(NamedTuple):
-    """One image of a bundle that AMD GPUs execute, or HIP compiles for them: `size` bytes from `offset`."""
+    """Image of a bundle for AMD GPUs, or that HIP compiles for them: `size` bytes from `offset`."""
 
     id: str
     """E.g. ``hipv4-amdgcn-amd-amdhsa--gfx942:xnack-``."""
@@ -58,23 +58,23 @@ class BundleEntry(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Return the target id in `id`."""
+        """Return the target ID in `id`."""
         return self.id.partition("-amd-amdhsa-")[2].lstrip("-") or self.id
 
 
 def bundles(place: FileSlice, *, among_others: bool = False) -> Iterator[tuple[FileSlice, list[BundleEntry]]]:
     """Yield bundles of any kind and their entries.
 
-    They follow each other with padding between, as a linker puts them.
+    They follow each other, with padding between them from the linker.
 
     Args:
-        among_others: whether other things may be between them, which begin as bundles do by chance.
+        among_others: whether other data may be between them that happens to begin like a bundle.
     """
     at = 0
-    while (found := place.find(FAT_BINARY_MAGICS, at)) >= 0:
-        rest = place.cut(found, place.size - found, "bundle")
+    while (magic := place.find(FAT_BINARY_MAGICS, at)) >= 0:
+        rest = place.cut(magic, place.size - magic, "bundle")
         if among_others and not _has_header(rest):
-            at = found + 4
+            at = magic + 4
             continue
         if rest.begins(BUNDLE_MAGIC):
             entries, size = _entries(rest, rest.size)
@@ -83,11 +83,11 @@ def bundles(place: FileSlice, *, among_others: bool = False) -> Iterator[tuple[F
         else:
             entries, size = _offload_binary(rest)
         yield rest.cut(0, size, "bundle"), entries
-        at = found + max(size, 4)
+        at = magic + max(size, 4)
 
 
 def _has_header(place: FileSlice) -> bool:
-    """Return whether what follows a magic number is a header of that kind; the longest is no chance."""
+    """Return whether a header follows a magic number; the longest magic number needs no check."""
     try:
         if place.begins(COMPRESSED_MAGIC):
             _CompressedHeader.of(place)
@@ -99,7 +99,7 @@ def _has_header(place: FileSlice) -> bool:
 
 
 def opened(bundle: FileSlice) -> FileSlice:
-    """Return what the offsets of a bundle's entries count in: the bundle, decompressed if need be."""
+    """Return the data to which offsets of a bundle's entries refer: the bundle, decompressed if necessary."""
     if not bundle.begins(COMPRESSED_MAGIC):
         return bundle
     data, _ = _decompress(bundle)
@@ -107,14 +107,14 @@ def opened(bundle: FileSlice) -> FileSlice:
 
 
 def make_bundle(place: FileSlice, images: Mapping[str, bytes]) -> bytes:
-    """Return an uncompressed bundle with the entries of another one, in their order, some of them with other images.
+    """Return an uncompressed bundle with the entries of another one, in order, with some images replaced.
 
     Args:
         place: an uncompressed bundle.
-        images: by the id of the entry.
+        images: new images by the ID of the entry.
 
     Raises:
-        ObjectError: it is malformed.
+        ObjectError: the bundle is malformed.
     """
     every, _ = _all_entries(place, place.size)
     at = len(BUNDLE_MAGIC) + _COUNT.size + sum(_ENTRY.size + len(entry.id) for entry in every)
@@ -137,7 +137,7 @@ def _entries(place: FileSlice, whole: int) -> tuple[list[BundleEntry], int]:
 
 
 def _all_entries(place: FileSlice, whole: int) -> tuple[list[BundleEntry], int]:
-    """Return all entries of an uncompressed bundle, the host's and empty ones included, and its size in bytes."""
+    """Return all entries of an uncompressed bundle, including host and empty ones, and its size in bytes."""
     if not place.begins(BUNDLE_MAGIC):
         place.fail("not an offload bundle", 0)
     at = len(BUNDLE_MAGIC)
@@ -158,8 +158,8 @@ def _all_entries(place: FileSlice, whole: int) -> tuple[list[BundleEntry], int]:
         every.append(BundleEntry(identifier, offset, size))
     end = at
     for entry in sorted(every, key=lambda entry: entry.offset):
-        if entry.size and entry.offset < end:  # each containing all others would be a bomb
-            place.fail(f"bundle entry {entry.id!r} overlaps what is before it", entry.offset)
+        if entry.size and entry.offset < end:  # nested entries would be a bomb
+            place.fail(f"bundle entry {entry.id!r} overlaps the one before it", entry.offset)
         end = max(end, entry.offset + entry.size)
     return every, end
 
@@ -167,9 +167,9 @@ def _all_entries(place: FileSlice, whole: int) -> tuple[list[BundleEntry], int]:
 def _compressed_entries(place: FileSlice) -> tuple[list[BundleEntry], int]:
     """Return the AMD GPU entries of a compressed bundle, and the size of the compressed data."""
     if place.unpacked:
-        place.fail("a compressed bundle in another one", 0)
+        place.fail("a compressed bundle is inside another one", 0)
     header = _CompressedHeader.of(place)
-    if header.size is None:  # where it ends is known when it is decompressed
+    if header.size is None:  # its end is known after decompression
         data, size = _decompress(place)
     else:
         place = place.cut(0, header.size, "compressed bundle")
@@ -184,14 +184,14 @@ def _compressed_entries(place: FileSlice) -> tuple[list[BundleEntry], int]:
 
 
 class _CompressedHeader(NamedTuple):
-    """The header of a compressed bundle."""
+    """Header of a compressed bundle."""
 
     method: int
     unpacked_size: int
     size: int | None
-    """Bytes of header and compressed data; version 1 does not say."""
+    """Bytes of header and compressed data; None in version 1."""
     length: int
-    """Bytes of the header."""
+    """Size of the header in bytes."""
 
     @staticmethod
     def of(place: FileSlice) -> _CompressedHeader:
@@ -211,7 +211,7 @@ class _CompressedHeader(NamedTuple):
 
 
 def _decompress(place: FileSlice, most: int | None = None) -> tuple[bytearray, int]:
-    """Return the bundle inside a compressed one, or its first `most` bytes or so, and the compressed data's end."""
+    """Decompress a bundle, or about its first `most` bytes; return it and the end of the compressed data."""
     header = _CompressedHeader.of(place)
     decoder = _DECOMPRESSORS[header.method]()
     end = header.size or place.size
@@ -220,10 +220,10 @@ def _decompress(place: FileSlice, most: int | None = None) -> tuple[bytearray, i
 
 
 def check_claim(place: FileSlice, size: int, compressed: int, what: str) -> None:
-    """Check that so many bytes may come out of so many compressed ones, before any does.
+    """Check the claimed size of compressed data before it is decompressed.
 
     Raises:
-        ObjectError: they are a bomb.
+        ObjectError: it is a bomb.
     """
     if size > max(_HARMLESS, _LARGEST_RATIO * compressed):
         place.fail(f"{what} claims to hold {size:#x} bytes", 8)
@@ -232,27 +232,27 @@ def check_claim(place: FileSlice, size: int, compressed: int, what: str) -> None
 def inflate(
     place: FileSlice, decoder: Any, start: int, end: int, size: int, what: str, most: int | None = None
 ) -> tuple[bytearray, int]:
-    """Return what is compressed between two offsets, or its first `most` bytes or so, and where it ends.
+    """Decompress data between two offsets, or about its first `most` bytes; return it and the end of the data.
 
     Args:
         decoder: of `_DECOMPRESSORS`.
-        size: bytes that are to come out.
-        what: its name in errors.
+        size: expected bytes.
+        what: name of the data in errors.
 
     Raises:
-        ObjectError: it does not decompress, or to another size.
+        ObjectError: it does not decompress, or has another size.
     """
     wanted = size if most is None else min(most, size)
     at, out = start, bytearray()
     try:
         while not decoder.eof and at < end and (len(out) < wanted or most is None) and len(out) <= wanted:
             chunk = place.peek(at, min(_CHUNK, end - at))
-            out += decoder.decompress(chunk)  # grows with what is really there: a corrupt size asks for no memory
+            out += decoder.decompress(chunk)  # grows with the actual data: a corrupt size allocates nothing
             at += len(chunk)
     except (zlib.error, zstandard.ZstdError) as problem:
         place.fail(f"{what} does not decompress: {problem}", at)
     if most is None and (not decoder.eof or len(out) != wanted):
-        place.fail(f"{what} holds {len(out):#x} bytes instead of {wanted:#x}", at)
+        place.fail(f"{what} contains {len(out):#x} bytes instead of {wanted:#x}", at)
     return out, at - len(decoder.unused_data)
 
 

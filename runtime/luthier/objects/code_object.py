@@ -1,4 +1,4 @@
-"""`CodeObject`: an immutable view of one AMDGPU ELF file, and the kernels in it."""
+"""`CodeObject`: an immutable view of an AMDGPU ELF file and its kernels."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from luthier.objects.variables import VariableMap
 
 ABSOLUTE = "*ABS*"
-"""`Symbol.section` of one whose address the loader does not change."""
+"""`Symbol.section` of symbols whose address the loader does not change."""
 ABI_OF_ELF_VERSION = {1: 3, 2: 4, 3: 5, 4: 6}
 """EI_ABIVERSION -> code object version (ELFABIVERSION_AMDGPU_HSA_V3 to V6)."""
 
@@ -65,7 +65,7 @@ class Section(Struct, frozen=True):
 
 
 class Symbol(NamedTuple):
-    """One symbol; `section` is "" where it is undefined and ``*ABS*`` where it is absolute."""
+    """One symbol; `section` is "" if it is undefined and ``*ABS*`` if it is absolute."""
 
     name: str
     address: int
@@ -75,7 +75,7 @@ class Symbol(NamedTuple):
     visibility: str
     section: str
     dynamic: bool
-    """It is in .dynsym, where the loader looks."""
+    """Whether it is in .dynsym, which the loader searches."""
 
     @property
     def defined(self) -> bool:
@@ -87,19 +87,19 @@ _SHIFT_OF_HALF = {E.R_AMDGPU_ABS32_LO: 0, E.R_AMDGPU_ABS32_HI: 32}
 
 
 class Relocation(Struct, frozen=True):
-    """One relocation the loader applies: at virtual address `offset`, of type R_AMDGPU_… `type`."""
+    """A relocation that the loader applies: at virtual address `offset`, of type R_AMDGPU_… `type`."""
 
     offset: int
     type: int
     symbol: str
-    """Name of the symbol it is of; "" where it is of none, or of one without a name."""
+    """Name of its symbol; "" if it has none, or the symbol has no name."""
     addend: int
     definition: Symbol | None
-    """The symbol, where the object defines it: others may have the same name."""
+    """The symbol, if the object defines it; other symbols may have the same name."""
 
     @property
     def points_to(self) -> int | None:
-        """Return the virtual address in the object that it makes; None where it makes an absolute or outside one."""
+        """Return the virtual address in the object to which it resolves; None if it is absolute or outside."""
         if self.type == E.R_AMDGPU_RELATIVE64:
             return self.addend
         if self.definition is None or self.definition.section == ABSOLUTE:
@@ -118,12 +118,12 @@ class Kernel(Struct, frozen=True):
     code_size: int
     """Bytes from `entry`, from the function's symbol; 0 if unknown."""
     metadata: Metadata
-    """Its map in ``amdhsa.kernels``; empty if the object has no metadata for it. Not to be changed; other
-    kernels may have the same list of arguments."""
+    """Its map in ``amdhsa.kernels``; empty if the object has no metadata for it. Must not be changed; kernels may share
+    a list of arguments."""
     arguments: tuple[KernelArgument, ...]
     kernarg_size: int
-    """Bytes, hidden arguments included: as the descriptor says, as metadata do where that says nothing, and no fewer
-    than explicit `arguments` take."""
+    """Bytes, including hidden arguments: from the descriptor, or from metadata if the descriptor has 0; at least the
+    size of explicit `arguments`."""
     kernarg_align: int
     group_segment_fixed_size: int
     """Bytes of static LDS."""
@@ -131,36 +131,35 @@ class Kernel(Struct, frozen=True):
     """Bytes of scratch per work-item."""
     wave_size: int
     vgpr_count: int
-    """Vector registers the compiler says it uses, in a unified file with AGPRs; allocated ones if it says nothing. This
-    and the other counts are to be shown: they may be wrong, and nothing is decided by them."""
+    """Vector registers according to the compiler, including AGPRs in a unified file; otherwise allocated ones. This and
+    the other counts are for display: they may be wrong, and nothing depends on them."""
     agpr_count: int
-    """Number of AGPRs, as the compiler reports it."""
+    """Number of AGPRs according to the compiler."""
     sgpr_count: int
-    """Number of SGPRs, as the compiler reports it: with VCC and other specials on GFX9."""
+    """Number of SGPRs according to the compiler, including VCC and other special ones on GFX9."""
     max_flat_workgroup_size: int
-    """Work-items, as metadata say; 0 if they do not."""
+    """Work-items according to metadata; 0 if unknown."""
 
     def has_room_for(self, argument: KernelArgument) -> bool:
-        """Return whether an argument lies within the size of the arguments that descriptor or metadata give, if any."""
-        said = self.descriptor.kernarg_size or self.metadata.get(".kernarg_segment_size", 0)
-        return argument.offset + argument.size <= (said or self.kernarg_size)
+        """Return whether an argument lies within the argument size of descriptor or metadata, if any."""
+        size = self.descriptor.kernarg_size or self.metadata.get(".kernarg_segment_size", 0)
+        return argument.offset + argument.size <= (size or self.kernarg_size)
 
     @property
     def largest_workgroup(self) -> int:
-        """Return the most work-items that a work-group can have."""
+        """Return the maximum number of work-items of a work-group."""
         allowed = self.max_flat_workgroup_size or LARGEST_WORKGROUP
         return min(max(allowed, math.prod(self.required_workgroup or (0,))), LARGEST_WORKGROUP)
 
     @property
     def most_waves(self) -> int:
-        """Return the most waves that a work-group can have."""
+        """Return the maximum number of waves of a work-group."""
         return -(-self.largest_workgroup // self.wave_size)
 
     @property
     def required_workgroup(self) -> tuple[int, int, int] | None:
-        """Return the work-items of every work-group in x, y and z.
-
-        None where metadata do not say, or have impossible ones.
+        """Return the required work-items of a work-group in x, y and z; None if metadata lacks them or has impossible
+        ones.
         """
         sizes: list[int] = self.metadata.get(".reqd_workgroup_size", [])
         if not are_sizes(sizes) or not 1 <= math.prod(sizes) <= LARGEST_WORKGROUP:
@@ -175,20 +174,19 @@ class Kernel(Struct, frozen=True):
 
     @property
     def allocated_vgprs(self) -> int:
-        """Return the VGPRs that a wave occupies in the register file, AGPRs included where it is unified."""
+        """Return the VGPRs that a wave occupies in the register file, including AGPRs if it is unified."""
         granule = self.descriptor.target.vgpr_allocation_granule(self.wave_size)
         return -(-self.descriptor.vgprs // granule) * granule
 
     def occupancy(self, descriptor: KernelDescriptor | None = None) -> Occupancy:
-        """Return how many waves fit on a SIMD, of this kernel, or of it with another descriptor."""
+        """Return how many waves of this kernel fit on a SIMD, optionally with another descriptor."""
         items = math.prod(self.required_workgroup or (0,))
         return occupancy_of(descriptor or self.descriptor, self.largest_workgroup, items)
 
     @property
     def uses_dynamic_stack(self) -> bool:
-        """Return whether a lane may need more private memory than the descriptor says.
-
-        Descriptor or metadata say so.
+        """Return whether a lane may need more private memory than the descriptor gives, according to descriptor or
+        metadata.
         """
         return bool(self.descriptor.uses_dynamic_stack or self.metadata.get(".uses_dynamic_stack"))
 
@@ -196,16 +194,16 @@ class Kernel(Struct, frozen=True):
 class CodeObject:
     """One AMDGPU code object (an ``hsaco`` file), versions 3 to 6.
 
-    Everything is parsed and checked when it is made, so a `CodeObject` that exists is well-formed.
+    Everything is parsed and checked at construction, so a `CodeObject` is always well-formed.
 
     Args:
-        data: the ELF file. A view is used where it is, and must not change.
-        name: how errors and reports call it: a path, or ``path[gfx942]`` for one of several.
-        bundle: the offload bundle that it came in (`luthier.objects.container.DeviceImage`).
+        data: the ELF file. A view is used in place, and must not change.
+        name: name in errors and reports: a path, or ``path[gfx942]`` for one of several.
+        bundle: the offload bundle that contained it (`luthier.objects.container.DeviceImage`).
 
     Raises:
-        ObjectError: not such an object, or malformed, with the offset.
-        TargetError: the processor is not known.
+        ObjectError: it is not such an object, or malformed, with the offset.
+        TargetError: the processor is unknown.
     """
 
     def __init__(self, data: bytes | bytearray | memoryview, name: str = "<memory>", bundle: str = "") -> None:
@@ -255,26 +253,26 @@ class CodeObject:
 
     @property
     def view(self) -> memoryview:
-        """Return the ELF file in place: much of one that is mapped may be padding, which `data` copies."""
+        """Return the ELF file in place. A mapped file may be mostly padding, which `data` copies."""
         return self._view
 
     @property
     def size(self) -> int:
-        """Return the bytes of the ELF file."""
+        """Return the size of the ELF file in bytes."""
         return len(self._view)
 
     def read(self, address: int, size: int) -> bytes:
-        """Return `size` bytes at virtual `address`; memory the file does not back reads as zero.
+        """Return `size` bytes at virtual `address`; memory that is not in the file reads as zero.
 
         Raises:
-            ObjectError: no one segment holds them all.
+            ObjectError: no segment contains all of them.
         """
         for segment in self.segments:
             start = address - segment.vaddr
             if start >= 0 and start + size <= segment.memsz:
                 backed = bytes(self._view[segment.offset + start : segment.offset + min(start + size, segment.filesz)])
                 return backed + bytes(size - len(backed))
-        raise ObjectError(f"no segment holds {size:#x} bytes at this address", object=self.name, offset=address)
+        raise ObjectError(f"no segment contains {size:#x} bytes at this address", object=self.name, offset=address)
 
     @functools.cached_property
     def metadata(self) -> Metadata:
@@ -284,19 +282,19 @@ class CodeObject:
         """
         metadata: Metadata = {}
         for data, offset in self._notes:
-            found = decode_metadata(data, object=self.name, offset=offset)
-            kernels = [*metadata.get(KERNELS, ()), *found.get(KERNELS, ())]
-            metadata = {**found, **metadata, **({KERNELS: kernels} if KERNELS in found else {})}
+            decoded = decode_metadata(data, object=self.name, offset=offset)
+            kernels = [*metadata.get(KERNELS, ()), *decoded.get(KERNELS, ())]
+            metadata = {**decoded, **metadata, **({KERNELS: kernels} if KERNELS in decoded else {})}
         return metadata
 
     def symbol(self, name: str) -> Symbol | None:
-        """Return the symbol called exactly `name`: a defined one before an undefined, a global before a local."""
+        """Return the symbol named exactly `name`: defined before undefined, global before local."""
         return self._by_name.get(name)
 
     def variable(self, name: str) -> Symbol | None:
-        """Return the variable `name`, by its symbol or as the source names it (``counters::total``).
+        """Return the variable `name`, by its symbol or its name in the source (``counters::total``).
 
-        None if there is none, or none with storage.
+        None if there is no such variable with storage.
         """
         symbol = self.symbol(name)
         if symbol is None and "::" in name:
@@ -304,7 +302,7 @@ class CodeObject:
         return symbol if symbol is not None and symbol.defined and symbol.size else None
 
     def section_data(self, name: str) -> bytes | None:
-        """Return the contents of the first section called `name`, e.g. ``.llvmbc``; None if there is none."""
+        """Return the contents of the first section named `name`, e.g. ``.llvmbc``; None if there is none."""
         for section in self.sections:
             if section.name == name:
                 size = 0 if section.type == E.SHT_NOBITS else section.size
@@ -322,7 +320,7 @@ class CodeObject:
     def source(self) -> SourceMap:
         """Return the source lines of its code, from debug information.
 
-        What of that is missing or damaged is in its `problems`.
+        Its `problems` tell what is missing or damaged.
         """
         from luthier.objects.source import SourceMap  # needs NumPy
 
@@ -331,17 +329,17 @@ class CodeObject:
 
     @functools.cached_property
     def text_ranges(self) -> tuple[tuple[int, int], ...]:
-        """Return (address, size) of every executable section, or segment where there are no sections.
+        """Return (address, size) of all executable sections, or of segments if there are no sections.
 
         Overlapping ones are merged.
         """
-        found = [
+        executable = [
             (s.address, s.size)
             for s in self.sections
             if s.flags & E.SHF_EXECINSTR and s.flags & E.SHF_ALLOC and s.type == E.SHT_PROGBITS
         ]
         ranges: list[tuple[int, int]] = []
-        for address, size in sorted(found or [(s.vaddr, s.filesz) for s in self.segments if s.flags & E.PF_X]):
+        for address, size in sorted(executable or [(s.vaddr, s.filesz) for s in self.segments if s.flags & E.PF_X]):
             if ranges and address < sum(ranges[-1]):
                 address, size = ranges[-1][0], max(sum(ranges.pop()), address + size)
                 size -= address
@@ -350,17 +348,17 @@ class CodeObject:
 
     @functools.cached_property
     def text_relocations(self) -> tuple[Relocation, ...]:
-        """Return the relocations of its code: no compiler makes such, patched kernels have them."""
+        """Return the relocations of its code, which only patched kernels have."""
         return tuple(relocation for relocation in self.relocations if self._is_code(relocation.offset))
 
     def text_as_loaded(self, address_of: Callable[[str], int | None]) -> list[tuple[int, bytes]]:
-        """Return virtual address and bytes of each of `text_ranges`, as the loader has written them.
+        """Return virtual address and bytes of each of `text_ranges`, with relocations applied.
 
         Args:
-            address_of: address in memory of a symbol that relocations name.
+            address_of: returns the address in memory of a symbol.
 
         Raises:
-            ObjectError: a relocation is not of the half of an address, or is of an unknown symbol.
+            ObjectError: a relocation is not for half of an address, or its symbol is unknown.
         """
         ranges = [(start, bytearray(self.read(start, size))) for start, size in self.text_ranges]
         for relocation in self.text_relocations:
@@ -369,8 +367,7 @@ class CodeObject:
             symbol = address_of(relocation.symbol) if is_that else None
             if relocation.type not in _SHIFT_OF_HALF or symbol is None:
                 raise ObjectError(
-                    f"code with a relocation of type {relocation.type} to {relocation.symbol or 'nothing'}, "
-                    "which is not known",
+                    f"unsupported relocation of code: type {relocation.type}, symbol {relocation.symbol or '(none)'}",
                     object=self.name,
                     offset=relocation.offset,
                 )
@@ -383,11 +380,11 @@ class CodeObject:
 
     @functools.cached_property
     def _code_ends(self) -> list[int]:
-        """Return the furthest end of the first, the first two, … `text_ranges`."""
+        """Return the maximum end of the first, the first two, … `text_ranges`."""
         return list(itertools.accumulate((address + size for address, size in self.text_ranges), max))
 
     def _is_code(self, address: int) -> bool:
-        before = bisect.bisect_right(self.text_ranges, address, key=lambda one: one[0])
+        before = bisect.bisect_right(self.text_ranges, address, key=lambda part: part[0])
         return before > 0 and address < self._code_ends[before - 1]
 
     def _read_symbols(self, section_type: int, *, dynamic: bool) -> list[Symbol]:
@@ -418,16 +415,16 @@ class CodeObject:
         if index == E.SHN_UNDEF:
             return ""
         if index == E.SHN_XINDEX:
-            self.elf.fail("a symbol whose section is in a table of its own")
+            self.elf.fail("a symbol has its section index in an extended table")
         if index >= E.SHN_LORESERVE:
             return ABSOLUTE
         if index >= len(self.elf.sections):
-            self.elf.fail(f"symbol in section {index} of {len(self.elf.sections)}")
+            self.elf.fail(f"a symbol is in section {index} of {len(self.elf.sections)}")
         return self.elf.section_names[index]
 
     @staticmethod
     def _merge(static: list[Symbol], dynamic: list[Symbol]) -> tuple[Symbol, ...]:
-        """Return every symbol once; section and file symbols, which name nothing, are left out."""
+        """Return every symbol once, without section and file symbols."""
         merged = {(s.name, s.address, s.section): s for s in static}
         merged.update({(s.name, s.address, s.section): s for s in dynamic})
         return tuple(s for s in merged.values() if s.name and s.type not in ("section", "file"))
@@ -438,7 +435,7 @@ class CodeObject:
         for section in loaded:
             if section.type in E.OTHER_RELOCATIONS and section.size:
                 kind = E.OTHER_RELOCATIONS[section.type]
-                self.elf.fail(f"relocations in a section of type {kind} are not known", section.offset)
+                self.elf.fail(f"relocations in a section of type {kind} are not supported", section.offset)
         tables = [s for s in loaded if s.type == E.SHT_RELA]
         if sum(section.size for section in tables) > self.size:
             self.elf.fail("relocation tables overlap", tables[-1].offset)
@@ -463,14 +460,16 @@ class CodeObject:
             name = entry(row, ".name", str, "", object=self.name)
             symbol = entry(row, ".symbol", str, name + ".kd", object=self.name)
             if name in kernels:
-                raise ObjectError("kernel is listed twice in the metadata", object=self.name, kernel=name)
+                raise ObjectError("the kernel is listed twice in the metadata", object=self.name, kernel=name)
             kernels[name] = self._read_kernel(name, symbol, row, arguments, functions)
             described.add(symbol)
-        for found in self.symbols:  # objects without metadata: hand-written assembly
-            is_descriptor = found.size == DESCRIPTOR_SIZE and found.type == "object" and found.name.endswith(".kd")
-            if is_descriptor and found.name not in described and found.defined:
-                name = found.name.removesuffix(".kd")
-                kernels.setdefault(name, self._read_kernel(name, found.name, {}, (), functions))
+        for candidate in self.symbols:  # objects without metadata: hand-written assembly
+            is_descriptor = (
+                candidate.size == DESCRIPTOR_SIZE and candidate.type == "object" and candidate.name.endswith(".kd")
+            )
+            if is_descriptor and candidate.name not in described and candidate.defined:
+                name = candidate.name.removesuffix(".kd")
+                kernels.setdefault(name, self._read_kernel(name, candidate.name, {}, (), functions))
         return kernels
 
     def _read_kernel(
@@ -483,12 +482,12 @@ class CodeObject:
     ) -> Kernel:
         symbol = self.symbol(symbol_name)
         if symbol is None or not symbol.defined:
-            raise ObjectError(f"no symbol {symbol_name!r} for a kernel's descriptor", object=self.name, kernel=name)
+            raise ObjectError(f"no symbol {symbol_name!r} for the kernel descriptor", object=self.name, kernel=name)
         try:
             descriptor = KernelDescriptor.decode(self.read(symbol.address, DESCRIPTOR_SIZE), self.target.target)
         except ObjectError as problem:
             raise ObjectError(
-                f"descriptor is not in the object: {problem.message}",
+                f"the kernel descriptor is not in the object: {problem.message}",
                 object=self.name,
                 kernel=name,
                 offset=symbol.address,
@@ -527,17 +526,17 @@ class CodeObject:
         )
         if not self._is_code(kernel.entry):
             raise ObjectError(
-                "kernel's entry point is not in executable code", object=self.name, kernel=name, offset=kernel.entry
+                "the kernel's entry point is not in executable code", object=self.name, kernel=name, offset=kernel.entry
             )
         return kernel
 
 
 def read_target(header: E.FileHeader, name: str) -> TargetId:
-    """Return the target that the header of a code object names.
+    """Return the target of a code object's header.
 
     Raises:
-        ObjectError: it is no code object of a known version, or its features contradict the processor.
-        TargetError: the processor is not known.
+        ObjectError: it is not a code object of a known version, or its features contradict the processor.
+        TargetError: the processor is unknown.
     """
 
     def fail(message: str, offset: int) -> NoReturn:

@@ -1,8 +1,8 @@
-"""Finding AMD GPU code objects in the containers they come in.
+"""Find AMD GPU code objects in their containers.
 
-Containers nest (an archive of host objects with fat binaries of compressed bundles), so one recursive walk looks at
-the first bytes of each and hands its parts on. Nothing is read but headers, and what is given out is a view of the
-mapped file; only compressed bundles are copied.
+Containers nest (an archive of host objects with fat binaries of compressed bundles), so a recursive walk examines the
+first bytes of each and passes on its parts. Only headers are read, and results are views of the mapped file; only
+compressed bundles are copied.
 
 Source: System V ar; for the rest `luthier.objects.bundles`, `luthier.objects.embedded`, `luthier.objects.kpack`.
 """
@@ -33,39 +33,39 @@ BITCODE_MAGIC = b"BC\xc0\xde"
 
 HIP_FAT_BINARY = ".hip_fatbin"
 FAT_BINARY_SECTIONS = (HIP_FAT_BINARY, ".llvm.offloading", ".llvm.rodata.offloading", "__CLANG_OFFLOAD_BUNDLE__")
-"""Prefixes of the names of host sections with device code: HIP's, the LLVM offloading drivers', the bundler's own kind
+"""Name prefixes of host sections with device code: of HIP, of LLVM's offloading drivers, and of the bundler's own kind
 of object."""
 
 _LARGEST_COPY = 1 << 26
-"""Bytes of an image that is copied from a file; larger ones stay where they are."""
+"""Images up to this size in bytes are copied from a file; larger ones stay mapped."""
 _DEEPEST = 8
-"""Containers within containers; real ones reach four."""
+"""Maximum nesting of containers; real ones reach four."""
 
 
 class DeviceImage(Struct, frozen=True):
-    """One device image as a container holds it, not yet looked into."""
+    """A device image in a container, not parsed yet."""
 
     name: str
     """Path, with archive member and bundle entry in brackets."""
     id: str
-    """Id in the bundle, e.g. ``hipv4-amdgcn-amd-amdhsa--gfx942:xnack-``; "" where there is none."""
+    """ID in the bundle, e.g. ``hipv4-amdgcn-amd-amdhsa--gfx942:xnack-``; "" if there is none."""
     data: memoryview
-    """The ELF file, or SPIR-V, of a file that is mapped: it must not change while this is in use."""
+    """The ELF file, or SPIR-V, in a mapped file, which must not change while this is in use."""
     number: int = 0
     """Position among the images of its container, from 0."""
     bundle: str = ""
-    """The offload bundle that it is in, another text for each in a file; "" where it is in none."""
+    """Text that identifies its offload bundle in the file; "" if it is in none."""
     bundle_start: int | None = None
-    """Offset in the file of the bundle, or archive of device code, that it is an entry of, or of the section that names
-    its archive; None where it is of none."""
+    """File offset of the bundle or archive of device code that contains it, or of the section that names its archive;
+    None if there is none."""
 
     @property
     def target(self) -> TargetId:
-        """Return the target that its header names.
+        """Return the target of its header.
 
         Raises:
-            ObjectError: it is no such ELF file.
-            TargetError: the processor is not known, or it is SPIR-V.
+            ObjectError: it is not such an ELF file.
+            TargetError: the processor is unknown, or it is SPIR-V.
         """
         return read_target(E.read_header(self.data, self.name), self.name)
 
@@ -74,24 +74,24 @@ Source = bytes | bytearray | memoryview | str | os.PathLike[str]
 
 
 def find_images(source: Source, name: str | None = None, *, object: str | None = None) -> Iterator[DeviceImage]:
-    """Yield every AMD GPU image in `source`, in order, without parsing the images themselves.
+    """Yield every AMD GPU image in `source`, in order, without parsing the images.
 
-    When the next one is asked for, the memory that this one's pages take is given back.
+    When the next image is requested, the memory of the pages of this one is released.
 
     Args:
-        source: the bytes of a container, or its path.
-        name: its name in errors; by default the path, or ``<memory>``.
-        object: only the image with this `DeviceImage.number` or name counts; the file's own name may be left out.
+        source: contents of a container, or its path.
+        name: name in errors; by default the path, or ``<memory>``.
+        object: only the image with this `DeviceImage.number` or name; the file's own name may be omitted.
 
     Raises:
-        ObjectError: unreadable or malformed, no known container, or one without AMD GPU code, or without `object`.
+        ObjectError: it is unreadable, malformed or not a known container, or lacks AMD GPU code or `object`.
     """
     label = _label(source, name)
     if isinstance(source, (bytes, bytearray, memoryview)):
         place = FileSlice.of_bytes(bytes(source), label)
     else:
         place = FileSlice.of_file(source, label)
-    others: list[str] = []
+    rejected: list[str] = []
     matched = False
     for number, member in enumerate(_walk(place)):
         image = DeviceImage(member.place.name, member.id, member.place.view, number, member.bundle, member.bundle_start)
@@ -99,16 +99,16 @@ def find_images(source: Source, name: str | None = None, *, object: str | None =
             matched = True
             yield image
         else:
-            others.append(_choice(image, label))
+            rejected.append(_choice(image, label))
         member.place.let_go()
-    if not matched and others:
-        raise ObjectError(f"no code object {object!r}; there are {enumerated(others)}", object=label)
+    if not matched and rejected:
+        raise ObjectError(f"no code object {object!r}; choose from {enumerated(rejected)}", object=label)
     if not matched:
-        raise ObjectError("holds no AMD GPU code object", object=label)
+        raise ObjectError("contains no AMD GPU code object", object=label)
 
 
 def _names_of(image: str, container: str) -> tuple[str, ...]:
-    """Return an image's name, and what is behind its container's in it, with and without brackets."""
+    """Return an image's name, and its part after the container's name, with and without brackets."""
     inner = image.removeprefix(container)
     return (image, inner, inner[1:-1]) if inner else (image,)
 
@@ -116,18 +116,17 @@ def _names_of(image: str, container: str) -> tuple[str, ...]:
 def find_objects(source: Source, target: str | None = None, name: str | None = None) -> Iterator[CodeObject]:
     """Yield every code object in any container.
 
-    Containers are a code object itself, an offload bundle (also compressed), a host executable or library with one or
-    several fat binaries or with archives of device code beside it (``.kpack``), such an archive, and one of ``ar``.
+    Containers are a code object itself, an offload bundle (also compressed), a host executable or library with fat
+    binaries or with archives of device code beside it (``.kpack``), such an archive, and an ``ar`` archive.
 
-    They are parsed one by one as they are asked for, from the mapped file, which must not change meanwhile;
-    `load_objects` gives copies. Images for processors that Luthier does not know, and SPIR-V, are left out when others
-    remain (`find_images` lists them).
+    Objects are parsed on demand from the mapped file, which must not change meanwhile; `load_objects` returns copies.
+    Images for unknown processors, and SPIR-V, are skipped if others remain (`find_images` lists them).
 
     Args:
-        target: only objects for this processor, or target id with features, count.
+        target: only objects for this processor, or target ID with features.
 
     Raises:
-        ObjectError: unreadable or malformed, or without AMD GPU code for `target`.
+        ObjectError: it is unreadable or malformed, or without AMD GPU code for `target`.
         TargetError: every image is for an unknown processor, or SPIR-V.
     """
     return (
@@ -144,15 +143,15 @@ def choose_images(
     object: str | None = None,
     kernels: Sequence[str] = (),
 ) -> Iterator[DeviceImage]:
-    """Yield the images of a container that are meant, as `find_images`; those for unknown processors never are.
+    """Yield selected images of a container, as `find_images` does, without those for unknown processors.
 
     Args:
-        target: only those for this processor, or target id with features, count.
-        object: only the image of that number or name counts, as of `find_images`.
-        kernels: patterns for names (`luthier.objects.names`): only images count that have a kernel that they ask for.
+        target: only images for this processor, or target ID with features.
+        object: only the image of this number or name, as for `find_images`.
+        kernels: patterns for names (`luthier.objects.names`): only images with a matching kernel.
 
     Raises:
-        ObjectError: unreadable or malformed, or nothing remains.
+        ObjectError: it is unreadable or malformed, or nothing remains.
         TargetError: every image is for an unknown processor, or SPIR-V.
     """
     images = _images_for(source, name, target, _asked_for(target), object)
@@ -181,7 +180,7 @@ def load_objects(
 ) -> list[CodeObject]:
     """Return the code objects in any container, independent of the file unless an object is larger than 64 MiB.
 
-    Then the file must not change. Arguments and errors are those of `choose_images`.
+    In that case the file must not change. Arguments and errors are as for `choose_images`.
     """
     return [_independent(one) for one in choose_images(source, name, target=target, object=object, kernels=kernels)]
 
@@ -192,7 +191,7 @@ def _independent(image: DeviceImage) -> CodeObject:
 
 
 def _asked_for(target: str | None) -> Callable[[TargetId], bool]:
-    """Return the predicate of targets that one processor or target id means; None means all."""
+    """Return a predicate for targets that match a processor or target ID; None matches all."""
     if not target:
         return lambda has: True
     wanted = TargetId.parse(target)
@@ -207,8 +206,8 @@ def _images_for(
     object: str | None = None,
 ) -> Iterator[DeviceImage]:
     unknown: TargetError | None = None
-    others: list[str] = []
-    found = False
+    rejected: list[str] = []
+    matched = False
     for image in find_images(source, name, object=object):
         try:
             has = image.target
@@ -216,14 +215,16 @@ def _images_for(
             unknown = unknown or problem
             continue
         if fits(has):
-            found = True
+            matched = True
             yield image
         else:
-            others.append(f"{image.name} ({has})")
-    if not found and not others and unknown is not None:
+            rejected.append(f"{image.name} ({has})")
+    if not matched and not rejected and unknown is not None:
         raise unknown
-    if not found:
-        raise ObjectError(f"no code object for {target}; there are: {enumerated(others)}", object=_label(source, name))
+    if not matched:
+        raise ObjectError(
+            f"no code object for {target}; choose from {enumerated(rejected)}", object=_label(source, name)
+        )
 
 
 def load_object(
@@ -234,7 +235,7 @@ def load_object(
     object: str | None = None,
     kernels: Sequence[str] = (),
 ) -> CodeObject:
-    """Return the one code object in a container. Arguments are those of `choose_images`.
+    """Return the one code object in a container. Arguments are as for `choose_images`.
 
     Raises:
         ObjectError: none or several match; the message names the choices.
@@ -246,15 +247,15 @@ def load_object(
 def load_object_for(
     source: Source, device: TargetId, name: str | None = None, *, kernels: Sequence[str] = ()
 ) -> CodeObject:
-    """Return the one code object in a container that is best for a device.
+    """Return the best code object in a container for a device.
 
-    That of the device's processor comes before the generic one's, and one with feature settings before one without.
+    One for the device's processor is preferred to a generic one, and one with feature settings to one without.
 
     Args:
-        kernels: patterns, as of `choose_images`.
+        kernels: patterns, as for `choose_images`.
 
     Raises:
-        ObjectError: none fits or several do equally well; the message names the choices.
+        ObjectError: none fits, or several are equally good; the message names the choices.
     """
 
     def distance(image: DeviceImage) -> tuple[bool, int]:
@@ -269,11 +270,11 @@ def load_object_for(
 
 
 def only_image(images: Iterable[DeviceImage], container: str, more: str = "") -> DeviceImage:
-    """Return the one image that there is.
+    """Return the only image.
 
     Args:
-        container: the name of what they are in.
-        more: what else can be done about several.
+        container: name of the container.
+        more: what else the user can do if there are several.
 
     Raises:
         ObjectError: there are several; the message names them.
@@ -283,14 +284,14 @@ def only_image(images: Iterable[DeviceImage], container: str, more: str = "") ->
         return every[0]
     choices = enumerated(_choice(image, container) for image in every)
     raise ObjectError(
-        f"several code objects; choose one by its target, a kernel (--kernel), or its number or name (--object)"
+        f"there are several code objects: choose one by target, kernel (--kernel), or number or name (--object)"
         f"{more}: {choices}",
         object=container,
     )
 
 
 def _choice(image: DeviceImage, container: str) -> str:
-    """Return number, name and target of an image for a message that names the container."""
+    """Return number, name and target of an image, without the container's name."""
     text = f"{image.number}: {_names_of(image.name, container)[-1]}"
     try:
         return f"{text} ({image.target})"
@@ -305,13 +306,13 @@ def _label(source: Source, name: str | None) -> str:
 
 
 class _Member(NamedTuple):
-    """Part of a container that holds an image."""
+    """Part of a container that is an image."""
 
     place: FileSlice
     id: str = ""
-    """Name in its bundle."""
+    """ID in its bundle."""
     bundle: str = ""
-    """As in `DeviceImage`, and so is what follows."""
+    """As in `DeviceImage`, like the next field."""
     bundle_start: int | None = None
 
 
@@ -338,11 +339,11 @@ def _walk(place: FileSlice, identifier: str = "", bundle: str = "", bundle_start
         for packed in archive.images:
             yield from _walk_packed(archive, packed, place.start)
     elif place.begins(THIN_ARCHIVE_MAGIC):
-        place.fail("a thin archive holds no code, only names of other files; give those", 0)
+        place.fail("a thin archive contains no code, only names of other files: pass those files", 0)
     elif place.begins(E.SPIRV_MAGIC):
         yield _Member(place, identifier, bundle, bundle_start)
     elif place.begins(BITCODE_MAGIC):
-        place.fail("LLVM bitcode, not a code object; link it first", 0)
+        place.fail("this is LLVM bitcode, not a code object: link it first", 0)
     else:
         place.fail("not a code object, offload bundle, ELF file or archive" if place.size else "empty", 0)
 
@@ -350,8 +351,8 @@ def _walk(place: FileSlice, identifier: str = "", bundle: str = "", bundle_start
 def _walk_host(place: FileSlice) -> _Found:
     """Yield the device code in a host ELF file.
 
-    It is in fat binaries in sections of their own or, where there are no section headers, from the first bundle on; and
-    in images that are directly in its data.
+    It is in sections with fat binaries or, without section headers, from the first bundle on; and in images that are
+    directly in the file's data.
     """
     elf = E.ElfFile(place.view, place.name)
     fat = [
@@ -361,7 +362,7 @@ def _walk_host(place: FileSlice) -> _Found:
     ]
     if not elf.sections and (first := next(bundles(place, among_others=True), None)):
         fat = [place.cut(first[0].start - place.start, place.end - first[0].start, "fat binary")]
-    stale = HIP_FAT_BINARY if REFERENCE in elf.section_names else None  # zeros, and what is left of a page of the old
+    stale = HIP_FAT_BINARY if REFERENCE in elf.section_names else None  # zeros, and a rest of a page of the old one
     replaced = {
         place.start + section.offset
         for name, section in zip(elf.section_names, elf.sections, strict=True)
@@ -369,7 +370,7 @@ def _walk_host(place: FileSlice) -> _Found:
     }
     end = 0
     for part in sorted(fat, key=lambda part: part.start):
-        if part.start < end:  # each containing all others would be a bomb
+        if part.start < end:  # nested sections would be a bomb
             place.fail("sections with fat binaries overlap", part.start - place.start)
         end = part.end
     for number, part in enumerate(fat):
@@ -387,7 +388,7 @@ def _walk_host(place: FileSlice) -> _Found:
 
 
 def _walk_packed(archive: KernelArchive, packed: Packed, start: int) -> _Found:
-    """Yield an image of an archive.
+    """Yield the objects of an image in an archive.
 
     Args:
         start: `DeviceImage.bundle_start`.
@@ -398,16 +399,16 @@ def _walk_packed(archive: KernelArchive, packed: Packed, start: int) -> _Found:
 
 
 def _walk_fat_binary(place: FileSlice, *, among_others: bool = False) -> _Found:
-    found = list(bundles(place, among_others=among_others))
+    every = list(bundles(place, among_others=among_others))
     place.let_go()
-    uses = Counter(entry.label for _, entries in found for entry in entries)
+    uses = Counter(entry.label for _, entries in every for entry in entries)
 
     def label(number: int, entry: BundleEntry) -> str:
         return entry.label if uses[entry.label] == 1 else f"{number}:{entry.label}"
 
-    for number, (bundle, entries) in enumerate(found):
+    for number, (bundle, entries) in enumerate(every):
         whole = opened(bundle)
-        # LLVM's offload binaries hold one image each, wherever that comes from.
+        # Each of LLVM's offload binaries contains one image.
         its_name = "" if bundle.begins(OFFLOAD_BINARY_MAGIC) else f"{bundle.name} at {bundle.start:#x}"
         for entry in entries:
             image = whole.cut(entry.offset, entry.size, "bundle entry")
@@ -417,7 +418,7 @@ def _walk_fat_binary(place: FileSlice, *, among_others: bool = False) -> _Found:
 
 
 def _archive_members(place: FileSlice) -> Iterator[FileSlice]:
-    """Yield the members of a System V archive, with GNU and BSD long names; its own tables are left out."""
+    """Yield the members of a System V archive, with GNU and BSD long names; without its own tables."""
     at = len(ARCHIVE_MAGIC)
     long_names = b""
     while at < place.size:

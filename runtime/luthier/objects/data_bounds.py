@@ -1,12 +1,12 @@
-"""Bounds of a code object's variables: which of its memory belongs to one, and which evidently to nobody.
+"""Bounds of a code object's variables: which of its memory belongs to a variable, and which is unused.
 
-Memory between variables is not nobody's because no symbol covers it: compilers give strings, tables of switches and the
-like no symbols. It is nobody's if all of this holds:
+Memory between variables is not unused just because no symbol covers it: compilers give strings, jump tables etc. no
+symbols. It is unused if all of these hold:
 
-- the object has its table of symbols, also of local ones, and sections;
-- no symbol is in it: behind one without a size anything may be;
+- the object has its symbol table, including local symbols, and sections;
+- no symbol is in it: a symbol without a size may be followed by anything;
 - the file has zeros, or nothing, there;
-- no address in the data leads there, and none that code makes of its program counter and a literal behind that.
+- no address in the data points to it, and none that code computes from its program counter and a literal.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from luthier.objects.code_object import ABSOLUTE, CodeObject
 
 _PAGE = 4096
 _MARKER = "__hip_cuid_"
-"""Begins the names of variables that nobody reads: they tell programs apart for the linker."""
+"""Prefix of variables that are never read: they distinguish programs for the linker."""
 _GETPC_MASK = 0xFF80FFFF
 _GETPC = [0xBE801C00, 0xBE801F00, 0xBE804700]
-"""Encodings of s_getpc_b64, without the destination: of GFX8 and 9, of GFX7 and 10, since GFX11."""
+"""Encodings of s_getpc_b64, without the destination: for GFX8 and 9, for GFX7 and 10, from GFX11."""
 _REACH = 10
-"""Dwords from there on in which the distance from there to an address may be."""
+"""Number of following dwords that may contain the distance to an address."""
 _MOST_CODE = 64 << 20
-"""Bytes of code that are looked at, else no memory is nobody's."""
+"""Maximum bytes of code that are searched; with more, no memory counts as unused."""
 
 
 class DataBounds(Struct, frozen=True):
-    """A variable at its virtual address, in bytes; without a name room in front of variables."""
+    """A variable at its virtual address, in bytes; without a name, unused memory before variables."""
 
     name: str
     address: int
     size: int
     reserved: int
-    """Bytes from there on that are nobody else's."""
+    """Bytes from its address that belong to nothing else."""
 
 
 class _Span(Struct, frozen=True):
     begin: int
     end: int
     name: str
-    """Of a variable; empty if it is something else."""
+    """Name of a variable; "" for anything else."""
 
 
 def data_bounds(object: CodeObject) -> list[DataBounds]:
-    """Return the variables of a code object, and the room in front of them, by their addresses."""
+    """Return the variables of a code object and unused memory before them, by address."""
     if not any(section.type == E.SHT_SYMTAB for section in object.sections) or not object.segments:
         return []
     spans = _spans(object)
@@ -66,18 +66,18 @@ def data_bounds(object: CodeObject) -> list[DataBounds]:
     ]
     is_free = _free(object, [(before.end, after.begin) for before, after in gaps])
     room = {before.end: after.begin - before.end for (before, after), free in zip(gaps, is_free, strict=True) if free}
-    found = [
+    bounds = [
         DataBounds(one.name, one.begin, one.end - one.begin, one.end - one.begin + room.get(one.end, 0))
         for one in spans
         if one.name
     ]
     ends = {one.end for one in spans if one.name}
-    found += [DataBounds("", begin, 0, size) for begin, size in room.items() if begin not in ends]
-    return sorted(found, key=lambda one: one.address)
+    bounds += [DataBounds("", begin, 0, size) for begin, size in room.items() if begin not in ends]
+    return sorted(bounds, key=lambda bound: bound.address)
 
 
 def _spans(object: CodeObject) -> list[_Span]:
-    """Return what the object's memory is known to be for, without overlaps."""
+    """Return the known uses of the object's memory, without overlaps."""
     loaded = {one.name: one for one in object.sections if one.flags & E.SHF_ALLOC and one.size}
     starts = sorted({one.address for one in object.symbols if one.section not in ("", ABSOLUTE)})
     descriptors = {one.descriptor_address for one in object.kernels.values()}
@@ -95,12 +95,12 @@ def _spans(object: CodeObject) -> list[_Span]:
             end = min([section.address + section.size, *starts[after : after + 1]])
             spans.append(_Span(symbol.address, max(end, symbol.address), ""))
     spans += [_Span(s.address, s.address + s.size, "") for s in loaded.values() if s.name not in with_symbols]
-    spans.sort(key=lambda one: (one.begin, -one.end, not one.name))
+    spans.sort(key=lambda item: (item.begin, -item.end, not item.name))
     merged: list[_Span] = []
     for span in spans:
         if merged and span.begin < merged[-1].end:
             last = merged[-1]
-            if span.end > last.end:  # neither is known to the byte
+            if span.end > last.end:  # the exact bounds of both are unknown
                 merged[-1] = _Span(last.begin, span.end, "")
         else:
             merged.append(span)
@@ -108,7 +108,7 @@ def _spans(object: CodeObject) -> list[_Span]:
 
 
 def _free(object: CodeObject, gaps: list[tuple[int, int]]) -> list[bool]:
-    """Return of pieces of memory whether they are nobody's, as the beginning of this file says."""
+    """Return whether parts of memory are unused, by the rules at the beginning of this file."""
     if not gaps or sum(size for _, size in object.text_ranges) > _MOST_CODE:
         return [False] * len(gaps)
     begins, ends = (np.array(one, np.int64) for one in zip(*gaps, strict=True))
@@ -123,7 +123,7 @@ def _free(object: CodeObject, gaps: list[tuple[int, int]]) -> list[bool]:
 
 
 def _addresses(object: CodeObject) -> Iterator[NDArray[np.int64]]:
-    """Yield virtual addresses that the object may have in its data, and that its code may make."""
+    """Yield virtual addresses that may be in the object's data, or computed by its code."""
     pointed = [one.points_to for one in object.relocations]
     yield np.array([one for one in pointed if one is not None], np.int64)
     for start, size in object.text_ranges:
@@ -139,7 +139,7 @@ def _addresses(object: CodeObject) -> Iterator[NDArray[np.int64]]:
 
 
 def _stored(object: CodeObject, begin: int, end: int) -> Iterator[int]:
-    """Yield the bytes that the file has there."""
+    """Yield the bytes of a range that are in the file."""
     for segment in object.segments:
         first, last = max(begin, segment.vaddr), min(end, segment.vaddr + segment.filesz)
         if first < last:

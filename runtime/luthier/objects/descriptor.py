@@ -1,9 +1,8 @@
 """The kernel descriptor: 64 bytes that tell the hardware how to start a kernel.
 
-The fields of `KernelDescriptor` *are* the format: each is declared with its bits and the generations that have it
-(a branch of `luthier.arch`),
-and that one table both decodes and encodes. Bits no field of the target's generation covers are kept in `reserved`,
-so decode and encode are exact inverses for every 64 bytes.
+The fields of `KernelDescriptor` *are* the format: each is declared with its bits and the generations that have it (a
+branch of `luthier.arch`). That table decodes and encodes. Bits that no field of the target's generation covers are kept
+in `reserved`, so decode and encode are exact inverses for all 64 bytes.
 
 Source: LLVM AMDGPUUsage "Kernel Descriptor", llvm/Support/AMDHSAKernelDescriptor.h.
 """
@@ -54,7 +53,7 @@ def _bits(
     since: Generation = AMDGCN,
     until: Generation | None = None,
 ) -> _Bits:
-    """Return where a field lies, the generation with which it begins, and the first of its descendants without it."""
+    """Return position of a field, first generation with it, and the first of its descendants without it."""
     return _Bits(base + shift, width, signed, since, until)
 
 
@@ -64,11 +63,11 @@ class KernelDescriptor(Struct, frozen=True):
     target: Target
 
     group_segment_fixed_size: Annotated[int, _bits(0, 0, 32)] = 0
-    """Bytes of LDS a work-group needs, static allocations only."""
+    """Bytes of static LDS of a work-group."""
     private_segment_fixed_size: Annotated[int, _bits(0, 32, 32)] = 0
-    """Bytes of scratch a work-item needs."""
+    """Bytes of scratch of a work-item."""
     kernarg_size: Annotated[int, _bits(0, 64, 32)] = 0
-    """Bytes of the kernarg segment, hidden arguments included; 0 in objects of old compilers."""
+    """Bytes of the kernarg segment, including hidden arguments; 0 in objects of old compilers."""
     kernel_code_entry_byte_offset: Annotated[int, _bits(0, 128, 64, signed=True)] = 0
     """First instruction, in bytes from the descriptor's own address."""
 
@@ -95,7 +94,7 @@ class KernelDescriptor(Struct, frozen=True):
     fwd_progress: Annotated[int, _bits(RSRC1, 31, 1, since=GFX10)] = 0
 
     enable_private_segment: Annotated[int, _bits(RSRC2, 0, 1)] = 0
-    """Scratch is set up; without architected flat scratch the wave's scratch offset arrives in the last SGPR input."""
+    """Scratch is set up; without architected flat scratch, the last SGPR input is the wave's scratch offset."""
     user_sgpr_count: Annotated[int, _bits(RSRC2, 1, 5)] = 0
     enable_trap_handler: Annotated[int, _bits(RSRC2, 6, 1, until=GFX12)] = 0
     enable_dynamic_vgpr: Annotated[int, _bits(RSRC2, 6, 1, since=GFX12)] = 0
@@ -104,11 +103,11 @@ class KernelDescriptor(Struct, frozen=True):
     enable_sgpr_workgroup_id_z: Annotated[int, _bits(RSRC2, 9, 1)] = 0
     enable_sgpr_workgroup_info: Annotated[int, _bits(RSRC2, 10, 1)] = 0
     enable_vgpr_workitem_id: Annotated[int, _bits(RSRC2, 11, 2)] = 0
-    """Work-item ids that arrive: 0 x; 1 x and y; 2 x, y and z; 3 undefined."""
+    """Work-item IDs that arrive: 0 x; 1 x and y; 2 x, y and z; 3 undefined."""
     enable_exception_address_watch: Annotated[int, _bits(RSRC2, 13, 1)] = 0
     enable_exception_memory: Annotated[int, _bits(RSRC2, 14, 1)] = 0
     granulated_lds_size: Annotated[int, _bits(RSRC2, 15, 9)] = 0
-    """0 in the file; the command processor fills it in from the dispatch packet."""
+    """0 in the file; the command processor sets it from the dispatch packet."""
     enable_exception_ieee_754_fp_invalid_operation: Annotated[int, _bits(RSRC2, 24, 1)] = 0
     enable_exception_fp_denormal_source: Annotated[int, _bits(RSRC2, 25, 1)] = 0
     enable_exception_ieee_754_fp_division_by_zero: Annotated[int, _bits(RSRC2, 26, 1)] = 0
@@ -179,7 +178,7 @@ class KernelDescriptor(Struct, frozen=True):
             value = getattr(self, name)
             low, high = (-(1 << width - 1), 1 << width - 1) if signed else (0, 1 << width)
             if not low <= value < high:
-                raise ObjectError(f"descriptor field {name} cannot hold {value}", target=self.target.name)
+                raise ObjectError(f"descriptor field {name} cannot contain {value}", target=self.target.name)
             word |= (value & (1 << width) - 1) << position
             present.add(name)
         for name in _FIELDS.keys() - present:
@@ -202,16 +201,15 @@ class KernelDescriptor(Struct, frozen=True):
 
     @property
     def architected_vgprs(self) -> int:
-        """Return the VGPRs that the names v0, v1, … can reach.
-
-        They are all, or those before the first AGPR where both share one file.
+        """Return the VGPRs that the names v0, v1, … can address: all, or those before the first AGPR in a unified
+        file.
         """
         reach = min(self.vgprs, self.target.addressable_vgprs)
         return min(reach, (self.accum_offset + 1) * 4) if self.target.unified_vgprs else reach
 
     @property
     def agprs(self) -> int:
-        """Return the AGPRs of a wave that the names a0, a1, … can reach."""
+        """Return the AGPRs of a wave that the names a0, a1, … can address."""
         target = self.target
         if target.unified_vgprs:
             return min(max(0, self.vgprs - (self.accum_offset + 1) * 4), target.addressable_vgprs)
@@ -220,9 +218,8 @@ class KernelDescriptor(Struct, frozen=True):
 
     @property
     def sgprs(self) -> int:
-        """Return the SGPRs of a wave, VCC and other specials at their end included (GFX9).
-
-        From GFX10 on it is the fixed number.
+        """Return the SGPRs of a wave, including VCC and other special ones at their end (GFX9); from GFX10 a fixed
+        number.
         """
         granule = self.target.sgpr_encoding_granule
         if not granule:
@@ -236,44 +233,42 @@ class KernelDescriptor(Struct, frozen=True):
 
     @property
     def usable_sgprs(self) -> int:
-        """Return the SGPRs s0, s1, … that a wave can use without raising the count.
-
-        VCC and the other specials are not among them.
+        """Return the SGPRs s0, s1, … that a wave can use without raising the count, without VCC and other special
+        ones.
         """
         return min(self.allocated_sgprs - self.target.special_sgprs, self.target.sgpr_limit)
 
     def register_limits(self, *, uses_agprs: bool) -> dict[str, int]:
-        """Return how many registers of each file a wave has: ``v``, ``a`` and, where not every wave has all, ``s``.
+        """Return the number of registers of a wave by file: ``v``, ``a`` and, if not every wave has all, ``s``.
 
         Args:
             uses_agprs: whether the kernel's code names AGPRs.
         """
         vgprs = self.architected_vgprs
         if self.target.unified_vgprs and not uses_agprs:
-            # No document says what is behind accum_offset. In the unified file AGPRs are (AMD's code for gem5, "changes
-            # related to the accumulation offset" of MI200), and AMD's own kernels use them under VGPR names alone.
-            # For kernels that use both names it is an error, since to emulated devices the two are different registers.
+            # No document defines what follows accum_offset. In the unified file AGPRs do (AMD's code for gem5, "changes
+            # related to the accumulation offset" of MI200), and AMD's own kernels use them by VGPR names alone. For
+            # kernels that use both names it is an error, since emulated devices have two sets of registers.
             vgprs = min(self.vgprs, self.target.addressable_vgprs)
         limits = {"v": vgprs, "a": self.agprs}
         return {**limits, "s": self.allocated_sgprs} if self.target.sgpr_allocation_granule else limits
 
     def shortage(self, register: str, limit: int) -> str:
-        """Return the sentence that code uses a register, as ``v77``, beyond a limit of `register_limits`."""
+        """Return a sentence that code uses a register, e.g. ``v77``, beyond a limit of `register_limits`."""
         shared = register[0] == "v" and limit < self.vgprs
-        why = " before the AGPRs (accum_offset), which it also uses" if shared else ""
+        why = " before the AGPRs (accum_offset), which it uses too" if shared else ""
         return f"uses {register}; the kernel descriptor allocates {limit}{why}"
 
     @property
     def hardware_entry(self) -> int:
-        """Return the distance in bytes from the kernel's entry to where hardware that preloads arguments starts it.
-
-        It is 0 without preloading.
+        """Return the distance in bytes from the kernel's entry to where hardware that preloads arguments starts it; 0
+        without preloading.
         """
         return self.target.preload_prologue if self.kernarg_preload_length else 0
 
     @property
     def sgpr_inputs(self) -> dict[str, tuple[int, int]]:
-        """Return what arrives in SGPRs at kernel entry: name -> (first SGPR, number of SGPRs), in order.
+        """Return the SGPR inputs at kernel entry: name -> (first SGPR, number of SGPRs), in order.
 
         User SGPRs are ``private_segment_buffer``, ``dispatch_ptr``, ``queue_ptr``, ``kernarg_segment_ptr``,
         ``dispatch_id``, ``flat_scratch_init``, ``private_segment_size`` and ``kernarg_preload``; system SGPRs, which
@@ -303,18 +298,18 @@ class KernelDescriptor(Struct, frozen=True):
     def with_registers(
         self, *, vgprs: int | None = None, agprs: int | None = None, sgprs: int | None = None
     ) -> KernelDescriptor:
-        """Return this descriptor with room for so many registers.
+        """Return this descriptor with space for a number of registers; counts never decrease.
 
-        None leaves a count as it is, and no count becomes smaller.
+        None leaves a count unchanged.
 
         Args:
             vgprs: registers named v0, v1, …
-            agprs: registers named a0, a1, … in use. Rounding makes `agprs` of a descriptor larger than what is used;
-                where VGPRs and AGPRs share a file, the true number saves a granule.
-            sgprs: registers named s0, s1, … without VCC and the other specials; room for those is added.
+            agprs: registers named a0, a1, … in use. Rounding makes `agprs` of a descriptor larger than that; if VGPRs
+                and AGPRs share a file, the exact number saves a granule.
+            sgprs: registers named s0, s1, … without VCC and other special ones, which are added.
 
         Raises:
-            ObjectError: more than the target has.
+            ObjectError: the target has fewer registers.
         """
         target = self.target
         vector = max(vgprs or 0, self.architected_vgprs)
@@ -349,7 +344,7 @@ _USER_SGPRS = (
     ("flat_scratch_init", 2),
     ("private_segment_size", 1),
 )
-"""User SGPRs in the order the hardware fills them, and how many each takes."""
+"""User SGPRs in the order in which the hardware fills them, with their sizes."""
 
 
 def _round_up(value: int, granule: int) -> int:
@@ -362,12 +357,12 @@ _FIELDS: dict[str, _Bits] = {
     if get_origin(hint) is Annotated
 }
 _AT_START = 4
-"""Fields of these before the packed registers."""
+"""Number of fields before the packed registers."""
 
 
 @functools.lru_cache(maxsize=4096)
 def _decode(data: bytes, target: Target) -> tuple[int, ...]:
-    """Return the values of the fields behind the first ones."""
+    """Return the values of the fields after the first ones."""
     word = int.from_bytes(data, "little")
     table, free = _fields_of(target)
     values = dict.fromkeys(_FIELDS, 0)
@@ -379,10 +374,7 @@ def _decode(data: bytes, target: Target) -> tuple[int, ...]:
 
 @functools.cache
 def _fields_of(target: Target) -> tuple[tuple[tuple[str, int, int, bool], ...], int]:
-    """Return the fields that `target` has, and the mask of the bits none of them covers.
-
-    A field is (name, position, width, signed).
-    """
+    """Return the fields of `target` as (name, position, width, signed), and the mask of the bits that none covers."""
     table = []
     free = (1 << 8 * DESCRIPTOR_SIZE) - 1
     for name, bits in _FIELDS.items():

@@ -1,7 +1,7 @@
-"""Contradictions between a kernel's metadata and its descriptor, or within the metadata, and what counts then.
+"""Contradictions between a kernel's metadata and its descriptor, or within the metadata, and the value that is used.
 
-The descriptor is what hardware starts a kernel by, and runtimes take sizes of LDS and private memory from it. Metadata
-are what a compiler, or the author of assembly, says of it.
+Hardware starts a kernel by its descriptor, and runtimes take the sizes of LDS and private memory from it. Metadata
+contains what a compiler, or the author of assembly, states.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from luthier.objects.occupancy import LARGEST_WORKGROUP
 
 
 class Disagreement(NamedTuple):
-    """One entry of a kernel's metadata that is not what it should be."""
+    """A wrong entry of a kernel's metadata."""
 
     entry: str
-    """Its name, as ``.agpr_count``."""
+    """Its name, e.g. ``.agpr_count``."""
     says: int | bool
-    """Its value, of a list of sizes their product."""
+    """Its value; the product of a list of sizes."""
     counts: int | bool
-    """Value that is taken as true; for registers, the most that it can be."""
+    """The value that is used; for registers, the maximum."""
 
     def __str__(self) -> str:
-        return f"metadata say {self.entry} {self.says}; what counts is {self.counts}"
+        return f"metadata entry {self.entry} is {self.says}, but the value in use is {self.counts}"
 
 
 def disagreements(kernel: Kernel) -> tuple[Disagreement, ...]:
-    """Return the contradictions in a kernel's metadata; none for a kernel without any."""
+    """Return the contradictions in a kernel's metadata."""
     return tuple(_found(kernel)) if kernel.metadata else ()
 
 

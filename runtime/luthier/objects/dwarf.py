@@ -1,7 +1,7 @@
-"""DWARF of each unit of a code object: the line of each instruction, and what was inlined where.
+"""DWARF of the units of a code object: the line of each instruction, and inlined calls.
 
-pyelftools reads the records and trusts them: the limits here keep damaged sections from costing more time or memory
-than intact ones, and any error inside becomes one kind of error.
+pyelftools reads the records and trusts them: the limits here prevent damaged sections from costing more time or memory
+than intact ones, and any error inside becomes a `DwarfError`.
 
 Source: DWARF Debugging Information Format, versions 4 and 5; System V ABI, "Compressed section".
 """
@@ -31,9 +31,9 @@ from luthier.objects.line_header import check_line_header
 
 SHF_COMPRESSED = 0x800
 _COMPRESSION = struct.Struct("<IxxxxQQ")
-"""Elf64_Chdr: kind, size and alignment of what is inside."""
+"""Elf64_Chdr: kind, size and alignment of the contents."""
 _HARMLESS, _LARGEST_RATIO = 64 << 20, 256
-"""A section that claims more than so many bytes and so many times its size is a bomb."""
+"""A section that claims more than these bytes and this multiple of its size is a bomb."""
 _DECOMPRESSORS: dict[int, Callable[[bytes, int], bytes]] = {
     1: lambda data, most: zlib.decompressobj().decompress(data, most),
     2: lambda data, most: zstandard.ZstdDecompressor().stream_reader(data).read(most),
@@ -44,12 +44,12 @@ _SECTIONS = (
     "line_str", "loclists", "rnglists", "sup", "types",
 )  # fmt: skip
 _LONG_NUMBER = re.compile(rb"[\x80-\xff]{4096}")
-"""No number goes on for so many bytes, and reading it takes the square of its length."""
+"""No number has this many bytes, and reading it takes time quadratic in its length."""
 _CODE_SCOPES = {"DW_TAG_subprogram", "DW_TAG_inlined_subroutine"}
 _MOST_ORIGINS = 8
-"""Steps from a function to what names it; there are two."""
+"""Maximum steps from a function to the entry that names it; real ones have two."""
 _MOST_CHILDREN = 1 << 12
-"""Entries of a function among which its parameters are."""
+"""Number of entries of a function searched for parameters."""
 _MODIFIERS = {
     "DW_TAG_pointer_type": "{}*",
     "DW_TAG_reference_type": "{}&",
@@ -59,7 +59,7 @@ _MODIFIERS = {
     "DW_TAG_restrict_type": "{}",
     "DW_TAG_typedef": "{}",
 }
-"""Types that are made of another one, as demanglers spell them; aliases stand for what they are of."""
+"""Types derived from another one, as spelled by demanglers; aliases are resolved."""
 
 
 class DwarfError(Exception):
@@ -67,27 +67,27 @@ class DwarfError(Exception):
 
 
 class LineRow(NamedTuple):
-    """The line of instructions from `address` on; they are of none if `file` is None."""
+    """The line of instructions from `address`; none if `file` is None."""
 
     address: int
     file: str | None
     line: int
     column: int
     body: bool = False
-    """A function has made its frame before this."""
+    """Whether the function's frame is complete here."""
 
 
 class Scope(Struct, frozen=True):
-    """A function, or one that was inlined there."""
+    """A function or an inlined call."""
 
     function: str
-    """Its symbol if it has one, else its name."""
+    """Its symbol, or its name if it has none."""
     ranges: tuple[tuple[int, int], ...]
     """Addresses [begin, end)."""
     parent: Scope | None
-    """Scope that it was inlined into."""
+    """Scope into which it was inlined."""
     call: tuple[str, int, int]
-    """File, line and column where it was; meaningless without `parent`."""
+    """File, line and column of the call; meaningless without `parent`."""
 
 
 @dataclass
@@ -95,14 +95,14 @@ class CompilationUnit:
     """One compilation unit."""
 
     ranges: tuple[tuple[int, int], ...]
-    """Addresses of its code, [begin, end)."""
+    """Addresses [begin, end) of its code."""
     cu: CompileUnit = field(repr=False)
     _dwarf: Dwarf = field(repr=False)
 
     def sequences(self) -> list[list[LineRow]]:
         """Return the line table.
 
-        Each sequence has its addresses in ascending order, and the last row has no line.
+        The addresses of each sequence ascend, and its last row has no line.
 
         Raises:
             DwarfError: it cannot be read.
@@ -111,7 +111,7 @@ class CompilationUnit:
             return list(self._dwarf.sequences(self.cu))
 
     def scopes(self) -> list[Scope]:
-        """Return functions with code, inlined ones after those that they are inlined into.
+        """Return functions with code, inlined ones after their callers.
 
         Raises:
             DwarfError: they cannot be read.
@@ -120,7 +120,7 @@ class CompilationUnit:
             return self._dwarf.scopes(self.cu)
 
     def parameters(self, entry: int) -> list[tuple[str, str]]:
-        """Return name and type of each parameter of the function that begins at an address; nothing if it is not here.
+        """Return name and type of each parameter of the function at an address; [] if it is not in this unit.
 
         Raises:
             DwarfError: they cannot be read.
@@ -131,20 +131,20 @@ class CompilationUnit:
 
 @contextmanager
 def readable(what: str) -> Iterator[None]:
-    """Return a context in which every error is a `DwarfError` that names what was read."""
+    """Convert every error inside to a `DwarfError` that names what was read."""
     try:
         yield
     except DwarfError as problem:
         raise DwarfError(f"{what}: {problem}") from None
     except RecursionError:
         raise DwarfError(f"{what}: nested too deeply") from None
-    except Exception as problem:  # pyelftools raises whatever comes of believing damaged bytes
+    except Exception as problem:  # pyelftools may raise anything for damaged bytes
         text = f"{type(problem).__name__}: {problem}" if str(problem) else type(problem).__name__
         raise DwarfError(f"{what}: {text.splitlines()[0]}") from problem
 
 
 class _Metered(io.BytesIO):
-    """A section that is not read again and again: whole ones are read about once."""
+    """A section with a limit on reads: intact ones are read about once."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data)
@@ -153,7 +153,7 @@ class _Metered(io.BytesIO):
     def read(self, size: int | None = -1) -> bytes:
         self._left -= 1
         if self._left < 0:
-            raise DwarfError("the sections refer to one place again and again")
+            raise DwarfError("the sections refer to one place too often")
         return super().read(size)
 
 
@@ -168,30 +168,30 @@ class Dwarf:
     """
 
     def __init__(self, elf: E.ElfFile) -> None:
-        found = {
+        data = {
             name.removeprefix(".debug_"): _contents(elf, header)
             for name, header in zip(elf.section_names, elf.sections, strict=True)
             if name.startswith(".debug_") and name.removeprefix(".debug_") in _SECTIONS
         }
-        self._line = found.get("line", b"")
+        self._line = data.get("line", b"")
         for name in ("info", "abbrev", "line", "rnglists", "loclists", "addr"):
-            if _LONG_NUMBER.search(found.get(name, b"")):
-                raise DwarfError(f"section .debug_{name} holds an endless number")
+            if _LONG_NUMBER.search(data.get(name, b"")):
+                raise DwarfError(f"section .debug_{name} contains an endless number")
         given = {
-            f"debug_{name}_sec": DebugSectionDescriptor(_Metered(found[name]), f".debug_{name}", 0, len(found[name]), 0)
-            if name in found
+            f"debug_{name}_sec": DebugSectionDescriptor(_Metered(data[name]), f".debug_{name}", 0, len(data[name]), 0)
+            if name in data
             else None
             for name in _SECTIONS
         }
         self.info = DWARFInfo(DwarfConfig(True, "AMDGPU", 8), eh_frame_sec=None, gnu_debugaltlink_sec=None, **given)
         self.split = ""
-        """The file that functions and types are in instead (-gsplit-dwarf); it is not read."""
+        """The file that contains functions and types instead (-gsplit-dwarf); it is not read."""
 
     def units(self) -> Iterator[CompilationUnit]:
         """Yield the compilation units.
 
         Raises:
-            DwarfError: from here on they cannot be read.
+            DwarfError: the next unit cannot be read.
         """
         if not self.info.has_debug_info:
             return
@@ -215,9 +215,9 @@ class Dwarf:
             if state is None:
                 continue
             if rows and state.address < rows[-1].address:
-                raise DwarfError(f"goes back from {rows[-1].address:#x} to {state.address:#x}")
+                raise DwarfError(f"addresses decrease from {rows[-1].address:#x} to {state.address:#x}")
             if state.address >> 64:
-                raise DwarfError(f"goes beyond all addresses, to {state.address:#x}")
+                raise DwarfError(f"address {state.address:#x} exceeds 64 bits")
             if state.end_sequence:
                 rows.append(LineRow(state.address, None, 0, 0))
                 yield rows
@@ -232,7 +232,7 @@ class Dwarf:
         top = cu.get_top_DIE()
         files = _Files(program, text_of(top, "DW_AT_comp_dir"), text_of(top, "DW_AT_name")) if program else None
         names: dict[int, str] = {}
-        found: list[Scope] = []
+        scopes: list[Scope] = []
         around: list[Scope | None] = []
         for die in self.entries(cu):
             if die is None:
@@ -247,10 +247,10 @@ class Dwarf:
                     call = (files[file] or "", line, column)
                 parent = scope if die.tag == "DW_TAG_inlined_subroutine" else None
                 scope = Scope(_name(die, names), ranges, parent, call)
-                found.append(scope)
+                scopes.append(scope)
             if die.has_children:
                 around.append(scope)
-        return found
+        return scopes
 
     def parameters(self, cu: CompileUnit, entry: int) -> list[tuple[str, str]]:
         """Return the parameters of `CompilationUnit.parameters`."""
@@ -272,8 +272,8 @@ class Dwarf:
         return self.info.line_program_for_CU(cu)
 
     def entries(self, cu: CompileUnit, leaves: Collection[str] = _CODE_SCOPES) -> Iterator[DIE | None]:
-        """Yield what has a place in the nesting of a unit, or is a leaf with one of these tags, in order, None where
-        one ends.
+        """Yield in order the entries of a unit that can contain others, or are leaves with one of these tags; None ends
+        the children of an entry.
 
         pyelftools' own traversal keeps all entries.
         """
@@ -298,7 +298,7 @@ class Dwarf:
             return ()
         unit_low = cu.get_top_DIE().attributes.get("DW_AT_low_pc")
         base = unit_low.value if unit_low is not None else 0
-        found = []
+        ranges = []
         lists = self.info.range_lists()
         if lists is None:
             raise DwarfError("there are no ranges")
@@ -307,19 +307,19 @@ class Dwarf:
                 base = entry.base_address
             elif entry.begin_offset < entry.end_offset:
                 start = 0 if entry.is_absolute else base
-                found.append((start + entry.begin_offset, start + entry.end_offset))
-        return tuple(found)
+                ranges.append((start + entry.begin_offset, start + entry.end_offset))
+        return tuple(ranges)
 
 
 class _Files:
-    """File number of a line table -> path, as far as the compiler told it."""
+    """File number of a line table -> path, if the compiler recorded it."""
 
     def __init__(self, program: Any, folder: str, name: str) -> None:
         header = program.header
         self._from = 0 if header.version >= 5 else 1
         entries = header.file_entry
         folders = [one.decode(errors="replace") for one in header.include_directory]
-        if header.version < 5:  # number 0 is where the compiler ran
+        if header.version < 5:  # number 0 is the compiler's working folder
             folders = [folder, *folders]
         self._paths: list[str] = []
         for entry in entries:
@@ -339,42 +339,42 @@ class _Files:
 
 
 def _contents(elf: E.ElfFile, header: E.SectionHeader) -> bytes:
-    """Return the contents of a section, decompressed if need be."""
+    """Return the contents of a section, decompressed if necessary."""
     if header.type == E.SHT_NOBITS:
         return b""
     data = bytes(elf.data[header.offset : header.offset + header.size])
     if not header.flags & SHF_COMPRESSED:
         return data
     if len(data) < _COMPRESSION.size:
-        raise DwarfError("a compressed section is cut off")
+        raise DwarfError("a compressed section is truncated")
     kind, size, _ = _COMPRESSION.unpack_from(data)
     if kind not in _DECOMPRESSORS:
-        raise DwarfError(f"a section is compressed in the unknown way {kind}")
+        raise DwarfError(f"a section has the unknown compression {kind}")
     if size > max(_HARMLESS, _LARGEST_RATIO * len(data)):
-        raise DwarfError(f"a compressed section claims to hold {size:#x} bytes")
+        raise DwarfError(f"a compressed section claims to contain {size:#x} bytes")
     try:
         out = _DECOMPRESSORS[kind](data[_COMPRESSION.size :], size + 1)
     except (zlib.error, zstandard.ZstdError) as problem:
         raise DwarfError(f"a section does not decompress: {problem}") from None
     if len(out) != size:
-        raise DwarfError(f"a compressed section holds {len(out):#x} bytes instead of {size:#x}")
+        raise DwarfError(f"a compressed section contains {len(out):#x} bytes instead of {size:#x}")
     return out
 
 
 def text_of(die: DIE, attribute: str) -> str:
-    """Return an attribute that is a text, "" if there is none."""
-    found = die.attributes.get(attribute)
-    return found.value.decode(errors="replace") if found is not None and isinstance(found.value, bytes) else ""
+    """Return a text attribute, "" if there is none."""
+    entry = die.attributes.get(attribute)
+    return entry.value.decode(errors="replace") if entry is not None and isinstance(entry.value, bytes) else ""
 
 
 def number_of(die: DIE, attribute: str) -> int:
-    """Return an attribute that is a number, 0 if there is none."""
-    found = die.attributes.get(attribute)
-    return found.value if found is not None and isinstance(found.value, int) else 0
+    """Return a number attribute, 0 if there is none."""
+    entry = die.attributes.get(attribute)
+    return entry.value if entry is not None and isinstance(entry.value, int) else 0
 
 
 def _origin(die: DIE) -> DIE:
-    """Return the entry that says what a parameter is."""
+    """Return the entry that describes a parameter."""
     for _ in range(_MOST_ORIGINS):
         if "DW_AT_abstract_origin" not in die.attributes:
             break
@@ -397,7 +397,7 @@ def _type(die: DIE) -> str:
 
 
 def _name(die: DIE, known: dict[int, str]) -> str:
-    """Return a function's symbol, or the name it has without one, following its origins."""
+    """Return a function's symbol, or its name if it has none, following its origins."""
     name, start = "", die.offset
     for _ in range(_MOST_ORIGINS):
         if die.offset in known:

@@ -1,8 +1,8 @@
-"""Kernels that launches may be meant to give more LDS than their descriptors say.
+"""Kernels whose launches may need more LDS than their descriptors give.
 
-They are not meant to where metadata of code object version 6 have hidden arguments, which then are all that the kernel
-may ask for, no ``hidden_dynamic_lds_size`` among them, and no argument that is a ``dynamic_shared_pointer``. Before
-version 6 compilers may leave the former out, and all of them leave out all hidden arguments where a kernel needs none.
+They may not if the metadata of code object version 6 lists hidden arguments, which are then complete, without
+``hidden_dynamic_lds_size``, and no argument is a ``dynamic_shared_pointer``. Before version 6, compilers may omit the
+former, and all compilers omit all hidden arguments of kernels that need none.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 from luthier.objects.code_object import CodeObject, Kernel
 
 _TELLS_DYNAMIC_LDS = 6
-"""Code object version from which on compilers say which kernels use dynamic LDS, if they list hidden arguments."""
+"""First code object version with complete hidden arguments, if there are any."""
 
 
 def has_dynamic_lds(object: CodeObject, kernel: Kernel) -> bool:
-    """Return whether launches may be meant to give a kernel more LDS than its descriptor says."""
+    """Return whether launches of a kernel may need more LDS than its descriptor gives."""
     kinds = {argument.value_kind for argument in kernel.arguments}
     if object.abi < _TELLS_DYNAMIC_LDS or not any(argument.hidden for argument in kernel.arguments):
         return True

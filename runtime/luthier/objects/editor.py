@@ -1,13 +1,12 @@
 """`ObjectEditor`: a new stand-alone code object from an old one.
 
-Everything of the original stays at its virtual address, so no code or data in it needs to be found and corrected.
-What is added lies in new segments above; tables that outgrow their place are written again there, and the old copies
-are left unused.
+Everything in the original stays at its virtual address, so no code or data needs to be found and corrected. Additions
+go to new segments above; tables that outgrow their place are written again there, and the old copies are left unused.
 
-What ROCr's loader asks of the result (loader/executable.cpp, libamdhsacode): PT_LOAD segments in ascending order,
-which it copies to one allocation at their relative addresses; one .symtab, whose global symbols it enters; each
-symbol's section index right, since descriptors are read through it; dynamic relocations in SHT_RELA sections with
-sh_info 0; and the section headers last in the file, because it works out the file's size from them.
+ROCr's loader (loader/executable.cpp, libamdhsacode) requires of the result: PT_LOAD segments in ascending order, which
+it copies to one allocation at their relative addresses; one .symtab, whose global symbols it loads; correct section
+indices of symbols, since it reads descriptors by them; dynamic relocations in SHT_RELA sections with sh_info 0; and the
+section headers last in the file, since it computes the file's size from them.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ _BINDINGS = {"local": 0, "global": 1, "weak": 2}
 _VISIBILITIES = {"default": 0, "hidden": 2, "protected": 3}
 _VERSION_SECTIONS = range(0x6FFFFFFD, 0x70000000)
 _LARGEST = 1 << 31
-"""Bytes of one reserved segment: what 32-bit PC-relative addressing reaches."""
+"""Maximum bytes of a reserved segment: the reach of 32-bit PC-relative addressing."""
 
 
 class ObjectEditor:
     """Collects changes to a copy of `object`; `finish` writes it. The original is not touched.
 
     Raises:
-        ObjectError: the object has no section headers or has symbol versions; AMD's linker makes neither.
+        ObjectError: the object has no section headers or has symbol versions; AMD's linker creates neither.
     """
 
     def __init__(self, object: CodeObject) -> None:
@@ -61,11 +60,11 @@ class ObjectEditor:
         Args:
             size: bytes, at least 1.
             flags: ``r``, ``rw`` or ``rx``.
-            align: of the segment's address, a power of two; it is a page at least.
+            align: alignment of the segment's address, a power of two; at least a page.
             name: section name, e.g. ``.luthier.text``.
 
         Returns:
-            Its virtual address; fill it by `write`.
+            Its virtual address; fill it with `write`.
         """
         if not 1 <= size < _LARGEST or flags not in _SEGMENT_FLAGS or align < 1 or align & align - 1:
             self._image.fail(f"cannot reserve {size} bytes with flags {flags!r} and alignment {align}")
@@ -75,10 +74,10 @@ class ObjectEditor:
         return segment.address
 
     def write(self, address: int, data: bytes) -> None:
-        """Replace bytes at a virtual address, in a reserved segment or where the original object has bytes in its file.
+        """Replace bytes at a virtual address, in a reserved segment or where the original file has bytes.
 
         Raises:
-            ObjectError: no one segment has them all in the file.
+            ObjectError: no segment of the file contains all of them.
         """
         self._image.write(address, data)
 
@@ -91,7 +90,7 @@ class ObjectEditor:
         binding: str = "global",
         visibility: str = "protected",
     ) -> None:
-        """Add a symbol to .symtab and, unless it is local or hidden, to .dynsym; an import of that name is defined.
+        """Add a symbol to .symtab and, unless it is local or hidden, to .dynsym; it defines an import of that name.
 
         Args:
             address: in the original object or a reserved segment.
@@ -101,7 +100,7 @@ class ObjectEditor:
             visibility: ``default``, ``hidden`` or ``protected``.
 
         Raises:
-            ObjectError: a global symbol of that name is defined already, or no section holds the address.
+            ObjectError: a global symbol of that name is already defined, or no section contains the address.
         """
         try:
             info = _BINDINGS[binding] << 4 | _TYPES[type]
@@ -110,16 +109,16 @@ class ObjectEditor:
             self._image.fail(f"symbol {name!r} cannot have the property {problem}")
         section = self._image.section_at(address)
         for table in self._tables(dynamic=binding != "local" and visibility != "hidden"):
-            found = [] if binding == "local" else table.find_global(name)
-            if found and table.records[found[0]].section != E.SHN_UNDEF:
-                self._image.fail(f"symbol {name!r} is defined already", table.records[found[0]].value)
-            if found:
-                table.update(found[0], info=info, other=other, section=section, value=address, size=size)
+            indices = [] if binding == "local" else table.find_global(name)
+            if indices and table.records[indices[0]].section != E.SHN_UNDEF:
+                self._image.fail(f"symbol {name!r} is already defined", table.records[indices[0]].value)
+            if indices:
+                table.update(indices[0], info=info, other=other, section=section, value=address, size=size)
             else:
                 table.add(name, info, other, section, address, size)
 
     def import_symbol(self, name: str) -> None:
-        """Add an undefined symbol, which the loader must find among the variables defined for the executable.
+        """Add an undefined symbol, which the loader resolves to a variable defined for the executable.
 
         Does nothing if there is a global symbol of that name.
         """
@@ -128,21 +127,21 @@ class ObjectEditor:
                 table.add(name, _BINDINGS["global"] << 4, 0, E.SHN_UNDEF, 0, 0)
 
     def move_symbol(self, name: str, address: int, size: int | None = None) -> None:
-        """Let an existing symbol name another address, in both tables.
+        """Change the address of an existing symbol, in both tables.
 
         Args:
             size: bytes; None keeps the old size.
 
         Raises:
-            ObjectError: no defined symbol of that name, several local ones, or no section holds the address.
+            ObjectError: no such symbol is defined, several local ones are, or no section contains the address.
         """
         section = self._image.section_at(address)
         moved = False
         for table in self._tables(dynamic=True):
-            found = table.find_global(name) or table.find_local(name)
-            if len(found) > 1:
-                self._image.fail(f"{len(found)} symbols are called {name!r}")
-            for index in found:
+            indices = table.find_global(name) or table.find_local(name)
+            if len(indices) > 1:
+                self._image.fail(f"{len(indices)} symbols are named {name!r}")
+            for index in indices:
                 old = table.records[index]
                 if old.section == E.SHN_UNDEF:
                     self._image.fail(f"symbol {name!r} is undefined and cannot be moved")
@@ -161,7 +160,7 @@ class ObjectEditor:
             symbol: name of a symbol in .dynsym; "" for none.
 
         Raises:
-            ObjectError: no such dynamic symbol, or no memory at `offset`.
+            ObjectError: there is no such dynamic symbol, or no memory at `offset`.
         """
         self._relocations.append(self._relocation(offset, type, addend, symbol))
         self._relocations_changed = True
@@ -172,32 +171,32 @@ class ObjectEditor:
         Raises:
             ObjectError: there is not exactly one.
         """
-        found = [i for i, record in enumerate(self._relocations) if record.offset == offset]
-        if len(found) != 1:
-            self._image.fail(f"{len(found)} relocations at this address instead of one", offset)
-        self._relocations[found[0]] = self._relocation(offset, type, addend, symbol)
+        indices = [i for i, record in enumerate(self._relocations) if record.offset == offset]
+        if len(indices) != 1:
+            self._image.fail(f"{len(indices)} relocations at this address instead of one", offset)
+        self._relocations[indices[0]] = self._relocation(offset, type, addend, symbol)
         self._relocations_changed = True
 
     def add_section(self, name: str, data: bytes) -> None:
-        """Add a section that is not loaded, or replace the contents of the one called so."""
+        """Add a section that is not loaded, or replace the contents of an existing one."""
         image = self._image
-        found = next((i for i, known in enumerate(image.section_names) if known == name), None)
-        if found is None:
-            found = image.add_section(name, E.SectionHeader(0, E.SHT_PROGBITS, 0, 0, 0, 0, 0, 0, 1, 0))
-        elif image.sections[found].flags & E.SHF_ALLOC:
+        index = next((i for i, known in enumerate(image.section_names) if known == name), None)
+        if index is None:
+            index = image.add_section(name, E.SectionHeader(0, E.SHT_PROGBITS, 0, 0, 0, 0, 0, 0, 1, 0))
+        elif image.sections[index].flags & E.SHF_ALLOC:
             image.fail(f"section {name} is loaded")
-        image.replace(found, data)
+        image.replace(index, data)
 
     def set_metadata(self, metadata: Metadata) -> None:
-        """Replace the kernel metadata, for instance by a changed deep copy of `CodeObject.metadata`."""
+        """Replace the kernel metadata, e.g. with a changed deep copy of `CodeObject.metadata`."""
         self._metadata = encode_metadata(metadata)
 
     def finish(self) -> bytes:
         """Return the edited object; the editor must not be used afterwards.
 
         Raises:
-            ObjectError: the result cannot be read: a descriptor was overwritten with something else, or the original's
-                headers contradict each other.
+            ObjectError: the result cannot be read: a descriptor was overwritten with something else, or the headers of
+                the original contradict each other.
         """
         image = self._image
         if self._metadata is not None:
@@ -214,7 +213,7 @@ class ObjectEditor:
         try:
             CodeObject(data, image.name)
         except LuthierError as problem:
-            problem.message = f"the edited object does not read back: {problem.message}"
+            problem.message = f"the edited object cannot be read: {problem.message}"
             raise
         return data
 
@@ -246,14 +245,14 @@ class ObjectEditor:
             self._image.fail("no segment has memory for a relocation at this address", offset)
         number = 0
         if symbol:
-            found = self._dynsym.find_global(symbol) if self._dynsym else []
-            if not found:
+            indices = self._dynsym.find_global(symbol) if self._dynsym else []
+            if not indices:
                 self._image.fail(f"no dynamic symbol {symbol!r} to relocate against", offset)
-            number = found[0]
+            number = indices[0]
         return E.RelocationRecord(offset, number << 32 | type, addend)
 
     def _replace_note(self, description: bytes) -> None:
-        """Write the metadata note anew: in its section if that holds nothing else, else in one of its own."""
+        """Write the metadata note: in its section if that contains nothing else, otherwise in a new one."""
         image = self._image
         owner = NOTE_OWNER.encode() + b"\0"
         note = struct.pack("<III", len(owner), len(description), NT_AMDGPU_METADATA) + owner.ljust(8, b"\0")
@@ -273,8 +272,8 @@ class ObjectEditor:
                 ):
                     image.replace(index, note)
                     return
-        for one in old:
-            image.clear(one.start + 8, 4)  # no longer a metadata note, but still a note
+        for previous in old:
+            image.clear(previous.start + 8, 4)  # no longer a metadata note, but still a note
         header = E.SectionHeader(0, E.SHT_NOTE, E.SHF_ALLOC, 0, 0, 0, 0, 0, 4, 0)
         image.replace(image.add_section(".note", header), note)
         image.headers.append(E.SegmentHeader(E.PT_NOTE, E.PF_R, 0, 0, 0, 0, 0, 4))  # placed with the section
@@ -299,17 +298,17 @@ class ObjectEditor:
     def _replace_relocations(self) -> None:
         if not self._relocations_changed:
             return
-        self._relocations.sort(key=lambda record: record.type != E.R_AMDGPU_RELATIVE64)  # DT_RELACOUNT wants them first
+        self._relocations.sort(key=lambda record: record.type != E.R_AMDGPU_RELATIVE64)  # DT_RELACOUNT needs them first
         if self._rela_index is None:
             if self._dynsym_index is None:
-                self._image.fail("an object without dynamic symbols cannot get relocations")
+                self._image.fail("relocations cannot be added to an object without dynamic symbols")
             link = self._dynsym_index
             header = E.SectionHeader(0, E.SHT_RELA, E.SHF_ALLOC, 0, 0, 0, link, 0, 8, E.RELOCATION.size)
             self._rela_index = self._image.add_section(".rela.dyn", header)
         self._image.replace(self._rela_index, E.RELOCATION.pack_all(self._relocations))
 
     def _replace_dynamic(self, index: int) -> bool:
-        """Make room in .dynamic for the entries of a relocation table that was not there; whether it had to grow."""
+        """Add the entries of a new relocation table to .dynamic; return whether it had to grow."""
         entries = E.DYNAMIC.unpack_all(self._image.contents(index))
         end = next((i for i, entry in enumerate(entries) if entry.tag == E.DT_NULL), len(entries))
         if self._rela_index is None or any(entry.tag == E.DT_RELA for entry in entries[:end]):
@@ -319,7 +318,7 @@ class ObjectEditor:
         return True
 
     def _update_dynamic(self, index: int) -> None:
-        """Let .dynamic say where the tables are now and how large."""
+        """Update addresses and sizes of the tables in .dynamic."""
         image = self._image
         values = {E.DT_RELAENT: E.RELOCATION.size, E.DT_SYMENT: E.SYMBOL.size}
         values[E.DT_RELACOUNT] = sum(record.type == E.R_AMDGPU_RELATIVE64 for record in self._relocations)

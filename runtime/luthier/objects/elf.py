@@ -1,6 +1,6 @@
-"""ELF64 records, each declared once and used both to read and to write, and a reader that trusts no byte.
+"""ELF64 records, each declared once for reading and writing, and a reader that checks everything.
 
-The reader and `ObjectEditor` share these records. pyelftools is their oracle in tests: it cannot write, and takes some
+The reader and `ObjectEditor` share these records. pyelftools is their oracle in tests: it cannot write, and takes about
 twenty times as long for headers and symbols.
 
 Source: System V ABI, ELF-64; LLVM AMDGPUUsage "ELF Code Object".
@@ -45,11 +45,11 @@ DT_STRSZ, DT_SYMENT, DT_RELACOUNT, DT_GNU_HASH = 10, 11, 0x6FFFFFF9, 0x6FFFFEF5
 R_AMDGPU_NONE, R_AMDGPU_ABS32_LO, R_AMDGPU_ABS32_HI, R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64 = 0, 1, 2, 3, 13
 
 _MOST_RECORDS = 1 << 20
-"""Headers, symbols or relocations in one table; each takes some hundred bytes of memory when it is read."""
+"""Maximum number of headers, symbols or relocations in a table; each takes some hundred bytes in memory."""
 _LARGEST_STRINGS = 1 << 28
-"""Bytes of a string table, which is copied."""
+"""Maximum bytes of a string table, which is copied."""
 _LONGEST_NAME = 1 << 20
-"""Bytes; no linker writes longer symbol names, and a table without terminators must not cost its square."""
+"""Maximum bytes of a symbol name, so that a table without terminators takes no quadratic time."""
 
 
 class FileHeader(NamedTuple):
@@ -72,12 +72,12 @@ class FileHeader(NamedTuple):
 
     @property
     def osabi(self) -> int:
-        """Return EI_OSABI: who defines what the file means (ELF specification, "ELF Identification")."""
+        """Return EI_OSABI: the ABI of the file (ELF specification, "ELF Identification")."""
         return self.ident[7]
 
     @property
     def abi_version(self) -> int:
-        """Return EI_ABIVERSION: which code object version it is (AMDGPUUsage, "Header")."""
+        """Return EI_ABIVERSION: the code object version (AMDGPUUsage, "Header")."""
         return self.ident[8]
 
 
@@ -139,7 +139,7 @@ class RelocationRecord(NamedTuple):
 
 
 class Note(NamedTuple):
-    """One note; `start` and `offset` are those of itself and of its description in the file."""
+    """One note; `start` and `offset` are the file offsets of the note and its description."""
 
     owner: str
     type: int
@@ -159,7 +159,7 @@ Record = TypeVar("Record", bound=tuple[Any, ...])
 
 
 class RecordLayout(Generic[Record]):
-    """Layout of one kind of record in the file: little-endian, no padding beyond its own."""
+    """Layout of a kind of record in the file: little-endian, no padding except its own."""
 
     def __init__(self, record: type[Record], layout: str) -> None:
         self.record = record
@@ -171,7 +171,7 @@ class RecordLayout(Generic[Record]):
         return self.record(*self.struct.unpack_from(data, offset))
 
     def rows(self, data: bytes | memoryview) -> Iterator[tuple[Any, ...]]:
-        """Yield the fields of every whole record in `data`; a rest is ignored, as the linkers do."""
+        """Yield the fields of every whole record in `data`; ignore a rest, as linkers do."""
         return self.struct.iter_unpack(data[: len(data) - len(data) % self.size])
 
     def unpack_all(self, data: bytes | memoryview) -> list[Record]:
@@ -196,7 +196,7 @@ DYNAMIC = RecordLayout(DynamicRecord, "qQ")
 
 
 class StringTable:
-    """Zero-terminated names in a byte range, each decoded once."""
+    """Zero-terminated names, each decoded once."""
 
     def __init__(self, data: bytes, what: str, elf: ElfFile) -> None:
         self._data = data
@@ -223,27 +223,27 @@ class StringTable:
 
 
 def read_header(data: memoryview, name: str) -> FileHeader:
-    """Return the file header alone.
+    """Return the file header.
 
     Raises:
-        ObjectError: it is no 64-bit little-endian ELF file.
+        ObjectError: it is not a 64-bit little-endian ELF file.
         TargetError: it is SPIR-V.
     """
     if data[:4] == SPIRV_MAGIC:
-        raise TargetError("SPIR-V, which HIP compiles for the device when it is loaded", object=name)
+        raise TargetError("this is SPIR-V, which HIP compiles for the device at load time", object=name)
     if data[:4] != ELF_MAGIC:
         raise ObjectError("not an ELF file", object=name, offset=0)
     if len(data) < FILE_HEADER.size:
         raise ObjectError(f"ELF header is truncated to {len(data)} bytes", object=name, offset=0)
     if data[4] != 2 or data[5] != 1:
-        raise ObjectError("only 64-bit little-endian ELF files can hold AMD GPU code", object=name, offset=4)
+        raise ObjectError("only 64-bit little-endian ELF files can contain AMD GPU code", object=name, offset=4)
     return FILE_HEADER.unpack(data)
 
 
 def used_size(data: memoryview) -> int:
-    """Return the bytes from the beginning of an ELF file to the end of all that its headers describe.
+    """Return the size of an ELF file up to the end of everything that its headers describe; padding may follow.
 
-    What follows is padding. If the headers are damaged, it is the whole size.
+    If the headers are damaged, return the total size.
     """
     try:
         elf = ElfFile(data, "")
@@ -259,10 +259,10 @@ def used_size(data: memoryview) -> int:
 
 
 class ElfFile:
-    """Headers of one 64-bit little-endian ELF file, every range checked against the file's size.
+    """Headers of a 64-bit little-endian ELF file, with every range checked against the file's size.
 
     Raises:
-        ObjectError: no such ELF file, or a header that points outside it, with the file offset.
+        ObjectError: it is not such a file, or a header points outside it, with the file offset.
     """
 
     def __init__(self, data: memoryview, name: str) -> None:
@@ -291,10 +291,10 @@ class ElfFile:
         self.section_names = self._section_names(names_index)
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
-        """Raise the error that the file is malformed.
+        """Raise an error for a malformed file.
 
         Args:
-            offset: in the file.
+            offset: offset in the file.
 
         Raises:
             ObjectError: always.
@@ -321,20 +321,17 @@ class ElfFile:
         return StringTable(bytes(data), what, self)
 
     def records(self, layout: RecordLayout[Record], section: SectionHeader, what: str) -> memoryview:
-        """Return a section that is a table of such records, to be read by `layout`.
+        """Return a section that is a table of records, to be read with `layout`.
 
         Raises:
-            ObjectError: it has more than fit into memory, or is not all there.
+            ObjectError: the table is too large, or incomplete.
         """
         if section.size // layout.size > _MOST_RECORDS:
             self.fail(f"{what} of {section.size // layout.size} entries", section.offset)
         return self.section_view(section, what)
 
     def notes(self) -> Iterator[Note]:
-        """Yield every note.
-
-        They are those of note segments or, lacking those, note sections.
-        """
+        """Yield every note: of note segments or, without them, of note sections."""
         ranges = [(s.offset, s.filesz, s.align) for s in self.segments if s.type == PT_NOTE]
         if not ranges:
             ranges = [(s.offset, s.size, s.align) for s in self.sections if s.type == SHT_NOTE]

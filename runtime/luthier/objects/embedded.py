@@ -1,8 +1,8 @@
-"""Code objects that lie in a host program's data as they are, in no bundle.
+"""Code objects that lie unbundled in a host program's data.
 
-GCC's offload compiler (mkoffload) leaves them so: an array in ``.data`` or ``.rodata`` for each, and nothing in the
-file that says where. So data is searched for the bytes that every such ELF file begins with; what is found counts if
-its headers hold together and all that they speak of lies in the same section.
+GCC's offload compiler (mkoffload) produces them: an array in ``.data`` or ``.rodata`` for each, without a table of
+them in the file. So data is searched for the first bytes of such ELF files. A match counts if its headers are
+consistent and everything that they describe lies in the same section.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from luthier.objects.place import FileSlice
 _IDENT = E.ELF_MAGIC + bytes([2, 1, 1, E.ELFOSABI_AMDGPU_HSA])
 """64-bit, little-endian, version 1, AMDGPU_HSA."""
 _MOST_TABLES = 1 << 24
-"""Bytes of header tables, beyond the size of the data, that are looked at before it is taken for malicious."""
+"""Bytes of header tables, beyond the size of the data, after which the file counts as malicious."""
 
 
 def embedded_images(place: FileSlice, elf: E.ElfFile, known: list[FileSlice]) -> Iterator[FileSlice]:
@@ -24,7 +24,7 @@ def embedded_images(place: FileSlice, elf: E.ElfFile, known: list[FileSlice]) ->
 
     Args:
         elf: the headers of `place`.
-        known: disjoint parts, in order, that are not searched.
+        known: disjoint parts, in order, that are skipped.
     """
     for label, base, data in _data(place, elf, known):
         at = 0
@@ -34,7 +34,7 @@ def embedded_images(place: FileSlice, elf: E.ElfFile, known: list[FileSlice]) ->
             header = E.FILE_HEADER.unpack(rest.peek(0, E.FILE_HEADER.size).ljust(E.FILE_HEADER.size, b"\0"))
             left -= header.segment_count * E.SEGMENT_HEADER.size + header.section_count * E.SECTION_HEADER.size
             if left < 0:
-                place.fail(f"{label} is full of broken code objects", rest.start - place.start)
+                place.fail(f"{label} contains too many broken code objects", rest.start - place.start)
             size = _size(rest, header)
             if size:
                 yield rest.cut(0, size, label).inner(f"{label}+{rest.start - base:#x}")
@@ -42,9 +42,9 @@ def embedded_images(place: FileSlice, elf: E.ElfFile, known: list[FileSlice]) ->
 
 
 def _data(place: FileSlice, elf: E.ElfFile, known: list[FileSlice]) -> Iterator[tuple[str, int, FileSlice]]:
-    """Yield the parts of a host file that hold data: name, start, and what of it is to be searched.
+    """Yield the parts of a host file with data: name, start, and range to search.
 
-    They are sections, or segments where there are none. What is searched is not `known`, and no byte comes twice.
+    They are sections, or segments if there are none. Ranges exclude `known` and do not overlap.
     """
     if elf.sections:
         ranges = [
@@ -74,7 +74,7 @@ def _data(place: FileSlice, elf: E.ElfFile, known: list[FileSlice]) -> Iterator[
 
 
 def _size(place: FileSlice, header: E.FileHeader) -> int:
-    """Return the bytes of the code object that `place` begins with, 0 if it is none."""
+    """Return the size of the code object at the beginning of `place`; 0 if there is none."""
     tables = (
         (header.segments_offset, header.segment_count, header.segment_entry_size, E.SEGMENT_HEADER),
         (header.sections_offset, header.section_count, header.section_entry_size, E.SECTION_HEADER),

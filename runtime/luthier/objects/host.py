@@ -1,14 +1,14 @@
-"""Host executables and shared libraries with other device code than they were linked with.
+"""Host executables and shared libraries with replaced device code.
 
-A HIP program registers its device code by wrappers in ``.hipFatBinSegment``: a magic number, a version and a pointer to
-an offload bundle. New bundles do not fit in the place of the old ones, so they go to a segment of their own behind
-everything, and the wrappers' pointers, with the relocations that make them, are changed. Nothing that is loaded moves;
-the old bundles stay where they are, used by nobody. Where wrappers point to what names archives, the new segment has
-such a section, and the device code is in an archive of its own.
+A HIP program registers its device code with wrappers in ``.hipFatBinSegment``: magic number, version, and a pointer to
+an offload bundle. New bundles do not fit in the place of the old ones, so they go to a new segment after everything
+else, and the pointers of the wrappers, with their relocations, are changed. Nothing that is loaded moves; the old
+bundles stay, unused. If wrappers point to a section that names archives, the new segment has such a section, and the
+device code goes to an archive of its own.
 
-The new segment also holds the program headers, since there is one more of them. Old kernels and start-up code expect
-them at the first segment's address plus their offset in the file, so the new segment's offset and address are as far
-apart as the first segment's; the file gets zeros, which take no space on the disk, up to there.
+The new segment also contains the program headers, since there is one more. Old kernels and start-up code expect them at
+the first segment's address plus their file offset, so offset and address of the new segment differ by as much as those
+of the first segment; the file is filled with zeros up to there, which take no space on disk.
 
 Source: System V ABI; clang's CodeGen/CGCUDANV.cpp (`__CudaFatBinaryWrapper`); psABIs of x86-64, AArch64 and PowerPC for
 relocations.
@@ -42,21 +42,21 @@ from luthier.objects.place import FileSlice
 WRAPPERS = ".hipFatBinSegment"
 FAT_BINARY = ".hip_fatbin"
 _WRAPPER = struct.Struct("<IIQQ")
-"""Magic number, version, address of the bundle, nothing."""
+"""Magic number, version, address of the bundle, unused."""
 _MAGIC, _VERSION = 0x48495046, 1
 _RELATIVE = {62: 8, 183: 1027, 21: 22}
-"""ELF machine -> the relocation that adds the load address: x86-64, AArch64, 64-bit PowerPC."""
+"""ELF machine -> relocation type that adds the load address: x86-64, AArch64, 64-bit PowerPC."""
 _SHT_REL, _SHT_RELR = 9, 19
 _WINDOW = 1 << 20
 _ZEROS = bytes(_WINDOW)
 _LARGEST_GAP = 1 << 30
-"""Bytes of zeros that a file may get: those of its variables that begin as zero."""
+"""Maximum number of zero bytes in a file, for variables that are initially zero."""
 
 
 def is_host_file(path: str) -> bool:
     """Return whether a file is an executable or a shared library of the host.
 
-    One that cannot be read is not, nor is what can be read once only, as a pipe.
+    It is not if it cannot be read, or only once, like a pipe.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
@@ -70,31 +70,31 @@ def is_host_file(path: str) -> bool:
 
 
 class FatBinary(Struct, frozen=True):
-    """A fat binary that wrappers point to."""
+    """A fat binary to which wrappers point."""
 
     wrappers: tuple[int, ...]
-    """Virtual addresses of the pointers. All sources that were compiled with ``-fgpu-rdc`` share a bundle."""
+    """Virtual addresses of the pointers; sources compiled with ``-fgpu-rdc`` share a bundle."""
     address: int
-    """Address of the bundle, which the wrappers hold."""
+    """Address of the bundle, as stored in the wrappers."""
     bundle: FileSlice
     entries: tuple[BundleEntry, ...]
-    """The images for AMD GPUs."""
+    """Images for AMD GPUs."""
     name: str
     """Name in errors."""
 
     def with_images(self, images: Mapping[str, bytes]) -> bytes:
-        """Return the bundle with other images, by their id in it; it is always uncompressed."""
+        """Return the bundle, uncompressed, with images replaced by ID."""
         if len({entry.id for entry in self.entries}) != len(self.entries):
-            raise ObjectError("the bundle has two entries of one id", object=self.name)
+            raise ObjectError("the bundle has two entries with one ID", object=self.name)
         return make_bundle(opened(self.bundle), images)
 
 
 class Rewritten:
-    """A file with other bytes in some places and further ones behind: what stays as it is is not copied to memory.
+    """A file with some bytes replaced and others appended. Unchanged parts are not copied to memory.
 
     Args:
-        original: the file, where it is.
-        size: bytes of the new one.
+        original: the original file.
+        size: size of the new file in bytes.
     """
 
     def __init__(self, original: memoryview, size: int) -> None:
@@ -103,11 +103,11 @@ class Rewritten:
         self._pieces: dict[int, bytes] = {}
 
     def put(self, offset: int, data: bytes) -> None:
-        """Put bytes in place of what is there or was put there; pieces that are put do not overlap in part."""
+        """Replace bytes; replaced pieces must not overlap partially."""
         self._pieces[offset] = data
 
     def windows(self) -> Iterator[bytes | memoryview]:
-        """Yield the file, some of it at a time; zeros mostly come in windows of their own."""
+        """Yield the file in windows; zeros are mostly in windows of their own."""
         at = 0
         for offset, data in sorted(self._pieces.items()):
             yield from self._between(at, offset)
@@ -123,10 +123,10 @@ class Rewritten:
             yield _ZEROS[: min(_WINDOW, end - at)]
 
     def write(self, file: IO[bytes]) -> None:
-        """Write the file, with holes where it can have them.
+        """Write the file, with holes if possible.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: writing fails.
         """
         seekable = file.seekable()
         for window in self.windows():
@@ -142,10 +142,10 @@ class Rewritten:
 
 
 class ArchiveFile:
-    """An archive of device code that lies beside host files.
+    """An archive of device code beside host files.
 
     Args:
-        path: the file.
+        path: path of the file.
 
     Raises:
         ObjectError: it is malformed.
@@ -156,14 +156,14 @@ class ArchiveFile:
         self._place = FileSlice.of_file(path, path)
         self._archive = KernelArchive(self._place)
         self.bundles = frozenset({self._place.start})
-        """`Image.bundle` of the images that `with_images` takes others for."""
+        """`Image.bundle` of the images that `with_images` can replace."""
 
     def beside(self, images: Mapping[int, Mapping[str, bytes]], output: str) -> dict[str, bytes]:
-        """Return nothing: see `HostFile.beside`."""
+        """Return no files; see `HostFile.beside`."""
         return {}
 
     def with_images(self, images: Mapping[int, Mapping[str, bytes]], beside: Iterable[str] = ()) -> Rewritten:
-        """Return the file with other images, by `Image.bundle` and `Image.id`."""
+        """Return the file with images replaced, by `Image.bundle` and `Image.id`."""
         data = self._archive.with_images(images.get(self._place.start, {}))
         return Rewritten(memoryview(data), len(data))
 
@@ -172,10 +172,10 @@ class HostFile:
     """An executable or a shared library of the host that registers device code as HIP programs do.
 
     Args:
-        path: the file.
+        path: path of the file.
 
     Raises:
-        ObjectError: it is not such a file, or its device code could not be found by who writes another in its place.
+        ObjectError: it is not such a file, or its device code cannot be replaced.
     """
 
     def __init__(self, path: str) -> None:
@@ -184,26 +184,26 @@ class HostFile:
         self._elf = elf = E.ElfFile(self._place.view, path)
         self._loads = [one for one in elf.segments if one.type == E.PT_LOAD]
         if elf.header.machine not in _RELATIVE or elf.header.type not in (E.ET_DYN, E.ET_EXEC) or not self._loads:
-            elf.fail("no AMD GPU code: not an executable or a shared library of a host that ROCm runs on", 16)
+            elf.fail("no AMD GPU code: not an executable or shared library of a host that ROCm supports", 16)
         if not elf.sections:
-            elf.fail(f"no section headers: it cannot be told where {WRAPPERS} is")
+            elf.fail(f"there are no section headers, so {WRAPPERS} cannot be found")
         self._relocations = self._read_relocations()
         self._has_packed = any(one.type == _SHT_RELR for one in elf.sections)
-        """The loader adds its address to what lies at places that a bitmap names."""
+        """Whether there are packed relocations (RELR), which a bitmap encodes."""
         self._reference: KpackReference | None = None
-        """Where wrappers point to the section that names archives, what it says."""
+        """Contents of the section that names archives, if wrappers point to it."""
         self.fat_binaries = self._find()
 
     @property
     def bundles(self) -> frozenset[int]:
-        """Return `Image.bundle` of the images that `with_images` takes others for."""
+        """Return `Image.bundle` of the images that `with_images` can replace."""
         return frozenset(fat.bundle.start for fat in self.fat_binaries)
 
     def beside(self, images: Mapping[int, Mapping[str, bytes]], output: str) -> dict[str, bytes]:
-        """Return the files, by name, that must lie beside the file with other images when that is written to `output`.
+        """Return the files, by name, that must be beside the new file when it is written to `output`.
 
         Raises:
-            ObjectError: the archives that its device code is in cannot be read, or would be overwritten.
+            ObjectError: the archives with its device code cannot be read, or would be overwritten.
         """
         if self._reference is None:
             return {}
@@ -212,23 +212,23 @@ class HostFile:
             image: new[image.id] if image.id in new else archive.read(image).peek(0, image.size)
             for archive, image in self._reference.images(self._place)
         }
-        folder, name = os.path.split(os.path.realpath(output))  # of a link, ROCm looks beside what it leads to
+        folder, name = os.path.split(os.path.realpath(output))  # ROCm resolves links first
         files = {f"{name}.kpack": make_archive(packed)}
-        if any(path.endswith(MANIFEST_SUFFIX) for path in self._reference.paths):  # its ROCm may know nothing else
+        if any(path.endswith(MANIFEST_SUFFIX) for path in self._reference.paths):  # its ROCm may support nothing else
             files[f"{name}{MANIFEST_SUFFIX}"] = make_manifest(packed, f"{name}.kpack")
         for _, file in self._reference.archives(self._place):
             if os.path.realpath(file) in (os.path.join(folder, one) for one in files):
-                self._elf.fail(f"{file}, which has its device code, would be overwritten: choose another output")
+                self._elf.fail(f"{file}, which contains its device code, would be overwritten: choose another output")
         return files
 
     def with_images(self, images: Mapping[int, Mapping[str, bytes]], beside: Iterable[str] = ()) -> Rewritten:
-        """Return the file with other images, by `Image.bundle` and `Image.id`.
+        """Return the file with images replaced, by `Image.bundle` and `Image.id`.
 
         Args:
             beside: names of the files that `beside` returned.
 
         Raises:
-            ObjectError: the file's layout leaves no place for them.
+            ObjectError: the file's layout leaves no space for them.
         """
         if self._reference is not None:
             return self.with_fat_binaries({0: self._reference._replace(paths=tuple(beside)).packed})
@@ -237,22 +237,22 @@ class HostFile:
         )
 
     def with_fat_binaries(self, replacements: Mapping[int, bytes]) -> Rewritten:
-        """Return the file with other bundles.
+        """Return the file with bundles replaced.
 
         Args:
             replacements: number in `fat_binaries` -> bundle.
 
         Raises:
-            ObjectError: the file's layout leaves no place for them.
+            ObjectError: the file's layout leaves no space for them.
         """
         base, end = self._loads[0], max(one.vaddr + one.memsz for one in self._loads)
         apart = base.vaddr - base.offset
         align = max(PAGE, *(one.align for one in self._loads))
         start = round_up(max(len(self._place.view), end - apart), align)
         if start - len(self._place.view) > _LARGEST_GAP:
-            self._elf.fail(f"its variables take {end - apart:#x} bytes: a segment behind them makes the file too large")
+            self._elf.fail(f"its variables take {end - apart:#x} bytes: a segment after them is too far away")
         if apart % align or any(one.vaddr < base.vaddr for one in self._loads):
-            self._elf.fail("segments that are not in the order of their addresses")
+            self._elf.fail("its segments are not in order of their addresses")
         headers = list(self._elf.segments)
         place = round_up(start + (len(headers) + 1) * E.SEGMENT_HEADER.size, PAGE)
         first = place
@@ -280,7 +280,9 @@ class HostFile:
             out.put(at, bundle)
             for wrapper in self.fat_binaries[number].wrappers:
                 self._point(out, wrapper, at + apart)
-        end = max(at + len(bundle) for at, bundle in parts.values())  # exactly: ROCm's tools unpack all of a section
+        end = max(
+            at + len(bundle) for at, bundle in parts.values()
+        )  # exact, since ROCm's tools unpack the whole section
         self._move_section(out, first, end - first, apart)
         return out
 
@@ -289,9 +291,9 @@ class HostFile:
         at = [number for number, name in enumerate(elf.section_names) if name == WRAPPERS]
         if not at:
             elf.fail(
-                f"no section {WRAPPERS}: the program finds its device code by addresses and sizes in its own code or "
-                "data, which nothing lists, and patched code objects need more room; `luthier extract` writes the "
-                "originals out, `luthier run` patches what is loaded"
+                f"there is no section {WRAPPERS}: the program finds its device code by addresses and sizes in its own "
+                "code or data, which no table lists, and patched code objects need more space; `luthier extract` "
+                "writes the originals to files, `luthier run` patches them when they are loaded"
             )
         pointers: dict[int, list[int]] = {}
         magics = set[int]()
@@ -299,12 +301,12 @@ class HostFile:
             section = elf.sections[number]
             data = elf.section_view(section, WRAPPERS)
             if section.size % _WRAPPER.size or not section.size:
-                elf.fail(f"section {WRAPPERS} of {section.size} bytes holds no whole wrappers", section.offset)
+                elf.fail(f"section {WRAPPERS} of {section.size} bytes does not contain whole wrappers", section.offset)
             for offset in range(0, section.size, _WRAPPER.size):
                 magic, version, held, _ = _WRAPPER.unpack_from(data, offset)
                 magics.add(magic)
                 if version != _VERSION or magics not in ({_MAGIC}, {WRAPPER_MAGIC}):
-                    elf.fail(f"a wrapper of kind {magic:#x}, version {version}", section.offset + offset)
+                    elf.fail(f"unknown wrapper: magic number {magic:#x}, version {version}", section.offset + offset)
                 pointer = section.address + offset + 8
                 pointers.setdefault(self._pointed(pointer, held), []).append(pointer)
         if magics == {WRAPPER_MAGIC}:
@@ -314,18 +316,18 @@ class HostFile:
         )
 
     def _pointed(self, wrapper: int, held: int) -> int:
-        """Return what the pointer at `wrapper` will hold, less the load address; the file has `held` there."""
+        """Return the loaded value of the pointer at `wrapper`, minus the load address; the file contains `held`."""
         relocation = self._relocations.get(wrapper)
         if relocation is None and self._elf.header.type == E.ET_DYN and not self._has_packed:
             self._elf.fail(f"the pointer at {wrapper:#x} is not relocated")
         return held if relocation is None else relocation[1]
 
     def _archives(self, pointers: Mapping[int, Sequence[int]]) -> FatBinary:
-        """Read the section that names archives, which all wrappers point to."""
+        """Read the section that names archives, to which all wrappers point."""
         elf = self._elf
         names = [number for number, name in enumerate(elf.section_names) if name == REFERENCE]
         if len(names) != 1 or {*pointers} != {elf.sections[names[0]].address}:
-            elf.fail(f"wrappers of archives that do not point to one section {REFERENCE}")
+            elf.fail(f"wrappers of archives do not point to one section {REFERENCE}")
         section = elf.sections[names[0]]
         place = self._place.cut(section.offset, section.size, f"section {REFERENCE}")
         self._reference = KpackReference.of(place)
@@ -334,20 +336,20 @@ class HostFile:
     def _fat_binary(self, wrappers: tuple[int, ...], address: int, number: int) -> FatBinary:
         segment = next((one for one in self._loads if one.vaddr <= address < one.vaddr + one.filesz), None)
         if segment is None:
-            self._elf.fail(f"the wrapper at {wrappers[0]:#x} points to {address:#x}, which the file does not hold")
+            self._elf.fail(f"the wrapper at {wrappers[0]:#x} points to {address:#x}, which is not in the file")
         rest = self._place.cut(
             segment.offset + address - segment.vaddr, segment.vaddr + segment.filesz - address, "fat binary"
         )
         bundle, entries = next(bundles(rest), (None, []))
         if bundle is None or bundle.start != rest.start:
-            self._elf.fail(f"the wrapper at {wrappers[0]:#x} points to what is no offload bundle", rest.start)
+            self._elf.fail(f"the wrapper at {wrappers[0]:#x} does not point to an offload bundle", rest.start)
         return FatBinary(wrappers, address, bundle, tuple(entries), f"{self.name}[{number}]")
 
     def _read_relocations(self) -> dict[int, tuple[int, int]]:
-        """Return what the dynamic loader writes to each address: file offset of the record, and addend.
+        """Return the relocation for each wrapper address: file offset of the record, and addend.
 
         Raises:
-            ObjectError: what it writes to a wrapper is not the load address plus something.
+            ObjectError: a wrapper has another kind of relocation.
         """
         elf = self._elf
         wrappers = [
@@ -355,33 +357,33 @@ class HostFile:
             for name, section in zip(elf.section_names, elf.sections, strict=True)
             if name == WRAPPERS
         ]
-        found: dict[int, tuple[int, int]] = {}
+        relocations: dict[int, tuple[int, int]] = {}
         for section in elf.sections:
             if section.type == _SHT_REL and section.flags & E.SHF_ALLOC:
-                elf.fail("relocations without addends", section.offset)
+                elf.fail("the file has relocations without addends", section.offset)
             if section.type != E.SHT_RELA or not section.flags & E.SHF_ALLOC:
                 continue
             records = E.RELOCATION.unpack_all(elf.section_view(section, "relocations"))
             for number, record in enumerate(records):
                 if not any(record.offset in one for one in wrappers):
                     continue
-                if record.type != _RELATIVE[elf.header.machine] or record.offset in found:
-                    elf.fail(f"a wrapper is made by relocation {record.type}, which cannot be changed", record.offset)
-                found[record.offset] = section.offset + number * E.RELOCATION.size, record.addend
-        return found
+                if record.type != _RELATIVE[elf.header.machine] or record.offset in relocations:
+                    elf.fail(f"a wrapper has relocation {record.type}, which cannot be changed", record.offset)
+                relocations[record.offset] = section.offset + number * E.RELOCATION.size, record.addend
+        return relocations
 
     def _point(self, out: Rewritten, wrapper: int, address: int) -> None:
-        """Let a pointer, and the relocation that makes it, hold another address."""
+        """Change a pointer and its relocation to another address."""
         relocation = self._relocations.get(wrapper)
         if relocation is not None:
             out.put(relocation[0] + 16, struct.pack("<q", address))
         segment = next((one for one in self._loads if 0 <= wrapper - one.vaddr <= one.filesz - 8), None)
         if segment is None:
-            self._elf.fail(f"the wrapper's pointer at {wrapper:#x} is in no segment that the file holds")
+            self._elf.fail(f"the wrapper's pointer at {wrapper:#x} is in no segment of the file")
         out.put(segment.offset + wrapper - segment.vaddr, struct.pack("<Q", address))
 
     def _move_section(self, out: Rewritten, offset: int, size: int, apart: int) -> None:
-        """Let the first section of fat binaries, or that of archives' names, describe the new ones; others nothing."""
+        """Let the first section of fat binaries or archive names describe the new data, and others nothing."""
         elf = self._elf
         moved = FAT_BINARY if self._reference is None else REFERENCE
         for number, name in enumerate(elf.section_names):

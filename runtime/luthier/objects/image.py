@@ -1,8 +1,8 @@
-"""`ElfImage`: the layout of an ELF file being rewritten; what is in its sections is `ObjectEditor`'s matter.
+"""`ElfImage`: the layout of an ELF file that is rewritten; `ObjectEditor` handles the contents of its sections.
 
-Loaded bytes keep their virtual addresses. A loaded section that outgrows its place, and the program header table when
-it grows, go to one new segment above all others. What is not loaded (.symtab, .comment, DWARF) is laid out anew
-behind the segments, and the section headers come last.
+Loaded bytes keep their virtual addresses. A loaded section that outgrows its place, and a program header table that
+grows, go to one new segment above all others. What is not loaded (.symtab, .comment, DWARF) is laid out again after the
+segments, followed by the section headers.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from luthier.objects import elf as E
 
 PAGE = 0x1000
 _PENDING = -1
-"""File offset of what is placed in memory but not in the file yet."""
+"""File offset of data that has an address but no place in the file yet."""
 _LARGEST_ALIGNMENT = 1 << 16
 _LARGEST, _LARGEST_GAP = 1 << 30, 1 << 26
-"""Bytes of a file that are copied to memory, and of those that nothing speaks of between them."""
+"""Maximum bytes of a file that are copied to memory, and of unused bytes between them."""
 _HIGHEST_ADDRESS = 1 << 47
 _TABLES = {E.SHT_DYNSYM, E.SHT_RELA, E.SHT_HASH, E.SHT_GNU_HASH, E.SHT_DYNAMIC, E.SHT_STRTAB}
 _DESCRIBED_BY = {E.SHT_NOTE: E.PT_NOTE, E.SHT_DYNAMIC: E.PT_DYNAMIC}
@@ -50,28 +50,28 @@ class ElfImage:
             self.fail("an object without section headers cannot be edited")
         for section in elf.sections:
             if section.align & section.align - 1 or section.align > _LARGEST_ALIGNMENT:
-                self.fail(f"a section is aligned to {section.align:#x} bytes", section.offset)
+                self.fail(f"a section has the unsupported alignment {section.align:#x}", section.offset)
         loads = [s for s in elf.segments if s.type == E.PT_LOAD]
         if any(low.vaddr + low.memsz > high.vaddr for low, high in itertools.pairwise(loads)):
-            self.fail("segments overlap or are not in the order of their addresses")
+            self.fail("segments overlap or are not in order of their addresses")
         self._loaded_end = max((s.offset + s.filesz for s in loads), default=0)
         carried = sum(s.filesz for s in loads) + sum(s.size for s in elf.sections if _is_behind(s, self._loaded_end))
         if carried > _LARGEST or self._loaded_end > carried + _LARGEST_GAP:
-            self.fail(f"{carried:#x} bytes up to {self._loaded_end:#x} in the file, which is too large to be edited")
+            self.fail(f"{carried:#x} bytes up to {self._loaded_end:#x} in the file are too much to edit")
         for header in elf.segments:
             if header.type != E.PT_LOAD and header.filesz and header.offset + header.filesz > self._loaded_end:
-                self.fail(f"a segment of type {header.type} lies behind all that is loaded", header.offset)
+                self.fail(f"a segment of type {header.type} lies after everything that is loaded", header.offset)
         self._original = elf.data
         self.data = bytearray(elf.data[: self._loaded_end])
-        """Bytes that are loaded, and those that lie between."""
+        """Loaded bytes, and the bytes between them."""
         self.header = elf.header
         self.headers = list(elf.segments)
         self.sections = list(elf.sections)
-        # Counts were there that the header had no room for.
+        # It contained counts that exceed the header's fields.
         self.sections[0] = self.sections[0]._replace(size=0, link=0)
         self._names_index = elf.names_index
         self._apart = {i for i, s in enumerate(elf.sections) if s.flags & E.SHF_ALLOC and not _has_place(s, loads)}
-        """Sections that claim to be loaded, of which no segment has the contents: they stay in the file alone."""
+        """Sections marked as loaded whose contents are in no segment; they stay in the file only."""
         for index in self._apart:
             if elf.sections[index].type in _TABLES:
                 self.fail("a section that the loader needs is in no segment", elf.sections[index].offset)
@@ -81,11 +81,11 @@ class ElfImage:
         if self._next_address > _HIGHEST_ADDRESS:
             self.fail("no address space is left above the segments", self._next_address)
         self._contents: dict[int, bytes] = {}
-        """Section index -> contents that are written anew, at a place found in the end."""
+        """Section index -> new contents, whose place is determined at the end."""
         self._names = bytearray(self.contents(self._names_index))
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
-        """Raise the error that the object cannot be changed.
+        """Raise an error for an object that cannot be changed.
 
         Raises:
             ObjectError: always.
@@ -97,7 +97,7 @@ class ElfImage:
         return bool(self.sections[index].flags & E.SHF_ALLOC) and index not in self._apart
 
     def contents(self, index: int) -> bytes:
-        """Return the bytes of a section as they are now."""
+        """Return the current bytes of a section."""
         section = self.sections[index]
         if index in self._contents:
             return self._contents[index]
@@ -110,7 +110,7 @@ class ElfImage:
         return bytes(data[section.offset : section.offset + section.size])
 
     def clear(self, offset: int, size: int) -> None:
-        """Let bytes at an offset of the original file be zero."""
+        """Clear bytes at an offset of the original file."""
         if offset + size <= self._loaded_end:
             self.data[offset : offset + size] = bytes(size)
             return
@@ -121,27 +121,27 @@ class ElfImage:
                 self._contents[index] = bytes(data)
 
     def find(self, kind: int, *, allocated: bool) -> int | None:
-        """Index of the only section of type `kind` that is loaded, or is not.
+        """Return the index of the only section of a type that is loaded, or not; None if there is none.
 
         Raises:
             ObjectError: there are several.
         """
-        found = [i for i, s in enumerate(self.sections) if s.type == kind and self.is_loaded(i) == allocated]
-        if len(found) > 1:
-            self.fail(f"several sections of type {kind}", self.sections[found[1]].offset)
-        return found[0] if found else None
+        indices = [i for i, s in enumerate(self.sections) if s.type == kind and self.is_loaded(i) == allocated]
+        if len(indices) > 1:
+            self.fail(f"several sections of type {kind}", self.sections[indices[1]].offset)
+        return indices[0] if indices else None
 
     def section_at(self, address: int) -> int:
-        """Index of the loaded section that holds `address`, or ends there."""
+        """Return the index of the loaded section that contains `address`, or ends there."""
         loaded = [(i, s) for i, s in enumerate(self.sections) if self.is_loaded(i) and s.type != 0]
         for slack in (0, 1):
             for index, section in loaded:
                 if section.address <= address < section.address + section.size + slack:
                     return index
-        self.fail("no section holds this address", address)
+        self.fail("no section contains this address", address)
 
     def add_section(self, name: str, template: E.SectionHeader) -> int:
-        """Append a section header called `name`; `template` gives everything but the name."""
+        """Append a section header with a name; `template` has the other fields."""
         self.sections.append(template._replace(name=len(self._names)))
         self.section_names.append(name)
         self._names += name.encode() + b"\0"
@@ -155,7 +155,7 @@ class ElfImage:
         return segment
 
     def write(self, address: int, data: bytes) -> None:
-        """Replace bytes at a virtual address that the file holds."""
+        """Replace bytes at a virtual address that is in the file."""
         for new in self.new_segments:
             if new.address <= address and address + len(data) <= new.end:
                 new.data[address - new.address : address - new.address + len(data)] = data
@@ -165,16 +165,16 @@ class ElfImage:
                 start = old.offset + address - old.vaddr
                 self.data[start : start + len(data)] = data
                 return
-        self.fail(f"no segment has {len(data):#x} bytes in the file at this address", address)
+        self.fail(f"no segment of the file contains {len(data):#x} bytes at this address", address)
 
     def in_memory(self, address: int, size: int) -> bool:
-        """Return whether one segment has all these bytes, in the file or not."""
+        """Return whether one segment contains all these bytes, in the file or not."""
         ranges = [(s.vaddr, s.vaddr + s.memsz) for s in self.headers if s.type == E.PT_LOAD]
         ranges += [(new.address, new.end) for new in self.new_segments]
         return any(low <= address and address + size <= high for low, high in ranges)
 
     def replace(self, index: int, data: bytes) -> None:
-        """Give a section other contents; a loaded one stays where it is only if they are of the same size."""
+        """Replace the contents of a section; a loaded one keeps its place only if the size is unchanged."""
         section = self.sections[index]
         if self.is_loaded(index) and len(data) == section.size:
             self.write(section.address, data)
@@ -183,9 +183,9 @@ class ElfImage:
             self.sections[index] = section._replace(size=len(data))
 
     def place_loaded(self, flags: int) -> None:
-        """Find addresses for loaded sections that were replaced, and for the program headers if there are more of them.
+        """Assign addresses to replaced loaded sections, and to the program headers if there are more of them.
 
-        Adds the last segment, with `flags`. Program headers that describe a section go with it.
+        This adds the last segment, with `flags`. Program headers that describe a section move with it.
         """
         moving = [i for i in self._contents if self.is_loaded(i)]
         if not moving and not self.new_segments and len(self.headers) == self.header.segment_count:
@@ -212,7 +212,7 @@ class ElfImage:
     def finish(self) -> bytes:
         """Return the file, after `place_loaded`."""
         if len(self.sections) >= E.SHN_LORESERVE:
-            self.fail(f"{len(self.sections)} sections, which is too many")
+            self.fail(f"{len(self.sections)} sections are too many")
         if len(self._names) != self.sections[self._names_index].size:
             self.replace(self._names_index, bytes(self._names))
         out = self.data[: self._loaded_end]
@@ -236,7 +236,7 @@ class ElfImage:
         return bytes(out)
 
     def _write_segments(self, out: bytearray) -> tuple[int, list[E.SegmentHeader]]:
-        """Append the new segments; returns where the program headers are in the file, and them."""
+        """Append the new segments; return the program headers and their file offset."""
         if not self.new_segments:
             return self.header.segments_offset, self.headers
         loads = []
@@ -259,7 +259,7 @@ class ElfImage:
     def _write_section(
         self, index: int, section: E.SectionHeader, out: bytearray, headers: list[E.SegmentHeader]
     ) -> E.SectionHeader:
-        """Append a section that is not loaded, if it lay behind the segments or is new; returns its header."""
+        """Append a section that is not loaded, if it was after the segments or is new; return its header."""
         if section.type == 0:
             return section
         if self.is_loaded(index):
@@ -274,7 +274,7 @@ class ElfImage:
 
 
 def _is_behind(section: E.SectionHeader, end: int) -> bool:
-    """Return whether the file has a section's contents, and not before `end`."""
+    """Return whether a section has contents in the file that extend beyond `end`."""
     return section.type not in (0, E.SHT_NOBITS) and section.offset + section.size > end
 
 
@@ -298,7 +298,7 @@ def _moved(header: E.SegmentHeader, address: int, size: int) -> E.SegmentHeader:
 
 
 def _file_offset(address: int, headers: list[E.SegmentHeader], otherwise: int) -> int:
-    """Return the file offset of the byte at a virtual address; `otherwise` if the file does not have it (.bss)."""
+    """Return the file offset of the byte at a virtual address; `otherwise` if it is not in the file (.bss)."""
     for h in headers:
         if h.type == E.PT_LOAD and h.vaddr <= address < h.vaddr + h.filesz:
             return h.offset + address - h.vaddr

@@ -1,10 +1,10 @@
-"""Archives of device code that lie beside host files (``.kpack``), and the sections of host files that name them.
+"""Archives of device code beside host files (``.kpack``), and the sections of host files that name them.
 
-From ROCm 7.13 on, libraries may have their device code in such archives, one for a processor or a family. The wrappers
-that register it have another magic number, and point to the section ``.rocm_kpack_ref``: MessagePack, which has the
-name that the library has in the archives, and their paths relative to its own folder. A path may stand for archives of
-several targets, or, until early in 2026, name a manifest (``.kpm``) that lists them. Variables of the environment name
-other archives, as paths with colons between.
+From ROCm 7.13 on, libraries may have their device code in such archives, one for each processor or family. The wrappers
+that register it have another magic number, and point to the section ``.rocm_kpack_ref``: MessagePack with the library's
+name in the archives, and the archives' paths relative to the library's folder. A path may stand for archives of several
+targets, or, until early 2026, name a manifest (``.kpm``) that lists them. Environment variables name other archives,
+separated by colons.
 
 Source: ROCm's kpack (rocm-systems, shared/kpack: "Multi-Architecture Packaging with Kpack", and its runtime; rocm-kpack
 before its "Drop .kpm manifests").
@@ -30,12 +30,12 @@ ARCHIVE_MAGIC = b"KPAK"
 REFERENCE = ".rocm_kpack_ref"
 MANIFEST_SUFFIX = ".kpm"
 INSTEAD, BEFORE, OFF = "ROCM_KPACK_PATH", "ROCM_KPACK_PATH_PREFIX", "ROCM_KPACK_DISABLE"
-"""Variables: archives in place of those that libraries name, others before these, and none."""
+"""Environment variables: replace the archives that libraries name, search others first, use none."""
 WRAPPER_MAGIC = 0x4B504948
-"""HIPK, in the wrappers of host files that name archives."""
+"""HIPK, magic number of wrappers in host files that name archives."""
 _VERSION = 1
 _HEADER = struct.Struct("<4xIQ")
-"""Version, offset of the table of contents, which goes to the end of the file."""
+"""Version; offset of the table of contents, which extends to the end of the file."""
 _BLOBS = 64
 """Offset of the first blob."""
 _SIZE = struct.Struct("<I")
@@ -43,13 +43,13 @@ _LARGEST_TABLE = 1 << 24
 _LARGEST_MANIFEST = 1 << 20
 _MOST_BLOBS = 1 << 20
 _PROCESSOR = "@GFXARCH@"
-"""What stands for a target id in the name of an archive."""
+"""Placeholder for a target ID in the name of an archive."""
 _STORED, _ZSTD = "none", "zstd-per-kernel"
-"""Ways of compression."""
+"""Kinds of compression."""
 
 
 def is_archive(path: str) -> bool:
-    """Return whether a file is an archive of device code; one that cannot be read, or only once, is not."""
+    """Return whether a file is an archive of device code; not if it cannot be read, or only once."""
     if not os.path.isfile(path):
         return False
     try:
@@ -63,9 +63,9 @@ class Packed(NamedTuple):
     """An image in an archive."""
 
     binary: str
-    """Host file that it is of, with the number of its wrapper: ``lib/libfoo.so#0``."""
+    """Its host file with the number of the wrapper: ``lib/libfoo.so#0``."""
     processor: str
-    """Target id."""
+    """Target ID."""
     ordinal: int
     size: int
     """Bytes of the image."""
@@ -77,7 +77,7 @@ class Packed(NamedTuple):
 
 
 def make_archive(images: Mapping[Packed, bytes]) -> bytes:
-    """Return an archive of images; sizes and ordinals are their own, not those of `Packed`."""
+    """Return an archive of images; sizes and ordinals of `Packed` are ignored."""
     toc: dict[str, dict[str, Any]] = {}
     for ordinal, (image, data) in enumerate(images.items()):
         toc.setdefault(image.binary, {})[image.processor] = {
@@ -92,7 +92,7 @@ def make_archive(images: Mapping[Packed, bytes]) -> bytes:
 
 
 def make_manifest(images: Iterable[Packed], archive: str) -> bytes:
-    """Return a manifest that has all images in one archive beside it."""
+    """Return a manifest that places all images in one archive beside it."""
     files = {image.processor: {"file": archive} for image in images}
     packed: bytes = msgpack.packb({"format_version": 1, "component_name": "luthier", "kpack_files": files})
     return packed
@@ -144,7 +144,7 @@ class KernelArchive:
         """Return an image.
 
         Raises:
-            ObjectError: it does not decompress to as many bytes as the table says.
+            ObjectError: its decompressed size differs from the table of contents.
         """
         blob = self._blobs[image.ordinal]
         if self._scheme == _STORED:
@@ -156,7 +156,7 @@ class KernelArchive:
         return blob._replace(root=data, start=0, end=len(data), unpacked=True)
 
     def with_images(self, images: Mapping[str, bytes]) -> bytes:
-        """Return the archive with other images in the place of some, by `Packed.id`; it is compressed as it was."""
+        """Return the archive with images replaced by `Packed.id`, with its kind of compression."""
         new = {image.ordinal: images[image.id] for image in self.images if image.id in images}
         compress = _compressed if self._scheme == _ZSTD else bytes
         blobs = [
@@ -209,20 +209,20 @@ class KernelArchive:
             blobs.append(self.place.cut(offset, size, "blob"))
         end = 0
         for blob in sorted(blobs, key=lambda blob: blob.start):
-            if blob.size and blob.start < end:  # each containing all others would be a bomb
+            if blob.size and blob.start < end:  # nested blobs would be a bomb
                 self.place.fail("blobs of a kpack archive overlap", blob.start - self.place.start)
             end = blob.end
         return blobs
 
     def _map(self, value: Any, what: str) -> dict[str, Any]:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-            self.place.fail(f"{what!r} in the table of a kpack archive is no map with names", self._start)
+            self.place.fail(f"{what!r} in the table of a kpack archive is not a map with string keys", self._start)
         return value
 
     def _number(self, row: Mapping[str, Any], name: str) -> int:
         value = row.get(name)
         if type(value) is not int or not 0 <= value < 1 << 63:
-            self.place.fail(f"{name!r} in the table of a kpack archive is {value!r}, no size", self._start)
+            self.place.fail(f"{name!r} in the table of a kpack archive is {value!r}, which is not a size", self._start)
         return value
 
 
@@ -230,9 +230,9 @@ class KpackReference(NamedTuple):
     """Name and archives of the device code of a host file."""
 
     binary: str
-    """Its name in archives, without the number of a wrapper."""
+    """Its name in archives, without the number of the wrapper."""
     paths: tuple[str, ...]
-    """Paths of archives and manifests, relative to its folder; with ``@GFXARCH@`` for the target."""
+    """Paths of archives and manifests, relative to its folder, with ``@GFXARCH@`` for the target."""
 
     @staticmethod
     def of(section: FileSlice) -> KpackReference:
@@ -254,12 +254,12 @@ class KpackReference(NamedTuple):
         return data
 
     def images(self, host: FileSlice) -> Iterator[tuple[KernelArchive, Packed]]:
-        """Yield the images of the host file with the archives that have them.
+        """Yield the images of the host file with their archives.
 
-        Of two for one target, that in the earlier archive is the one that ROCm loads; the other one is left out.
+        Of two images for one target, only the one in the earlier archive is included, which ROCm loads.
 
         Raises:
-            ObjectError: as of `archives`, or one is malformed.
+            ObjectError: as for `archives`, or an archive is malformed.
         """
         seen = set[str]()
         for path, file in self.archives(host):
@@ -270,63 +270,63 @@ class KpackReference(NamedTuple):
                     yield archive, image
 
     def archives(self, host: FileSlice) -> list[tuple[str, str]]:
-        """Return the archives that are there: paths as the host file or the environment has them, and from here.
+        """Return the existing archives: paths in the host file or environment, and paths from here.
 
-        Those that are not there are of processors that were not installed.
+        Missing ones are for processors that are not installed.
 
         Raises:
-            ObjectError: none is there, the environment switches them off, or a path leaves the folder that the host
-                file's name in archives begins in.
+            ObjectError: there is none, the environment disables them, or a path leaves the folder in which the host
+                file's name in archives begins.
         """
         if os.environ.get(OFF, "")[:1] not in ("", "0"):
-            host.fail(f"its device code is in archives, which {OFF}={os.environ[OFF]} keeps ROCm from reading", 0)
+            host.fail(f"its device code is in archives, which {OFF}={os.environ[OFF]} disables", 0)
         instead, before = ([one for one in os.environ.get(name, "").split(":") if one] for name in (INSTEAD, BEFORE))
         named = [(path, path) for path in instead or before]
         if not instead:
             named += [pair for path in self.paths for pair in self._named(host, path)]
-        found: dict[str, tuple[str, str]] = {}
+        archives: dict[str, tuple[str, str]] = {}
         for path, file in named:
             if os.path.isfile(file):
-                found.setdefault(os.path.realpath(file), (path, file))
-        if not found:
+                archives.setdefault(os.path.realpath(file), (path, file))
+        if not archives:
             where = f"{INSTEAD} names {', '.join(instead)}" if instead else ", ".join([*before, *self.paths])
-            host.fail(f"its device code is in archives of which none is there: {where}", 0)
-        return list(found.values())
+            host.fail(f"its device code is in archives, but there are none: {where}", 0)
+        return list(archives.values())
 
     def _named(self, host: FileSlice, path: str) -> Iterator[tuple[str, str]]:
-        """Yield what a path of the host file stands for, as `archives`."""
+        """Yield the archives that a path of the host file stands for, as `archives` does."""
         up = len(PurePosixPath(self.binary).parts) - 1
         outside = os.path.normpath(path).split("/").count("..") > up or ".." in PurePosixPath(self.binary).parts
         if not host.path or os.path.isabs(path) or "\0" in path or outside:
-            why = "which only a file on the disk has" if not host.path else f"outside of what has {self.binary!r}"
+            why = "which needs a file on disk" if not host.path else f"outside of the folders of {self.binary!r}"
             host.fail(f"its device code is in {path!r}, {why}", 0)
-        before, mark, behind = path.partition(_PROCESSOR)  # in a name, or in that of a folder
+        before, mark, behind = path.partition(_PROCESSOR)  # in the name of a file or folder
         folder, start = os.path.split(before)
         end, _, rest = behind.partition("/")
         pattern = re.compile(f"{re.escape(start)}[\\w:+-]+{re.escape(end)}" if mark else re.escape(start))
-        here = os.path.dirname(host.path)
-        there = os.path.join(here, folder)
-        for name in sorted(os.listdir(there)) if os.path.isdir(there) else []:
+        own = os.path.dirname(host.path)
+        searched = os.path.join(own, folder)
+        for name in sorted(os.listdir(searched)) if os.path.isdir(searched) else []:
             if pattern.fullmatch(name):
                 full = os.path.join(folder, name, rest) if rest else os.path.join(folder, name)
                 if full.endswith(MANIFEST_SUFFIX):
-                    yield from ((one, os.path.join(here, one)) for one in _listed(here, full))
+                    yield from ((one, os.path.join(own, one)) for one in _listed(own, full))
                 else:
-                    yield full, os.path.join(here, full)
+                    yield full, os.path.join(own, full)
 
 
 def _listed(folder: str, path: str) -> Iterator[str]:
-    """Yield the paths of the archives that a manifest lists, which are beside it.
+    """Yield the paths of the archives that a manifest lists.
 
     Raises:
         ObjectError: it is malformed.
     """
     place = FileSlice.of_file(os.path.join(folder, path), path)
     if place.size > _LARGEST_MANIFEST:
-        place.fail(f"a manifest of {place.size} bytes", 0)
+        place.fail(f"a manifest of {place.size} bytes is too large", 0)
     rows = decode_metadata(place.peek(0, place.size), object=place.name, offset=0).get("kpack_files")
     for row in rows.values() if isinstance(rows, dict) else [None]:
         name = row.get("file") if isinstance(row, dict) else None
         if not isinstance(name, str) or os.path.basename(name) != name or name in ("", ".", "..") or "\0" in name:
-            place.fail(f"the manifest lists {name!r}, no archive beside it", 0)
+            place.fail(f"the manifest lists {name!r}, which is not an archive beside it", 0)
         yield os.path.join(os.path.dirname(path), name)

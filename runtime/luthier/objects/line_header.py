@@ -1,7 +1,7 @@
-"""The tables of a line program's header, looked through before they are believed.
+"""Check of the tables in a line program's header before they are used.
 
-DWARF 5 lets a header say how many entries a table has and what an entry is made of: of nothing, and there may be any
-number of them.
+In DWARF 5 a header gives the number of entries of a table and the fields of an entry: with no fields, there may be any
+number of entries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def check_line_header(data: bytes, at: int) -> None:
 
     Args:
         data: the section ``.debug_line``.
-        at: where the header begins in it.
+        at: offset of the header.
 
     Raises:
         ValueError, struct.error, IndexError: it cannot be read.
@@ -40,14 +40,14 @@ def check_line_header(data: bytes, at: int) -> None:
     at += 2
     if version >= 5:
         if data[at : at + 2] != b"\x08\0":
-            raise ValueError("line table of another address size")
+            raise ValueError("line table with an unsupported address size")
         at += 2
     at += 8 if wide else 4
     at += 4 if version >= 4 else 3
     line_range, opcode_base = data[at], data[at + 1]
     operations = data[at - 3] if version >= 4 else 1
     if not line_range or not opcode_base or operations != 1:
-        raise ValueError("line table with impossible opcodes")
+        raise ValueError("line table with invalid opcodes")
     at += 2 + opcode_base - 1
     if version < 5:
         return
@@ -60,7 +60,7 @@ def check_line_header(data: bytes, at: int) -> None:
             forms.append(form)
         entries, at = _number(data, at)
         if entries and not forms:
-            raise ValueError(f"{entries} entries of nothing in a line table")
+            raise ValueError(f"{entries} empty entries in a line table")
         for _ in range(entries):
             for form in forms:
                 at = _behind(data, at, form, wide)
@@ -75,11 +75,11 @@ def _behind(data: bytes, at: int, form: int, wide: bool) -> int:
         return at + _SIZES[form]
     if form == _STRING:
         if (zero := data.find(b"\0", at)) < 0:
-            raise ValueError("a line table with a name that does not end")
+            raise ValueError("a line table has an unterminated name")
         return zero + 1
     value, at = _number(data, at) if form in (_BLOCK, _NUMBER) else (0, 0)
     if not at:
-        raise ValueError(f"a line table with entries of form {form:#x}")
+        raise ValueError(f"a line table has entries of unknown form {form:#x}")
     return at + value if form == _BLOCK else at
 
 
@@ -92,4 +92,4 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
-    raise ValueError("a line table with an endless number")
+    raise ValueError("a line table has an endless number")

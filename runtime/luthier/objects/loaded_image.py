@@ -1,7 +1,7 @@
-"""Code objects whose file is gone: what a loader has put into memory of one still says which kernels it has.
+"""Code objects without a file, from the memory of a loaded one.
 
-Loaders map the segments, with the file's first bytes among them: its header, the notes and the dynamic symbols. Section
-headers, and with them the static symbols and debug information, are not loaded.
+Loaders map the segments, which contain the file's first bytes: header, notes and dynamic symbols. Section headers,
+static symbols and debug information are not loaded.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _MOST_SECTIONS = 1 << 10
 
 
 def file_of_image(image: bytes) -> bytes | None:
-    """Return an ELF file with what is in memory of a loaded code object, from its virtual address 0 on.
+    """Return an ELF file from the memory of a loaded code object, beginning at its virtual address 0.
 
-    Of segments that the program may write only the dynamic table is kept, so that the file is the same whenever it is
-    made. None if the memory does not begin with the headers of a code object.
+    Of segments that the program may write only the dynamic table is kept, so that the file is always the same. None if
+    the memory does not begin with the headers of a code object.
     """
     if len(image) < E.FILE_HEADER.size or not image.startswith(E.ELF_MAGIC):
         return None
@@ -35,14 +35,14 @@ def _file_of(image: memoryview) -> bytes:
     segments = E.SEGMENT_HEADER.unpack_all(table)
     loaded = [one for one in segments if one.type == E.PT_LOAD]
     data = bytearray(max((_end(one.offset, one.filesz, image) for one in loaded), default=0))
-    for one in loaded:
-        if not one.flags & E.PF_W:
-            data[one.offset : one.offset + one.filesz] = _part(image, one.vaddr, one.filesz)
+    for segment in loaded:
+        if not segment.flags & E.PF_W:
+            data[segment.offset : segment.offset + segment.filesz] = _part(image, segment.vaddr, segment.filesz)
     dynamic: dict[int, int] = {}
-    for one in segments:
-        if one.type == E.PT_DYNAMIC:
-            entries = _part(image, one.vaddr, one.filesz)
-            data[one.offset : one.offset + one.filesz] = entries
+    for segment in segments:
+        if segment.type == E.PT_DYNAMIC:
+            entries = _part(image, segment.vaddr, segment.filesz)
+            data[segment.offset : segment.offset + segment.filesz] = entries
             dynamic.update({entry.tag: entry.value for entry in E.DYNAMIC.unpack_all(entries)})
     sections = _sections(image, loaded, dynamic)
     names_offset = len(data)
@@ -60,16 +60,16 @@ def _file_of(image: memoryview) -> bytes:
 
 
 def _sections(image: memoryview, loaded: list[E.SegmentHeader], dynamic: dict[int, int]) -> list[E.SectionHeader]:
-    """Return headers of the sections that symbols name, of which nothing is known, and of the dynamic symbols."""
+    """Return headers of the sections that symbols name, with unknown contents, and of the dynamic symbols."""
 
     def offset_of(address: int) -> int:
-        for one in loaded:
-            if one.vaddr <= address < one.vaddr + one.filesz:
-                return address - one.vaddr + one.offset
-        raise ObjectError("a table of a loaded code object lies in no segment", offset=address)
+        for segment in loaded:
+            if segment.vaddr <= address < segment.vaddr + segment.filesz:
+                return address - segment.vaddr + segment.offset
+        raise ObjectError("a table of a loaded code object is in no segment", offset=address)
 
     symbols_at, strings_at = dynamic.get(E.DT_SYMTAB, 0), dynamic.get(E.DT_STRTAB, 0)
-    # The second number of a hash table is that of all symbols.
+    # The second number of a hash table is the number of symbols.
     count = struct.unpack("<II", _part(image, dynamic.get(E.DT_HASH, len(image)), 8))[1]
     symbols = E.SYMBOL.unpack_all(_part(image, symbols_at, count * E.SYMBOL.size))
     used = max((one.section for one in symbols if one.section < E.SHN_LORESERVE), default=0) + 1
@@ -83,7 +83,7 @@ def _sections(image: memoryview, loaded: list[E.SegmentHeader], dynamic: dict[in
 
 
 def _end(start: int, size: int, image: memoryview) -> int:
-    """Return the end of a part of the file, which is not larger than what is in memory of it."""
+    """Return the end of a part of the file, which must not exceed its memory."""
     if start + size > len(image) + (1 << 20):
         raise ObjectError("a segment of a loaded code object is larger than its memory", offset=start)
     return start + size
@@ -93,7 +93,7 @@ def _part(image: memoryview, start: int, size: int) -> memoryview:
     """Return bytes of the memory.
 
     Raises:
-        ObjectError: it ends before.
+        ObjectError: they are out of range.
     """
     if start + size > len(image):
         raise ObjectError("a loaded code object reaches past the end of its memory", offset=start)

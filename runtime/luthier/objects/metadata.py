@@ -1,6 +1,6 @@
 """Kernel metadata: the MessagePack map of the NT_AMDGPU_METADATA note, and the kernel arguments it describes.
 
-The map is kept whole, in order, with unknown keys; versions 3 to 6 differ in keys and hidden arguments only.
+The map is kept complete and in order, with unknown keys; versions 3 to 6 differ in keys and hidden arguments.
 
 Source: LLVM AMDGPUUsage "Code Object V3 Metadata" to "Code Object V6 Metadata".
 """
@@ -27,17 +27,17 @@ SAME_IN_BOTH = {
     ".private_segment_fixed_size": "private_segment_fixed_size",
     ".wavefront_size": "wave_size",
 }
-"""Entry of a kernel's metadata -> attribute of its descriptor that it repeats."""
+"""Entry of a kernel's metadata -> attribute of its descriptor that it duplicates."""
 _NO_ARGUMENTS = b"\x90"
 """An empty list, packed."""
 _LONG = 1 << 16
-"""Bytes of a list of arguments that is not worth keeping; it is malicious."""
+"""Lists of arguments with more bytes are not cached, since they are malicious."""
 _T = TypeVar("_T")
 
 
 class KernelArgument(Struct, frozen=True):
-    """One argument of a kernel, hidden ones included. Missing entries are "" or 0, those without a default are always
-    there but for the name."""
+    """One argument of a kernel, also hidden ones. Missing entries are "" or 0; those without a default always exist,
+    except for the name."""
 
     name: str
     offset: int
@@ -59,7 +59,7 @@ class KernelArgument(Struct, frozen=True):
 
     @property
     def hidden(self) -> bool:
-        """Return whether the runtime fills it in, not the caller."""
+        """Return whether the runtime sets it, not the caller."""
         return self.value_kind.startswith("hidden_")
 
 
@@ -67,7 +67,7 @@ class DescribedKernel(NamedTuple):
     """One entry of ``amdhsa.kernels``."""
 
     row: Metadata
-    """The entry. Its list of arguments may be that of other kernels too."""
+    """The entry. Kernels may share a list of arguments."""
     arguments: tuple[KernelArgument, ...]
 
 
@@ -75,7 +75,7 @@ def decode_metadata(data: bytes | memoryview, *, object: str, offset: int) -> Me
     """Decode the note's description.
 
     Raises:
-        ObjectError: not one well-formed MessagePack map with string keys.
+        ObjectError: it is not a well-formed MessagePack map with string keys.
     """
     with _malformed(object, offset):
         metadata = _unpacker(data).unpack()
@@ -85,13 +85,13 @@ def decode_metadata(data: bytes | memoryview, *, object: str, offset: int) -> Me
 
 
 def decode_kernels(data: bytes | memoryview, *, object: str, offset: int) -> list[DescribedKernel]:
-    """Return the kernels that the note's description lists; all of it is checked.
+    """Return the kernels in the note's description, and check all of it.
 
-    Much faster than `decode_metadata` where there are many: lists of arguments, which are most of the metadata and
+    This is much faster than `decode_metadata` for many kernels: lists of arguments, which are most of the metadata and
     differ little, are unpacked once.
 
     Raises:
-        ObjectError: it is not well-formed, or an entry of an argument has the wrong type.
+        ObjectError: it is not well-formed, or an entry of an argument has a wrong type.
     """
     kernels: list[DescribedKernel] = []
     with _malformed(object, offset):
@@ -115,7 +115,7 @@ def _unpacker(data: bytes | memoryview) -> Any:
 
 @contextlib.contextmanager
 def _malformed(object: str, offset: int) -> Iterator[None]:
-    """Give every error of decoding its place."""
+    """Add the location to every decoding error."""
     try:
         yield
     except ObjectError as problem:
@@ -156,7 +156,7 @@ def encode_metadata(metadata: Metadata) -> bytes:
     """Encode metadata: the inverse of `decode_metadata`.
 
     Raises:
-        ObjectError: something in it has no MessagePack form.
+        ObjectError: a value has no MessagePack form.
     """
     try:
         packed: bytes = msgpack.packb(metadata)
@@ -166,14 +166,14 @@ def encode_metadata(metadata: Metadata) -> bytes:
 
 
 def entry(table: Metadata, key: str, kind: type[_T], default: _T, *, object: str, kernel: str | None = None) -> _T:
-    """Return `table[key]`, or `default` where it is missing.
+    """Return `table[key]`, or `default` if it is missing.
 
     Raises:
-        ObjectError: the value is of another type, or a negative or over-long integer.
+        ObjectError: the value has another type, or is a negative or too large integer.
     """
     value: Any = table.get(key, default)
     too_large = isinstance(value, int) and not 0 <= value < 1 << 32
-    if type(value) is not kind or too_large:  # a bool is no int
+    if type(value) is not kind or too_large:  # a bool is not an int
         raise ObjectError(f"metadata entry {key} is not a valid {kind.__name__}", object=object, kernel=kernel)
     return value
 
@@ -186,10 +186,10 @@ def are_sizes(value: object) -> bool:
 
 
 def check_shapes(row: Metadata, *, object: str, kernel: str) -> None:
-    """See that the entries of a kernel that are no numbers have the form that they should.
+    """Check that the entries of a kernel that are not numbers have the right form.
 
     Raises:
-        ObjectError: one has not.
+        ObjectError: one does not.
     """
     sizes = row.get(".reqd_workgroup_size")
     if sizes is not None and not are_sizes(sizes):
@@ -210,9 +210,9 @@ def numbers(table: Metadata, defaults: dict[str, int], *, object: str, kernel: s
 
 @functools.lru_cache(maxsize=1024)
 def _unpack_arguments(packed: bytes) -> tuple[list[Metadata], tuple[KernelArgument, ...]]:
-    """Return a kernel's list of arguments, from MessagePack.
+    """Unpack a kernel's list of arguments.
 
-    Kept, since libraries have tens of thousands of kernels and a few hundred different lists.
+    Cached, since libraries have tens of thousands of kernels and a few hundred different lists.
     """
     rows = _unpacker(packed).unpack()
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
@@ -226,7 +226,7 @@ def _argument(row: Metadata) -> KernelArgument:
 
     for key in (".offset", ".size", ".value_kind"):
         if key not in row:
-            raise ObjectError(f"metadata do not have the entry {key} of an argument")
+            raise ObjectError(f"metadata lacks the entry {key} of an argument")
     return KernelArgument(
         name=get(".name", str, ""),
         offset=get(".offset", int, 0),

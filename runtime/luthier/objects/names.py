@@ -1,4 +1,4 @@
-"""Names of kernels: which ones a user means by one, in every command that takes names, and how they are shown."""
+"""Names of kernels: matching of names that users give, and names to show."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from luthier.support.table import Cell, Table
 from luthier.support.wording import enumerated
 
 _SPECIALIZED = re.compile(r"^(?:[\w:<>,*& ]+? )?([\w:~]+(?:<.*>)?)\(.*\)(?: const)?(?: \[clone [^]]*\])?$")
-"""A demangled function: what stands before its parameters, without the type that it returns."""
+"""A demangled function: the name before its parameters, without the return type."""
 _SYMBOL = re.compile(r"\b_Z\w+")
 """A mangled symbol somewhere in a text."""
 
@@ -26,7 +26,7 @@ _SYMBOL = re.compile(r"\b_Z\w+")
 def spellings(name: str) -> tuple[str, ...]:
     """Return the spellings of a kernel's name.
 
-    They are its symbol and, for a mangled one, the demangled name with parameters and without
+    They are its symbol and, if it is mangled, the demangled name with and without parameters
     (``_ZN4math5scaleIfEEvPT_i``, ``void math::scale<float>(float*, int)``, ``math::scale<float>``).
     """
     whole = _mc.demangle(name)
@@ -37,21 +37,21 @@ def spellings(name: str) -> tuple[str, ...]:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Return whether a pattern means the kernel `name`.
+    """Return whether a pattern matches the kernel `name`.
 
-    It does if it is one of its `spellings`, or a glob (``*``, ``?``, ``[…]``) that fits one; case matters. A pattern
-    that ends with ``)`` is no glob: there ``*`` is a pointer.
+    It matches if it is one of the `spellings`, or a glob (``*``, ``?``, ``[…]``) that matches one; case matters. A
+    pattern that ends with ``)`` is not a glob: ``*`` is a pointer there.
     """
     known = spellings(name)
     return pattern in known or (not pattern.endswith(")") and any(fnmatch.fnmatchcase(one, pattern) for one in known))
 
 
 def is_selected(name: str, patterns: Iterable[str]) -> bool:
-    """Return whether a kernel is among those that patterns ask for.
+    """Return whether patterns select a kernel.
 
     Args:
         name: its symbol.
-        patterns: as of `matches`; one that begins with ``!`` excludes. Without any that includes, all are included.
+        patterns: as for `matches`; ``!`` at the beginning excludes. Without including patterns, all are included.
     """
     wanted = list(patterns)
     taken = [pattern for pattern in wanted if not pattern.startswith("!")]
@@ -62,31 +62,30 @@ def is_selected(name: str, patterns: Iterable[str]) -> bool:
 
 
 def select(names: Sequence[str], patterns: Sequence[str], *, file: str) -> list[str]:
-    """Return those of `names` that patterns ask for, in their order.
+    """Return those of `names` that patterns select, in order.
 
     Args:
         names: symbols of kernels.
-        patterns: as of `is_selected`.
-        file: name in errors of the place they are in.
+        patterns: as for `is_selected`.
+        file: name of their container in errors.
 
     Raises:
-        ObjectError: a pattern that includes fits no name, or all are excluded.
+        ObjectError: an including pattern matches no name, or all are excluded.
     """
     for pattern in patterns:
         if not pattern.startswith("!") and not any(matches(name, pattern) for name in names):
             hint = did_you_mean(pattern, {name for symbol in names for name in spellings(symbol)})
-            raise ObjectError(f"no kernel matches {pattern!r}; there are {enumerated(names)}{hint}", object=file)
+            raise ObjectError(f"no kernel matches {pattern!r}; choose from {enumerated(names)}{hint}", object=file)
     chosen = [name for name in names if is_selected(name, patterns)]
     if patterns and not chosen:
-        raise ObjectError(f"no kernel is left; there are {enumerated(names)}", object=file)
+        raise ObjectError(f"all kernels are excluded: {enumerated(names)}", object=file)
     return chosen
 
 
 def as_in_source(tables: Iterable[Table]) -> list[Table]:
-    """Return tables for people, with mangled symbols in titles and cells replaced by names as in the source.
+    """Return tables with mangled symbols in titles and cells replaced by names as in the source.
 
-    The names are without parameters (``math::scale<float>``). Two symbols that share one, overloads, keep their
-    parameters.
+    Names are without parameters (``math::scale<float>``), unless two symbols (overloads) would share one.
     """
     tables = list(tables)
     texts = [text for table in tables for text in (table.title, *_texts(table))]
@@ -94,7 +93,7 @@ def as_in_source(tables: Iterable[Table]) -> list[Table]:
     times = Counter(spellings(symbol)[-1] for symbol in symbols)
 
     def shown(text: Cell) -> Cell:
-        return _SYMBOL.sub(lambda found: name(found[0]), text) if isinstance(text, str) else text
+        return _SYMBOL.sub(lambda match: name(match[0]), text) if isinstance(text, str) else text
 
     def name(symbol: str) -> str:
         _, *known = spellings(symbol)

@@ -11,25 +11,24 @@ from msgspec import Struct
 from luthier.objects.descriptor import KernelDescriptor
 
 LARGEST_WORKGROUP = 1024
-"""Work-items, on any processor."""
+"""Maximum work-items of a work-group, on any processor."""
 _BARRIERS = 16
-"""Work-groups of more than one wave that a compute unit can hold."""
+"""Maximum work-groups of more than one wave on a compute unit."""
 
 
 class Occupancy(Struct, frozen=True):
-    """Most waves that fit on a SIMD, at least one, by each thing that they share."""
+    """Maximum number of waves on a SIMD, at least one, by shared resource."""
 
     vgprs: int
     sgprs: int
     lds: int
-    """Limit by LDS, for those work-groups that the kernel allows of which the most waves fit; dynamic LDS is not
-    counted."""
+    """Limit by LDS, for the allowed work-group size with which most waves fit; dynamic LDS is not counted."""
     most: int
-    """Limit of the hardware, whatever the waves need."""
+    """Limit of the hardware."""
 
     @property
     def waves(self) -> int:
-        """Return the most waves."""
+        """Return the maximum number of waves."""
         return min(self.vgprs, self.sgprs, self.lds, self.most)
 
     @property
@@ -45,19 +44,19 @@ def occupancy_of(descriptor: KernelDescriptor, largest: int = LARGEST_WORKGROUP,
     """Return the occupancy of a kernel with this descriptor.
 
     Args:
-        largest: work-items of a work-group at most.
-        required: work-items of every work-group; 0 where they may differ.
+        largest: maximum work-items of a work-group.
+        required: work-items of every work-group; 0 if they may differ.
     """
     target, wave_size = descriptor.target, descriptor.wave_size
     most = target.waves_per_simd
     sgprs = most if target.sgpr_file is None else target.sgpr_file // descriptor.allocated_sgprs
     simds, lds, barriers = target.simds_per_cu, target.lds_bytes, _BARRIERS
-    if descriptor.wgp_mode and target.simds_per_cu == 2:  # a work-group has both compute units of a processor
+    if descriptor.wgp_mode and target.simds_per_cu == 2:  # a work-group uses both compute units of a processor
         simds, lds, barriers = 2 * simds, 2 * lds, 2 * barriers
     groups = lds // max(descriptor.group_segment_fixed_size, 1)
     waves = 0
     last = -(-(required or largest) // wave_size)
-    for size in (last,) if required else range(1, min(last, simds * most) + 1):  # larger ones do not fit at all
+    for size in (last,) if required else range(1, min(last, simds * most) + 1):  # larger ones do not fit
         waves = max(waves, size * min(groups, simds * most // size, simds * most if size == 1 else barriers))
     return Occupancy(
         target.occupancy(descriptor.vgprs, wave_size),

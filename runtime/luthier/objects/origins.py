@@ -1,9 +1,8 @@
-"""Origins of the code of patched kernels: the application, by addresses of the original, or a hook.
+"""Origins of the code of patched kernels: the application, by addresses of the original, or a hook. Errors in a patched
+kernel are reported by them.
 
-Errors in a patched kernel are reported by them.
-
-They are kept in a section of the object that is not loaded, so that they are there wherever the object is. A damaged
-section is treated as missing.
+They are in a section of the object that is not loaded, so they are available wherever the object is. A damaged section
+is treated as missing.
 """
 
 from __future__ import annotations
@@ -23,38 +22,38 @@ from luthier.objects.source import in_source
 
 SECTION = ".luthier.origins"
 _MOST = 1 << 28
-"""Bytes that a section is decompressed to at most."""
+"""Maximum decompressed bytes of a section."""
 _CALL_SIZE = 4
-"""Bytes of a call of code that is placed once."""
+"""Bytes of a call of shared code."""
 NO_POINT = -1
 """`Inserted.point` of code that belongs to no single instruction."""
 NO_LINK = -1
 """`Inserted.links` of code that is not called."""
 _Columns = NDArray[np.int64]
 ScalarPair = Callable[[int], int]
-"""From the number of an SGPR to the address that it and the next one hold."""
+"""Number of an SGPR -> address in it and the next one."""
 Teller = Callable[[int, ScalarPair], str]
-"""Function that describes the origin of the code at an address where a wave is, given its registers; empty if nothing
-is known."""
+"""Describes the origin of the code at an address, given the registers of a wave that is there; "" if nothing is
+known."""
 
 
 class Inserted(Struct, frozen=True, eq=False):
-    """Code that is not the application's, one row a piece, by ascending addresses."""
+    """Code that is not the application's, one row for each piece, by ascending addresses."""
 
     starts: _Columns
     ends: _Columns
     points: _Columns
-    """Virtual address, in the original, of the instruction it was inserted at; `NO_POINT` where there are several."""
+    """Virtual address in the original of the instruction at which it was inserted; `NO_POINT` if several."""
     labels: _Columns
-    """Index in `names` of each piece."""
+    """Index in `names`."""
     links: _Columns
-    """The first SGPR of the pair that holds, all the while, behind which call it was called; `NO_LINK`."""
+    """First SGPR of the pair that holds the return address meanwhile; `NO_LINK` if it is not called."""
     names: tuple[str, ...]
-    """Empty: it stands for the application's instruction at its point."""
+    """"": it replaces the application's instruction at its point."""
 
     @classmethod
     def of(cls, pieces: Iterable[tuple[int, int, int, str, int]]) -> Inserted:
-        """Return pieces given in any order as start, end, point, name and link."""
+        """Make the columns from pieces (start, end, point, name, link) in any order."""
         rows = sorted(pieces)
         names = {name: number for number, name in enumerate(dict.fromkeys(row[3] for row in rows))}
         columns = np.array([(*row[:3], names[row[3]], row[4]) for row in rows], np.int64).reshape(-1, 5).T
@@ -62,7 +61,7 @@ class Inserted(Struct, frozen=True, eq=False):
         return cls(starts, ends, points, labels, links, tuple(names))
 
     def piece_at(self, address: int) -> int | None:
-        """Return the piece that an address is in; None if it is in none."""
+        """Return the piece that contains an address; None if there is none."""
         piece = int(np.searchsorted(self.starts, address, "right")) - 1
         return None if piece < 0 or address >= self.ends[piece] else piece
 
@@ -73,28 +72,28 @@ class Origins(Struct, frozen=True, eq=False):
     kernel: str
     start: int
     size: int
-    """Bytes of the new code, from virtual address `start` on."""
+    """Bytes of the new code, from virtual address `start`."""
     addresses: _Columns
-    """[n] of the application's instructions, ascending."""
+    """[n] New addresses of the application's instructions, ascending."""
     originals: _Columns
-    """[n] what they were in the original."""
+    """[n] Their addresses in the original."""
     inserted: Inserted
     functions: tuple[tuple[int, str], ...]
-    """Addresses where functions begin in the original, ascending, and their names."""
+    """Start addresses of functions in the original, ascending, and their names."""
 
     def holds(self, address: int) -> bool:
         """Return whether a virtual address is in the new code."""
         return self.start <= address < self.start + self.size
 
     def at(self, base: int) -> Origins:
-        """Return the same origins with all of the new code so many bytes further up."""
+        """Return the origins with the new code moved up by `base` bytes."""
         inserted = self.inserted
         moved = replace(inserted, starts=inserted.starts + base, ends=inserted.ends + base)
         return replace(self, start=self.start + base, addresses=self.addresses + base, inserted=moved)
 
     def original(self, address: int) -> int | None:
-        """Return the virtual address in the original of the application's instruction at one in the new code; None if
-        there is none of the application's."""
+        """Return the virtual address in the original of the application's instruction at an address in the new code;
+        None if the code there is not the application's."""
         at = int(np.searchsorted(self.addresses, address, "right")) - 1
         if at >= 0 and self.addresses[at] == address:
             return int(self.originals[at])
@@ -107,12 +106,12 @@ class Origins(Struct, frozen=True, eq=False):
     def describe(
         self, address: int, original: CodeObject, scalar_pair: ScalarPair, earlier: Sequence[Origins] = ()
     ) -> str:
-        """Describe the code at a virtual address in the new code, and where it is in the original and its source.
+        """Describe the code at a virtual address in the new code, with its place in the original and its source.
 
         Args:
-            original: the application's object, or any that has its debug information.
-            scalar_pair: of a wave that is there, virtual addresses.
-            earlier: kernels of the original that were patched before, by other tools.
+            original: the application's object, or one with its debug information.
+            scalar_pair: reads virtual addresses from registers of a wave that is there.
+            earlier: kernels of the original that other tools patched before.
         """
 
         def earlier_pair(index: int) -> int:
@@ -123,8 +122,8 @@ class Origins(Struct, frozen=True, eq=False):
             before = _holder(earlier, address)
             if before is None:
                 return self._place(address, original)
-            told = before.describe(address, original, earlier_pair, _below(earlier, before))
-            return told.removeprefix(_OWN) if told.startswith(_OWN) else f"{address:#x} {told}"
+            description = before.describe(address, original, earlier_pair, _below(earlier, before))
+            return description.removeprefix(_OWN) if description.startswith(_OWN) else f"{address:#x} {description}"
 
         own = self.original(address)
         if own is not None:
@@ -135,18 +134,18 @@ class Origins(Struct, frozen=True, eq=False):
         inserted = self.inserted
         piece = inserted.piece_at(address)
         if piece is None:
-            return "a jump that Luthier inserted, none of the program's own"
+            return "a jump that Luthier inserted, not the program's own"
         point = int(inserted.points[piece])
         name = inserted.names[int(inserted.labels[piece])]
         if not name:
-            return "in what several calls of the program's go by, through pointers"
+            return "in code that several calls of the program through pointers share"
         if point != NO_POINT:
             return f"in {name}, inserted at {place(point)}"
         caller = self._caller(piece, scalar_pair)
-        return f"in {name}, that several points share{'' if caller is None else f', called at {place(caller)}'}"
+        return f"in {name}, which several points share{'' if caller is None else f', called at {place(caller)}'}"
 
     def _caller(self, piece: int, scalar_pair: ScalarPair) -> int | None:
-        """Return the point for which a piece runs that is placed once; None if it is not known."""
+        """Return the point for which a shared piece runs; None if unknown."""
         inserted = self.inserted
         link = int(inserted.links[piece])
         caller = None if link == NO_LINK else inserted.piece_at(scalar_pair(link) - _CALL_SIZE)
@@ -154,7 +153,7 @@ class Origins(Struct, frozen=True, eq=False):
         return None if point == NO_POINT else point
 
     def _place(self, address: int, original: CodeObject) -> str:
-        number = bisect_right(self.functions, address, key=lambda one: one[0]) - 1
+        number = bisect_right(self.functions, address, key=lambda function: function[0]) - 1
         inside = ""
         if number >= 0:
             entry, name = self.functions[number]
@@ -166,38 +165,38 @@ _OWN = "the program's own, "
 
 
 def _holder(known: Iterable[Origins], address: int) -> Origins | None:
-    """Return the patched kernel with the code at a virtual address."""
+    """Return the patched kernel that contains a virtual address."""
     return next((one for one in known if one.holds(address)), None)
 
 
-def _below(known: Iterable[Origins], one: Origins) -> list[Origins]:
-    """Return what may have been patched before one: an object gets new code above all that it has."""
-    return [other for other in known if other.start < one.start]
+def _below(known: Iterable[Origins], upper: Origins) -> list[Origins]:
+    """Return the kernels that may have been patched before, since new code goes above existing code."""
+    return [other for other in known if other.start < upper.start]
 
 
 def encode(kernels: Sequence[Origins]) -> bytes:
-    """Return the section's contents."""
+    """Encode the section's contents."""
     head, columns = [], []
-    for one in kernels:
-        inserted = one.inserted
+    for kernel in kernels:
+        inserted = kernel.inserted
         rows = (inserted.starts, inserted.ends, inserted.points, inserted.labels, inserted.links)
-        parts = (one.addresses, one.originals, *rows)
-        sizes = len(one.addresses), len(inserted.starts)
-        head.append([one.kernel, one.start, one.size, *sizes, list(inserted.names), list(one.functions)])
+        parts = (kernel.addresses, kernel.originals, *rows)
+        sizes = len(kernel.addresses), len(inserted.starts)
+        head.append([kernel.kernel, kernel.start, kernel.size, *sizes, list(inserted.names), list(kernel.functions)])
         columns += [np.diff(part, prepend=0).astype("<i8").tobytes() for part in parts]
     text = json.dumps(head, separators=(",", ":")).encode()
     return zlib.compress(len(text).to_bytes(8, "little") + text + b"".join(columns), 1)
 
 
 def decode(data: bytes) -> tuple[Origins, ...]:
-    """Return what `encode` was given; nothing if these are other bytes."""
+    """Decode the section's contents; return () if they are malformed."""
     unpacking = zlib.decompressobj()
     try:
         plain = unpacking.decompress(data, _MOST)
         if not unpacking.eof:
             return ()
         size = int.from_bytes(plain[:8], "little")
-        place, found = 8 + size, []
+        place, origins = 8 + size, []
         for kernel, start, code_size, count, pieces, names, functions in json.loads(plain[8:place]):
             if min(count, pieces) < 0:
                 return ()
@@ -211,20 +210,20 @@ def decode(data: bytes) -> tuple[Origins, ...]:
             starts, ends, points, labels, links = rows
             inserted = Inserted(starts, ends, points, labels, links, tuple(map(str, names)))
             named = tuple((int(entry), str(name)) for entry, name in functions)
-            found.append(Origins(str(kernel), int(start), int(code_size), addresses, originals, inserted, named))
+            origins.append(Origins(str(kernel), int(start), int(code_size), addresses, originals, inserted, named))
     except (zlib.error, ValueError, TypeError, RecursionError):
         return ()
-    return tuple(found)
+    return tuple(origins)
 
 
 def teller(object: CodeObject, original: CodeObject | None = None, delta: int = 0, original_delta: int = 0) -> Teller:
     """Return a function that describes the origin of code at addresses of a loaded object.
 
     Args:
-        object: the one that is loaded, patched or not.
-        original: object that was patched, where the program's code is not in `object`.
-        delta: what is added to its virtual addresses.
-        original_delta: what is added to those of the original.
+        object: the loaded object, patched or not.
+        original: object that was patched, if the program's code is not in `object`.
+        delta: offset added to the object's virtual addresses.
+        original_delta: offset added to those of the original.
     """
     known: tuple[Origins, ...] | None = None
 
@@ -233,10 +232,10 @@ def teller(object: CodeObject, original: CodeObject | None = None, delta: int = 
         if known is None:
             known = origins_of(object)
         virtual = address - delta
-        one = _holder(known, virtual)
-        if one is not None:
-            earlier = _below(known, one) if original is None else origins_of(original)
-            return one.describe(virtual, original or object, lambda index: scalar_pair(index) - delta, earlier)
+        holder = _holder(known, virtual)
+        if holder is not None:
+            earlier = _below(known, holder) if original is None else origins_of(original)
+            return holder.describe(virtual, original or object, lambda index: scalar_pair(index) - delta, earlier)
         if original is not None:
             return tell_original(address, scalar_pair)
         return _unpatched(object, virtual)
@@ -251,7 +250,7 @@ def origins_of(object: CodeObject) -> tuple[Origins, ...]:
 
 
 def _unpatched(object: CodeObject, address: int) -> str:
-    """Describe the place of unchanged code."""
+    """Describe the location of unchanged code."""
     for symbol in object.symbols:
         if symbol.type == "func" and symbol.defined and symbol.address <= address < symbol.address + symbol.size:
             return f"in {symbol.name}+{address - symbol.address:#x}{in_source(object.source.at(address))}"

@@ -1,4 +1,4 @@
-"""The code of an object, cut at its functions."""
+"""The code of an object, split at its functions."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
 
 
 class TextPart(Struct, frozen=True):
-    """A function, or what lies between functions (`name` None)."""
+    """A function, or code between functions (`name` None)."""
 
     name: str | None
     address: int
     size: int
     kernel: bool
     wave_size: int
-    others: tuple[str, ...] = ()
-    """Further kernels with the same code, for waves of the same size."""
+    aliases: tuple[str, ...] = ()
+    """Other kernels with the same code and wave size."""
 
 
-def parts(found: CodeObject, chosen: Collection[str] | None = None) -> list[TextPart]:
-    """Return the executable code of an object, cut at its functions, in address order; of all or of some kernels.
+def parts(object: CodeObject, chosen: Collection[str] | None = None) -> list[TextPart]:
+    """Split the executable code of an object at its functions, in address order; optionally only of some kernels.
 
-    Code that kernels with waves of different sizes share is there once for each size.
+    Code that kernels with different wave sizes share appears once for each size.
     """
     kernels: dict[int, list[Kernel]] = {}
-    for one in found.kernels.values():
-        kernels.setdefault(one.entry, []).append(one)
-    default_wave = next((one.wave_size for one in found.kernels.values()), found.target.target.default_wave_size)
-    named = {symbol.address: symbol for symbol in found.symbols if symbol.type == "func" and symbol.defined}
+    for kernel in object.kernels.values():
+        kernels.setdefault(kernel.entry, []).append(kernel)
+    default_wave = next((one.wave_size for one in object.kernels.values()), object.target.target.default_wave_size)
+    named = {symbol.address: symbol for symbol in object.symbols if symbol.type == "func" and symbol.defined}
     known = sorted({*named, *kernels})
     made: list[TextPart] = []
-    for start, size in found.text_ranges:
+    for start, size in object.text_ranges:
         end = start + size
         starts = known[bisect.bisect_left(known, start) : bisect.bisect_left(known, end)]
         at = start

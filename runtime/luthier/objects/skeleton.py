@@ -1,4 +1,4 @@
-"""An object with nothing in it but the tables that `ObjectEditor` writes to: where a new one begins."""
+"""An object with only the tables that `ObjectEditor` needs, as the start of a new one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAMES = b"\0.dynsym\0.dynstr\0.symtab\0.strtab\0.shstrtab\0"
 
 
 def header_for(target: Target) -> E.FileHeader:
-    """Return the file header of a code object of version 4 for a target, with any setting of its features.
+    """Return the file header of a code object of version 4 for a target, with any feature settings.
 
     See AMDGPUUsage, "ELF Code Object".
     """
@@ -20,9 +20,9 @@ def header_for(target: Target) -> E.FileHeader:
 
 
 def empty_object(like: E.FileHeader, name: str) -> CodeObject:
-    """Return a code object without kernels, code or data, for the target and of the version of a file header.
+    """Return a code object without kernels, code or data, for the target and version of a file header.
 
-    One loaded segment holds the headers and the dynamic symbol table, which has no symbol yet.
+    One loaded segment holds the headers and the dynamic symbol table, which is empty.
     """
     symbol = bytes(E.SYMBOL.size)
     header_size = E.FILE_HEADER.size + E.SEGMENT_HEADER.size

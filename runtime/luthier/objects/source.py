@@ -1,4 +1,4 @@
-"""Source lines of a code object's instructions, and the calls that were inlined there."""
+"""Source lines of a code object's instructions, and inlined calls."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from luthier.objects.dwarf import CompilationUnit, LineRow, Scope
 
 _Map = tuple[NDArray[np.uint64], NDArray[np.int32]]
-"""Addresses at which something changes, ascending, and what it is from there on."""
+"""Ascending addresses at which a value changes, and the values."""
 _LAST = (1 << 64) - 1
-"""The last address; damaged ranges go on beyond."""
+"""The last address; damaged ranges may exceed it."""
 _MOST_PAINTED = 1 << 28
-"""Ranges times what they cover, in steps; more comes of damaged sections only."""
+"""Maximum number of steps covered by all ranges; only damaged sections exceed it."""
 _MOST_DIGITS = 18
-"""Of the number of a line."""
+"""Maximum digits of a line number."""
 
 
 class SourceFrame(NamedTuple):
-    """One place in the source: of the instruction itself, or of a call that was inlined."""
+    """A location in the source: of an instruction, or of an inlined call."""
 
     function: str
-    """Symbol of the function that the place is in, or its name where it has no symbol; "" if not known."""
+    """Symbol of the function, or its name if it has no symbol; "" if unknown."""
     file: str
-    """Path as the compiler knew it, with the folder it ran in."""
+    """Path recorded by the compiler, including its working folder."""
     line: int
-    """0: made by the compiler for no line in particular."""
+    """0: the compiler assigned no line."""
     column: int
-    """0: not known."""
+    """0: unknown."""
 
     @property
     def place(self) -> str:
@@ -49,36 +49,36 @@ class SourceFrame(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the function's name for people: without parameters, if it is a C++ one."""
-        _, *others = spellings(self.function)
-        return self.function if not others else others[0] if "operator" in others[0] else others[-1]
+        """Return the function's name in the source, without parameters."""
+        _, *demangled = spellings(self.function)
+        return self.function if not demangled else demangled[0] if "operator" in demangled[0] else demangled[-1]
 
 
 class SourceLocation(Struct, frozen=True):
     """Source location of an instruction."""
 
     frames: tuple[SourceFrame, ...]
-    """Innermost first: the instruction's own place, then the call that it was inlined by, and so on; never empty. The
-    last one's function is the one whose code it is in."""
+    """Innermost first: the instruction's own location, then that of the call that inlined it, and so on; never empty.
+    The last one's function contains the code."""
 
     @property
     def file(self) -> str:
-        """Return the file of the instruction's own place."""
+        """Return the file of the instruction's own location."""
         return self.frames[0].file
 
     @property
     def line(self) -> int:
-        """Return the line of the instruction's own place."""
+        """Return the line of the instruction's own location."""
         return self.frames[0].line
 
     @property
     def column(self) -> int:
-        """Return the column of the instruction's own place."""
+        """Return the column of the instruction's own location."""
         return self.frames[0].column
 
     @property
     def user(self) -> SourceFrame:
-        """Return the frame that the instruction is charged to: the user's own line, not that of a header."""
+        """Return the frame to which the instruction is charged: the user's own line, not that of a header."""
         return user_frame(self.frames)
 
     def __str__(self) -> str:
@@ -90,8 +90,7 @@ class SourceLocation(Struct, frozen=True):
 
 
 def in_source(location: SourceLocation | None) -> str:
-    """Return a location as a suffix of the description of an instruction, the user's line first; empty if it is not
-    known."""
+    """Return a location as a suffix of an instruction's description, the user's line first; "" if unknown."""
     if location is None:
         return ""
     user = location.user
@@ -99,16 +98,16 @@ def in_source(location: SourceLocation | None) -> str:
 
 
 class SourceMap:
-    """The source of one code object, read as far as it is asked for.
+    """The source of one code object, read on demand.
 
     Args:
         elf: the object.
-        text: address and size of each part with code, ascending and apart.
-        functions: name, address and size of what symbols call functions.
+        text: address and size of each part with code, ascending and disjoint.
+        functions: name, address and size of the symbols of functions.
 
     Attributes:
-        locations: every location that was given out; what `numbers` counts in.
-        problems: what could not be read and why, as far as it has been asked for.
+        locations: every location that was returned; `numbers` are indices in it.
+        problems: what could not be read so far, and why.
         present: whether there is a line table, readable or not.
     """
 
@@ -122,7 +121,7 @@ class SourceMap:
         named = [one for one in functions if one[2] and self._is_code(one[1])]
         self._functions = named
         self._bodies: list[int] = []
-        """Where functions have made their frames, ascending, of what has been read."""
+        """Ascending addresses at which functions have completed their frames, as read so far."""
         self._symbol_map = _paint([(address, address + size, at) for at, (_, address, size) in enumerate(named)])
         self._units: list[CompilationUnit | None] = []
         self._unit_map = _paint([])
@@ -135,27 +134,27 @@ class SourceMap:
             self.problems.append("no debug information; compile with -g or -gline-tables-only")
 
     def at(self, address: int) -> SourceLocation | None:
-        """Return the source location of the instruction at a virtual address; None if it is not known."""
+        """Return the source location of the instruction at a virtual address; None if unknown."""
         number = int(self.numbers([address])[0])
         return None if number < 0 else self.locations[number]
 
     def numbers(self, addresses: ArrayLike) -> NDArray[np.int32]:
-        """Return for each virtual address the index of its location in `locations`, -1 where nothing is known."""
+        """Return for each virtual address the index of its location in `locations`, -1 if unknown."""
         asked = np.asarray(addresses, np.uint64)
-        found = np.full(asked.shape, -1, np.int32)
+        numbers = np.full(asked.shape, -1, np.int32)
         units = _owners(asked, *self._unit_map)
         for unit in np.unique(units[units >= 0]).tolist():
-            found[units == unit] = _owners(asked[units == unit], *self._table(unit))
-        return found
+            numbers[units == unit] = _owners(asked[units == unit], *self._table(unit))
+        return numbers
 
     def body(self, address: int) -> range | None:
-        """Return the part of a function's code behind what makes its frame.
+        """Return the part of a function's code after its frame is set up.
 
         Args:
-            address: of an instruction in the function.
+            address: address of an instruction in the function.
 
         Returns:
-            Virtual addresses; None where no function is known, or the compiler does not tell.
+            Virtual addresses; None if the function is unknown, or the compiler did not record it.
         """
         self.numbers([address])  # reads the unit
         symbol = int(_owners(np.array([address], np.uint64), *self._symbol_map)[0])
@@ -181,7 +180,7 @@ class SourceMap:
             return
         self._split = dwarf.split
         if dwarf.split:
-            self.problems.append(f"calls that were inlined are described in {dwarf.split}, which is not read")
+            self.problems.append(f"inlined calls are described in {dwarf.split}, which is not read")
         painted = [
             (low, high, number)
             for number, unit in enumerate(self._units)
@@ -192,12 +191,12 @@ class SourceMap:
         self._unit_map = _paint(painted)
 
     def _is_code(self, address: int) -> bool:
-        """Return whether an address is in the text: what the linker dropped has addresses below or above all."""
-        at = bisect.bisect_right(self._text, address, key=lambda one: one[0])
+        """Return whether an address is in the text. Code that the linker dropped has addresses outside."""
+        at = bisect.bisect_right(self._text, address, key=lambda part: part[0])
         return at > 0 and address < sum(self._text[at - 1])
 
     def _table(self, number: int) -> _Map:
-        """Return where the locations of one unit change, and to which."""
+        """Return the locations of a unit, by address."""
         if number not in self._tables:
             self._tables[number] = self._read(number)
         return self._tables[number]
@@ -207,12 +206,12 @@ class SourceMap:
 
         unit = self._units[number]
         assert unit is not None
-        self._units[number] = None  # what pyelftools keeps of it is large
+        self._units[number] = None  # pyelftools keeps much memory for it
         rows: list[LineRow] = []
         scopes: list[Scope] = []
         complete = not self._split
         try:
-            for sequence in sorted(unit.sequences(), key=lambda one: one[0].address):
+            for sequence in sorted(unit.sequences(), key=lambda rows_of: rows_of[0].address):
                 if self._is_code(sequence[0].address) and (not rows or rows[-1].address <= sequence[0].address):
                     rows += sequence
         except DwarfError as problem:
@@ -226,7 +225,7 @@ class SourceMap:
                 [(low, high, at) for at, scope in enumerate(scopes) for low, high in scope.ranges if self._is_code(low)]
             )
         except (DwarfError, ObjectError) as problem:
-            self.problems.append(f"calls that were inlined: {problem}")
+            self.problems.append(f"inlined calls: {problem}")
             painted = _paint([])
             complete = False
         starts = np.array([row.address for row in rows], np.uint64)
@@ -243,7 +242,7 @@ class SourceMap:
                 stacks[scope] = _callers(scopes[scope]) if scope >= 0 else ()
             function = scopes[scope].function if scope >= 0 else ""
             frames = [SourceFrame(function, *rows[row][1:4]), *stacks[scope]]
-            if symbol >= 0 and complete:  # line tables alone tell no symbols
+            if symbol >= 0 and complete:  # line tables alone have no symbols
                 frames[-1] = frames[-1]._replace(function=self._functions[symbol][0])
             numbers.append(self._number_of(SourceLocation(tuple(frames))))
         return every, np.array(numbers, np.int32)
@@ -256,35 +255,35 @@ class SourceMap:
 
 
 class SourceSelection:
-    """Lines that a user means: ``file.hip``, ``file.hip:12``, ``file.hip:12-20``, ``file.hip:12-20,31``, ``:12``.
+    """Lines that a user selects: ``file.hip``, ``file.hip:12``, ``file.hip:12-20``, ``file.hip:12-20,31``, ``:12``.
 
-    A file is meant by the end of its path, in whole parts (``src/file.hip``, ``file.hip``), or by a glob. An
-    instruction is of a line if its own place is, or a call that it was inlined by.
+    A file is given by the end of its path, in whole parts (``src/file.hip``, ``file.hip``), or by a glob. A line
+    selects an instruction if it is the instruction's own, or that of a call that inlined it.
 
     Raises:
-        ObjectError: it is not such a text.
+        ObjectError: the text is malformed.
     """
 
     def __init__(self, text: str) -> None:
-        found = re.fullmatch(r"(.*?)(?::(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*))?", text, re.S)
-        if not text or found is None:
-            raise ObjectError(f"{text!r} names no source lines; write FILE, FILE:LINE or FILE:FIRST-LAST")
-        self.text, self._file = text, found[1]
+        match = re.fullmatch(r"(.*?)(?::(\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*))?", text, re.S)
+        if not text or match is None:
+            raise ObjectError(f"{text!r} is not a selection of source lines: use FILE, FILE:LINE or FILE:FIRST-LAST")
+        self.text, self._file = text, match[1]
         self._lines = []
-        for part in (found[2] or "").split(",") if found[2] else ():
+        for part in (match[2] or "").split(",") if match[2] else ():
             first, _, last = part.partition("-")
             if max(len(first), len(last)) > _MOST_DIGITS:
-                raise ObjectError(f"{text[:80]!r}… names no source lines: a number has more than {_MOST_DIGITS} digits")
+                raise ObjectError(f"{text[:80]!r}… is not a selection of source lines: a number is too long")
             self._lines.append(range(int(first), int(last or first) + 1))
             if not self._lines[-1]:
-                raise ObjectError(f"{text!r} names no source lines: {part} is empty")
+                raise ObjectError(f"{text!r} is not a selection of source lines: {part} is empty")
 
     def takes(self, location: SourceLocation | None) -> bool:
         """Return whether a location is selected."""
         return location is not None and any(self.has(frame) for frame in location.frames)
 
     def has(self, frame: SourceFrame) -> bool:
-        """Return whether a place is selected."""
+        """Return whether a frame is selected."""
         if self._lines and not any(frame.line in lines for lines in self._lines):
             return False
         if not self._file or frame.file == self._file or frame.file.endswith("/" + self._file.removeprefix("./")):
@@ -293,28 +292,28 @@ class SourceSelection:
 
 
 def select_lines(map: SourceMap, addresses: Sequence[int], wanted: Iterable[str], *, object: str) -> list[bool]:
-    """Return which addresses are of lines that a user selects.
+    """Return which addresses belong to lines that a user selects.
 
     Args:
-        map: source map of the object they are in.
-        wanted: each as `SourceSelection` takes it; one of them is enough.
+        map: source map of their object.
+        wanted: texts for `SourceSelection`, one of which must match.
         object: name of the object in errors.
 
     Raises:
-        ObjectError: nothing is known of any of the addresses.
+        ObjectError: the lines of all addresses are unknown.
     """
     selections = [SourceSelection(text) for text in wanted]
     numbers = map.numbers(addresses).tolist()
     if all(number < 0 for number in numbers):
         reason = "; ".join(map.problems) or "no line table covers the code"
-        raise ObjectError(f"source lines are not known: {reason}", object=object)
+        raise ObjectError(f"source lines are unknown: {reason}", object=object)
     present = set(numbers) - {-1}
     taken = {number for number in present if any(one.takes(map.locations[number]) for one in selections)}
     return [number in taken for number in numbers]
 
 
 def _callers(scope: Scope) -> tuple[SourceFrame, ...]:
-    """Return the places that a scope was inlined at, innermost first."""
+    """Return the call locations of an inlined scope, innermost first."""
     frames = []
     while scope.parent is not None:
         file, line, column = scope.call
@@ -324,18 +323,18 @@ def _callers(scope: Scope) -> tuple[SourceFrame, ...]:
 
 
 def _owners(asked: NDArray[np.uint64], bounds: NDArray[np.uint64], owners: NDArray[Any]) -> NDArray[np.int32]:
-    """Return for each address the owner that begins at the last bound not above it; -1 below all bounds."""
+    """Return for each address the owner of the last bound that is not above it; -1 below all bounds."""
     return np.append(owners, -1)[np.searchsorted(bounds, asked, "right") - 1].astype(np.int32)
 
 
 def _paint(ranges: Sequence[tuple[int, int, int]]) -> _Map:
-    """Return where the owner of addresses changes, and to which; later ranges cover earlier ones.
+    """Return the owners of addresses from ranges; later ranges cover earlier ones.
 
     Args:
         ranges: (begin, end, owner).
 
     Raises:
-        ObjectError: they cover each other as no compiler's do.
+        ObjectError: they cover each other too often.
     """
     if not ranges:
         return np.zeros(0, np.uint64), np.zeros(0, np.int32)
@@ -345,7 +344,7 @@ def _paint(ranges: Sequence[tuple[int, int, int]]) -> _Map:
     lows = np.searchsorted(bounds, np.array([one[0] for one in ranges], np.uint64))
     highs = np.searchsorted(bounds, np.array([one[1] for one in ranges], np.uint64))
     if int((highs - lows).sum()) > _MOST_PAINTED:
-        raise ObjectError("ranges cover each other a great many times")
+        raise ObjectError("ranges cover each other too often")
     for low, high, (_, _, owner) in zip(lows.tolist(), highs.tolist(), ranges, strict=True):
         owners[low:high] = owner
     return bounds, owners

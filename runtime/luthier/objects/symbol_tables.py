@@ -1,4 +1,4 @@
-"""Symbol tables in a form that can be changed and written again, and the two hash tables over .dynsym.
+"""Symbol tables that can be changed and written, and the two hash tables of .dynsym.
 
 Sources: System V ABI "Symbol Table", "Hash Table"; for DT_GNU_HASH the layout that LLVM's linker writes and llvm-
 readelf reads.
@@ -25,7 +25,7 @@ class Strings:
         self.grown = False
 
     def add(self, name: str) -> int:
-        """Return the offset of `name`, which is appended if this table did not add it before."""
+        """Return the offset of `name`, which is appended on first use."""
         encoded = name.encode()
         if encoded not in self._offsets:
             self._offsets[encoded] = len(self.data)
@@ -40,24 +40,24 @@ class Strings:
 
 
 class SymbolTable:
-    """The symbols of one table with the strings they are named in."""
+    """The symbols of one table with their string table."""
 
     def __init__(self, data: bytes, strings: Strings) -> None:
         self.records = SYMBOL.unpack_all(data) or [SymbolRecord(0, 0, 0, 0, 0, 0)]
         self.strings = strings
         self.changed = False
         self.order = list(range(len(self.records)))
-        """Position to which `sort` moved each symbol, by its index before."""
+        """New position of each symbol after `sort`, by its old index."""
         self._by_name: dict[bytes, list[int]] = {}
         for index, name in enumerate(self.names()):
             self._by_name.setdefault(name, []).append(index)
 
     def find_global(self, name: str) -> list[int]:
-        """Return the indices of the symbols called `name` that are not local."""
+        """Return the indices of symbols named `name` that are not local."""
         return [i for i in self._by_name.get(name.encode(), []) if self.records[i].info >> 4 != STB_LOCAL]
 
     def find_local(self, name: str) -> list[int]:
-        """Return the indices of the local symbols called `name`."""
+        """Return the indices of local symbols named `name`."""
         return [i for i in self._by_name.get(name.encode(), []) if i and self.records[i].info >> 4 == STB_LOCAL]
 
     def add(self, name: str, info: int, other: int, section: int, value: int, size: int) -> None:
@@ -78,9 +78,9 @@ class SymbolTable:
         return next((i for i, r in enumerate(self.records) if i and r.info >> 4 != STB_LOCAL), len(self.records))
 
     def sort(self, hashed: bool) -> None:
-        """Put locals first and, for .gnu.hash (`hashed`), undefined ones before the hashed, those by bucket.
+        """Sort locals first and, for .gnu.hash (`hashed`), undefined ones before hashed ones, those by bucket.
 
-        Nothing can be found by name afterwards.
+        Afterwards, symbols cannot be found by name.
         """
         count = sum(self._is_hashed(r) for r in self.records[1:])
         buckets = gnu_bucket_count(count)
@@ -103,7 +103,7 @@ class SymbolTable:
         return [self.strings.get(record.name) for record in self.records]
 
     def gnu_hash_table(self) -> bytes:
-        """Return the contents of DT_GNU_HASH; the table must have been sorted for it."""
+        """Return the contents of DT_GNU_HASH; the table must be sorted for it."""
         first = next((i for i, r in enumerate(self.records) if i and self._is_hashed(r)), len(self.records))
         hashes = [gnu_hash(name) for name in self.names()[first:]]
         buckets = [0] * gnu_bucket_count(len(hashes))
@@ -139,7 +139,7 @@ class SymbolTable:
 
 
 def gnu_bucket_count(symbols: int) -> int:
-    """Return how many buckets a GNU hash table of so many symbols gets."""
+    """Return the number of buckets of a GNU hash table."""
     return max(1, symbols // 4)
 
 

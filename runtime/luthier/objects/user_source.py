@@ -1,7 +1,7 @@
-"""The frame of an instruction that is the user's: the innermost that is in no header of a compiler or of ROCm.
+"""The user's frame of an instruction: the innermost that is not in a header of a compiler or of ROCm.
 
-What is inlined from headers (``threadIdx``, ``__shfl``, ``std::min``, a device library's algorithm) is charged to the
-line that called it, as a reader of a profile expects; the whole chain stays in `SourceLocation.frames`.
+Code inlined from headers (``threadIdx``, ``__shfl``, ``std::min``, algorithms of device libraries) is charged to the
+line that called it, as readers of profiles expect; `SourceLocation.frames` has the whole chain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Frame(Protocol):
 
     @property
     def line(self) -> int:
-        """Return the line; 0: none in particular."""
+        """Return the line; 0: none."""
 
 
 Frame = TypeVar("Frame", bound=_Frame)
@@ -50,20 +50,20 @@ _SYSTEM = re.compile(
 
 @lru_cache(maxsize=1 << 12)
 def distance(file: str) -> int:
-    """Return how far a file is from the user: 0 is the user's own, 1 a library of the system or of ROCm, 2 a compiler's
-    or HIP's header.
+    """Return the distance of a file from the user: 0 the user's own, 1 a library of the system or ROCm, 2 a header of a
+    compiler or HIP.
 
     Args:
-        file: path as debug information has it; ``..`` in it is resolved by its text.
+        file: path in debug information; ``..`` is resolved textually.
     """
     path = os.path.normpath(file) if "/" in file else file
     return 2 if _COMPILER.search(path) else 1 if _SYSTEM.search(path) else 0
 
 
 def user_frame(frames: Sequence[Frame]) -> Frame:
-    """Return the frame that an instruction is charged to.
+    """Return the frame to which an instruction is charged.
 
-    It is the innermost of those that are nearest to the user (`distance`); of these, one with a line, if there is any.
+    It is the innermost of the frames nearest to the user (`distance`), preferably with a line.
 
     Args:
         frames: innermost first, not empty.
@@ -72,15 +72,15 @@ def user_frame(frames: Sequence[Frame]) -> Frame:
 
 
 def line_text(file: str, line: int | None) -> str:
-    """Return ``file:line``; the file alone where the compiler made an instruction for no line."""
+    """Return ``file:line``; only the file if the line is 0."""
     return f"{file}:{line}" if line else file
 
 
 def lines_text(places: Sequence[tuple[str, int]]) -> str:
-    """Return the lines of several instructions as ``file:first-last``: of the file that most of them are in.
+    """Return the lines of several instructions as ``file:first-last``, for the file that contains most of them.
 
     Args:
-        places: file and line of each, without those that are not known; line 0 is none.
+        places: file and line of each known location; line 0: none.
 
     Returns:
         "" if there are none.

@@ -1,4 +1,4 @@
-"""Variables of the source in a code object's debug information: which there are at an address, and where each is.
+"""Variables in a code object's debug information: those visible at an address, and their locations.
 
 Source: DWARF Debugging Information Format, version 5, sections 2.6, 4.1 and 5.
 """
@@ -20,7 +20,7 @@ from luthier.objects.dwarf import Dwarf, DwarfError, number_of, readable, text_o
 Range = tuple[int, int]
 """Virtual addresses [begin, end)."""
 _ENCODINGS = {2: "boolean", 4: "float", 5: "signed", 6: "signed", 7: "unsigned", 8: "unsigned"}
-"""DW_ATE_*; of characters, too, which are shown as numbers."""
+"""DW_ATE_*, also for characters, which are shown as numbers."""
 _TRANSPARENT = {
     f"DW_TAG_{name}_type" for name in ("const", "volatile", "restrict", "atomic", "packed", "shared", "immutable")
 } | {"DW_TAG_typedef"}
@@ -29,7 +29,7 @@ _RECORDS = {f"DW_TAG_{name}_type" for name in ("structure", "class", "union")}
 _VARIABLES = {"DW_TAG_variable", "DW_TAG_formal_parameter"}
 _SCOPES = {"DW_TAG_subprogram", "DW_TAG_inlined_subroutine", "DW_TAG_lexical_block"}
 _MOST_NESTED = 16
-"""Levels of types: deeper ones are shown without what is inside."""
+"""Maximum nesting of types; deeper ones are shown without their contents."""
 _MOST_MEMBERS = 4096
 
 
@@ -40,11 +40,11 @@ class DwarfType(Struct, frozen=True):
     kind: str
     """"signed", "unsigned", "float", "boolean", "pointer", "array", "record", or "unknown"."""
     size: int
-    """Bytes; 0: not known."""
+    """Bytes; 0: unknown."""
     element: DwarfType | None = None
     """Type of the elements of an array."""
     members: tuple[tuple[str, int, DwarfType], ...] = ()
-    """Name, offset in bytes and type of what a record has."""
+    """Name, offset in bytes and type of a record's members."""
 
 
 class DwarfOperation(Struct, frozen=True):
@@ -53,7 +53,7 @@ class DwarfOperation(Struct, frozen=True):
     name: str
     """Without ``DW_OP_``."""
     arguments: tuple[Any, ...]
-    """Numbers; addresses instead of indices into the table of addresses, kind and size instead of types."""
+    """Numbers; addresses instead of indices into the address table, kind and size instead of types."""
 
 
 Expression = tuple[DwarfOperation, ...]
@@ -65,18 +65,18 @@ class DwarfVariable(Struct, frozen=True):
     name: str
     type: DwarfType
     scope: tuple[Range, ...]
-    """Code that it is visible in."""
+    """Code in which it is visible."""
     depth: int
-    """How many inlined calls it is inside of."""
+    """Number of inlined calls around it."""
     locations: tuple[tuple[Range | None, Expression], ...]
-    """Where it is while the program counter is in a range; None: everywhere in its scope."""
+    """Its location by range of the program counter; None: everywhere in its scope."""
     constant: int | None
-    """Value of one that is nowhere else."""
+    """Value of a variable without a location."""
     frame_base: Expression
-    """Of the function that it is in."""
+    """Frame base of its function."""
 
     def expression_at(self, address: int) -> Expression | None:
-        """Return where it is at an instruction; None if the compiler does not tell."""
+        """Return its location at an instruction; None if the compiler recorded none."""
         for span, expression in self.locations:
             if span is None or span[0] <= address < span[1]:
                 return expression
@@ -88,11 +88,11 @@ class _Scope(Struct):
     depth: int
     frame_base: Expression
     code: bool = field(default=True)
-    """Whether it is inside of a function that has code."""
+    """Whether it is inside a function with code."""
 
 
 class VariableMap:
-    """The variables of one code object, read by unit when they are asked for.
+    """The variables of one code object, read by unit on demand.
 
     Attributes:
         problems: what could not be read, and why.
@@ -109,28 +109,28 @@ class VariableMap:
             self.problems.append(f"debug information: {problem}")
 
     def at(self, address: int) -> list[DwarfVariable]:
-        """Return what is visible at an instruction, outer scopes first."""
+        """Return the variables visible at an instruction, outer scopes first."""
         return [one for one in self.near([address]) if _within(address, one.scope)]
 
     def near(self, addresses: Sequence[int]) -> list[DwarfVariable]:
-        """Return the variables of all functions of the units that some instructions are in, outer scopes first."""
-        found = []
+        """Return the variables of all functions in the units that contain instructions, outer scopes first."""
+        variables = []
         for number, (ranges, dwarf, cu) in enumerate(self._units):
             if any(_within(address, ranges) for address in addresses):
                 if number not in self._read:
                     self._read[number] = self._variables(dwarf, cu)
-                found += self._read[number]
-        return found
+                variables += self._read[number]
+        return variables
 
     def _variables(self, dwarf: Dwarf, cu: CompileUnit) -> list[DwarfVariable]:
-        found: list[DwarfVariable] = []
+        variables: list[DwarfVariable] = []
         try:
             with readable("variables"):
-                for one in _Unit(dwarf, cu).variables():
-                    found.append(one)
+                for variable in _Unit(dwarf, cu).variables():
+                    variables.append(variable)
         except DwarfError as problem:
             self.problems.append(str(problem))
-        return found
+        return variables
 
 
 class _Unit:
@@ -144,7 +144,7 @@ class _Unit:
         self._types: dict[int, DwarfType] = {}
 
     def variables(self) -> Iterator[DwarfVariable]:
-        """Yield the variables of functions that have code, in the order in which they stand."""
+        """Yield the variables of functions with code, in order."""
         around: list[_Scope] = []
         outside = _Scope((), 0, (), code=False)
         for die in self.dwarf.entries(self.cu, _VARIABLES):
@@ -167,8 +167,8 @@ class _Unit:
         base = outer.frame_base
         if die.tag == "DW_TAG_subprogram":
             depth, base = 0, ()
-            if (told := die.attributes.get("DW_AT_frame_base")) is not None and isinstance(told.value, list):
-                base = self._expression(told.value)
+            if (attribute := die.attributes.get("DW_AT_frame_base")) is not None and isinstance(attribute.value, list):
+                base = self._expression(attribute.value)
         return _Scope(ranges, depth, base)
 
     def _variable(self, die: DIE, scope: _Scope) -> DwarfVariable | None:
@@ -182,28 +182,28 @@ class _Unit:
         return DwarfVariable(name, kind, scope.ranges, scope.depth, self._places(die), value, scope.frame_base)
 
     def _places(self, die: DIE) -> tuple[tuple[Range | None, Expression], ...]:
-        told = die.attributes.get("DW_AT_location")
-        if told is None:
+        attribute = die.attributes.get("DW_AT_location")
+        if attribute is None:
             return ()
-        parsed = self._locations.parse_from_attribute(told, self.cu["version"], die)
+        parsed = self._locations.parse_from_attribute(attribute, self.cu["version"], die)
         if isinstance(parsed, LocationExpr):
             return ((None, self._expression(parsed.loc_expr)),)
         low = self.cu.get_top_DIE().attributes.get("DW_AT_low_pc")
         base = low.value if low is not None else 0
-        found: list[tuple[Range | None, Expression]] = []
+        places: list[tuple[Range | None, Expression]] = []
         for entry in parsed or ():
             if isinstance(entry, LocationEntry):
                 start = 0 if entry.is_absolute else base
                 span = entry.begin_offset + start, entry.end_offset + start
-                found.append((span, self._expression(entry.loc_expr)))
+                places.append((span, self._expression(entry.loc_expr)))
             elif isinstance(entry, BaseAddressEntry):
                 base = entry.base_address
-        return tuple(found)
+        return tuple(places)
 
     def _expression(self, data: Sequence[int]) -> Expression:
         operations = []
-        for one in self._parser.parse_expr(list(data)):
-            name, arguments = one.op_name.removeprefix("DW_OP_"), tuple(one.args)
+        for operation in self._parser.parse_expr(list(data)):
+            name, arguments = operation.op_name.removeprefix("DW_OP_"), tuple(operation.args)
             if name in ("addrx", "constx"):
                 name = "addr" if name == "addrx" else "constu"
                 arguments = (self.dwarf.info.get_addr(self.cu, arguments[0]),)
@@ -244,7 +244,7 @@ class _Unit:
         return DwarfType(name, "unknown", size)
 
     def _name(self, die: DIE | None) -> str:
-        """Return the name of a type, of which no more is read: what it points to may lead back to it."""
+        """Return the name of a type, without reading more, since its pointee may lead back to it."""
         for _ in range(_MOST_NESTED):
             if die is None:
                 return "void"
