@@ -78,7 +78,7 @@ def test_two_modules_in_one_file_must_be_chosen(make_module, module: ToolModule,
     both = tmp_path / "both.bin"
     both.write_bytes(b"".join(_padded(Path(one.name).read_bytes()) for one in (module, other)))
     assert [[*one.hooks] for one in ToolModule.load_all(both)] == [["step"], ["other"]]
-    with pytest.raises(ToolError, match="holds 2 device modules"):
+    with pytest.raises(ToolError, match="there are 2 device modules"):
         ToolModule.load(both)
 
 
@@ -126,7 +126,7 @@ def test_bitcode_of_a_host(module: ToolModule, magic: bytes) -> None:
     """As `-flto` makes it: the device's, with its manifest, is in a bundle in it, if that is not compressed."""
     bitcode = load_objects(module.name)[0].section_data(".llvmbc")
     for inner in (bitcode, b""):
-        with pytest.raises(ToolError, match="LLVM bitcode, not a code object; link it first"):
+        with pytest.raises(ToolError, match="LLVM bitcode, not a code object: link it first"):
             ToolModule.load(b"BC\xc0\xde" + bytes(60) + magic + (inner or b""))
 
 

@@ -94,7 +94,7 @@ def test_a_variable_of_another_size_is_not_shared(release22: Any, tmp_path: Path
     source = HEADER + "__device__ int sums[__AMDGCN_WAVEFRONT_SIZE];\nLUTHIER_HOOK_ANNOTATE hook() { sums[0] = 1; }\n"
     contents, _ = compiled(release22, "gfx1100", source, tmp_path)
     assert contents.other is None
-    assert "variable sums is another there" in contents.one_wave_size
+    assert "the shared variable sums differs" in contents.one_wave_size
 
 
 def test_constants_of_both_are_kept_apart(release22: Any, tmp_path: Path) -> None:

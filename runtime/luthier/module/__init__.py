@@ -1,4 +1,4 @@
-"""A tool's device side: hooks, variables and bitcode, read from what the build embedded."""
+"""A tool's device side: hooks, variables and bitcode, read from the results of the build."""
 
 from __future__ import annotations
 

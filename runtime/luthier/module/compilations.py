@@ -1,4 +1,4 @@
-"""The code objects of a file by what they were compiled from: those of one source are one module."""
+"""Group the code objects of a file by their source: those of one source are one module."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from luthier.errors import ToolError
 from luthier.module.description import DeviceContents
 
 _Placed = tuple[str, DeviceContents]
-"""The bundle that a code object is in, or "", and what it holds."""
+"""Bundle of a code object, or "", and its contents."""
 
 
 def by_source(objects: Sequence[_Placed], name: str) -> list[list[DeviceContents]]:
-    """Return the contents of code objects by the source that they come from, in order.
+    """Return the contents of code objects by source, in order.
 
-    HIP's compilers put what they make of a source into one offload bundle. So objects of two bundles are of two
-    compilations, whatever they are called: clang before release 18 gives no CUID, and later ones give the same to
-    sources of equal names and options. Of two equal modules one is left out.
+    HIP's compilers put all code objects of a source into one offload bundle. So objects of two bundles belong to two
+    compilations, whatever their names: clang before release 18 assigns no CUID, and later releases assign the same to
+    sources with equal names and options. One of two equal modules is omitted.
 
     Args:
-        name: the file's name in errors.
+        name: name of the file in errors.
 
     Raises:
-        ToolError: objects outside bundles cannot be told apart.
+        ToolError: objects outside of bundles cannot be told apart.
     """
     groups: list[list[_Placed]] = []
     for placed in objects:
@@ -58,8 +58,8 @@ def _apart(contents: Sequence[DeviceContents], name: str) -> list[list[DeviceCon
         return [[one] for one in contents]
     hooks = ", ".join(hook.symbol for hook in contents[0].hooks)
     raise ToolError(
-        f"holds {len(contents)} code objects for {', '.join(sorted(map(str, targets)))} of sources called "
-        f"{contents[0].source} with hooks {hooks}, and nothing tells which of them belong together: compile each "
-        "source into an offload bundle, or with a -cuid= of its own (clang 18 or later)",
+        f"there are {len(contents)} code objects for {', '.join(sorted(map(str, targets)))} of sources named "
+        f"{contents[0].source} with hooks {hooks}, and nothing tells which belong together: compile each source into "
+        "an offload bundle, or with a different -cuid= (clang 18 or later)",
         object=name,
     )

@@ -1,4 +1,4 @@
-"""Device modules whose targets are compiled when they are needed: in a source tree, or from source in a string."""
+"""Device modules whose targets are compiled on demand, in a source tree or from a string."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _WANTED: ContextVar[TargetId | None] = ContextVar("wanted target", default=None)
 
 
 def wanted() -> TargetId | None:
-    """Return the target of the application that is being instrumented; None if there is none."""
+    """Return the target of the instrumented application; None if there is none."""
     return _WANTED.get()
 
 
 @contextmanager
 def wanting(target: TargetId) -> Iterator[None]:
-    """Let device modules that are loaded meanwhile be compiled for the target of an application before others."""
+    """Compile device modules that are loaded meanwhile for an application's target first."""
     before = _WANTED.set(target)
     try:
         yield
@@ -32,23 +32,23 @@ def wanting(target: TargetId) -> Iterator[None]:
 
 
 class OnDemand(Struct, frozen=True):
-    """The targets that a device module can be compiled for, and who does it."""
+    """Targets for which a device module can be compiled, and the compiler."""
 
     compile: Callable[[TargetId], tuple[bytes, ModuleManifest]]
     """Returns a bundle with the code for a target, and its manifest."""
     targets: tuple[TargetId, ...]
     every: bool = False
-    """True if it can be compiled for any other processor, too."""
+    """Whether it can also be compiled for any other processor."""
 
     def serving(self, target: TargetId) -> list[TargetId]:
-        """Return the targets whose bitcode serves applications of one, the best first."""
+        """Return the targets whose bitcode serves applications of a target, best first."""
         if self.every and not any(one.covers(target) for one in self.targets):
             return [TargetId(target.target)]
-        return best_for(target, self.targets, lambda one: one)
+        return best_for(target, self.targets, lambda built: built)
 
 
 def first_of(targets: Sequence[str], target: TargetId | None, *, every: bool = False) -> str:
-    """Return which of a module's targets is to be compiled first, for an application of some target."""
+    """Return which of a module's targets to compile first for an application's target."""
     if target is None:
         return targets[0]
     if every and not any(TargetId.parse(one).covers(target) for one in targets):
@@ -57,10 +57,10 @@ def first_of(targets: Sequence[str], target: TargetId | None, *, every: bool = F
 
 
 def best_for(target: TargetId, choices: Sequence[Choice], target_of: Callable[[Choice], TargetId]) -> list[Choice]:
-    """Return the choices whose bitcode serves applications of a target, the best first.
+    """Return the choices whose bitcode serves applications of a target, best first.
 
-    That is what was compiled for the processor, then for its generic one, then for others that have that in common,
-    those of the same generation first.
+    The best is compiled for the processor, followed by its generic processor, then by other processors with that
+    generic one, those of the same generation first.
     """
 
     def distance(choice: Choice) -> tuple[bool, bool, bool]:

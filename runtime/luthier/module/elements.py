@@ -1,4 +1,4 @@
-"""Element types of tools' variables, by their C++ types as written."""
+"""Element types of tools' variables, from their C++ types as written."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _WORDS = {
 
 
 def element_type(type: str, size: int) -> np.dtype[Any] | None:
-    """Return the type of a variable's elements, however many dimensions it has; None if they are no numbers.
+    """Return the type of a variable's elements, for any number of dimensions; None if they are not numbers.
 
     Args:
-        type: C++ type; if it is not known, the size determines which unsigned number it may be.
+        type: C++ type; if unknown, the size determines an unsigned type.
         size: bytes.
     """
     plain = " ".join(_ARRAY.sub("", _QUALIFIERS.sub("", type)).split())
     name = "u8" if plain.endswith("*") else _WORDS.get(plain)
     if name is None and size in (1, 2, 4, 8):
         name = f"u{size}"
-    found = None if name is None else np.dtype(f"<{name}")
-    return found if found is not None and size % found.itemsize == 0 else None
+    dtype = None if name is None else np.dtype(f"<{name}")
+    return dtype if dtype is not None and size % dtype.itemsize == 0 else None

@@ -1,4 +1,4 @@
-"""Reader of what the compiler plugin left in a code object: bitcode, and the plugin's manifest inside it.
+"""Reader of the bitcode that the compiler plugin puts into a code object, and of the manifest in it.
 
 compiler_plugin/README.md describes both.
 """
@@ -29,10 +29,10 @@ _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 
 
 def read_object(object: CodeObject) -> DeviceContents:
-    """Return the contents of a code object made with the compiler plugin.
+    """Return the contents of a code object compiled with the compiler plugin.
 
     Raises:
-        ToolError: it has no such bitcode, or the bitcode is damaged.
+        ToolError: it has no such bitcode, or damaged bitcode.
     """
     bitcode = object.section_data(BITCODE_SECTION)
     if bitcode is None:
@@ -45,14 +45,14 @@ def read_object(object: CodeObject) -> DeviceContents:
 
 
 def read_bitcode(bitcode: bytes, name: str, target: TargetId | None = None) -> DeviceContents:
-    """Return the contents of the section alone: bitcode, followed by that for the other wave size, if there is any.
+    """Return the contents of the section: bitcode, optionally followed by that for the other wave size.
 
     Args:
-        name: its name in errors.
-        target: what it was compiled for; None for what the manifest says, which has no features.
+        name: name of the section in errors.
+        target: target of the bitcode; None: the one in the manifest, which has no features.
 
     Raises:
-        ToolError: it is no bitcode of the compiler plugin, of another version of it, or damaged.
+        ToolError: it is not bitcode of this version of the compiler plugin, or damaged.
     """
     bitcode, following = _parts(bitcode, name)
     contents = _read_one(bitcode, name, target)
@@ -64,36 +64,35 @@ def read_bitcode(bitcode: bytes, name: str, target: TargetId | None = None) -> D
 
 
 def _parts(section: bytes, name: str) -> tuple[bytes, bytes]:
-    """Return the bitcode for each wave size; the second one may be empty."""
-    found = _MANIFEST.search(section)
-    following = int(found[2] or 0) if found else 0
+    """Return the bitcode for each wave size; the second may be empty."""
+    match = _MANIFEST.search(section)
+    following = int(match[2] or 0) if match else 0
     if following >= len(section):
-        raise ToolError("the bitcode is damaged: what belongs to it is missing", object=name)
+        raise ToolError("the bitcode is damaged: a part is missing", object=name)
     return section[: len(section) - following], section[len(section) - following :]
 
 
 def _mismatch(contents: DeviceContents, other: DeviceContents) -> str:
-    """Return why two variants of a module cannot stand for each other, or empty.
+    """Return the reason why two variants of a module cannot replace each other, or "".
 
-    Hooks are taken from either, variables are shared.
+    They must have the same hooks, and they share variables.
     """
     if {contents.wave_size, other.wave_size} != set(contents.target.target.wave_sizes):
-        return f"its bitcode is for {contents.wave_size} and {other.wave_size} lanes a wave"
+        return f"its bitcode is for wave{contents.wave_size} and wave{other.wave_size}"
     hooks = {hook.symbol: hook.parameters for hook in contents.hooks}
     if hooks != {hook.symbol: hook.parameters for hook in other.hooks}:
-        return "its hooks, or their parameters, are others there"
-    mine = {variable.symbol: variable for variable in contents.variables}
-    theirs = {variable.symbol: variable for variable in other.variables}
-    for symbol in mine.keys() & theirs.keys():
-        if mine[symbol] != theirs[symbol] or _value(symbol, mine) != _value(symbol, theirs):
-            return f"variable {mine[symbol].name} is another there, and both would share it"
+        return "its hooks or their parameters differ"
+    own = {variable.symbol: variable for variable in contents.variables}
+    other_variables = {variable.symbol: variable for variable in other.variables}
+    for symbol in own.keys() & other_variables.keys():
+        if own[symbol] != other_variables[symbol] or _value(symbol, own) != _value(symbol, other_variables):
+            return f"the shared variable {own[symbol].name} differs"
     return ""
 
 
 def _value(symbol: str, variables: Mapping[str, DeviceVariable], outer: tuple[str, ...] = ()) -> object:
-    """Return the initial value of a variable.
-
-    The names of constants that it points to are left out: those are each variant's own.
+    """Return the initial value of a variable, without names of constants that it points to, which differ between the
+    variants.
     """
     storage = variables[symbol].storage
     pointers = [
@@ -137,17 +136,17 @@ def _read_one(bitcode: bytes, name: str, target: TargetId | None) -> DeviceConte
 def _read_manifest(bitcode: bytes, name: str) -> dict[str, Any]:
     """Return the plugin's manifest as JSON.
 
-    Metadata strings are plain bytes in bitcode, so it can be read whatever LLVM wrote it.
+    Metadata strings are plain bytes in bitcode, so any version of LLVM may have written it.
     """
-    found = list(_MANIFEST.finditer(bitcode))
-    if not bitcode.startswith(BITCODE_MAGIC) or len(found) != 1:
-        raise ToolError("not bitcode that Luthier's compiler plugin wrote", object=name)
-    if int(found[0][1]) != _MANIFEST_VERSION:
+    matches = list(_MANIFEST.finditer(bitcode))
+    if not bitcode.startswith(BITCODE_MAGIC) or len(matches) != 1:
+        raise ToolError("not bitcode of Luthier's compiler plugin", object=name)
+    if int(matches[0][1]) != _MANIFEST_VERSION:
         raise ToolError(
-            f"built with manifest version {int(found[0][1])}, this Luthier reads {_MANIFEST_VERSION}: rebuild it",
+            f"built with manifest version {int(matches[0][1])}, Luthier reads {_MANIFEST_VERSION}: rebuild it",
             object=name,
         )
-    digest = _DIGEST.search(bitcode, found[0].start())
+    digest = _DIGEST.search(bitcode, matches[0].start())
     if digest is None:
         raise ToolError("the bitcode has no digest: built by an older compiler plugin; rebuild it", object=name)
     without = bitcode[: digest.start(1)] + b"0" * 64 + bitcode[digest.end(1) :]
@@ -155,7 +154,7 @@ def _read_manifest(bitcode: bytes, name: str) -> dict[str, Any]:
         raise ToolError("the bitcode is damaged: its digest does not match", object=name)
     try:
         raw: dict[str, Any]
-        raw, _ = json.JSONDecoder().raw_decode(bitcode[found[0].start() :].decode("utf-8", "replace"))
+        raw, _ = json.JSONDecoder().raw_decode(bitcode[matches[0].start() :].decode("utf-8", "replace"))
     except ValueError as problem:
         raise ToolError(f"malformed manifest in the bitcode: {problem}", object=name) from None
     return raw
@@ -196,7 +195,7 @@ def _variable(raw: Mapping[str, Any]) -> DeviceVariable:
 
 
 def _placeable(variables: Sequence[DeviceVariable]) -> tuple[DeviceVariable, ...]:
-    """Return the variables, with a problem for each whose initial value holds an address that no object will have."""
+    """Return the variables, with a problem if the initial value contains an address that no object will have."""
     placed = {variable.symbol: variable for variable in variables}
     while True:
         unknown = {
@@ -208,13 +207,13 @@ def _placeable(variables: Sequence[DeviceVariable]) -> tuple[DeviceVariable, ...
         if not unknown:
             return tuple(placed.values())
         for name, symbol in unknown.items():
-            problem = f"its initial value holds the address of {symbol}, which has none in a patched object"
+            problem = f"its initial value contains the address of {symbol}, which has none in a patched object"
             storage = replace(placed[name].storage, problem=problem)
             placed[name] = replace(placed[name], storage=storage)
 
 
 def plain_name(symbol: str) -> str:
-    """Return ``a::b`` for the Itanium names of variables (``_ZN1a1bE``, ``_ZL1b``); any other symbol as it is."""
+    """Return ``a::b`` for the Itanium names of variables (``_ZN1a1bE``, ``_ZL1b``); other symbols unchanged."""
     rest = symbol.removeprefix("_Z").removeprefix("L").removeprefix("N")
     if rest == symbol:
         return symbol

@@ -1,4 +1,4 @@
-"""Device modules from HIP source in Python text: a notebook's cell, a test, a tool too small for a package."""
+"""Device modules from HIP source in Python: for notebooks, tests, and tools too small for a package."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from luthier.module.manifest import ModuleManifest
 from luthier.module.tool_module import ToolModule, load_built
 
 COMPILERS = "luthier.compilers"
-"""Entry-point group: the function ``inline(source, name, settings, caller, target)`` that gives bundle and manifest for
-a target, all that there may be, and whether any other processor may be asked for, too."""
+"""Entry-point group: the function ``inline(source, name, settings, caller, target)`` returns bundle and manifest for a
+target, all possible targets, and whether any other processor is possible, too."""
 
 
 def load_inline(
@@ -30,29 +30,29 @@ def load_inline(
     flags: Sequence[str] | None = None,
     check_hooks: bool | None = None,
 ) -> ToolModule:
-    """Compile HIP source to a device module, or take it from the cache; the same object for the same source.
+    """Compile HIP source to a device module, or take it from the cache; equal sources return the same object.
 
-    HIP's and Luthier's headers are included before the source, and ``MARK_LUTHIER_DEVICE_MODULE`` is added where it is
-    missing: hooks and variables are enough. What is not given comes from the environment (``LUTHIER_TARGETS``, …), as
-    in every build. Safe in several processes and threads at once.
+    HIP's and Luthier's headers are included before the source, and ``MARK_LUTHIER_DEVICE_MODULE`` is added if it is
+    missing, so hooks and variables are enough. Missing settings come from the environment (``LUTHIER_TARGETS``, …), as
+    in every build. Safe in several processes and threads.
 
-    Targets are compiled when they are needed, the first one at once, so that errors are known.
+    Targets are compiled on demand, except the first, so that errors are raised here.
 
     Args:
-        source: of one device module.
-        name: what errors call it.
-        targets: target ids, e.g. ``["gfx942:xnack-"]``; without, and without ``LUTHIER_TARGETS``, every processor.
+        source: source of one device module.
+        name: name in errors.
+        targets: target IDs, e.g. ``["gfx942:xnack-"]``; by default ``LUTHIER_TARGETS``, or else every processor.
         include_dirs: folders of headers.
         defines: preprocessor definitions, ``NAME`` or ``NAME=VALUE``.
         flags: further compiler flags.
-        check_hooks: whether every hook must be one that can be spliced.
+        check_hooks: whether to require that every hook can be spliced.
 
     Raises:
-        BuildError: no compiler for HIP, or an error in the source, with its line.
-        TargetError: a target that does not exist.
+        BuildError: there is no compiler for HIP, or an error in the source, with its line.
+        TargetError: a target does not exist.
     """
     if not isinstance(source, str):
-        raise BuildError(f"the source of a device module is a string, not {type(source).__name__}")
+        raise BuildError(f"the source of a device module must be a string, not {type(source).__name__}")
     for point in points_of(COMPILERS):
         if point.name != "inline":
             continue
@@ -78,7 +78,7 @@ _Compile = Callable[[TargetId | None], tuple[bytes, ModuleManifest, tuple[Target
 
 
 def _on_demand(compile: _Compile) -> ToolModule:
-    """Return the module that is compiled for one target now, for the others when they are needed."""
+    """Return the module, compiled for one target now and for others on demand."""
     bundle, manifest, targets, every = compile(wanted())
     loaded = _loaded(bundle, manifest)
     loaded.compile_for_more(OnDemand(lambda target: compile(target)[:2], targets, every))

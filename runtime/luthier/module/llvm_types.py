@@ -1,4 +1,4 @@
-"""LLVM types as its textual IR spells them: what kind of value each is, and what room it takes."""
+"""LLVM types as spelled in textual IR: kind and size of their values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def integer_bits(kind: str) -> int:
 
 @functools.cache
 def bits_of(kind: str) -> int:
-    """Return the width of a type; 0 for one that is neither number, pointer nor vector of numbers."""
+    """Return the width of a type; 0 if it is neither a number, a pointer nor a vector of numbers."""
     if vector := _VECTOR.fullmatch(kind):
         return int(vector[1]) * bits_of(vector[2])
     if pointer := _POINTER.fullmatch(kind):
@@ -38,10 +38,10 @@ def bits_of(kind: str) -> int:
 
 @functools.cache
 def units_of(kind: str) -> int:
-    """Return the 32-bit register units that a value of a type takes.
+    """Return the number of 32-bit register units of a value.
 
     Raises:
-        HookError: hooks do not take the type in registers.
+        HookError: hooks cannot take the type in registers.
     """
     vector = _VECTOR.fullmatch(kind)
     if not (kind in _IN_REGISTERS or _POINTER.fullmatch(kind) or (vector and vector[2] in _IN_VECTORS)):
@@ -50,10 +50,10 @@ def units_of(kind: str) -> int:
 
 
 def kind_of(kind: str, signed: bool | None = None) -> str:
-    """Return the kind of parameter (`Parameter.kind`) that a type stands for.
+    """Return the kind of parameter (`Parameter.kind`) of a type.
 
     Args:
-        signed: whether an integer is signed; None where it is not known, since the type does not say.
+        signed: whether an integer is signed; None if unknown, since the type does not tell.
     """
     if kind == "i1":
         return "bool"

@@ -1,6 +1,6 @@
-"""The manifest: a JSON file beside each device module's bundle that says what is in it.
+"""The manifest: a JSON file beside each device module's bundle that describes its contents.
 
-`luthier_build.manifest` makes it from code objects and sources.
+`luthier_build.manifest` creates it from code objects and sources.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from luthier.module.description import DeviceVariable, Hook, Parameter
 
 FORMAT = "luthier-device-module"
 VERSION = 1
-"""Raised when a reader of the version before would misunderstand the file."""
+"""Incremented when earlier readers would misunderstand the file."""
 _LOADED = frozenset(("owner", "storage"))
-"""Members of a description that only a loaded module has."""
+"""Fields of a description that only a loaded module has."""
 Made = TypeVar("Made")
 
 
@@ -35,18 +35,18 @@ class ModuleManifest:
     hooks: tuple[Hook, ...]
     variables: tuple[DeviceVariable, ...]
     intrinsics: tuple[str, ...]
-    """Names of the intrinsics that the hooks call and the runtime must know, e.g. ``luthier::readReg.i32.i32``."""
+    """Names of the intrinsics that hooks call, e.g. ``luthier::readReg.i32.i32``."""
     cuid: str
     llvm: str
     """Version of the LLVM that wrote the bitcode, e.g. ``22.1.8``."""
     compiler: str
     """Version line of the compiler."""
     wave_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
-    """Target -> lanes a wave of the kernels that its hooks can go into; empty where an earlier Luthier built it."""
+    """Target -> wave sizes of kernels in which its hooks can run; empty if an early version of Luthier built it."""
     luthier: str = __version__
 
     def to_json(self) -> str:
-        """Return the file's text; the same for the same contents."""
+        """Return the file's text, which is the same for equal contents."""
         text = {"format": FORMAT, "version": VERSION, **_members(self)}
         return json.dumps(text, default=_members, indent=2) + "\n"
 
@@ -55,7 +55,7 @@ class ModuleManifest:
         """Read a manifest.
 
         Raises:
-            ToolError: no such file, not a manifest, or one of a newer Luthier.
+            ToolError: there is no such file, or it is not a manifest, or one of a newer Luthier.
         """
         try:
             text = path.read_text()
@@ -67,7 +67,7 @@ class ModuleManifest:
 
     @classmethod
     def from_text(cls, text: str, place: str) -> ModuleManifest:
-        """Return a manifest from a file's text; `place` names it in errors."""
+        """Parse a file's text; `place` names it in errors."""
         try:
             raw = json.loads(text)
         except (ValueError, RecursionError) as problem:
@@ -96,7 +96,7 @@ class ModuleManifest:
 
 
 def _members(value: object) -> dict[str, Any]:
-    """Return the members of a description that the file holds."""
+    """Return the fields of a description that are in the file."""
     return {name: member for name, member in vars(value).items() if name not in _LOADED}
 
 
@@ -106,13 +106,13 @@ def _hook(raw: dict[str, Any]) -> Hook:
 
 
 def _made(kind: type[Made], raw: dict[str, Any], **converted: Any) -> Made:
-    """Return a description of the members that a file has, each of the type that it must have.
+    """Make a description from the fields in a file, each of which must have the right type.
 
     Args:
-        converted: members that are no texts or numbers.
+        converted: fields that are neither texts nor numbers.
 
     Raises:
-        TypeError: one is not, or there are others.
+        TypeError: a field has another type, or is unknown.
     """
     types = {one.name: one.type for one in fields(cast(Any, kind)) if one.name not in _LOADED}
     for name, value in raw.items():
@@ -122,11 +122,11 @@ def _made(kind: type[Made], raw: dict[str, Any], **converted: Any) -> Made:
 
 
 def _all(kind: type[Made], values: object) -> tuple[Made, ...]:
-    """Return a list's values.
+    """Convert a list to a tuple.
 
     Raises:
-        TypeError: the value is no list, or one is of another type.
+        TypeError: the value is not a list, or an element has another type.
     """
     if not isinstance(values, list) or any(type(value) is not kind for value in values):
-        raise TypeError(f"{str(values)[:40]!r} is no list of {kind.__name__}")
+        raise TypeError(f"{str(values)[:40]!r} is not a list of {kind.__name__}")
     return tuple(values)

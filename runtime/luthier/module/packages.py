@@ -1,4 +1,4 @@
-"""Device modules of installed tool packages: where a build put them, and how they are kept up to date."""
+"""Device modules of installed tool packages: find them and keep them up to date."""
 
 from __future__ import annotations
 
@@ -13,41 +13,40 @@ from luthier.isa.targets import TargetId
 from luthier.module.manifest import ModuleManifest
 
 RECORD = ".luthier-editable.json"
-"""File that a build into the source tree leaves in a package's folder: its modules follow their sources."""
+"""File in a package's folder after a build into the source tree: its modules follow their sources."""
 REFRESHERS = "luthier.refreshers"
-"""Entry-point group: functions ``refresh(folder: Path, target: TargetId | None)`` that build what has such a record
-again where needed, and for one more target."""
+"""Entry-point group: functions ``refresh(folder: Path, target: TargetId | None)`` that rebuild folders with such a
+record if necessary, and for one more target."""
 
 
 def _is_followed(folder: Path) -> bool:
-    """Return whether a package's folder has the record of a build into it, not one that was copied along with it."""
+    """Return whether a folder has the record of a build into it, not a copied record."""
     try:
         return bool(json.loads((folder / RECORD).read_text())["folder"] == str(folder.resolve()))
     except (FileNotFoundError, NotADirectoryError):
         return False
     except (OSError, ValueError, KeyError, TypeError):
-        return True  # a damaged one: who builds again says so
+        return True  # damaged, which the rebuild reports
 
 
 def follow_sources(folder: Path, target: TargetId | None = None) -> None:
-    """Build what lies in a source tree again if its sources have changed; nothing to do for what was installed or
-    copied elsewhere.
+    """Rebuild modules in a source tree if their sources have changed; do nothing for installed or copied modules.
 
     Args:
-        target: of an application, which it must have code for if it can.
+        target: target of an application for which there must be code, if possible.
 
     Raises:
-        LuthierError: they have changed and cannot be built.
+        LuthierError: the changed sources cannot be built.
     """
     if _is_followed(folder):
         for point in points_of(REFRESHERS):
-            refresh = load(point, f"what builds {folder} again", BuildError, kind=(Callable, "function"))
+            refresh = load(point, f"the builder of {folder}", BuildError, kind=(Callable, "function"))
             refresh(folder, target)
 
 
 def targets_on_demand(folder: Path) -> Mapping[str, tuple[TargetId, ...]]:
-    """Return the targets that each module in a source tree is compiled for when it is needed; none of what was
-    installed or copied elsewhere."""
+    """Return the targets for which each module in a source tree is compiled on demand; {} for installed or copied
+    modules."""
     if not _is_followed(folder):
         return {}
     recorded = json.loads((folder / RECORD).read_text()).get("targets", {})
@@ -57,11 +56,11 @@ def targets_on_demand(folder: Path) -> Mapping[str, tuple[TargetId, ...]]:
 def read_installed(
     package: str, module: str, target: TargetId | None = None
 ) -> tuple[bytes, ModuleManifest, tuple[TargetId, ...]]:
-    """Return the bundle of a tool package's device module, its manifest, and the targets that it is compiled for when
-    it is needed.
+    """Return the bundle of a tool package's device module, its manifest, and the targets for which it is compiled on
+    demand.
 
     Args:
-        target: as of `follow_sources`.
+        target: as for `follow_sources`.
 
     Raises:
         ToolError: there is no such package or module.
