@@ -162,7 +162,7 @@ def test_two_tools_of_one_name(install: Install, capsys: pytest.CaptureFixture[s
     assert [row["package"] for row in found] == ["one-tool", "two-tool"]
     for row in found:
         assert row["problems"] == [
-            "name clash: same is provided by one-tool and two-tool; say one-tool:same or two-tool:same"
+            "name clash: same is provided by one-tool and two-tool; use one-tool:same or two-tool:same"
         ]
     assert parse_tool("fine:top=2").options.top == 2
     for command in (
@@ -184,7 +184,7 @@ def test_two_tools_of_one_name(install: Install, capsys: pytest.CaptureFixture[s
         parse_tool("three-tool:same")
     assert parse_tool("fine-tool:fine").name == "fine"
     assert main(["tools", "two-tool:same"]) == 0
-    assert "use: luthier run -t two-tool:same:OPTION=VALUE" in capsys.readouterr().out
+    assert "usage: luthier run -t two-tool:same:OPTION=VALUE" in capsys.readouterr().out
     main(["tools", "two-tool:same", "--json"])
     assert [row["package"] for row in json.loads(capsys.readouterr().out)] == ["two-tool"]
 

@@ -73,13 +73,13 @@ def test_native_code_has_the_numbers() -> None:
 
 def test_commands_go_on_with_present_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert check_names("bounds,leak,races") == ["memory", "leak", "race"]
-    assert capsys.readouterr().err.count("is now called") == 2
+    assert capsys.readouterr().err.count("is now named") == 2
 
 
 @pytest.mark.parametrize("name", EARLIER_CHECKS)
 def test_earlier_names(name: str) -> None:
     assert named_checks([name, EARLIER_CHECKS[name]]) == (EARLIER_CHECKS[name],)
-    with pytest.raises(LuthierError, match="there are: waits"):
+    with pytest.raises(LuthierError, match="choose from waits"):
         named_checks([name], ("waits",))
     done = run_luthier("replay", "--check", name, "absent.lcap")
-    assert f"the check {name} is now called {EARLIER_CHECKS[name]}" in done.stderr
+    assert f"the check {name} is now named {EARLIER_CHECKS[name]}" in done.stderr

@@ -30,7 +30,7 @@ def small(tmp_path: Path) -> Path:
     ("problem", "code", "text"),
     [
         (MemoryError(), 1, "luthier objects: error: there is not enough memory for this\n"),
-        (RecursionError(), 1, "luthier objects: error: something in the input is nested too deeply\n"),
+        (RecursionError(), 1, "luthier objects: error: the input is nested too deeply\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )

@@ -51,7 +51,7 @@ def test_what_is_declared_is_parsed_checked_and_summed_up() -> None:
     assert given.summary() == {"check": "race", "kernel": ["a", "b"], "hoist": False}
     with pytest.raises(LuthierError, match="--sarif is about checks: name them with --check"):
         read("--sarif", "s")
-    with pytest.raises(LuthierError, match="--check is what virtual devices do: look by hooks"):
+    with pytest.raises(LuthierError, match="--check works on virtual devices only; look by hooks"):
         given.check_on_gpus()
     read("-k", "a").check_on_gpus()
     assert read().kernel is not read().kernel
@@ -117,7 +117,7 @@ def test_an_option_means_the_same_on_every_command() -> None:
 )
 def test_earlier_spellings_do_the_same_and_say_so(command: list[str], before: str, after: str, tmp_path: Path) -> None:
     old, new = (run_luthier(*(word.format(flag) for word in command), before=()) for flag in (before, after))
-    note = f"luthier {command[0]}: {before} is now {after}; the next release will not know {before}\n"
+    note = f"luthier {command[0]}: {before} is now {after}; the next release does not accept {before}\n"
     assert (old.returncode, old.stdout, old.stderr) == (new.returncode, new.stdout, note + new.stderr)
     assert old.returncode != 0
 

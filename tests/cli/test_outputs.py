@@ -466,7 +466,7 @@ def test_patched_object_and_map_are_two_files(kind: str, tmp_path: Path, capsys:
     command = ["patch", "-t", "opcode_histogram", "-o", str(out), "--map"]
     for other in (str(out), f"{tmp_path}/./out"):
         assert main([*command, other, str(object)]) == int(kind != "null")
-        assert ("--output and --map are one file" in capsys.readouterr().err) == (kind != "null")
+        assert ("--output and --map name the same file" in capsys.readouterr().err) == (kind != "null")
     assert state(tmp_path) == before
     assert main([*command, str(tmp_path / "map"), str(object)]) == 0
     capsys.readouterr()

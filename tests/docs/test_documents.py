@@ -135,7 +135,7 @@ def test_readme_walk(readme_output: Mapping[str, str]) -> None:
     printed = {tuple(line.split()[:2]): text for line, text in readme_output.items()}
     assert re.search(r"^store_count ", printed["luthier", "tools"], re.MULTILINE)
     assert "variables: stored (8 bytes)" in printed["luthier", "patch"]
-    assert "waves a SIMD" in printed["luthier", "cost"]
+    assert "waves per SIMD" in printed["luthier", "cost"]
     assert "outputs equal" in printed["luthier", "verify"]
 
 

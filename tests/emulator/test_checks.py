@@ -276,7 +276,7 @@ def test_earlier_names_and_unknown_ones(build_kernels: Callable[[str, str], Path
     source, out = device.allocate(4 * 101), device.allocate(400)
     source.write(np.arange(99, dtype=np.int32))
     only(findings(module, "sum_of_two", source, out, 100, grid=1, block=128))
-    with pytest.raises(DeviceError, match="no check 'leaks'; there are: memory, race, init"):
+    with pytest.raises(DeviceError, match="no check 'leaks'; choose from memory, race, init"):
         open_device("emu:gfx942", check="leaks")
 
 

@@ -27,7 +27,9 @@ def test_the_command_tells_what_is_possible(tmp_path: Path, capsys: pytest.Captu
     path = tmp_path / "k.co"
     path.write_bytes(kernel("gfx1250", "s_load_b64 s[0:1], s[0:1], 0x0").data)
     assert main(["check", str(path)]) == 0
-    assert "hazards: 1 possible finding, by what the code does not show (--possible" in capsys.readouterr().out
+    assert (
+        "hazards: 1 possible finding, depending on facts the code does not show (--possible" in capsys.readouterr().out
+    )
     assert main(["check", str(path), "--possible"]) == 0
     assert "it needs other registers if the address is not a multiple of the size" in capsys.readouterr().out
     assert main(["check", str(path), "--json"]) == 0

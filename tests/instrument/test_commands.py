@@ -245,7 +245,7 @@ def test_cost_writes_nothing(luthier: Run, app, tmp_path: Path, monkeypatch: pyt
         ("steps:wrong=type", "0.5 does not fit i32"),
         ("steps:wrong=range", "outside .* of i32"),
         ("steps:module=/dev/null", "/dev/null"),
-        ("steps:module={app}", "no code object with a .llvmbc section"),
+        ("steps:module={app}", "no code object has a .llvmbc section"),
     ],
 )
 def test_a_bad_tool_leaves_no_file(luthier: Run, app, tmp_path: Path, tool: str, message: str) -> None:
@@ -302,7 +302,7 @@ def test_a_missing_file_and_kernel(luthier: Run, app, tmp_path: Path) -> None:
         "patch", app("vector_add", "gfx942"), "-t", "steps", "--kernel", "nothing*", "-o", tmp_path / "out"
     )
     assert code == 1
-    assert "there are vector_add" in error
+    assert "choose from vector_add" in error
 
 
 def test_an_output_that_cannot_be_written(luthier: Run, app, tmp_path: Path) -> None:

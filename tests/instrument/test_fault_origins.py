@@ -155,7 +155,7 @@ def test_a_hook_that_points_share(compile_object: Callable[..., Path], hooks: To
     plain = load_object(compile_object(APPLICATION, target, "-g"))
     text = told(patched(plain, hooks, "bad_and_heavy", last=True), target, 0)
     assert "in hook bad_and_heavy " in text
-    assert "that several points share" in text
+    assert "which several points share" in text
 
 
 AGAIN = """
@@ -239,7 +239,7 @@ def test_which_of_the_points_that_share_a_hook(
         module.variable("chosen").write(site)
         with pytest.raises(EmulationError) as failed:
             module.kernel("k").launch(np.zeros(64, np.uint32), np.int32(0), np.int64(0), grid=1, block=64)
-        assert f"that several points share, called at {addresses[site]:#x} in k+" in str(failed.value)
+        assert f"which several points share, called at {addresses[site]:#x} in k+" in str(failed.value)
         assert f"{line_of('LAST')}:" in str(failed.value)
 
 

@@ -138,8 +138,8 @@ def test_annotations_without_source(compiled: Callable[..., CodeObject], capsys:
     ("text", "problem"),
     [
         ("", "cannot be read"),
-        ("[1]", "is not what"),
-        ('{"kernel": "loop", "addresses": [{}]}', "is not what"),
+        ("[1]", "is not a result of"),
+        ('{"kernel": "loop", "addresses": [{}]}', "is not a result of"),
         ('{"kernel": "other"}', "no counts of this kernel"),
         ('{"kernel": "loop", "addresses": [{"address": 3, "executions": 1, "active_lanes": 1}]}', "does not have"),
     ],

@@ -123,4 +123,4 @@ def test_names_are_quoted() -> None:
 def test_one_kernel_at_a_time(compile_object: Callable[..., Path], capfd: pytest.CaptureFixture[str]) -> None:
     path = compile_object(INPUTS / "calls.hip", "gfx90a")
     assert main(["lift", str(path), "--llvm"]) == 1
-    assert "--llvm is of one kernel" in capfd.readouterr().err
+    assert "--llvm prints one kernel" in capfd.readouterr().err

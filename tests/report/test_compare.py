@@ -51,7 +51,7 @@ def test_differences_and_ratios(tmp_path: Path) -> None:
     assert [tuple(row) for row in variables.rows] == [("t", "hits", "value", 12, 8, 4, 1.5)]
     short = changed(kernels)
     assert {row[0] for row in short.rows} == {"k", "added", "gone"}
-    assert short.title == f"kernels, {len(kernels.rows) - len(short.rows)} the same"
+    assert short.title == f"kernels, {len(kernels.rows) - len(short.rows)} equal"
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_run_against_itself(mix_run: Path, capfd: pytest.CaptureFixture[str]) 
 )
 def test_what_a_comparison_refuses(mix_run: Path, options: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(mix_run), "--against", str(mix_run), *options]) == 1
-    assert "a comparison (--against) has the formats text, json, html, sarif and junit" in capfd.readouterr().err
+    assert "--against works with the formats text, json, html, sarif and junit" in capfd.readouterr().err
 
 
 def test_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -113,7 +113,7 @@ def test_nothing_to_judge_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
     table = {"title": "", "columns": ["kernel", "share %"], "rows": [["k", None]]}
     run = write_run(tmp_path / "empty", {"tools": [{"tool": "t", "tables": [table]}]}, kernels=[kernel("k")])
     assert main(["report", str(run), "--fail-if", "max(t.share) < 5"]) == 0
-    assert "max(t.share) < 5: no row has a number, so nothing was judged" in capsys.readouterr().err
+    assert "max(t.share) < 5: no row has a number, so there is nothing to judge" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_nothing_to_judge_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
         ("coalescing.eficiency < 50", "did you mean 'efficiency %'?"),
         ("instr_count.conter > 5", "did you mean 'counter'?"),
         ("coalescing[most lines].lines > 5", "no table 'most lines'; it reported 'coalescing', 'most cache lines'"),
-        ("coalescing.kernel > 5", "which is no number"),
-        ("coalescing.requests > 5%", "'requests' is no share, so the bound has no %"),
-        ("efficiency < 50", "'efficiency' names no column; it is TOOL.COLUMN"),
-        ("coalescing.efficiency = 50", "is no condition"),
-        ("coalescing.efficiency < low", "is no condition"),
-        ("", "is no condition"),
+        ("coalescing.kernel > 5", "which is not a number"),
+        ("coalescing.requests > 5%", "'requests' is not a percentage, so the bound takes no %"),
+        ("efficiency < 50", "'efficiency' does not name a column: give TOOL.COLUMN"),
+        ("coalescing.efficiency = 50", "is malformed"),
+        ("coalescing.efficiency < low", "is malformed"),
+        ("", "is malformed"),
     ],
 )
 def test_what_is_no_condition(
@@ -205,7 +205,7 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path, capsys: pytest.CaptureF
         assert reason in capsys.readouterr().err
     other = str(write_run(tmp_path / "c", kernels=[kernel("another", instructions=3)]))
     assert main(["report", run, "--against", other, "--fail-if", "instructions > 5%"]) == 1
-    assert "no row is in both runs, so nothing can be compared" in capsys.readouterr().err
+    assert "no row is in both runs, so there is nothing to compare" in capsys.readouterr().err
 
 
 def test_from_nothing_is_more_than_any_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

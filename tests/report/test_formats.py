@@ -125,11 +125,11 @@ def test_a_folder_of_tables_is_whole_or_not_there(
 def test_what_a_format_cannot_do_is_told(add: Plant, run: str, capsys: pytest.CaptureFixture[str]) -> None:
     add("rows = other_one:TABLES")
     assert main(["report", run, "--format", "rows"]) == 1
-    assert re.search(r"rows is of one table \(--table [\w|]*kernels\|[\w|]*\) or goes to a", capsys.readouterr().err)
+    assert re.search(r"rows writes one table \(--table [\w|]*kernels\|[\w|]*\), or all to a", capsys.readouterr().err)
     assert main(["report", run, "--format", "rows", "--against", run]) == 1
-    assert "has the formats text, json, html, sarif and junit, and no --table" in capsys.readouterr().err
+    assert "works with the formats text, json, html, sarif and junit, and not with --table" in capsys.readouterr().err
     assert main(["report", run, "--format", "html", "--table", "kernels"]) == 1
-    assert "--table is for the formats csv, json and rows" in capsys.readouterr().err
+    assert "--table works with the formats csv, json and rows" in capsys.readouterr().err
 
 
 def test_help_and_completion_list_it(add: Plant, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +165,7 @@ def test_an_unknown_format_lists_those_that_there_are(add: Plant, run: str, caps
         (
             "bad = other_one:IT",
             "from luthier import ReportFormat\nIT = ReportFormat(help='nothing')",
-            "a report format writes runs or tables",
+            "a report format must write runs or tables",
         ),
     ],
 )
@@ -206,7 +206,7 @@ def test_the_doctor_names_what_is_broken(add: Plant) -> None:
 
 
 def test_a_format_that_writes_nothing_is_none() -> None:
-    with pytest.raises(LuthierError, match="writes runs or tables"):
+    with pytest.raises(LuthierError, match="must write runs or tables"):
         ReportFormat(help="nothing")
 
 

@@ -68,7 +68,7 @@ def test_numbers_are_those_of_the_tables(mix_run: Path, open_page: Open) -> None
     assert entered == {int(str(row[0])): row[2] for row in table.rows}, "what the tool itself reported"
     heats = opened.eval("[...document.querySelectorAll('#metric option')].map((one) => one.textContent)")
     assert "lanes: entered" in heats
-    assert "idle lanes, added up" in heats
+    assert "idle lanes, summed" in heats
 
 
 def test_source_lines(mix_run: Path, open_page: Open) -> None:
@@ -266,7 +266,7 @@ def test_little_to_show(tmp_path: Path, open_page: Open, has: str) -> None:
         assert not opened.page.is_visible("#kernel")
     else:
         assert "code was not recorded" in opened.text("#kernel-why")
-        assert "times on the device are not known" in opened.text("#launches")
+        assert "unknown times on the device" in opened.text("#launches")
 
 
 @pytest.mark.thorough

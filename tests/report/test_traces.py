@@ -85,14 +85,14 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     [
         (["--trace", "nothing"], "has no table 'nothing'"),
         (["--trace", "accesses", "--by", "colour"], "has no column 'colour'"),
-        (["--trace", "accesses", "--by", "x/4"], "holds no integers"),
-        (["--trace", "accesses", "--by", "pc/0"], "no column, nor COLUMN/SIZE"),
+        (["--trace", "accesses", "--by", "x/4"], "has no integers"),
+        (["--trace", "accesses", "--by", "pc/0"], "neither COLUMN nor COLUMN/SIZE"),
         (["--trace", "accesses", "--by", 'pc"; DROP TABLE rows'], "has no column"),
-        (["--trace", "kernels", "--sum", "name"], "no numbers to be added up"),
+        (["--trace", "kernels", "--sum", "name"], "no numbers to sum"),
         (["--trace", "accesses", "--memory", "1"], "too little"),
-        (["--trace", "accesses", "--top", "-1"], "no number of groups"),
+        (["--trace", "accesses", "--top", "-1"], "--top must be at least 0, not -1"),
         (["--trace", "accesses", "--format", "csv"], "formats text and json"),
-        (["--by", "pc"], "--by pc is for a table of --trace"),
+        (["--by", "pc"], "--by pc needs a table (--trace)"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, options: list[str], says: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -248,7 +248,7 @@ def launch_log(tables: Tables, truth: Truth) -> None:
     """Every launch, with its arguments; those of the runtime's own kernels besides."""
     launches = [row for row in rows(tables, "grid", "block", "arguments") if row["kernel"] in truth.kernels]
     assert len(launches) == truth.launches
-    assert not any(row["arguments"].startswith("not told") for row in launches)
+    assert not any(row["arguments"].startswith("unknown") for row in launches)
 
 
 @expectation

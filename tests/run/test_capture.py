@@ -135,7 +135,7 @@ def test_a_process_without_a_number_is_refused_by_name(
     assert files == []
     assert refused
     for one in refused:
-        assert one.endswith(" in process 0: its process is in a PID namespace that Luthier cannot look into")
+        assert one.endswith(" in process 0: its process is in a PID namespace that Luthier cannot access")
 
 
 def test_what_does_not_fit_in_memory_is_replayed_from_files(

@@ -254,7 +254,7 @@ def test_tables_that_cannot_be_written(build_program: Build, collector: Any, tmp
     ran = traced("emu:gfx90a", [collector(Tracer, 1)], command, tmp_path / "run", spoil)
     assert ran.code == 0
     assert len(ran.faults) == 2
-    assert all("are not kept: cannot write" in fault for fault in ran.faults)
+    assert all("are lost: cannot write" in fault for fault in ran.faults)
     assert ran.channels[0][3] == 2 * len(expected(700, 9))
 
 

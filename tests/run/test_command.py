@@ -34,7 +34,7 @@ def test_a_signal_is_passed_on(luthier_run: Run) -> None:
     [
         ("emu:gfx90a", ["/no/such/program"], "cannot run /no/such/program"),
         ("emu:gfx90a", [], "no program given"),
-        ("emu:gfx1250", ["true"], "there is no virtual gfx1250; there are gfx900, gfx902"),
+        ("emu:gfx1250", ["true"], "there is no virtual gfx1250; choose from gfx900, gfx902"),
         ("emu:gfx7", ["true"], "unknown target"),
         ("cuda:0", ["true"], "no device 'cuda:0'"),
         ("emu:gfx90a:xnack+", ["true"], "XNACK"),
@@ -51,7 +51,7 @@ def test_refusals(luthier_run: Run, devices: str, command: list[str], says: str)
 def test_options_of_checks_need_one(luthier_run: Run, option: tuple[str, str]) -> None:
     outcome = luthier_run("emu:gfx90a", "true", options=option)
     assert (outcome.code, outcome.out) == (1, "")
-    assert f"{option[0]} is about what checks find" in outcome.err
+    assert f"{option[0]} applies to findings" in outcome.err
 
 
 @pytest.mark.parametrize("option", [("--init", "reads"), ("--fp", "flow,nan")])
@@ -59,7 +59,7 @@ def test_options_of_checks_need_one(luthier_run: Run, option: tuple[str, str]) -
 def test_options_of_one_check_need_that(command: tuple[str, ...], option: tuple[str, str]) -> None:
     done = run_luthier(*command, *option, "--", "true")
     assert (done.returncode, done.stdout) == (1, "")
-    said = f"{option[0]} is about what the check {option[0][2:]} finds, which is not among race,host"
+    said = f"{option[0]} needs the check {option[0][2:]}, which is not among race,host"
     assert said in done.stderr
 
 

@@ -331,7 +331,7 @@ def test_commands_for_code_take_captures(
     text = capsys.readouterr().out
     assert text.count("\nkernel sums: gfx90a") == 1
     assert main(["lift", path, "-k", "nothing"]) == 1
-    assert "no kernel matches 'nothing'; there are sums" in capsys.readouterr().err
+    assert "no kernel matches 'nothing'; choose from sums" in capsys.readouterr().err
     assert list(load_object(out).kernels) == ["sums"]
 
 

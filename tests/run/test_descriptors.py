@@ -33,7 +33,7 @@ def test_more_processes_at_once_than_there_may_be_files(build_program: Callable[
     """They wait for each other, each with nothing or with all that it needs."""
     at_once = f"for number in $(seq 40); do {build_program('told')} & done; wait"
     done = run_luthier("run", "-t", "instr_count", "-o", tmp_path / "run", "--", "sh", "-c", at_once, before=LIMIT)
-    assert (done.returncode, "processes wait until others have ended: ulimit -n 48" in done.stderr) == (0, True), done
+    assert (done.returncode, "processes must wait for others to end: ulimit -n 48" in done.stderr) == (0, True), done
     summary = json.loads((tmp_path / "run/summary.json").read_text())
     assert (len(summary["processes"]), summary["tables"]["launches"], summary["faults"]) == (40, 40, [])
 

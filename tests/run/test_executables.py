@@ -227,7 +227,7 @@ def test_refusals(how: str, two_units: Callable[[str], Path], counter: Any, tmp_
     message = {
         "no wrapper": "no section .hipFatBinSegment",
         "version": "version 7",
-        "pointer": "does not hold",
+        "pointer": "not in the file",
         "relocation": "cannot be changed",
         "headers": "no section headers",
         "no program": "not an executable",
@@ -298,7 +298,7 @@ def test_the_command(
         rows = json.loads(Path(f"{places}.json").read_text())
         assert {Path(row["file"]).name for row in rows} >= {"two_units.hip"}
         assert main([*arguments, "--map", f"{places}.parquet", "--target", "gfx90a"]) == 0
-        assert "left as it is: it is for gfx1030" in capsys.readouterr().err
+        assert "not instrumented: it is for gfx1030" in capsys.readouterr().err
         import pyarrow.parquet as pq
 
         table = pq.read_table(f"{places}.parquet").to_pylist()

@@ -114,7 +114,7 @@ def test_a_hook_that_points_share(
     tool = Everywhere(make_module(HOOKS, "gfx90a"), "bad_and_heavy")
     line = told(under_tools("emu:gfx90a", [tool], build_program("faults", "-g"), "address").err)
     assert "in hook bad_and_heavy " in line
-    place = re.search(r"that several points share, called at 0x\w+ in \w+\+(0x\w+)", line)
+    place = re.search(r"which several points share, called at 0x\w+ in \w+\+(0x\w+)", line)
     assert place is not None, line
     assert place[1] == "0x0"
     assert "faults.hip:" in line.partition("called at")[2]

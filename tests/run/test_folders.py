@@ -107,7 +107,7 @@ def test_what_a_killed_run_leaves_is_told(tmp_path: Path) -> None:
         if "another run" not in said:
             break
         time.sleep(0.1)
-    assert f"{folder} has what a run left that was killed: remove it, or take another folder" in said
+    assert f"{folder} contains the files of a killed run: remove it, or choose another folder" in said
     assert "has not ended, or was killed" in run_luthier("report", folder).stderr
 
 
@@ -211,7 +211,7 @@ def test_what_is_about_tools_needs_one(option: str, output: list[str], capfd: py
     assert main(["run", option, *output, "--", "echo", "program"]) == 1
     said = capfd.readouterr()
     assert said.out == ""
-    assert f"{option.partition('=')[0].replace('--no-', '--')} is about what tools instrument" in said.err
+    assert f"{option.partition('=')[0].replace('--no-', '--')} applies to tools only" in said.err
 
 
 @pytest.mark.parametrize("executed", [5, [5], [{}], [{"kernel": 1}], "k", [{"kernel": "k", "object": "o",

@@ -78,7 +78,7 @@ def test_no_file(build_program: Build, tmp_path: Path) -> None:
     shutil.copy(build_program("opened_late", "-DLIBRARY", "-shared", "-fPIC"), library)
     done = run_luthier("sanitize", "--", build_program("opened_late"), tmp_path, library, "removed")
     assert (done.returncode, done.stdout) == (0, "squares\n"), done
-    assert "not checked: bounds of the variables of the code object, of launches of" in done.stderr
+    assert "not checked: bounds of the variables of the code object, in launches of" in done.stderr
     assert ": its file is gone" in done.stderr
 
 
@@ -109,7 +109,7 @@ def test_pages(build_program: Build, tmp_path: Path, kind: str) -> None:
     assert done.returncode == 0, done
     wanted = f"bounds to the byte of memory by {kind}"
     assert wanted in [one["what"] for one in json.loads(log.read_text())["not_checked"]]
-    assert f"luthier: not checked: {wanted}: it is known by pages only" in done.stderr
+    assert f"luthier: not checked: {wanted}: only its pages are known" in done.stderr
     (run,) = json.loads(sarif.read_text())["runs"]
     notes = [note["message"]["text"] for one in run["invocations"] for note in one["toolExecutionNotifications"]]
-    assert f"not checked: {wanted}: it is known by pages only" in notes
+    assert f"not checked: {wanted}: only its pages are known" in notes

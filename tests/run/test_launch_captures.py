@@ -123,4 +123,4 @@ def test_a_launch_that_does_not_end_is_told(build_program: Build, tmp_path: Path
     done = run_luthier("run", "--device", "emu:gfx90a", *options, "--", build_program("handshake"))
     assert done.returncode == 124, done.stderr
     assert "not captured: launch 0 of _Z8wait_for" in done.stderr
-    assert "it had not ended when the program did" in done.stderr
+    assert "the program ended before it" in done.stderr

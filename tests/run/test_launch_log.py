@@ -80,7 +80,7 @@ def test_types_of_mangled_names(symbol: str, types: list[str]) -> None:
         ("Pair", b"\x01\x02\x03\x04", False, "0x4030201"),
         ("int*", bytes(8), True, "0x0"),
         ("int", b"\x01\x00", False, "0x1"),
-        ("int", b"", False, "not told"),
+        ("int", b"", False, "unknown"),
     ],
 )
 def test_texts(type: str, contents: bytes, pointer: bool, text: str) -> None:

@@ -48,7 +48,7 @@ def test_why_a_kernel_did_not_end(build_program: Callable[..., Path], tmp_path: 
     assert "64 of 500 work-groups have begun, 0 have ended" in said
     assert "436 cannot begin before others end, since the device holds 64 work-groups of this kernel at once" in said
     assert re.search(rf"waves of 64 work-groups loop at .*persistent\.hip:{line_of('waits here')}\b", said)
-    assert said.splitlines()[-1] == "luthier: 0 findings; the run was ended before kernel persistent had ended"
+    assert said.splitlines()[-1] == "luthier: 0 findings; the run was stopped before kernel persistent ended"
     (launch,) = told["unfinished"]
     assert told["ended_before"] == "kernel persistent"
     assert (launch["work_groups"], launch["begun"], launch["ended"], launch["resident"]) == (500, 64, 0, 64)
@@ -56,7 +56,9 @@ def test_why_a_kernel_did_not_end(build_program: Callable[..., Path], tmp_path: 
     (row,) = (row for row in told["executed"] if "persistent" in (row["kernel"] or ""))
     assert min(row["wave_instructions"], row["lane_instructions"]) > 10_000
     (note,) = told["executed_notes"]
-    assert re.fullmatch(r"process \d+ was ended and has not told all that it executed: counted is .* before", note)
+    assert re.fullmatch(
+        r"process \d+ was ended and has not reported all that it executed: the counts are .* before", note
+    )
     assert f"  {note}\n" in said
 
 
@@ -68,7 +70,7 @@ def line_of(text: str) -> int:
 def test_a_program_that_was_ended_before_any_kernel(tmp_path: Path) -> None:
     log = tmp_path / "findings.json"
     done = run_luthier("sanitize", "--json", log, "--time-limit", "0.3", "--", "sleep", "60")
-    assert done.stderr.splitlines()[-1] == "luthier: 0 findings; the run was ended before the program had ended"
+    assert done.stderr.splitlines()[-1] == "luthier: 0 findings; the run was stopped before the program ended"
     told = json.loads(log.read_text())
     assert (done.returncode, told["ended_before"], told["unfinished"]) == (124, "the program", [])
 

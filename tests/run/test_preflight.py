@@ -34,9 +34,9 @@ def run(*arguments: str, prefix: str = "", env: dict[str, str] | None = None) ->
 @pytest.mark.parametrize(
     ("limit", "says"),
     [
-        ("ulimit -v 8000000", "limit of addresses (ulimit -v)"),
+        ("ulimit -v 8000000", "limit of address space (ulimit -v)"),
         ("ulimit -n 24", "(ulimit -n) is 24"),
-        ("ulimit -f 64", "limit of the size of files (ulimit -f) is"),
+        ("ulimit -f 64", "limit of file sizes (ulimit -f) is"),
     ],
 )
 def test_a_limit_is_said_first(limit: str, says: str) -> None:
@@ -74,7 +74,7 @@ def test_a_machine_that_tells_of_no_processors(
 def test_a_run_inside_of_another() -> None:
     outcome = run("--", *RUN, "--", "echo", "started")
     assert (outcome.code, outcome.out) == (1, "")
-    assert "inside of another `luthier run`" in outcome.err
+    assert "inside another `luthier run`" in outcome.err
 
 
 def test_what_is_left_of_another_run_is_no_run(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_program_with_rights_of_its_own(tmp_path: Path, mode: int, kind: str |
         assert (outcome.code, outcome.out, outcome.err) == (0, "started\n", "")
     else:
         assert (outcome.code, outcome.out) == (1, "")
-        assert f"rights of its own ({kind})" in outcome.err
+        assert f"privileges of its own ({kind})" in outcome.err
 
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
@@ -104,7 +104,7 @@ def test_a_device_that_rocr_does_not_know(tmp_path: Path, target: str) -> None:
     base = {"LD_LIBRARY_PATH": str(tmp_path)}
     outcome = run(f"--device=emu:gfx90a,emu:{target}", "--", "echo", "started", env=base)
     assert (outcome.code, outcome.out) == (0, "started\n")
-    assert outcome.err.startswith(f"luthier run: warning: {runtime} does not know {target}: ")
+    assert outcome.err.startswith(f"luthier run: warning: {runtime} does not support {target}: ")
     runtime.write_bytes(b"\x7fELF gfx90a " + target.encode())
     outcome = run(f"--device=emu:gfx90a,emu:{target}", "--", "echo", "started", env=base)
     assert (outcome.code, outcome.out, outcome.err) == (0, "started\n", "")
@@ -194,7 +194,7 @@ def test_a_program_is_ended(script: str) -> None:
         started = [pid for pid in processes.descendants(process.pid) if "sleep" in command_of(pid)]
     out, err = process.communicate(timeout=60)  # nobody has the pipe open any more
     assert (process.returncode, out) == (124, "started\n")
-    assert err.rstrip().endswith("luthier run: the program was ended after 2 seconds (--time-limit)")
+    assert err.rstrip().endswith("luthier run: the program was stopped after 2 seconds (--time-limit)")
     assert time.monotonic() - start < 2 + processes.GRACE + 20
     assert not any("sleep" in command_of(pid) for pid in started)
 
@@ -215,7 +215,7 @@ def test_a_program_that_ends_in_time() -> None:
 def test_no_time_limit(value: str) -> None:
     outcome = run(f"--time-limit={value}", "--", "true")
     assert outcome.code == 2
-    assert "no number of seconds above 0" in outcome.err
+    assert "not a number of seconds above 0" in outcome.err
 
 
 def compiled_for(folder: Path, *targets: str) -> Path:

@@ -369,7 +369,7 @@ def test_folders_that_cannot_be_had(tmp_path: Path, capfd: pytest.CaptureFixture
     for name in ("full", "file", "file/below"):
         assert main(["run", "-t", "instr_count", "-o", str(tmp_path / name), "--", "echo", "started"]) == 1
     assert "started" not in capfd.readouterr().out
-    with pytest.raises(LuthierError, match="is no run directory"):
+    with pytest.raises(LuthierError, match="is not a run folder"):
         RunFolder(tmp_path / "nothing")
 
 
@@ -448,10 +448,10 @@ def test_elements_of_variables(type: str, size: int, wanted: str | None) -> None
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"arguments": "[1]"}, "arguments of a call are no JSON object"),
-        ({"arguments": "{"}, "arguments of a call are no JSON object"),
-        ({"name": None}, "a call without a name"),
-        ({"begin_ns": None}, "without the time"),
+        ({"arguments": "[1]"}, "arguments of a call are not a JSON object"),
+        ({"arguments": "{"}, "arguments of a call are not a JSON object"),
+        ({"name": None}, "a call has no name"),
+        ({"begin_ns": None}, "no start time"),
     ],
 )
 def test_damaged_calls(

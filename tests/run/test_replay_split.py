@@ -56,7 +56,7 @@ def test_options(captured: Callable[..., list[Path]], luthier: Luthier) -> None:
     file = captured("histogram")[0]
     for words in (["-t", "instr_count"], ["--check", "race"], ["--with-object", file]):
         done = luthier("replay", "--split", "2", *words, file)
-        assert (done.returncode, "--split is for the recorded code alone" in done.stderr) == (1, True), done
+        assert (done.returncode, "--split runs the recorded code only" in done.stderr) == (1, True), done
     assert luthier("replay", "--split", "0", file).returncode == 1
 
 

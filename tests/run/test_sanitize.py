@@ -147,7 +147,7 @@ def test_under_run(build_program: Build, tools: list[str]) -> None:
         assert f"luthier: {found}" in done.stderr
         assert ("out-of-bounds: read of 4 bytes" in done.stderr) == bool(code)
         assert ("not checked by race" in done.stderr) == bool(tools)
-        unknown = "bounds of the variables of the code object, of launches of reads: tools have changed the kernel"
+        unknown = "bounds of the variables of the code object, in launches of reads: the kernel is instrumented"
         assert (unknown in done.stderr) == bool(tools)
 
 
@@ -169,7 +169,7 @@ def test_files_under_run(build_program: Build, tmp_path: Path) -> None:
     again = look("--check", "memory", "--suppress", known)
     assert (again.returncode, "0 findings, 1 suppressed" in again.stderr) == (0, True), again
     alone = look("--sarif", sarif)
-    assert (alone.returncode, "--sarif is about what checks find" in alone.stderr) == (1, True), alone
+    assert (alone.returncode, "--sarif applies to findings" in alone.stderr) == (1, True), alone
 
 
 def test_no_memory_at_all(build_program: Build, tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def check_stop(program: Path, log: Path, what: str, target: str, *words: str, be
     (run,) = json.loads(sarif.read_text())["runs"]
     notes = [note for one in run.get("invocations", ()) for note in one["toolExecutionNotifications"]]
     assert [f"luthier: {note['message']['text']}" for note in notes] == ([] if words else [last])
-    assert last == "luthier: 1 finding" if words else f"bounds to the byte, of launches of {kernel}: the alloc" in last
+    assert last == "luthier: 1 finding" if words else f"bounds to the byte, in launches of {kernel}: only the" in last
 
 
 @pytest.mark.worth(3)
@@ -320,15 +320,15 @@ def test_wrong_options(tmp_path: Path) -> None:
     done = sanitize("--check", "memory,thoughts", "--", "true")
     assert (
         done.returncode,
-        "no check 'thoughts'; there are: memory, leak, race, init, barrier, early-exit, waits, hazards, fp"
+        "no check 'thoughts'; choose from memory, leak, race, init, barrier, early-exit, waits, hazards, fp"
         in done.stderr,
     ) == (
         1,
         True,
     )
-    with pytest.raises(LuthierError, match="no finding is of the kind"):
+    with pytest.raises(LuthierError, match="no kind of finding matches"):
         suppressions.parse("out-of-bound", "file")
-    with pytest.raises(LuthierError, match="line 2: a suppression is"):
+    with pytest.raises(LuthierError, match="line 2: a suppression has"):
         suppressions.parse("# one\nleak a b c", "file")
 
 

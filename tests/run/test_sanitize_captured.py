@@ -74,7 +74,7 @@ def test_lds(build_program: Callable[..., Path], luthier: Luthier, temporary: Pa
     code, found, said = looked_at(temporary, "--check", "memory", kept)
     assert (code, found) == truth[:2]
     assert [(one["kind"], one["in_lds"]) for one in found] == [("out-of-bounds", True)]
-    assert "not checked: bounds to the byte of memory: captures know the pages of the driver only" in said
+    assert "not checked: bounds to the byte of memory: captures record whole pages only" in said
 
 
 def test_early_exit_alone(launches: Callable[..., Path], temporary: Path) -> None:
@@ -137,10 +137,10 @@ def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Pat
     assert (code, "0 findings, 2 suppressed" in said) == (0, True)
     (kept / "damaged.lcap").write_bytes(b"PK")
     for words, code, message in (
-        (["--check", "leak", kept], 1, "leak is of programs"),
+        (["--check", "leak", kept], 1, "leak works for programs"),
         (["--check", "memory", kept], 2, "not a capture"),
         (["--check", CHECKS, kept], 1, "not a capture"),
-        (["--scheduler", "local", "--", "true"], 1, "--scheduler is for captured launches"),
+        (["--scheduler", "local", "--", "true"], 1, "--scheduler is for captures"),
     ):
         done = run_luthier("sanitize", *words)
         assert (done.returncode, message in done.stderr) == (code, True), done

@@ -98,5 +98,5 @@ def test_text(build_program: Build) -> None:
     done = run_luthier("sanitize", "--check", "race", "--", program, "write-write", "copy-from")
     assert done.returncode == 1, done
     assert ", kernel writes, launch 1\n" in done.stderr
-    assert "the other one is a copy that reads 4096 bytes, from 0x" in done.stderr
+    assert "the other access is a copy that reads 4096 bytes from 0x" in done.stderr
     assert "by hipMemcpyAsync, last called at 0x" in done.stderr

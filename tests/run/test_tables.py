@@ -169,15 +169,15 @@ def test_what_is_no_table(tmp_path: Path, good: bytes) -> None:
     for name, what in (
         ("missing", "No such file"),
         ("link", "it is a link"),
-        ("pipe", "no regular file"),
-        ("folder", "no regular file"),
+        ("pipe", "not a regular file"),
+        ("folder", "not a regular file"),
         ("foreign", "schema none"),
     ):
         with pytest.raises(LuthierError, match=what):
             TableReader(run, name)
     with pytest.raises(LuthierError, match="lacks the column name"):
         TableReader(run, "records", Schema("records", "", (Column("name", "string", ""),)))
-    with pytest.raises(LuthierError, match="has uint64 in the column time, not int64"):
+    with pytest.raises(LuthierError, match="has type uint64, not int64"):
         TableReader(run, "records", Schema("records", "", (Column("time", "int64", ""),)))
     with pytest.raises(LuthierError, match="cannot read"):
         table_names(run / "nowhere")

@@ -269,7 +269,7 @@ def test_a_tool_that_cannot_begin(under_tools: UnderTools, counter: type[Tool]) 
         name = "early"
 
     Early.at_init = at_init
-    with pytest.raises(AssertionError, match="tool early failed when it was to begin"):
+    with pytest.raises(AssertionError, match="tool early failed at the start of the run"):
         under_tools("emu:gfx90a", [Early()], "sh", "-c", "echo started")
 
 

@@ -91,7 +91,7 @@ def test_copies_are_of_programs(build_program: Build, tmp_path: Path) -> None:
     """Captured launches copy nothing."""
     assert run_luthier("capture", "-o", tmp_path, "--", build_program("handed", "-g"), "sync").returncode == 0
     done = run_luthier("sanitize", "--check", "init", "--init", "copies", tmp_path)
-    assert (done.returncode, "--init copies is of programs, not of captures" in done.stderr) == (1, True), done
+    assert (done.returncode, "--init copies works for programs, not for captures" in done.stderr) == (1, True), done
 
 
 @pytest.mark.thorough
@@ -150,4 +150,4 @@ def test_clean(build_program: Build, name: str, target: str) -> None:
 
 def test_wrong_word() -> None:
     done = run_luthier("sanitize", "--check", "init", "--init", "reeds", "--", "true")
-    assert (done.returncode, "--init has no 'reeds': reads, decisions, copies" in done.stderr) == (1, True), done
+    assert (done.returncode, "--init takes reads, decisions, copies, not 'reeds'" in done.stderr) == (1, True), done

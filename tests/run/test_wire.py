@@ -231,7 +231,7 @@ def test_devices_that_the_run_lacks(kind: type[Message], devices: int) -> None:
     (_, *problems), _ = answers([greeting(Instrument, current()), *asked], devices)
     for number, problem in zip(numbers, problems, strict=True):
         assert problem
-        assert (f"about device {number}, of {devices}" in problem) == (number >= devices), problem
+        assert (f"names device {number}, but there are {devices}" in problem) == (number >= devices), problem
 
 
 @pytest.mark.parametrize("count", [1, 5, 1 << 20])

@@ -1,4 +1,4 @@
-"""`luthier cache`: what is kept on disk for the next time, how large it is, and removing it."""
+"""`luthier cache`: list or remove the folders of Luthier's cache."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from luthier.terminal import say, say_text
 KINDS = {
     "emulator": "machine code of the emulated device's operations",
     "payloads": "hooks, compiled for their arguments",
-    "patched": "patched kernels",
-    "provenance": "digests of the sources that made the others",
-    "entry-points": "which tools and other extensions are installed",
+    "patched": "instrumented kernels",
+    "provenance": "digests of the sources that the other entries depend on",
+    "entry-points": "installed tools and other extensions",
     "plugins": "compiler plugins",
-    "device-library": "HIP's device libraries for newer targets",
-    "precompiled": "precompiled headers of HIP",
-    "wrapper": "what luthier-hipcc knows of compilers",
+    "device-library": "HIP device libraries for newer targets",
+    "precompiled": "precompiled HIP headers",
+    "wrapper": "properties of compilers, for luthier-hipcc",
 }
-"""Folders of the cache, and what is in them. Others there are left alone unless they are named."""
+"""Folder of the cache -> its contents. `clear` removes other folders only if they are named."""
 _DAY = 24 * 3600
 
 
@@ -42,11 +42,11 @@ class KeptFolder(Struct, frozen=True):
     bytes: int
     files: int
     used: float
-    """When a file of it was last written; seconds since 1970, 0 without any."""
+    """Time of the newest file, in seconds since 1970; 0 if the folder is empty."""
 
     @classmethod
     def at(cls, path: Path) -> KeptFolder:
-        """Return what is there; files that go meanwhile are left out."""
+        """Measure a folder; files that disappear meanwhile are not counted."""
         sizes, last = [], 0.0
         for folder, _, names in os.walk(path):
             for name in names:
@@ -63,12 +63,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="default: show")
     parser.add_argument("names", nargs="*", metavar="NAME", help="folders of the cache (default: all of Luthier)")
-    parser.add_argument("--size", action="store_true", help="print the number of bytes, and nothing else")
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--size", action="store_true", help="print only the size in bytes")
+    parser.add_argument("--json", action="store_true", help="print the folders as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command and return its exit status."""
     root = cache_root()
     if args.action == "clear":
         return _clear(root, args.names)
@@ -78,27 +78,27 @@ def run(args: argparse.Namespace) -> int:
     elif args.json:
         print_json(msgspec.to_builtins(folders))
     elif root is None:
-        say(f"no cache: {VARIABLE} is empty, or no home folder is known")
+        say(f"no cache: {VARIABLE} is empty, or the home folder is unknown")
     else:
-        table = Table(str(root), ("folder", "MB", "files", "days ago", "what"), _rows(folders))
+        table = Table(str(root), ("folder", "MB", "files", "days ago", "contents"), _rows(folders))
         say_text(table.text(terminal_width(sys.stdout)))
     return 0
 
 
 def _chosen(root: Path | None, names: Sequence[str]) -> list[KeptFolder]:
-    """Return folders of the cache by their names, else all that there are.
+    """Return the named folders of the cache; without names, all.
 
     Raises:
-        LuthierError: there is no such folder.
+        LuthierError: the cache has no such folder.
     """
     inside = root.iterdir() if root is not None and root.is_dir() else ()
-    there = {path.name: path for path in sorted(inside) if path.is_dir() and not path.is_symlink()}
+    folders = {path.name: path for path in sorted(inside) if path.is_dir() and not path.is_symlink()}
     for name in names:
-        if name not in there:
+        if name not in folders:
             raise LuthierError(
-                f"the cache has no folder {name!r}; it has {', '.join(there) or 'none'}", object=str(root)
+                f"the cache has no folder {name!r}; it has {', '.join(folders) or 'none'}", object=str(root)
             )
-    return [KeptFolder.at(there[name]) for name in names or there]
+    return [KeptFolder.at(folders[name]) for name in names or folders]
 
 
 def _rows(folders: Sequence[KeptFolder]) -> list[tuple[str, float, int, float | None, str]]:
@@ -109,7 +109,7 @@ def _rows(folders: Sequence[KeptFolder]) -> list[tuple[str, float, int, float | 
             round(folder.bytes / 1e6, 1),
             folder.files,
             round(max(0, now - folder.used) / _DAY, 1) if folder.files else None,
-            KINDS.get(folder.name, "not Luthier's own: kept by `clear` unless it is named"),
+            KINDS.get(folder.name, "not made by Luthier: `clear` removes it only by name"),
         )
         for folder in folders
     ]
@@ -118,10 +118,10 @@ def _rows(folders: Sequence[KeptFolder]) -> list[tuple[str, float, int, float | 
 
 
 def _clear(root: Path | None, names: Sequence[str]) -> int:
-    """Remove folders of the cache, by default those that Luthier makes. Who uses them makes them again.
+    """Remove the named folders of the cache; without names, those that Luthier makes.
 
     Raises:
-        LuthierError: there is no such folder, others could have put something else there, or it cannot be removed.
+        LuthierError: the cache has no such folder, other users can write to it, or it cannot be removed.
     """
     removed = [folder for folder in _chosen(root, names) if names or folder.name in KINDS]
     for folder in removed:

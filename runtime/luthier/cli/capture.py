@@ -1,4 +1,4 @@
-"""``luthier capture``: launches of a program, each in a file that `luthier replay` runs again."""
+"""``luthier capture``: write launches of a program to files that `luthier replay` runs again."""
 
 from __future__ import annotations
 
@@ -25,44 +25,46 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.usage = "luthier capture [--device DEVICES] [OPTION ...] -o DIR [--] PROGRAM [ARGUMENT ...]"
-    parser.add_argument("--device", metavar="DEVICES", help="as of `luthier run`")
+    parser.add_argument("--device", metavar="DEVICES", help="as for `luthier run`")
     add_kernel_argument(parser)
-    parser.add_argument("--launches", default="::", metavar="[FIRST:]END[:STEP]", help="as of `luthier run`")
-    parser.add_argument("--runtime-kernels", action="store_true", help="also what HIP launches of its own")
+    parser.add_argument("--launches", default="::", metavar="[FIRST:]END[:STEP]", help="as for `luthier run`")
+    parser.add_argument(
+        "--runtime-kernels", action="store_true", help="also kernels that HIP itself launches to copy and fill memory"
+    )
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="a new or empty folder for the captures")
     parser.add_argument(
         "--most",
         type=size,
         metavar="BYTES",
-        help="of all files together, and of the memory of a launch: 500M, 10G (default: 10G)",
+        help="limit for all files together, and for the memory of each launch, e.g. 500M (default: 10G)",
     )
     parser.add_argument(
         "--all-memory",
         action="store_true",
-        help="keep all memory that a launch may access; without it each is replayed once, and what it never accesses "
-        "is left out",
+        help="keep all memory that a launch can access; without it, each launch is replayed once, and memory that it "
+        "does not access is left out",
     )
     parser.add_argument(
         "--patience",
         type=seconds,
         default=60,
         metavar="SECONDS",
-        help="how long launches wait for one that is captured to end: then they run beside it, and it is not captured "
-        "(default: 60)",
+        help="how long other launches wait for a launch that is being captured; after that they run, and that launch "
+        "is not captured (default: 60)",
     )
-    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="what to run, with its arguments")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="program to run and its arguments")
 
 
 def size(text: str) -> int:
-    """Return a number of bytes, as an argument."""
+    """Parse a number of bytes: 500M, 10G."""
     digits, unit = (text[:-1], text[-1:].upper()) if text[-1:].upper() in ("K", "M", "G") else (text, "")
     if not digits.isdecimal() or int(digits) * UNITS[unit] == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of bytes")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes: use e.g. 500M or 10G")
     return int(digits) * UNITS[unit]
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status: the program's."""
+    """Run the command and return the program's exit status."""
     from luthier.run import MachineGpus, devices_for, run_program
     from luthier.run.captures import MOST, Captures
     from luthier.run.selection import Selection, parse_launches
@@ -76,9 +78,9 @@ def run(args: argparse.Namespace) -> int:
     try:
         make_private(folder)
         if any(folder.iterdir()):
-            raise LuthierError("there is something in the folder for captures", object=str(folder))
+            raise LuthierError("the folder for captures is not empty", object=str(folder))
     except OSError as problem:
-        raise LuthierError(f"no folder for captures: {problem}", object=str(folder)) from None
+        raise LuthierError(f"cannot use the folder for captures: {problem}", object=str(folder)) from None
     captures = Captures(folder, selection, args.most or MOST, args.patience, hold=not args.all_memory)
     if isinstance(devices, MachineGpus):
         tools = _capturing(captures)
@@ -99,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _capturing(captures: Captures) -> Instrumentation:
-    """Return what captures launches on GPUs: no tools."""
+    """Return an instrumentation without tools that captures launches on GPUs."""
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.selection import Selection
     from luthier.tool import ToolGroup

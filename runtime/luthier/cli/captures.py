@@ -26,30 +26,30 @@ Row = TypeVar("Row", bound=ReplayOutcome)
 
 
 def scheduler_option() -> Any:
-    """Return the field of ``--scheduler``."""
+    """Declare ``--scheduler``."""
     return option(
         "--scheduler",
         metavar="ADDRESS",
-        help="replay side by side, on the workers of this scheduler of Dask (tcp://...), or `local`, on this machine",
+        help="replay in parallel on the workers of this Dask scheduler (tcp://...), or `local`: on this machine",
     )
 
 
 def add_scheduler_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--scheduler``."""
+    """Add ``--scheduler`` to a parser."""
     add_option(parser, scheduler_option())
 
 
 def add_object_argument(parser: argparse.ArgumentParser, help: str) -> None:
-    """Declare ``--with-object``, a file whose kernel runs in place of the recorded one."""
+    """Add ``--with-object``, a file whose kernel replaces the recorded one."""
     action = parser.add_argument("--with-object", metavar="FILE", help=help)
     add_earlier_spelling(parser, "--object", action)
 
 
 def captures_of(names: Sequence[str]) -> list[Path]:
-    """Return the captures that arguments name.
+    """Return the captures in files and folders.
 
     Raises:
-        LuthierError: a folder has none.
+        LuthierError: a folder has no captures.
     """
     paths: list[Path] = []
     for name in names:
@@ -62,10 +62,7 @@ def captures_of(names: Sequence[str]) -> list[Path]:
 
 
 def checks_of(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the checks of ``--check`` of an emulated device.
-
-    Args:
-        names: as they were given.
+    """Return the emulated device's checks that ``--check`` names.
 
     Raises:
         LuthierError: there is no such check.
@@ -80,11 +77,11 @@ def checks_of(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def outcomes(job: CaptureJob[Row], paths: Sequence[Path], scheduler: str | None, limit: float | None) -> Iterator[Row]:
-    """Yield the outcome of a job on each capture, in their order.
+    """Run a job on each capture and yield the outcomes in order.
 
     Args:
-        scheduler: address of a cluster that does them side by side (`luthier.replay.cluster`); None: this machine.
-        limit: seconds that each may take.
+        scheduler: address of a cluster that runs them in parallel (`luthier.replay.cluster`); None: this machine.
+        limit: seconds for each capture.
     """
     if scheduler is None:
         from luthier.replay.processes import replayed_elsewhere
@@ -101,8 +98,8 @@ def outcomes(job: CaptureJob[Row], paths: Sequence[Path], scheduler: str | None,
 
 
 def reduce_captures(captures: Captures) -> list[Path]:
-    """Replay new captures and write them without what they did not access (`luthier.replay.reduction.reduce`); return
-    the files that are left."""
+    """Replay new captures and remove memory that they do not access (`luthier.replay.reduction.reduce`); return the
+    remaining files."""
     from luthier.replay.reduction import reduce
 
     with ProgressLine("replaying", len(captures.files)) as progress:
@@ -110,6 +107,6 @@ def reduce_captures(captures: Captures) -> list[Path]:
 
 
 def tell_refused(captures: Captures) -> None:
-    """Say which launches were not captured, and why."""
+    """Print which launches were not captured, and why."""
     for text in captures.refused:
         say_text(f"luthier capture: not captured: {text}", file=sys.stderr)

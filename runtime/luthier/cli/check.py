@@ -1,4 +1,4 @@
-"""`luthier check`: whether kernels wait for what they use and keep apart what must be, on every path."""
+"""`luthier check`: check on every path that kernels wait for results and avoid hazards."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from luthier.terminal import say, say_text, visible
 
 
 class _Checked(NamedTuple):
-    """A kernel and what each check found."""
+    """A kernel and the report of each check."""
 
     code: CodeObject
     kernel: str
     instructions: int
-    """Number of instructions that control reaches."""
+    """Number of reachable instructions."""
     reports: Mapping[str, CheckReport]
 
 
 class _Results(NamedTuple):
-    """Findings of the command, and what it could not check."""
+    """Results of all checks, and what could not be checked."""
 
     checks: Mapping[str, Check]
     broken: Sequence[LuthierError]
@@ -43,9 +43,9 @@ class _Results(NamedTuple):
 
     @property
     def is_clean(self) -> bool:
-        """Return whether all was checked and nothing found."""
-        found = any(report.findings or report.more for one in self.kernels for report in one.reports.values())
-        return not (found or self.refused or self.broken)
+        """Return whether everything was checked and nothing was found."""
+        has_findings = any(report.findings or report.more for one in self.kernels for report in one.reports.values())
+        return not (has_findings or self.refused or self.broken)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,24 +57,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=check_names,
         choices=SeveralChoices(CHECKS.names()),
         metavar="CHECK[,CHECK]",
-        help="these checks alone, may be repeated (default: all): %(checks)s",
+        help="run only these checks; repeatable (default: all): %(checks)s",
     )
     check.checks = HelpOf(CHECKS)  # type: ignore[attr-defined]
     add_earlier_spelling(parser, "--only", check)
     parser.add_argument(
-        "--unneeded", action="store_true", help="list waits and wait states that no path needs, not only count them"
+        "--unneeded", action="store_true", help="list waits and wait states that no path needs; without it, count them"
     )
     parser.add_argument(
         "--possible",
         action="store_true",
-        help="list what is a defect only where something is so that the code does not show, not only count it",
+        help="list findings that depend on facts the code does not show; without it, count them",
     )
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for, and return the exit status: 0 only if all was checked and nothing found."""
+    """Run the command and return 0 if everything was checked and nothing was found, otherwise 1."""
     results = _Results(*_checks(args.check), [], [])
     if args.sarif:
         check_writable(args.sarif)
@@ -98,10 +98,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _checks(names: Sequence[str] | None) -> tuple[Mapping[str, Check], Sequence[LuthierError]]:
-    """Return the checks of these names, or all, and what is wrong with those that cannot be used.
+    """Return the named checks, or all, and the errors of those that cannot be imported.
 
     Raises:
-        LuthierError: one that was asked for cannot be used.
+        LuthierError: a named check cannot be imported.
     """
     checks, broken = {}, []
     for name in CHECKS.names() if names is None else dict.fromkeys(names):
@@ -121,15 +121,15 @@ def _length(lifted: LiftedRepresentation) -> int:
 def _say(results: _Results, *, list_unneeded: bool, list_possible: bool) -> None:
     reports = {name: [one.reports[name] for one in results.kernels] for name in results.checks}
     every = [report for of_check in reports.values() for report in of_check]
-    for one in results.kernels:
-        for report in one.reports.values():
+    for checked in results.kernels:
+        for report in checked.reports.values():
             for finding in report.findings:
-                say_text(f"{one.code.target}: {finding}")
-        for report in one.reports.values():
-            for thing in report.unneeded if list_unneeded else ():
-                say_text(f"{one.code.target}: not needed: {thing}")
-            for thing in report.possible if list_possible else ():
-                say_text(f"{one.code.target}: possible: {thing}")
+                say_text(f"{checked.code.target}: {finding}")
+        for report in checked.reports.values():
+            for wait in report.unneeded if list_unneeded else ():
+                say_text(f"{checked.code.target}: not needed: {wait}")
+            for candidate in report.possible if list_possible else ():
+                say_text(f"{checked.code.target}: possible: {candidate}")
     for object, kernel, refusal in results.refused:
         say_text(f"{object.target}: {visible(kernel)}: NOT CHECKED: {refusal}", file=sys.stderr)
     for problem in results.broken:
@@ -147,19 +147,19 @@ def _say(results: _Results, *, list_unneeded: bool, list_possible: bool) -> None
     )
     for name, of_check in reports.items():
         if more := sum(report.more for report in of_check):
-            say(f"{name} at {more} more instructions, of which not all producers were looked for")
+            say(f"{name} has findings at {more} more instructions, with only some of their producers examined")
     for name, of_check in reports.items():
         if possible := sum(len(report.possible) for report in of_check):
             listed = "" if list_possible else " (--possible lists them)"
-            say(f"{name}: {counted(possible, 'possible finding')}, by what the code does not show{listed}")
+            say(f"{name}: {counted(possible, 'possible finding')}, depending on facts the code does not show{listed}")
     if left_out := sum(report.unchecked for report in every):
-        say(f"of {left_out} instructions some registers are not known, and not checked")
+        say(f"{left_out} instructions use registers that are not known; these are not checked")
     if results.refused:
         say(f"NOT CHECKED: {counted(len(results.refused), 'kernel')}", file=sys.stderr)
 
 
 def _as_sarif(results: _Results) -> dict[str, Any]:
-    """Return the findings as SARIF, with notes of what was not checked or cannot be said there."""
+    """Return the findings as SARIF, with a note for everything that was not checked or that SARIF cannot express."""
     from luthier import __version__
     from luthier.findings.sarif import sarif
 
@@ -170,7 +170,7 @@ def _as_sarif(results: _Results) -> dict[str, Any]:
             made = [each.finding(checked.code.name) for each in report.findings if isinstance(each, HasFinding)]
             findings += made
             if left_out := len(report.findings) - len(made) + report.more:
-                notes.append(f"{checked.kernel}: {counted(left_out, 'finding')} of {name} that SARIF has no place for")
+                notes.append(f"{checked.kernel}: SARIF cannot express {counted(left_out, 'finding')} of {name}")
     return sarif(findings, __version__, notes, command="luthier check")
 
 
@@ -186,11 +186,11 @@ def _as_data(results: _Results) -> dict[str, Any]:
     }
 
 
-def _kernel_as_data(one: _Checked) -> dict[str, Any]:
-    made: dict[str, Any] = {"target": str(one.code.target), "kernel": one.kernel}
-    for name, report in one.reports.items():
+def _kernel_as_data(checked: _Checked) -> dict[str, Any]:
+    made: dict[str, Any] = {"target": str(checked.code.target), "kernel": checked.kernel}
+    for name, report in checked.reports.items():
         data = {name: [finding.to_json() for finding in report.findings]} if report.data is None else report.data
         if both := made.keys() & data.keys():
-            raise LuthierError(f"check {name} has data called {min(both)}, as another has", kernel=one.kernel)
+            raise LuthierError(f"check {name} has data named {min(both)}, as another check has", kernel=checked.kernel)
         made |= data
     return made

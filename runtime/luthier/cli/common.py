@@ -1,4 +1,4 @@
-"""Parts that several sub-commands share: options of tools, writing results."""
+"""Options and output that several sub-commands share."""
 
 from __future__ import annotations
 
@@ -23,70 +23,68 @@ if TYPE_CHECKING:
 
 
 def tool_option(**more: Any) -> Any:
-    """Return the field of ``-t``; arguments as of `option`."""
+    """Declare ``-t``; arguments as for `option`."""
     return option(
         "-t",
         "--tool",
         default=[],
         action="append",
         metavar="TOOL[:OPT=VAL,...]",
-        help="an installed tool (see `luthier tools`) with options; several work together, in this order; PACKAGE:TOOL "
-        "where several packages have one of that name",
+        help="an installed tool (see `luthier tools`) with options; repeat it to combine tools, in this order; "
+        "PACKAGE:TOOL if several packages provide a tool of this name",
         **more,
     )
 
 
 def add_tool_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Add -t TOOL, repeatable."""
+    """Add ``-t`` to a parser."""
     add_option(parser, tool_option(), required=required, default=[])
 
 
 def add_strict_argument(parser: argparse.ArgumentParser) -> None:
     """Add --strict."""
-    parser.add_argument(
-        "--strict", action="store_true", help="all or nothing: a hook or kernel that is refused is an error"
-    )
+    parser.add_argument("--strict", action="store_true", help="fail if any hook or kernel is refused")
 
 
 def hoist_option(**more: Any) -> Any:
-    """Return the field of ``--no-hoist``; arguments as of `option`."""
+    """Declare ``--hoist``; arguments as for `option`."""
     return option(
         "--hoist",
         action=argparse.BooleanOptionalAction,
-        help="count in registers what hooks do nothing but count (default): much quicker, but variables change when "
-        "waves end",
+        help="replace hooks that only count by counters in registers (default): much faster, but variables change only "
+        "when waves end",
         **more,
     )
 
 
 def add_hoist_argument(parser: argparse._ActionsContainer) -> None:
-    """Add --no-hoist."""
+    """Add ``--hoist`` to a parser."""
     add_option(parser, hoist_option(), default=None)
 
 
 def add_stack_argument(parser: argparse._ActionsContainer) -> None:
-    """Add --most-stack."""
+    """Add ``--most-stack`` to a parser."""
     parser.add_argument(
         "--most-stack",
         type=int,
         metavar="BYTES",
-        help="how much stack kernels with recursion, calls by pointers or alloca use at most, beyond their fixed "
-        "private memory; without it, hooks that need private memory are refused in them",
+        help="limit for the stack of kernels with recursion, indirect calls or alloca, beyond their fixed private "
+        "memory; without it, hooks that need private memory are refused in these kernels",
     )
 
 
 def options_of(args: argparse.Namespace) -> PatchOptions:
-    """Return the options that the three arguments above ask for."""
+    """Return the options of the three arguments above."""
     from luthier.tool.options import PatchOptions  # not needed where nothing is patched
 
     return PatchOptions(strict=args.strict, hoist=args.hoist, most_stack=args.most_stack)
 
 
 def check_tools(tools: ToolGroup, object: CodeObject, kernels: Sequence[str]) -> None:
-    """Raise an error unless every tool has done something.
+    """Raise an error if a tool inserted nothing.
 
     Raises:
-        ToolError: one inserted nothing.
+        ToolError: a tool inserted nothing.
     """
     for tool in tools.idle:
         message = f"{tool.label()} inserted nothing into {', '.join(kernels)}"
@@ -95,15 +93,15 @@ def check_tools(tools: ToolGroup, object: CodeObject, kernels: Sequence[str]) ->
 
 
 def print_refusals(report: PatchReport) -> None:
-    """Print on standard error how much was left out and why; nothing if nothing was."""
+    """Print on standard error what was refused, and why."""
     for line in report.refusal_lines():
         say_fitting(line, file=sys.stderr)
 
 
 class HelpOf:
-    """The help of extensions as text, made when it is printed: it takes the import of them all.
+    """Help texts of extensions. They are made only when printed, since that imports all extensions.
 
-    `argparse` puts attributes of an argument into its help: with ``action.them = HelpOf(…)``, ``%(them)s`` is this.
+    `argparse` substitutes attributes of an argument in its help: ``action.them = HelpOf(…)`` defines ``%(them)s``.
     """
 
     def __init__(self, extensions: Extensions[Any]) -> None:
@@ -114,10 +112,7 @@ class HelpOf:
 
 
 def terminal_width(stream: IO[str]) -> int:
-    """Return the columns of the terminal that a stream writes to.
-
-    It is 0 if it is none, so that files and pipes get everything.
-    """
+    """Return the width in columns of the terminal that a stream writes to; 0 if it is not a terminal."""
     try:
         return os.get_terminal_size(stream.fileno()).columns if stream.isatty() else 0
     except (OSError, ValueError):
@@ -125,34 +120,34 @@ def terminal_width(stream: IO[str]) -> int:
 
 
 def say_fitting(text: object, *, file: IO[str] | None = None, flush: bool = False) -> None:
-    """Print a text, with lines broken that are wider than the terminal that it goes to."""
+    """Print a text, with lines wrapped to the width of the terminal."""
     from luthier.support.table import wrapped
 
     say_text(wrapped(visible_lines(str(text)), terminal_width(file or sys.stdout)), file=file, flush=flush)
 
 
 def mangled_option(**more: Any) -> Any:
-    """Return the field of ``--mangled``; arguments as of `option`."""
+    """Declare ``--mangled``; arguments as for `option`."""
     return option(
         "--mangled",
         default=False,
         action="store_true",
-        help="kernels by their symbols instead of their names in the source",
+        help="name kernels by their symbols, not as in the source",
         **more,
     )
 
 
 def add_mangled_argument(parser: argparse._ActionsContainer) -> None:
-    """Declare ``--mangled``."""
+    """Add ``--mangled`` to a parser."""
     add_option(parser, mangled_option())
 
 
 def shown_tables(tables: Iterable[Table], stream: IO[str] | None, *, mangled: bool) -> list[str]:
-    """Return tables as texts for people.
+    """Format tables as text.
 
     Args:
-        stream: a terminal whose width they are to fit; None: as wide as they get.
-        mangled: whether kernels have their symbols as names.
+        stream: terminal whose width limits the tables; None: no limit.
+        mangled: name kernels by their symbols.
     """
     from luthier.objects.names import as_in_source
 

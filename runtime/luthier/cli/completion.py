@@ -1,4 +1,4 @@
-"""``luthier completion``: what a shell needs to complete commands and options."""
+"""``luthier completion``: print a shell script that completes commands and options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "shell",
         choices=SHELLS,
         help="bash: luthier completion bash > ~/.local/share/bash-completion/completions/luthier; "
-        "zsh: into a file _luthier in a folder of $fpath; fish: ~/.config/fish/completions/luthier.fish",
+        "zsh: write it to _luthier in a folder of $fpath; fish: ~/.config/fish/completions/luthier.fish",
     )
 
 
@@ -32,10 +32,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """Return the parser with all sub-commands, which `luthier.cli.main` imports only as they are used.
-
-    It knows for each argument whether a file or a folder is meant.
-    """
+    """Return a parser with all sub-commands, and with file or folder completion for their arguments."""
     import shtab
 
     from luthier.cli.main import every_command

@@ -1,4 +1,4 @@
-"""`luthier cost`: what a tool would add to each kernel, without writing anything."""
+"""`luthier cost`: print what a tool would add to each kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command and return its exit status."""
     report = patched_object(args)[1].report
     if args.json:
         print_json(report.to_json())
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     for row in report.kernels:
         before, after = row.waves_per_simd
         say_fitting(
-            f"{row.kernel}: {row.added_instructions / max(row.instructions, 1):.1f} instructions added to each, "
-            f"{row.patched_bytes / max(row.code_bytes, 1):.1f}x code, {before} → {after} waves a SIMD"
+            f"{row.kernel}: {row.added_instructions / max(row.instructions, 1):.1f} added per instruction, "
+            f"{row.patched_bytes / max(row.code_bytes, 1):.1f}x code, {before} → {after} waves per SIMD"
         )
     return 0

@@ -1,4 +1,4 @@
-"""Executions of the instructions of a kernel, from what other commands have written."""
+"""How often the instructions of a kernel ran, read from results of other commands."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from luthier.lifting.annotations import Ran
 
 
 def counts_of(path: str, lifted: LiftedRepresentation) -> dict[int, Ran]:
-    """Return the counts by virtual address, over everything that is there.
+    """Return the counts by virtual address, summed over all launches.
 
     Args:
-        path: a run directory, whose table ``counts`` has what tools had counted; or a JSON file with what
-            `LaunchStats.to_json` gives, one or a list: there all instructions were counted.
+        path: run folder, whose table ``counts`` has what tools counted; or JSON file with one result of
+            `LaunchStats.to_json`, or a list of them, which count all instructions.
 
     Raises:
-        LuthierError: it cannot be read, is neither, or has nothing of this kernel.
+        LuthierError: the path cannot be read, is neither, or has no counts of this kernel.
     """
     folder = Path(path)
     counts: dict[int, Ran] = {}
@@ -60,14 +60,14 @@ def _of_run(folder: Path, lifted: LiftedRepresentation) -> _Rows:
 
 def _of_json(file: Path, lifted: LiftedRepresentation) -> _Rows:
     try:
-        found = json.loads(file.read_text())
+        document = json.loads(file.read_text())
     except (OSError, ValueError) as problem:
         raise ToolError(f"cannot be read: {problem}", object=str(file)) from None
-    every: list[Any] = found if isinstance(found, list) else [found]
-    for one in every:
+    every: list[Any] = document if isinstance(document, list) else [document]
+    for result in every:
         try:
-            if one["kernel"] == lifted.kernel.name:
+            if result["kernel"] == lifted.kernel.name:
                 yield from ((address, 0, 0) for address in lifted.columns.address)
-                yield from ((row["address"], row["executions"], row["active_lanes"]) for row in one["addresses"])
+                yield from ((row["address"], row["executions"], row["active_lanes"]) for row in result["addresses"])
         except (KeyError, TypeError):
-            raise ToolError("is not what LaunchStats.to_json gives", object=str(file)) from None
+            raise ToolError("is not a result of LaunchStats.to_json", object=str(file)) from None

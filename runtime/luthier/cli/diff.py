@@ -1,4 +1,4 @@
-"""``luthier diff``: what is different between kernels of two code objects, or of two captured launches."""
+"""``luthier diff``: compare kernels of two code objects, or two captured launches."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ SCHEMA = 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("a", metavar="A", help="code object, bundle, executable, or a capture (*.lcap)")
-    parser.add_argument("b", metavar="B", nargs="?", help="another one, or a code object that A, a capture, is run by")
-    add_object_argument(parser, "what A, a capture, is run by, in the place of B")
+    parser.add_argument("b", metavar="B", nargs="?", help="another one, or a code object to replay the capture A with")
+    add_object_argument(parser, "code object to replay the capture A with, instead of B")
     parser.add_argument(
-        "--target", metavar="ID", help="which code object of A where it holds several; of B too, unless --device"
+        "--target", metavar="ID", help="target of the code object in A, if it has several; also in B, unless --device"
     )
-    parser.add_argument("--device", metavar="DEVICE", help="what B is for, or --with-object is run on, e.g. emu:gfx942")
+    parser.add_argument("--device", metavar="DEVICE", help="device of B, or to replay on, e.g. emu:gfx942")
     add_kernel_argument(parser)
-    parser.add_argument("--all", action="store_true", help="also what is equal")
+    parser.add_argument("--all", action="store_true", help="also print equal values")
     add_mangled_argument(parser)
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.epilog = "exit status: 0 equal, 1 different, 2 cannot be compared"
+    parser.epilog = "exit status: 0 equal, 1 different, 2 not comparable"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command and return its exit status."""
     try:
         return _compare(args)
     except LuthierError as problem:
@@ -50,22 +50,22 @@ def _compare(args: argparse.Namespace) -> int:
     from luthier.report.code_diff import changed, differences, table
 
     if (args.b is None) == (args.with_object is None):
-        raise LuthierError("give two things to compare: A and B, or a capture and --with-object")
+        raise LuthierError("two inputs are needed: A and B, or a capture and --with-object")
     other = args.b or args.with_object
     replay: MeasuredOutcome | None = None
     if is_capture(args.a):
-        one = _recorded(args.a, args.kernel)
+        left = _recorded(args.a, args.kernel)
         if args.b is not None and is_capture(args.b):
-            two = _recorded(args.b, args.kernel)
+            right = _recorded(args.b, args.kernel)
         else:
             replay = _replayed(args.a, other, args.device)
-            two = {str(replay.kernel): replay.measures}
+            right = {str(replay.kernel): replay.measures}
     elif args.with_object is not None or is_capture(other):
-        raise LuthierError("a capture is compared with captures, or run by a code object: A must be one")
+        raise LuthierError("only captures can be compared with captures or replayed: A must be a capture")
     else:
-        one = _of_object(args.a, args.target, args.kernel)
-        two = _of_object(other, target_of(args.device) or args.target, args.kernel)
-    rows = differences(one, two)
+        left = _of_object(args.a, args.target, args.kernel)
+        right = _of_object(other, target_of(args.device) or args.target, args.kernel)
+    rows = differences(left, right)
     different = changed(rows)
     equal = not different and (replay is None or replay.status == ReplayStatus.EQUAL)
     if args.json:
@@ -80,7 +80,7 @@ def _compare(args: argparse.Namespace) -> int:
         for text in shown_tables([table(shown)], sys.stdout, mangled=args.mangled) if shown else ():
             say_text(text)
         if not different:
-            say(f"{len(rows)} values of {counted(len(one), 'kernel')} are equal")
+            say(f"{len(rows)} values of {counted(len(left), 'kernel')} are equal")
     return ReplayStatus.EQUAL if equal else ReplayStatus.DIFFERENT
 
 
@@ -94,7 +94,7 @@ def _of_object(name: str, target: str | None, patterns: list[str]) -> dict[str, 
 
 
 def _recorded(name: str, patterns: list[str]) -> dict[str, Measures]:
-    """Return the measures of a captured launch, as it was recorded."""
+    """Return the recorded measures of a captured launch."""
     from luthier.capture import read_capture
     from luthier.objects.names import select
     from luthier.replay.measures import recorded_measures
@@ -106,10 +106,10 @@ def _recorded(name: str, patterns: list[str]) -> dict[str, Measures]:
 
 
 def _replayed(name: str, object: str, device: str | None) -> MeasuredOutcome:
-    """Run a capture by another code object.
+    """Replay a capture with another code object and measure it.
 
     Raises:
-        LuthierError: it cannot be run.
+        LuthierError: it cannot be replayed.
     """
     from luthier.replay.measures import Measure
     from luthier.replay.processes import done_elsewhere

@@ -1,4 +1,4 @@
-"""`luthier emulator`: what the emulated device can execute, and compiling it ahead."""
+"""`luthier emulator`: report what the emulated device can execute, and compile operations ahead of time."""
 
 from __future__ import annotations
 
@@ -16,71 +16,71 @@ TARGETS = (
     *("gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"),
     *("gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx1151", "gfx1200", "gfx1201"),
 )
-"""Targets that are reported when none is named."""
+"""Targets of the report if none is named."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     actions = parser.add_subparsers(dest="action", required=True)
-    show = actions.add_parser("coverage", help="operations that LLVM knows, per target: exact, bounded, refused")
-    show.add_argument("targets", nargs="*", metavar="TARGET", help="e.g. gfx942; all supported ones if none is given")
-    show.add_argument("--refused", action="store_true", help="name every refused operation with the reason")
-    show.add_argument("--json", action="store_true", help="a JSON list, one entry a target")
+    show = actions.add_parser("coverage", help="for each target, LLVM's operations: exact, bounded, refused")
+    show.add_argument("targets", nargs="*", metavar="TARGET", help="e.g. gfx942; default: all supported ones")
+    show.add_argument("--refused", action="store_true", help="list refused operations with the reasons")
+    show.add_argument("--json", action="store_true", help="print a JSON list with an entry for each target")
     cache = actions.add_parser("cache")  # the spelling of `luthier cache` in earlier versions
     cache.add_argument("--clear", action="store_true")
     ahead = actions.add_parser(
-        "compile", help="compile what kernels need into the cache, so that first launches are fast"
+        "compile", help="compile the operations of kernels into the cache, so that first launches are fast"
     )
-    ahead.add_argument("files", nargs="+", metavar="FILE", help="as for luthier objects")
+    ahead.add_argument("files", nargs="+", metavar="FILE", help="as for `luthier objects`")
     add_kernel_argument(ahead)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report, or compile ahead."""
+    """Run the command and return its exit status."""
     if args.action == "coverage":
         return _coverage(args)
     if args.action == "compile":
         return _compile(args)
-    say("luthier emulator cache: the command is `luthier cache [clear] emulator` now", file=sys.stderr)
+    say("luthier emulator cache: use `luthier cache [clear] emulator` instead", file=sys.stderr)
     from luthier.cli import cache
 
     return cache.run(argparse.Namespace(action="clear" if args.clear else "show", names=[], size=False, json=False))
 
 
 def _compile(args: argparse.Namespace) -> int:
-    from luthier.emulator.ahead import compile_ahead  # the whole device, which the others do without
+    from luthier.emulator.ahead import compile_ahead  # slow to import
     from luthier.emulator.native.store import store_file
     from luthier.objects import load_objects
     from luthier.objects.names import is_selected, select
 
     if store_file() is None:
-        raise CacheError("there is no cache to keep what is compiled")
+        raise CacheError("there is no cache to store compiled operations")
     objects = [found for file in args.files for found in load_objects(file)]
     select([name for found in objects for name in found.kernels], args.kernel, file=", ".join(args.files))
     compiled = skipped = 0
     with ProgressLine("compiling", len(objects)) as progress:
-        for found in objects:
-            progress.step(found.name)
-            kernels = [one for name, one in found.kernels.items() if is_selected(name, args.kernel)]
+        for object in objects:
+            progress.step(object.name)
+            kernels = [one for name, one in object.kernels.items() if is_selected(name, args.kernel)]
             try:
-                compiled += compile_ahead(found, kernels)
+                compiled += compile_ahead(object, kernels)
             except LuthierError as problem:
                 skipped += 1
-                say(f"luthier emulator: {visible(found.name)}: {problem}", file=sys.stderr)
-    say(f"{counted(compiled, 'operation')} compiled, the others were there")
+                say(f"luthier emulator: {visible(object.name)}: {problem}", file=sys.stderr)
+    say(f"{counted(compiled, 'operation')} compiled; the others were already in the cache")
     return 1 if skipped == len(objects) else 0
 
 
 def _coverage(args: argparse.Namespace) -> int:
     from luthier.emulator.inspection.coverage import coverage, report  # slow to import
 
-    found = []
+    results = []
     for target in args.targets or TARGETS:
         with ProgressLine("covering") as progress:
             progress.step(str(target))
-            found.append(coverage(target))
+            results.append(coverage(target))
         if not args.json:
-            say_text(report(found[-1], names=args.refused), flush=True)
+            say_text(report(results[-1], names=args.refused), flush=True)
     if args.json:
-        print_json([result.to_json() for result in found])
+        print_json([result.to_json() for result in results])
     return 0

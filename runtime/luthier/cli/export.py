@@ -1,4 +1,4 @@
-"""``luthier export``: a captured launch as a program of its own."""
+"""``luthier export``: write a captured launch as a program of its own."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from luthier.terminal import say, say_text
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("file", metavar="FILE", help="a capture")
-    parser.add_argument("--hip", action="store_true", required=True, help="as a HIP program, with its data")
-    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="a new or empty folder for it")
+    parser.add_argument("--hip", action="store_true", required=True, help="write a HIP program and its data")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="new or empty folder for the program")
     parser.add_argument(
         "--relocate",
         action="store_true",
-        help="take words of memory that look like addresses of the launch's memory for pointers, and change them as "
-        "memory moves; without it a launch with such words is refused",
+        help="treat words of memory that look like addresses of the launch's memory as pointers, and adjust them to "
+        "where the memory is now; without it, a launch with such words is refused",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command and return its exit status."""
     from luthier.capture import read_capture
     from luthier.capture.export import COMPILE, export_hip
 
@@ -35,6 +35,6 @@ def run(args: argparse.Namespace) -> int:
     bytes = sum(one.size for one in made.buffers)
     say_text(f"{args.output}: {capture.manifest.kernel}, {counted(len(made.buffers), 'buffer')} of {bytes} bytes")
     if made.pointers:
-        say(f"{made.pointers} words of memory are taken for pointers")
+        say(f"{made.pointers} words of memory are treated as pointers")
     say_text(f"{COMPILE} && ./launch")
     return 0

@@ -1,4 +1,4 @@
-"""`luthier extract`: code objects of any container, each in a file of its own."""
+"""`luthier extract`: write the code objects of any container to files."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         required=True,
         metavar="OUT",
-        help="file for one code object, or folder for all that are meant",
+        help="file for one code object, or folder for several",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status.
+    """Run the command and return its exit status.
 
     Raises:
-        LuthierError: there are several, and OUT is no folder; or one cannot be written.
+        LuthierError: there are several and OUT is not a folder, or a file cannot be written.
     """
     source, name, _ = searched(args.file)
     if args.target or args.kernel:
         images = choose_images(source, name, target=args.target, object=args.object, kernels=args.kernel)
-    else:  # all, also those for processors that are not known
+    else:  # all, including those for unknown processors
         images = find_images(source, name, object=args.object)
     if args.output.endswith(os.sep) or os.path.isdir(args.output):
         try:
             os.makedirs(args.output, exist_ok=True)
         except OSError as problem:
-            raise LuthierError(f"cannot make {args.output}: {problem.strerror or problem}") from problem
+            raise LuthierError(f"cannot create {args.output}: {problem.strerror or problem}") from problem
         for image in images:
             _write(image, os.path.join(args.output, f"{image.number}-{_processor(image)}.hsaco"))
         return 0
     image = only_image(images, name, ", or give a folder as OUT")
     if is_same_file(args.file, args.output):
-        raise LuthierError("OUT is FILE", object=args.file)
+        raise LuthierError("OUT and FILE are the same file", object=args.file)
     _write(image, args.output)
     return 0
 
 
 def _processor(image: DeviceImage) -> str:
-    """Return an image's target for the name of a file."""
+    """Return an image's target, for a file name."""
     try:
         return str(image.target).replace(":", "-")
     except TargetError:

@@ -1,4 +1,4 @@
-"""Findings of checks on the command line: which are wanted, and how they are told."""
+"""Command-line options of checks, and printing and writing of findings."""
 
 from __future__ import annotations
 
@@ -20,48 +20,48 @@ if TYPE_CHECKING:
     from luthier.run.findings.collector import Collector
 
 FOUND = 1
-"""Exit code where something was found."""
+"""Default exit code if something was found."""
 HELP = "; ".join(f"{check}: {what}" for check, what in CHECKS.items())
-"""What the checks are."""
+"""Help on the checks."""
 
 
 FLOATS, INIT = "nan,inf", "reads"
-"""Words that ``--fp`` and ``--init`` stand for where these are not given: then they are None."""
+"""Defaults of ``--fp`` and ``--init``. The options are None if they are not given."""
 
 
 def _exit_code(text: str) -> int:
     if not text.isdecimal() or int(text) > 255:
-        raise argparse.ArgumentTypeError(f"{text!r} is no exit code from 0 to 255")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an exit code from 0 to 255")
     return int(text)
 
 
 def check_names(text: str) -> list[str]:
-    """Return the checks of an argument by their present names; say so of earlier names."""
+    """Parse names of checks; replace earlier names and print a note about them."""
     names = comma_separated(text)
     for name in sorted(EARLIER_CHECKS.keys() & set(names)):
-        say(f"luthier: the check {name} is now called {EARLIER_CHECKS[name]}", file=sys.stderr)
+        say(f"luthier: the check {name} is now named {EARLIER_CHECKS[name]}", file=sys.stderr)
     return [EARLIER_CHECKS.get(name, name) for name in names]
 
 
 def check_option(**more: Any) -> Any:
-    """Return the field of ``--check``; arguments as of `option`."""
+    """Declare ``--check``; arguments as for `option`."""
     return option("--check", default=[], action="extend", type=check_names, metavar="CHECK[,CHECK]", **more)
 
 
 class FindingOptions(CommandOptions):
-    """Options about what checks find."""
+    """Options about findings."""
 
     fp: str | None = option(
         "--fp",
         metavar="KIND[,KIND]",
-        help="floats that the check fp tells of: nan, inf, denormal where no operand is exceptional; flow: where one "
-        f"is, too (default: {FLOATS})",
+        help="what the check fp reports: nan, inf, denormal: such results of ordinary operands; flow: also such "
+        f"results of exceptional operands (default: {FLOATS})",
     )
     init: str | None = option(
         "--init",
         metavar="KIND[,KIND]",
-        help="what the check init tells of: reads of what was never written; decisions: branches, addresses and masks "
-        "of lanes that follow from it, also from registers and scratch; copies: what of it is copied to the host "
+        help="what the check init reports: reads of memory that was never written; decisions: branches, addresses and "
+        "lane masks that depend on it, or on unwritten registers and scratch; copies: copies of it to the host "
         f"(default: {INIT})",
     )
     suppress: list[str] = option(
@@ -69,10 +69,10 @@ class FindingOptions(CommandOptions):
         action="append",
         default=[],
         metavar="FILE",
-        help="leave findings out that the file's lines fit; repeatable",
+        help="leave out findings that match a line of this file; repeatable",
     )
     gen_suppressions: str | None = option(
-        "--gen-suppressions", metavar="FILE", help="write lines that would leave all findings out"
+        "--gen-suppressions", metavar="FILE", help="write lines for --suppress that match all findings"
     )
     sarif: str | None = option("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
     error_exitcode: int = option(
@@ -80,19 +80,19 @@ class FindingOptions(CommandOptions):
         type=_exit_code,
         default=FOUND,
         metavar="N",
-        help="exit code where something was found; 0: the program's (default: %(default)s)",
+        help="exit code if something was found; 0: that of the program (default: %(default)s)",
     )
 
 
 class Findings:
-    """Findings of a run on their way to the user: what is wanted, what is left out, and the files.
+    """Findings of a run, as the user sees them: selected by checks, filtered by suppressions, printed and written.
 
     Args:
         checks: names.
-        options: of the command line.
+        options: options of the command line.
 
     Raises:
-        LuthierError: a name or a suppression is wrong, or a file cannot be written.
+        LuthierError: a check or a suppression is invalid, or a file cannot be written.
     """
 
     def __init__(self, checks: Sequence[str], options: FindingOptions) -> None:
@@ -105,50 +105,50 @@ class Findings:
         self.collector = collector_of(checks, options.fp, options.init)
 
     @property
-    def told(self) -> list[Finding]:
-        """Return what was found and is not left out."""
+    def shown(self) -> list[Finding]:
+        """Return the findings that are not suppressed."""
         return [one for one in self.collector.findings if not any(each.fits(one) for each in self._left_out)]
 
     def to_json(self) -> dict[str, Any]:
-        """Return what was found, and what was not checked, as plain data."""
+        """Return the findings, and what was not checked, as plain data."""
         return {
-            "findings": [one.to_json() for one in self.told],
+            "findings": [one.to_json() for one in self.shown],
             "not_checked": [one.to_json() for one in self.collector.unchecked],
         }
 
     def tell(self, unfinished: str = "") -> int:
-        """Print the findings and write them to their files; the exit code for them, 0 if the program's counts.
+        """Print the findings and write their files; return the exit code, 0 for that of the program.
 
         Args:
-            unfinished: what the run was ended before; empty: nothing.
+            unfinished: what the run was ended before; "" if it was not.
         """
         from luthier import __version__
         from luthier.findings import suppressions
         from luthier.findings.sarif import sarif
         from luthier.findings.text import sentences
 
-        told, options = self.told, self._options
-        tell(told, len(self.collector.findings) - len(told), unfinished)
+        findings, options = self.shown, self._options
+        tell(findings, len(self.collector.findings) - len(findings), unfinished)
         notes = sentences(self.collector.unchecked)
         for note in notes:
             say_text(f"luthier: not checked: {note}", file=sys.stderr)
         if options.sarif:
-            write_atomically(options.sarif, f"{json.dumps(sarif(told, __version__, notes), indent=2)}\n".encode())
+            write_atomically(options.sarif, f"{json.dumps(sarif(findings, __version__, notes), indent=2)}\n".encode())
         if options.gen_suppressions:
-            write_atomically(options.gen_suppressions, suppressions.generate(told).encode())
-        return options.error_exitcode if told else 0
+            write_atomically(options.gen_suppressions, suppressions.generate(findings).encode())
+        return options.error_exitcode if findings else 0
 
 
 def collector_of(checks: Sequence[str], floats: str | None, init: str | None) -> Collector:
-    """Return what takes the findings of checks.
+    """Return a collector for the findings of these checks.
 
     Args:
-        checks: their names.
-        floats: the words of ``--fp``, separated by commas; None if it is not given.
-        init: those of ``--init``.
+        checks: names of the checks.
+        floats: value of ``--fp``; None if it is not given.
+        init: value of ``--init``.
 
     Raises:
-        LuthierError: there is no such check, or no such word, or no check that it is about.
+        LuthierError: there is no such check or word, or an option is given without its check.
     """
     from luthier.findings.floats import kinds_of_floats
     from luthier.findings.kinds import kinds_of_check, kinds_of_init
@@ -157,9 +157,7 @@ def collector_of(checks: Sequence[str], floats: str | None, init: str | None) ->
     checks = named_checks(checks)
     for check, words in {"fp": floats, "init": init}.items():
         if words is not None and check not in checks:
-            raise LuthierError(
-                f"--{check} is about what the check {check} finds, which is not among {','.join(checks)}"
-            )
+            raise LuthierError(f"--{check} needs the check {check}, which is not among {','.join(checks)}")
     asked_for = {
         "fp": kinds_of_floats((FLOATS if floats is None else floats).split(",")),
         "init": kinds_of_init((INIT if init is None else init).split(",")),
@@ -169,16 +167,16 @@ def collector_of(checks: Sequence[str], floats: str | None, init: str | None) ->
 
 
 def unchecked_under_tools(checks: Sequence[str]) -> Sequence[str]:
-    """Return which of these checks do not see kernels that tools have changed."""
+    """Return those of these checks that do not see kernels changed by tools."""
     return [check for check in checks if check not in ("memory", "leak", "host")]
 
 
 def tell(findings: Sequence[Finding], suppressed: int = 0, unfinished: str = "") -> None:
-    """Print findings, on standard error, and what the run was ended before."""
+    """Print findings on standard error, and what the run was ended before."""
     from luthier.findings.text import lines_of
 
     for finding in findings:
         say_text("\n".join(f"luthier: {line}" for line in lines_of(finding)), file=sys.stderr)
     more = f", {suppressed} suppressed" if suppressed else ""
-    more += f"; the run was ended before {unfinished} had ended" if unfinished else ""
+    more += f"; the run was stopped before {unfinished} ended" if unfinished else ""
     say(f"luthier: {counted(len(findings), 'finding')}{more}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`luthier lift`: functions, blocks, calls and liveness of kernels, as text or as JSON."""
+"""`luthier lift`: print functions, blocks, calls and liveness of kernels as text or JSON."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from luthier.terminal import say_text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
+    """Declare the command's options."""
     add_object_arguments(parser)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print a JSON list, one entry a kernel")
+    form.add_argument("--json", action="store_true", help="print a JSON list with an entry for each kernel")
     form.add_argument("--llvm", action="store_true", help="print one kernel as LLVM IR, for analyses")
     parser.add_argument("--instructions", action="store_true", help="list the instructions of every block")
-    parser.add_argument("--registers", action="store_true", help="name live registers instead of counting them")
+    parser.add_argument("--registers", action="store_true", help="list live registers instead of their number")
     parser.add_argument(
         "--annotate",
         action="store_true",
@@ -28,13 +28,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--counts",
         metavar="FILE",
-        help="with --annotate how often each instruction ran: a run directory of `luthier run`, or LaunchStats in JSON",
+        help="with --annotate: how often instructions ran, from a folder of `luthier run` or LaunchStats as JSON",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
-    from luthier.cli.counts import counts_of  # slow to import, with all that follow
+    """Run the command and return its exit status."""
+    from luthier.cli.counts import counts_of  # slow to import, as the others
     from luthier.lifting import lift
     from luthier.lifting.annotations import Annotations
     from luthier.lifting.listing import as_data, as_text
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
     code_object, kernels = selected_object(args)
     if args.llvm and len(kernels) != 1:
-        raise LuthierError(f"--llvm is of one kernel, these are {len(kernels)}: choose one with --kernel")
+        raise LuthierError(f"--llvm prints one kernel, but {len(kernels)} are selected: choose one with --kernel")
     lifted = []
     with ProgressLine("lifting", len(kernels)) as progress:
         for kernel in kernels:
@@ -53,18 +53,18 @@ def run(args: argparse.Namespace) -> int:
         return 0
     annotated = {}
     if args.annotate or args.counts:
-        for one in lifted:
-            counts = counts_of(args.counts, one) if args.counts else None
-            annotated[one.kernel.name] = Annotations(one, counts)
+        for representation in lifted:
+            counts = counts_of(args.counts, representation) if args.counts else None
+            annotated[representation.kernel.name] = Annotations(representation, counts)
     if args.json:
         say_text(json.dumps([as_data(one, annotated.get(one.kernel.name)) for one in lifted], indent=1))
         return 0
-    for one in lifted:
+    for representation in lifted:
         for line in as_text(
-            one,
+            representation,
             instructions=args.instructions,
             registers=args.registers,
-            annotations=annotated.get(one.kernel.name),
+            annotations=annotated.get(representation.kernel.name),
         ):
             say_fitting(line)
     return 0

@@ -23,61 +23,61 @@ COMMANDS = {
     "objects": ("luthier.cli.objects", "list code objects and kernels in any container"),
     "disasm": ("luthier.cli.disasm", "disassemble kernels"),
     "extract": ("luthier.cli.extract", "write code objects of any container to files"),
-    "lift": ("luthier.cli.lift", "blocks, calls and liveness of a kernel"),
-    "check": ("luthier.cli.check", "whether kernels wait for what they use, on every path"),
-    "patch": ("luthier.cli.patch", "write an instrumented code object"),
-    "cost": ("luthier.cli.cost", "registers, instructions and bytes a tool would add"),
-    "verify": ("luthier.cli.verify", "run original and patched side by side on the emulated device"),
-    "run": ("luthier.cli.run", "run a program on virtual devices"),
-    "capture": ("luthier.cli.capture", "write launches of a program to files, each with its memory"),
-    "replay": ("luthier.cli.replay", "run captured launches again, without the program and without ROCm"),
-    "debug": ("luthier.cli.debug", "a captured launch under a debugger that goes forwards and backwards"),
-    "diff": ("luthier.cli.diff", "what differs between kernels of two code objects, or captured launches"),
-    "minimise": ("luthier.cli.minimise", "the smallest part of a captured launch in which a failure remains"),
-    "export": ("luthier.cli.export", "a captured launch as a stand-alone HIP program"),
-    "sanitize": ("luthier.cli.sanitize", "run a program on virtual devices and tell what it does wrong with memory"),
-    "report": ("luthier.cli.report", "what runs left: tables, a page, a time line, a comparison"),
-    "merge": ("luthier.cli.merge", "many runs as one: processes, ranks, repetitions"),
-    "emulator": ("luthier.cli.emulator", "what the emulated device can execute"),
-    "cache": ("luthier.cli.cache", "what is kept for the next time, how large it is, and removing it"),
-    "tools": ("luthier.cli.tools", "list installed tools"),
-    "completion": ("luthier.cli.completion", "what a shell needs to complete commands and options"),
+    "lift": ("luthier.cli.lift", "print blocks, calls and liveness of kernels"),
+    "check": ("luthier.cli.check", "check on every path that kernels wait for results and avoid hazards"),
+    "patch": ("luthier.cli.patch", "write an instrumented code object or program"),
+    "cost": ("luthier.cli.cost", "print the registers, instructions and bytes that a tool would add"),
+    "verify": ("luthier.cli.verify", "compare original and instrumented kernels on the emulated device"),
+    "run": ("luthier.cli.run", "run a program on virtual devices or GPUs, with or without tools"),
+    "capture": ("luthier.cli.capture", "write launches of a program to files, with their memory"),
+    "replay": ("luthier.cli.replay", "run captured launches again, without the program and ROCm"),
+    "debug": ("luthier.cli.debug", "debug a captured launch, forwards and backwards"),
+    "diff": ("luthier.cli.diff", "compare kernels of two code objects, or captured launches"),
+    "minimise": ("luthier.cli.minimise", "reduce a failing captured launch to the smallest that still fails"),
+    "export": ("luthier.cli.export", "write a captured launch as a stand-alone HIP program"),
+    "sanitize": ("luthier.cli.sanitize", "run a program on virtual devices and check it for errors"),
+    "report": ("luthier.cli.report", "show results of runs: tables, a page, a timeline, a comparison"),
+    "merge": ("luthier.cli.merge", "merge runs of processes, ranks or repetitions into one"),
+    "emulator": ("luthier.cli.emulator", "list what the emulated device can execute, or compile it ahead of time"),
+    "cache": ("luthier.cli.cache", "list or clear the cache"),
+    "tools": ("luthier.cli.tools", "list installed tools, or describe one"),
+    "completion": ("luthier.cli.completion", "print shell completion for commands and options"),
 }
 """Sub-command -> (module, one line of help). The module has `add_arguments(parser)` and `run(args) -> int`."""
 
 PRINTING = frozenset({"objects", "disasm", "lift", "cost", "report", "emulator", "cache", "tools", "completion"})
-"""Sub-commands that do nothing but print: whoever reads no further has what they wanted."""
+"""Sub-commands that only print: a reader that closes the pipe early causes no error."""
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 COMMAND_GROUP = "luthier.commands"
-"""Entry-point group of mappings like `COMMANDS`: sub-commands of other packages, such as those that build tools."""
+"""Entry-point group of mappings like `COMMANDS`: sub-commands of other packages, e.g. those that build tools."""
 
 
 class Command(Protocol):
-    """A module that is a sub-command."""
+    """Interface of a module that implements a sub-command."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the command's options."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do what the command line asks for; the exit status."""
+        """Run the command and return its exit status."""
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints quote arguments, which may be names of files."""
+    """A parser whose error messages quote arguments, since these may be file names."""
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
-        """Leave, with a message."""
+        """Exit with a message."""
         super().exit(status, message and visible_lines(message))
 
 
 def every_command() -> dict[str, tuple[str, str]]:
-    """Return `COMMANDS` and those of installed packages, ours first; what cannot be imported is reported.
+    """Return `COMMANDS` and the sub-commands of installed packages, which cannot replace ours.
 
-    The modules that they name are not imported; the package that names them is, unless its mapping is a literal.
+    A package is imported only if its mapping is not a literal; one that cannot be imported is reported.
     """
-    from luthier.extensions.entry_points import points_of  # not needed for our own
+    from luthier.extensions.entry_points import points_of  # not needed for `COMMANDS`
     from luthier.extensions.records import load
 
     commands = dict(COMMANDS)
@@ -95,9 +95,9 @@ def every_command() -> dict[str, tuple[str, str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one sub-command; 0 only when its work was done, 1 on a `LuthierError`, 2 on wrong usage."""
+    """Run one sub-command and return its exit status: 1 for a `LuthierError`, 2 for wrong usage."""
     _open_closed()
-    gc.set_threshold(100_000)  # imports make many objects and no garbage: a seventh of their time is searching for it
+    gc.set_threshold(100_000)  # imports create little garbage, and searching for it takes a seventh of their time
     atexit.register(_leave_garbage)
     _spare_threads()
     arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         commands = COMMANDS if arguments and arguments[0] in COMMANDS else every_command()
         if arguments[0] not in commands and not arguments[0].startswith("-"):
             hint = did_you_mean(arguments[0], commands)
-            Parser(prog="luthier").error(f"there is no command {arguments[0]!r}{hint}; `luthier --help` lists them")
+            Parser(prog="luthier").error(f"no command {arguments[0]!r}{hint}; `luthier --help` lists all")
         chosen = _chosen(arguments[:1], commands)
         name = f"luthier {chosen}"
         module_name, summary = commands[chosen]
@@ -124,15 +124,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LuthierError as problem:
         say_text(f"{name}: error: {problem}", file=sys.stderr)
         return 1
-    except OSError as problem:  # of standard output, above all: a full disk
+    except OSError as problem:  # mostly from standard output: a full disk
         _drop_unwritten(sys.stdout)
         if isinstance(problem, BrokenPipeError) and (status is not None or chosen in PRINTING):
-            return status or 0  # `luthier disasm | head` is no error of ours
+            return status or 0  # `luthier disasm | head` is not an error
         where = f"{problem.filename}: " if problem.filename else ""
         say_text(f"{name}: error: {where}{problem.strerror or problem}", file=sys.stderr)
         return 1
     except (MemoryError, ImportError, RuntimeError) as problem:
-        nested = "something in the input is nested too deeply" if isinstance(problem, RecursionError) else None
+        nested = "the input is nested too deeply" if isinstance(problem, RecursionError) else None
         text = nested or shortage(problem)
         if text is None:
             raise
@@ -145,23 +145,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _open_closed() -> None:
-    """Open standard input, output and error on nothing where they are closed.
+    """Open /dev/null as standard input, output and error where they are closed.
 
-    Other files would get their numbers, and programs that are run would write there.
+    Otherwise other files get their numbers, and programs that Luthier runs write to those.
     """
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number that is free: this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # opens the lowest free number: this one
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(number, mode, closefd=False))
 
 
 def _leave_garbage() -> None:
-    """Spare the interpreter the search for garbage at its end, a tenth of the time of a short command.
+    """Skip the garbage collection at exit, a tenth of the time of a short command.
 
-    Packages made with nanobind, as DuckDB, complain about what nobody has collected.
+    Not with packages made with nanobind, such as DuckDB: they warn about objects that were not collected.
     """
     native = importlib.machinery.ExtensionFileLoader
     loaded = [vars(one) for one in list(sys.modules.values()) if isinstance(getattr(one, "__loader__", None), native)]
@@ -170,10 +170,10 @@ def _leave_garbage() -> None:
 
 
 def _spare_threads() -> None:
-    """Let NumPy start no threads for matrices, which nothing here needs: they begin by waiting in a loop, a tenth of
-    the time of a short command."""
+    """Stop NumPy from starting threads for matrices, which Luthier does not need: they begin with a busy loop, a tenth
+    of the time of a short command."""
     if _BLAS_THREADS not in os.environ:
-        os.putenv(_BLAS_THREADS, "1")  # not in `os.environ`, which programs that are run get
+        os.putenv(_BLAS_THREADS, "1")  # not in `os.environ`, which is passed to programs
 
 
 def _chosen(arguments: Sequence[str], commands: Mapping[str, tuple[str, str]]) -> str:
@@ -192,7 +192,7 @@ def _chosen(arguments: Sequence[str], commands: Mapping[str, tuple[str, str]]) -
 
 
 def _drop_unwritten(stream: IO[str]) -> None:
-    """Discard what could not be written, since Python would try again at its end, and report it or fail."""
+    """Discard output that cannot be written: Python would try again at exit, and fail."""
     try:
         stream.flush()
     except OSError:

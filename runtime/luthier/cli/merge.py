@@ -1,4 +1,4 @@
-"""``luthier merge``: many runs as one."""
+"""``luthier merge``: merge runs into one."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("folder", metavar="RUN", type=Path, nargs="+", help="what `luthier run -o RUN` wrote")
-    parser.add_argument("-o", "--output", metavar="OUT", type=Path, required=True, help="a new folder, or an empty one")
+    parser.add_argument("folder", metavar="RUN", type=Path, nargs="+", help="results of `luthier run -o RUN`")
+    parser.add_argument("-o", "--output", metavar="OUT", type=Path, required=True, help="new or empty folder")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the merged run."""
+    """Run the command and return its exit status."""
     from luthier.report.merge import merge
     from luthier.run.folder import RunFolder
 

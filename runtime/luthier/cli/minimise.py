@@ -1,4 +1,4 @@
-"""``luthier minimise``: the smallest part of a captured launch in which something still goes wrong."""
+"""``luthier minimise``: reduce a failing captured launch to the smallest that still fails."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from luthier.terminal import say, say_text
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("file", metavar="FILE", help="a capture whose replay fails")
-    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the smaller capture")
-    add_object_argument(parser, "as of `luthier replay`: it differs from the recorded code")
-    parser.add_argument("--device", metavar="DEVICE", help="as of `luthier replay`")
-    add_option(parser, check_option(help="as of `luthier replay`: the first finding is what must remain"), default=[])
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="file for the smaller capture")
+    add_object_argument(parser, "as for `luthier replay`; its results differ from the recorded ones")
+    parser.add_argument("--device", metavar="DEVICE", help="as for `luthier replay`")
+    add_option(parser, check_option(help="as for `luthier replay`; the first finding must remain"), default=[])
     budget = parser.add_argument(
         "--budget",
         type=seconds,
         default=600,
         metavar="SECONDS",
-        help="write the smallest capture that was found in so long (default: 600)",
+        help="write the smallest capture found in this time (default: 600)",
     )
     add_earlier_spelling(parser, "--time-limit", budget)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command and return its exit status."""
     from luthier.replay.minimising import Minimise
     from luthier.replay.processes import done_elsewhere
 
     if not Path(args.file).is_file():
-        raise LuthierError("no such file", object=args.file)
+        raise LuthierError("there is no such file", object=args.file)
     check_writable(args.output)
     row = done_elsewhere(
         Minimise(

@@ -1,4 +1,4 @@
-"""`luthier objects`: the code objects and kernels in any container, as a table or as JSON."""
+"""`luthier objects`: list the code objects and kernels in any container, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
     from luthier.lifting.allocation import Unallocated
 
 _MOST_COMPARED = 1 << 22
-"""Bytes of code that are compared with descriptors: decoding takes a second for so many."""
+"""Limit for the bytes of code whose registers are compared with descriptors, about a second of decoding."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("file", metavar="FILE", help=FILES)
     add_kernel_argument(parser)
-    parser.add_argument("--json", action="store_true", help="everything, for programs")
+    parser.add_argument("--json", action="store_true", help="print all facts as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show one object after the other, as they are found.
+    """Print each object as soon as it is found.
 
     Raises:
-        LuthierError: at the first that is malformed, after those before it; or all are for unknown processors; or no
-            kernel is what --kernel asks for.
+        LuthierError: an object is malformed (those before it are printed), all are for unknown processors, or no
+            kernel matches --kernel.
     """
     show = _JsonList() if args.json else _Tables()
     names: list[str] = []
@@ -51,15 +51,17 @@ def run(args: argparse.Namespace) -> int:
     source, file, _ = searched(args.file)
     for image in find_images(source, file):
         try:
-            found = CodeObject(image.data, image.name)
+            object = CodeObject(image.data, image.name)
         except TargetError as problem:
             unknown.append((image, problem))
         else:
             known = True
-            names += found.kernels
-            kernels = [one for name, one in found.kernels.items() if is_selected(name, args.kernel)]
+            names += object.kernels
+            kernels = [one for name, one in object.kernels.items() if is_selected(name, args.kernel)]
             if kernels or not args.kernel:
-                show.object(found, kernels, None if image.name == file else image.number, registers.of(found, kernels))
+                show.object(
+                    object, kernels, None if image.name == file else image.number, registers.of(object, kernels)
+                )
     if not known:
         raise unknown[0][1]
     select(names, args.kernel, file=file)
@@ -68,19 +70,19 @@ def run(args: argparse.Namespace) -> int:
     show.end()
     if registers.left_out:
         what = f"registers of {counted(registers.left_out, 'kernel')} are not compared with their descriptors"
-        say_text(f"{what}: `luthier check` does so", file=sys.stderr)
+        say_text(f"{what}; `luthier check` compares them", file=sys.stderr)
     return 0
 
 
 _Unallocated = Mapping[str, "Sequence[Unallocated] | None"]
-"""Kernel -> use of registers that its descriptor does not allocate; None where that is not known."""
+"""Kernel -> registers that it uses and its descriptor does not allocate; None if they are not known."""
 _NONE: _Unallocated = {}
 
 
 class _Registers:
-    """The comparison of registers that kernels use with those that they have, for so much code as takes no long time.
+    """Compares the registers that kernels use with those that they allocate, for a limited amount of code.
 
-    Only a kernel's own code is looked at, and functions that it calls if that uses too many.
+    Decodes only a kernel's own code, and the functions that it calls if its own code uses too many.
     """
 
     def __init__(self) -> None:
@@ -88,24 +90,24 @@ class _Registers:
         self.left_out = 0
         """Kernels that are not compared."""
 
-    def of(self, found: CodeObject, kernels: Sequence[Kernel]) -> _Unallocated:
-        """Return what kernels of an object use and do not have."""
-        return {kernel.name: self._of_kernel(found, kernel) for kernel in kernels}
+    def of(self, object: CodeObject, kernels: Sequence[Kernel]) -> _Unallocated:
+        """Return the registers that kernels of an object use without allocating them."""
+        return {kernel.name: self._of_kernel(object, kernel) for kernel in kernels}
 
-    def _of_kernel(self, found: CodeObject, kernel: Kernel) -> Sequence[Unallocated] | None:
+    def _of_kernel(self, object: CodeObject, kernel: Kernel) -> Sequence[Unallocated] | None:
         if 0 < kernel.code_size <= self._left:
             self._left -= kernel.code_size
             try:
-                code = found.read(kernel.entry, kernel.code_size)
-                used, lds, scratch = named_registers(found.target, kernel.wave_size, code, kernel.entry)
+                code = object.read(kernel.entry, kernel.code_size)
+                used, lds, scratch = named_registers(object.target, kernel.wave_size, code, kernel.entry)
                 limits = kernel.descriptor.register_limits(uses_agprs=used["a"] > 0)
-                bounded = lds and not has_dynamic_lds(found, kernel)
+                bounded = lds and not has_dynamic_lds(object, kernel)
                 if all(used[file] <= limit for file, limit in limits.items()) and not (bounded or scratch):
                     return ()
                 from luthier.lifting import lift  # needs NumPy
                 from luthier.lifting.allocation import unallocated
 
-                return unallocated(lift(found, kernel.name))
+                return unallocated(lift(object, kernel.name))
             except LuthierError:
                 pass
         self.left_out += 1
@@ -113,15 +115,15 @@ class _Registers:
 
 
 class _Tables:
-    """Tables with an empty line between."""
+    """Prints tables, separated by empty lines."""
 
     def __init__(self) -> None:
         self._before = ""
 
     def object(
-        self, found: CodeObject, kernels: Sequence[Kernel], number: int | None, unallocated: _Unallocated
+        self, object: CodeObject, kernels: Sequence[Kernel], number: int | None, unallocated: _Unallocated
     ) -> None:
-        self._write(table(found, kernels, number, unallocated))
+        self._write(table(object, kernels, number, unallocated))
 
     def unsupported(self, image: DeviceImage, why: TargetError) -> None:
         self._write(f"{visible(image.name)}: object {image.number}, not supported: {why}")
@@ -135,15 +137,15 @@ class _Tables:
 
 
 class _JsonList:
-    """A list in JSON, each row written when it is there, on a line of its own."""
+    """Prints a JSON list, one line for each object as soon as it is found."""
 
     def __init__(self) -> None:
         self._before = "["
 
     def object(
-        self, found: CodeObject, kernels: Sequence[Kernel], number: int | None, unallocated: _Unallocated
+        self, object: CodeObject, kernels: Sequence[Kernel], number: int | None, unallocated: _Unallocated
     ) -> None:
-        self._write({"number": number or 0, **describe(found, kernels, unallocated)})
+        self._write({"number": number or 0, **describe(object, kernels, unallocated)})
 
     def unsupported(self, image: DeviceImage, why: TargetError) -> None:
         self._write({"number": image.number, "name": image.name, "id": image.id, "unsupported": str(why)})
@@ -156,25 +158,25 @@ class _JsonList:
         self._before = ","
 
 
-def describe(found: CodeObject, kernels: Sequence[Kernel], unallocated: _Unallocated = _NONE) -> dict[str, Any]:
-    """Return what `--json` prints of one code object and of these kernels of it."""
+def describe(object: CodeObject, kernels: Sequence[Kernel], unallocated: _Unallocated = _NONE) -> dict[str, Any]:
+    """Return the content of `--json` for one code object and these kernels."""
     arguments = {id(kernel.arguments): kernel.arguments for kernel in kernels}  # most share them
     described = {number: [_describe_argument(one) for one in every] for number, every in arguments.items()}
     return {
-        "name": found.name,
-        "target": str(found.target),
-        "code_object_version": found.abi,
-        "size": found.size,
+        "name": object.name,
+        "target": str(object.target),
+        "code_object_version": object.abi,
+        "size": object.size,
         "kernels": [
             {**_describe_kernel(kernel, unallocated.get(kernel.name)), "arguments": described[id(kernel.arguments)]}
             for kernel in kernels
         ],
         "variables": [
             {"name": symbol.name, "address": symbol.address, "size": symbol.size}
-            for symbol in found.symbols
+            for symbol in object.symbols
             if symbol.type == "object" and symbol.defined and not symbol.name.endswith(".kd")
         ],
-        "relocations": len(found.relocations),
+        "relocations": len(object.relocations),
     }
 
 
@@ -206,19 +208,19 @@ _HEADINGS = ("KERNEL", "CODE", "VGPRS", "AGPRS", "SGPRS", "WAVE", "LDS", "SCRATC
 
 
 def table(
-    found: CodeObject, kernels: Sequence[Kernel], number: int | None = None, unallocated: _Unallocated = _NONE
+    object: CodeObject, kernels: Sequence[Kernel], number: int | None = None, unallocated: _Unallocated = _NONE
 ) -> str:
-    """Return one code object and these kernels of it as text.
+    """Format a code object and these kernels as text.
 
     CODE, LDS, SCRATCH (per work-item) and KERNARG are in bytes.
 
     Args:
-        number: of the object among those of its container.
+        number: number of the object in its container.
     """
     place = "" if number is None else f"object {number}, "
     title = (
-        f"{visible(found.name)}: {place}{found.target}, code object v{found.abi}, {found.size:,} bytes, "
-        f"{counted(len(found.kernels), 'kernel')}"
+        f"{visible(object.name)}: {place}{object.target}, code object v{object.abi}, {object.size:,} bytes, "
+        f"{counted(len(object.kernels), 'kernel')}"
     )
     arguments = {id(kernel.arguments): kernel.arguments for kernel in kernels}  # most share them
     summaries = {number: _summary(every) for number, every in arguments.items()}
@@ -237,16 +239,16 @@ def table(
         )
         for kernel in kernels
     ]
-    first, *others, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
-    layout = f"  {{:{first}}}" + "".join(f"  {{:>{width}}}" for width in others) + "  {}"
+    first, *widths, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    layout = f"  {{:{first}}}" + "".join(f"  {{:>{width}}}" for width in widths) + "  {}"
     lines = [layout.format(*row).rstrip() for row in rows]
     for row, kernel in zip(rows[1:], kernels, strict=True):
         lines += [f"  {row[0]}: {one}" for one in disagreements(kernel)]
         lines += [f"  {row[0]}: {one.sentence}" for one in unallocated.get(kernel.name) or ()]
-    return "\n".join([title, *lines] if found.kernels else [title])
+    return "\n".join([title, *lines] if object.kernels else [title])
 
 
 def _summary(arguments: tuple[KernelArgument, ...]) -> str:
-    """Return the kinds of arguments as text: ``3 global_buffer, 1 by_value, 12 hidden``."""
+    """Summarize the kinds of arguments: ``3 global_buffer, 1 by_value, 12 hidden``."""
     kinds = Counter("hidden" if argument.hidden else argument.value_kind for argument in arguments)
     return ", ".join(f"{number} {kind}" for kind, number in kinds.items())

@@ -1,10 +1,10 @@
-"""Options of a sub-command as a declared structure: its parser, the checks of combinations and the run's summary follow
-from it.
+"""Options of a sub-command, declared as a class from which follow its parser, the checks of combinations and the
+summary of the run.
 
     class RunOptions(Options):
         label: str = option("--label", default="", in_summary=True, help="name of the run in reports")
 
-A field is an `option`, or a `group` of options that several sub-commands have.
+A field is an `option`, or a `group` of options that several sub-commands share.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _DECLARED = "declared"
 
 
 class Need(Struct, frozen=True):
-    """Condition on other options.
+    """Requirement for another option.
 
     Args:
-        options: fields, one of which must be given.
-        why: the sentence that begins with the option's name: what the option is about, and what to do.
+        options: fields, at least one of which must be given.
+        why: end of the error message that begins with the option's name.
     """
 
     options: tuple[str, ...]
@@ -40,12 +40,12 @@ class DeclaredOption(Struct, frozen=True):
     """Declaration of an option.
 
     Args:
-        flags: as of `argparse`.
-        title: of its group in the help.
-        needs: condition on other options.
-        instead: what to do on GPUs of the machine, where the option does not exist; empty: it exists.
-        in_summary: whether the summary of a run has its value.
-        before: earlier spelling, which is still understood.
+        flags: as for `argparse`.
+        title: title of its group in the help.
+        needs: requirement for another option.
+        instead: what to use on GPUs, where the option does not exist; "" if it exists.
+        in_summary: whether the summary of a run contains it.
+        before: earlier spelling, still accepted.
         argument: further arguments of `argparse.ArgumentParser.add_argument`.
     """
 
@@ -63,15 +63,15 @@ class DeclaredOption(Struct, frozen=True):
         return self.flags[-1].lstrip("-")
 
     def add(self, parser: argparse._ActionsContainer, **more: Any) -> None:
-        """Add the option to a parser; further arguments as of `argparse`."""
-        is_positional = not self.flags[0].startswith("-")  # its field is its name
+        """Add the option to a parser; further arguments as for `argparse`."""
+        is_positional = not self.flags[0].startswith("-")  # `argparse` takes its name as the field
         action = parser.add_argument(*self.flags, **({} if is_positional else more), **self.argument)
         if self.before:
             add_earlier_spelling(parser, self.before, action)
 
 
 class DeclaredGroup(Struct, frozen=True):
-    """Declaration of options that several sub-commands have; arguments as of `DeclaredOption`."""
+    """Declaration of options that several sub-commands share; arguments as for `DeclaredOption`."""
 
     options: type[CommandOptions]
     title: str
@@ -79,7 +79,7 @@ class DeclaredGroup(Struct, frozen=True):
 
 
 class SeveralChoices(tuple[str, ...]):
-    """Choices of an option that takes several of them, `comma_separated`."""
+    """Choices of an option that takes a comma-separated list of them."""
 
     __slots__ = ()
 
@@ -88,7 +88,7 @@ class SeveralChoices(tuple[str, ...]):
 
 
 def comma_separated(text: str) -> list[str]:
-    """Return the parts of an argument, for options that extend a list."""
+    """Split an argument at commas, for options that extend a list."""
     return text.split(",")
 
 
@@ -102,7 +102,7 @@ def option(
     before: str = "",
     **argument: Any,
 ) -> Any:
-    """Return a field of `CommandOptions`; arguments as of `DeclaredOption`."""
+    """Declare a field of `CommandOptions`; arguments as for `DeclaredOption`."""
     metadata = {_DECLARED: DeclaredOption(flags, title, needs, instead, in_summary, before, argument)}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: [*default], metadata=metadata)
@@ -110,23 +110,19 @@ def option(
 
 
 def group(options: type[CommandOptions], *, title: str = "", needs: Need | None = None) -> Any:
-    """Return a field of `CommandOptions` that holds others; arguments as of `DeclaredGroup`."""
+    """Declare a field of `CommandOptions` that is a group; arguments as for `DeclaredGroup`."""
     return dataclasses.field(default_factory=options, metadata={_DECLARED: DeclaredGroup(options, title, needs)})
 
 
 def add_earlier_spelling(parser: argparse._ActionsContainer, spelling: str, action: argparse.Action) -> None:
-    """Have a parser understand an earlier spelling of an option, and say the present one on standard error.
-
-    Args:
-        action: of the option.
-    """
+    """Accept an earlier spelling of the option of an action, with a warning on standard error."""
 
     class Renamed(argparse.Action):
         def __call__(
             self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, *_: Any
         ) -> None:
             new = action.option_strings[-1]
-            say(f"{parser.prog}: {spelling} is now {new}; the next release will not know {spelling}", file=sys.stderr)
+            say(f"{parser.prog}: {spelling} is now {new}; the next release does not accept {spelling}", file=sys.stderr)
             action(parser, namespace, values, new)
 
     parser.add_argument(
@@ -142,20 +138,20 @@ def add_earlier_spelling(parser: argparse._ActionsContainer, spelling: str, acti
 
 
 def add_option(parser: argparse._ActionsContainer, field: Any, **more: Any) -> None:
-    """Add the option of a field of `CommandOptions` to a parser; further arguments as of `argparse`."""
+    """Add the option of a field of `CommandOptions` to a parser; further arguments as for `argparse`."""
     field.metadata[_DECLARED].add(parser, **more)
 
 
 @dataclass_transform(field_specifiers=(option, group), kw_only_default=True, frozen_default=True)
 class CommandOptions:
-    """Options of a sub-command; subclasses declare them. An instance has their values."""
+    """Base class of the options of a sub-command. An instance has their values."""
 
     def __init_subclass__(cls) -> None:
         dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
     @classmethod
     def defaults(cls) -> Self:
-        """Return the options of a command line that gives none."""
+        """Return the default values of all options."""
         return cls()
 
     @classmethod
@@ -169,10 +165,10 @@ class CommandOptions:
 
     @classmethod
     def read(cls, args: argparse.Namespace) -> Self:
-        """Return the options of a command line.
+        """Return the values of the options on a command line.
 
         Raises:
-            LuthierError: an option is given without another one that it needs.
+            LuthierError: an option is given without another that it needs.
         """
         options = cls._filled(args)
         for declared, _ in options._changed():
@@ -191,10 +187,10 @@ class CommandOptions:
         return cls(**values)
 
     def given(self, title: str = "", needs: Need | None = None) -> Iterator[tuple[str, Any, DeclaredOption]]:
-        """Yield the field, the value and the declaration of each option, those of groups too.
+        """Yield the field, value and declaration of each option, including those in groups.
 
         Args:
-            title, needs: those of the group.
+            title, needs: of the enclosing group.
         """
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             declaration, value = field.metadata[_DECLARED], getattr(self, field.name)
@@ -205,7 +201,7 @@ class CommandOptions:
                 yield field.name, value, replace(declaration, title=title_here, needs=needs_here)
 
     def _changed(self) -> list[tuple[DeclaredOption, Any]]:
-        """Return the options that have another value than if they are not given, with that value."""
+        """Return the options whose value is not the default, with that value."""
         return [
             (declared, value)
             for (_, value, declared), (_, default, _) in zip(self.given(), self.defaults().given(), strict=True)
@@ -213,15 +209,15 @@ class CommandOptions:
         ]
 
     def check_on_gpus(self) -> None:
-        """Raise an error if an option is given that GPUs of the machine do not have.
+        """Check that every option that is given exists on GPUs of the machine.
 
         Raises:
-            LuthierError: it is.
+            LuthierError: one does not.
         """
         for declared, _ in self._changed():
             if declared.instead:
-                raise LuthierError(f"--{declared.name} is what virtual devices do: {declared.instead}")
+                raise LuthierError(f"--{declared.name} works on virtual devices only; {declared.instead}")
 
     def summary(self) -> dict[str, Any]:
-        """Return the values of the options that were given and are part of a run's summary, by their names."""
+        """Return option -> value for the options that were given and belong in a run's summary."""
         return {declared.name: value for declared, value in self._changed() if declared.in_summary}

@@ -24,7 +24,6 @@ from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import add_object_arguments, selected_object
 from luthier.errors import LuthierError
 from luthier.support.files import check_writable, is_same_file, write_atomically, writing_atomically
-from luthier.support.wording import counted
 from luthier.terminal import say, say_text, visible
 
 if TYPE_CHECKING:
@@ -40,29 +39,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_strict_argument(parser)
     add_hoist_argument(parser)
     add_stack_argument(parser)
-    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="where the result goes")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="file for the result")
     parser.add_argument(
         "--code-object",
         action="store_true",
-        help="of an executable or shared library write the one patched code object, not the whole",
+        help="write only the instrumented code object of an executable or shared library, not the whole file",
     )
     parser.add_argument(
         "--map",
         metavar="FILE",
-        help="write where instructions have gone, with their source lines: JSON, or Parquet if it ends with .parquet",
+        help="write new addresses of instructions with their source lines: JSON, or Parquet if FILE ends in .parquet",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command and return its exit status."""
     from luthier.objects.host import is_host_file  # slow to import
     from luthier.objects.kpack import is_archive
 
     for path in filter(None, (args.output, args.map)):
         check_writable(path)
     if args.map and is_same_file(args.output, args.map):
-        raise LuthierError(f"--output and --map are one file: {args.map}")
+        raise LuthierError(f"--output and --map name the same file: {args.map}")
     if not args.code_object and (is_host_file(args.file) or is_archive(args.file)):
         return _run_on_program(args)
     object, patched = patched_object(args)
@@ -76,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run_on_program(args: argparse.Namespace) -> int:
-    """Run the command on an executable or a shared library."""
+    """Instrument an executable or a shared library."""
     from luthier.patch.output.executable import patch_executable_with  # slow to import
     from luthier.tool import parse_tools
 
@@ -95,25 +94,25 @@ def _run_on_program(args: argparse.Namespace) -> int:
     folder = os.path.dirname(os.path.realpath(args.output))
     beside = {os.path.join(folder, name): data for name, data in patched.beside.items()}
     if beside and os.path.exists(args.output) and not os.path.isfile(args.output):
-        raise LuthierError(f"{args.output} is no file, beside which an archive could be")
-    for object, one in patched.objects:
+        raise LuthierError(f"{args.output} is not a regular file, so no archive can be written beside it")
+    for object, result in patched.objects:
         check_tools(tools, object, list(object.kernels))
-        print_refusals(one.report)
+        print_refusals(result.report)
     for name, reason in patched.skipped:
-        say_text(f"{visible(name)}: left as it is: {reason}", file=sys.stderr)
+        say_text(f"{visible(name)}: not instrumented: {reason}", file=sys.stderr)
     with writing_atomically(args.output, mode=os.stat(args.file).st_mode) as file:
         patched.file.write(file)
-        for path, data in beside.items():  # they are there before what names them
+        for path, data in beside.items():  # written first, since the output names them
             write_atomically(path, data)
     _write_map(args.map, [(object, one.maps) for object, one in patched.objects])
     if args.json:
         print_json(patched.to_json())
         return 0
-    for object, one in patched.objects:
+    for object, result in patched.objects:
         say(f"{object.name}: {object.target}")
-        print_report(one.report)
+        print_report(result.report)
     for path in beside:
-        say(f"{visible(path)} belongs beside it")
+        say(f"{visible(path)} must stay beside it")
     return 0
 
 
@@ -135,10 +134,10 @@ def _write_map(path: str | None, objects: list[tuple[CodeObject, tuple[AddressMa
 
 
 def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]:
-    """Return the original and the patched object that `patch` and `cost` ask for; refusals are printed.
+    """Return the original and the instrumented object for `patch` and `cost`; print what was refused.
 
     Raises:
-        LuthierError: it cannot be done, or a tool inserted nothing.
+        LuthierError: the object cannot be instrumented, or a tool inserted nothing.
     """
     from luthier.patch import RefusedError  # slow to import
     from luthier.patch.output.object import patch_object_with
@@ -160,7 +159,7 @@ def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]
 
 
 _NUMBERS = 54
-"""Columns of a line of a report behind the kernel's name."""
+"""Columns of a line of the report after the kernel's name."""
 
 
 def print_report(report: PatchReport) -> None:
@@ -170,7 +169,7 @@ def print_report(report: PatchReport) -> None:
     say(f"{'kernel':{size}} {'sites':>7} {'hooks':>7} {'bytes':>17} {'VGPRs':>9} {'SGPRs':>9}")
     for row in report.kernels:
         name = row.kernel
-        if width and len(visible(name)) > size:  # a line of its own
+        if width and len(visible(name)) > size:  # gets a line of its own
             say_fitting(visible(name))
             name = ""
         say(
@@ -178,23 +177,23 @@ def print_report(report: PatchReport) -> None:
             f"{row.vgprs[0]:4}→{row.vgprs[1]:<4} {row.sgprs[0]:4}→{row.sgprs[1]:<4}"
         )
         if row.hoisted:
-            say(f"  {row.hoisted} hooks that do nothing but count are counted in registers, until waves end")
+            say(f"  {row.hoisted} hooks that only count are replaced by counters in registers")
         if row.calls:
-            say(f"  {row.calls} hooks call one of {row.shared} payloads that are placed once")
+            say(f"  {row.calls} hooks call one of {row.shared} shared payloads")
         if row.in_agprs:
-            say(f"  {row.in_agprs} hooks keep registers in AGPRs while they run")
+            say(f"  {row.in_agprs} hooks save registers in AGPRs")
         if row.in_lds:
-            say(f"  {row.in_lds} hooks keep registers in LDS while they run")
+            say(f"  {row.in_lds} hooks save registers in LDS")
         if row.lds[0] != row.lds[1]:
-            say(f"  a work-group has {row.lds[1]} bytes of LDS, {row.lds[0]} without hooks")
+            say(f"  LDS of a work-group: {row.lds[1]} bytes, {row.lds[0]} without hooks")
         if row.spilling:
-            say(f"  {row.spilling} hooks keep registers in private memory while they run")
+            say(f"  {row.spilling} hooks save registers in private memory")
         if row.excess:
-            say(f"  {row.excess} hooks have more VGPRs than the tool's budget")
+            say(f"  {row.excess} hooks exceed the tool's VGPR budget")
         if row.counters:
-            say(f"  a wave has {counted(row.counters, 'counter')}")
+            say(f"  counters in each wave: {row.counters}")
         if row.unknown_calls:
-            say(f"  {row.unknown_calls} calls or jumps may go where nobody knows: that is not instrumented")
+            say(f"  {row.unknown_calls} calls or jumps have unknown targets, which are not instrumented")
             for call in row.unresolved:
                 say_fitting(f"    {call}")
     variables = ", ".join(f"{name} ({bytes} bytes)" for name, bytes in report.variables.items())

@@ -1,7 +1,7 @@
-"""A line about long work, for whoever looks at a terminal.
+"""A progress line for the terminal.
 
-It is drawn where the cursor is, without moving it or scrolling, and erased before anything else is written: a program
-under `luthier run`, which has the same terminal, may be in the middle of a line.
+It is drawn at the cursor without moving it or scrolling, and erased before anything else is written: a program under
+`luthier run`, which shares the terminal, may be in the middle of a line.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from luthier.support.threads import Worker
 from luthier.terminal import say_raw, visible
 
 _PATIENCE, _PERIOD = 1.0, 0.2
-"""Seconds without a line, and between two drawings."""
+"""Seconds until the line appears, and between two updates."""
 _SAVE, _RESTORE, _ERASE, _CUT, _WRAP = "\0337", "\0338", "\033[K", "\033[?7l", "\033[?7h"
 
 
 def _keeps_what_is_erased() -> bool:
-    """Return whether what is drawn stays to be seen, as on simple terminals and in cells of Jupyter's notebooks."""
+    """Return whether the terminal cannot erase a line, as simple terminals and cells of Jupyter notebooks."""
     return os.environ.get("TERM") == "dumb" or "JPY_PARENT_PID" in os.environ
 
 
 class ProgressLine:
-    """Shows what is being done, how much of it and for how long still, if it takes longer than a second.
+    """Shows the current step, the progress and the remaining time of work that takes longer than a second.
 
     Args:
-        what: is being done, e.g. ``patching``.
-        total: how many steps there are; 0 if nobody knows.
+        what: the work, e.g. ``patching``.
+        total: number of steps; 0 if it is unknown.
     """
 
     def __init__(self, what: str, total: int = 0) -> None:
@@ -40,22 +40,18 @@ class ProgressLine:
         self._thread: Worker | None = None
 
     def step(self, name: str) -> None:
-        """Begin the next step.
-
-        Args:
-            name: name of its subject.
-        """
+        """Begin the next step; `name` is its subject."""
         self._name, self._done = name, self._done + 1
 
     def text(self) -> str:
-        """Return the line as it is now."""
+        """Return the current line."""
         took = time.monotonic() - self._began
         parts = [visible(f"{self._what} {self._name}".strip())]
         if self._total > 1:
             parts.append(f"{max(self._done, 0) + 1} of {self._total}")
         if self._done > 0:
             rate = self._done / took
-            parts.append(f"{rate:.3g} a second")
+            parts.append(f"{rate:.3g} per second")
             if self._total:
                 parts.append(f"{_duration((self._total - self._done) / rate)} left")
         else:

@@ -1,4 +1,4 @@
-"""``luthier replay``: captured launches run again, without the program and without ROCm."""
+"""``luthier replay``: run captured launches again, without the program and ROCm."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from luthier.support.private_folder import private_folder
 from luthier.terminal import say, say_text, visible
 
 _SHOWN = 4
-"""Work-groups that are named."""
+"""Number of work-groups listed."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,73 +31,73 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device",
         metavar="DEVICE",
-        help="e.g. emu:gfx942, or a GPU: hip:0 (default: an emulated one, of the capture's target)",
+        help="e.g. emu:gfx942, or a GPU: hip:0 (default: an emulated device of the capture's target)",
     )
     parser.add_argument(
         "--relocate",
         action="store_true",
-        help="on a GPU, where memory is at other addresses: take words of memory that look like addresses of the "
-        "launch's memory for pointers; without it a launch with such words is refused",
+        help="on a GPU, where memory has other addresses: treat words of memory that look like addresses of the "
+        "launch's memory as pointers; without it, a launch with such words is refused",
     )
-    parser.add_argument("--times", type=int, default=1, metavar="N", help="how often each is run (default: 1)")
+    parser.add_argument("--times", type=int, default=1, metavar="N", help="number of runs of each launch (default: 1)")
     add_object_argument(
-        parser, "run the kernel of that name in this code object, bundle or executable; --device chooses the target"
+        parser, "run the kernel of this code object, bundle or executable instead; --device selects the target"
     )
     parser.add_argument(
         "--against",
         metavar="FILE|N=FILE",
-        help="compare with what another capture of the launch has left where arguments point, or with the bytes of a "
-        "file from where argument N (from 0) points, and elsewhere with what was recorded",
+        help="compare results with those of another capture of the launch where arguments point; or the memory at "
+        "argument N (from 0) with the bytes of a file, and the rest with what was recorded",
     )
     add_tool_argument(parser, required=False)
     add_hoist_argument(parser)
     parser.add_argument(
-        "-o", "--output", metavar="RUN", help="with tools: a new folder for their results: see `luthier report`"
+        "-o", "--output", metavar="RUN", help="with tools: new folder for their results, for `luthier report`"
     )
     add_mangled_argument(parser)
     parser.add_argument(
         "--time-limit",
         type=seconds,
         metavar="SECONDS",
-        help="end a replay after so long: it counts as one that cannot be run",
+        help="stop a replay after this time; it counts as one that cannot be run",
     )
     add_scheduler_argument(parser)
     parser.add_argument(
         "--split",
         type=int,
         metavar="N",
-        help="run each launch in N ranges of work-groups, side by side with --scheduler; refused where one writes what "
-        "another uses",
+        help="run each launch as N ranges of work-groups, with --scheduler in parallel; refused if a range writes what "
+        "another accesses",
     )
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON")
     add_option(
         parser,
         check_option(
-            help="look for what the emulated device can find: memory, race, init, barrier, early-exit, waits, hazards, "
-            "fp, or all of these"
+            help="run these checks of the emulated device: memory, race, init, barrier, early-exit, waits, hazards, "
+            "fp, or all"
         ),
         default=[],
     )
     parser.epilog = (
-        "exit status: 0 all equal to what was recorded, 1 a difference, a fault or a finding, 2 one cannot be run"
+        "exit status: 0 all results equal the recorded ones, 1 a difference, fault or finding, 2 a launch cannot be run"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command and return its exit status."""
     if args.times < 1:
         raise LuthierError(f"--times must be at least 1, not {args.times}")
     checks = checks_of(args.check)
     if is_gpu(args.device):
         _check_on_gpu(args)
     elif args.relocate:
-        raise LuthierError("--relocate is for GPUs, --device hip:0: an emulated device has memory where it was")
+        raise LuthierError("--relocate is for GPUs (--device hip:0): an emulated device keeps the addresses of memory")
     if args.split is not None:
         _check_split(args, checks)
     if args.tool:
         return _under_tools(args, checks)
     if args.output:
-        raise LuthierError("-o is for what tools find: give a tool with -t")
+        raise LuthierError("-o is for results of tools: give a tool with -t")
     rows = []
     for row in _replays(args, checks):
         rows.append(row)
@@ -127,10 +127,10 @@ def _replays(args: argparse.Namespace, checks: tuple[str, ...]) -> Iterator[Repl
 
 
 def _check_on_gpu(args: argparse.Namespace) -> None:
-    """Refuse what is not done on GPUs.
+    """Check that the options are available on GPUs.
 
     Raises:
-        LuthierError: the command line asks for it.
+        LuthierError: one is not.
     """
     for name in ("tool", "check", "with_object", "split", "scheduler"):
         if getattr(args, name):
@@ -138,24 +138,24 @@ def _check_on_gpu(args: argparse.Namespace) -> None:
 
 
 def _check_split(args: argparse.Namespace, checks: Sequence[str]) -> None:
-    """Refuse what cannot be done in parts.
+    """Check that the options can be combined with ``--split``.
 
     Raises:
-        LuthierError: the command line asks for it.
+        LuthierError: one cannot.
     """
     if args.split < 1:
         raise LuthierError(f"--split must be at least 1, not {args.split}")
     if args.tool or checks or args.with_object:
-        raise LuthierError("--split is for the recorded code alone: without -t, --check and --with-object")
+        raise LuthierError("--split runs the recorded code only: leave out -t, --check and --with-object")
 
 
 def _under_tools(args: argparse.Namespace, checks: tuple[str, ...]) -> int:
-    """Replay under tools, all captures in one process but for clusters; the exit status."""
+    """Replay under tools, all captures in one process unless on a cluster; return the exit status."""
     from luthier.replay.processes import done_elsewhere
     from luthier.replay.tools import ReplayUnderTools
     from luthier.tool import parse_tools
 
-    parse_tools(args.tool)  # a wrong one is told before anything runs
+    parse_tools(args.tool)  # fail before anything runs
     job = ReplayUnderTools(
         files=tuple(map(str, _files(args))),
         device=args.device,

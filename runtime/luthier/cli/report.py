@@ -1,4 +1,4 @@
-"""``luthier report``: what runs left, as tables, files, a page, or a comparison."""
+"""``luthier report``: show results of runs as tables, files, a page, or a comparison."""
 
 from __future__ import annotations
 
@@ -26,35 +26,33 @@ if TYPE_CHECKING:
     from luthier.support.table import Table
 
 FAILED = 1
-"""Exit code where a condition is fulfilled."""
+"""Exit code if a condition holds."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the options."""
+    """Declare the command's options."""
     parser.add_argument(
         "folder",
         metavar="RUN",
         type=Path,
         nargs="+",
-        help="what `luthier run -o RUN` wrote; several are reported as one",
+        help="results of `luthier run -o RUN`; several are merged",
     )
     format = parser.add_argument(
         "--format", choices=("text", *FORMATS.names()), default="text", help="%(formats)s (default: text)"
     )
     format.formats = HelpOf(FORMATS)  # type: ignore[attr-defined]
+    parser.add_argument("--against", metavar="RUN", type=Path, help="text, json and html: show differences to this run")
     parser.add_argument(
-        "--against", metavar="RUN", type=Path, help="text, json and html: what is different from that run"
-    )
-    parser.add_argument(
-        "--table", metavar="NAME", help="this table alone, as csv and json; csv needs it, or a folder to write all to"
+        "--table", metavar="NAME", help="write only this table (csv and json); csv needs it, or a folder for all tables"
     )
     parser.add_argument(
         "--fail-if",
         metavar="CONDITION",
         action="append",
         default=[],
-        help="exit code 1 if any row of a tool's table is so, e.g. 'coalescing.efficiency < 50', or with --against any "
-        "difference, e.g. 'instructions > 5%%'; may be repeated",
+        help="exit with 1 if the condition holds for a row of a tool's table, e.g. 'coalescing.efficiency < 50', or, "
+        "with --against, for a difference, e.g. 'instructions > 5%%'; repeatable",
     )
     parser.add_argument(
         "--source-path",
@@ -62,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="html: look for source files here, too; may be repeated",
+        help="html: also look for source files here; repeatable",
     )
     parser.add_argument(
         "--counters",
@@ -74,36 +72,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "rocprofv3, pmc_perf.csv of rocprof-compute) or show a thread trace's stalls beside them (stats_*.csv of "
         "rocprofv3 --att); may be repeated",
     )
-    trace = parser.add_argument_group("a table that need not fit into memory, such as a trace (text and json)")
+    trace = parser.add_argument_group("tables that may exceed memory, such as traces (text and json)")
     trace.add_argument("--trace", metavar="NAME", help="summarise this table, e.g. accesses for trace-accesses.parquet")
     trace.add_argument(
         "--by",
         metavar="COLUMN[/SIZE][+…]",
         action="append",
-        help="group by these columns, or ranges of SIZE values, e.g. kernel+pc or address/4096; may be repeated. "
-        "Without --trace: what was executed by source line, function, block or address (text, json and csv)",
+        help="group by these columns, or by ranges of SIZE values, e.g. kernel+pc or address/4096; repeatable. "
+        "Without --trace: executed instructions by source line, function, block or address (text, json and csv)",
     )
-    trace.add_argument("--sum", metavar="COLUMN[+…]", help="add these columns up in each group, e.g. size")
-    trace.add_argument("--top", metavar="N", type=int, default=20, help="so many groups, 0: all (default: 20)")
+    trace.add_argument("--sum", metavar="COLUMN[+…]", help="sum these columns in each group, e.g. size")
+    trace.add_argument("--top", metavar="N", type=int, default=20, help="number of groups, 0: all (default: 20)")
     trace.add_argument(
-        "--memory", metavar="MIB", type=int, help="what grouping may use; the rest goes to disk (default: 256)"
+        "--memory", metavar="MIB", type=int, help="memory limit of grouping; the rest goes to disk (default: 256)"
     )
     add_mangled_argument(parser)
     parser.add_argument(
-        "-o", "--output", metavar="OUT", help="where it goes (default: standard output); a folder for all tables as csv"
+        "-o", "--output", metavar="OUT", help="file for the report (default: standard output); folder for csv tables"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write the report; the exit status."""
+    """Write the report and return the exit status."""
     from luthier.report.conditions import Condition, judge
     from luthier.run.folder import RunFolder
 
     format = None if args.format == "text" else FORMATS.load(args.format)
     if args.table is not None and (format is None or format.write_table is None):
-        raise LuthierError(f"--table is for the formats {_that_have('write_table')}")
+        raise LuthierError(f"--table works with the formats {_formats_with('write_table')}")
     if args.against is not None and (args.table is not None or (format is not None and format.compare is None)):
-        raise LuthierError(f"a comparison (--against) has the formats {_that_have('compare', 'text')}, and no --table")
+        raise LuthierError(f"--against works with the formats {_formats_with('compare', 'text')}, and not with --table")
     if args.trace is None and args.by:
         _check_places(args)
     if args.counters and (
@@ -113,23 +111,23 @@ def run(args: argparse.Namespace) -> int:
     if args.trace is None and (args.sum or args.memory is not None):
         raise LuthierError("--sum and --memory are for --trace")
     if args.trace is not None and (args.format not in ("text", "json") or args.table or args.against):
-        raise LuthierError("a summary (--trace) has the formats text and json, and neither --table nor --against")
+        raise LuthierError("--trace works with the formats text and json, and not with --table and --against")
     if args.format == "html" and not args.output and sys.stdout.isatty():
-        raise LuthierError("a page is no text for a terminal: write it to a file, -o report.html")
+        raise LuthierError("a page cannot be shown in a terminal: write it to a file with -o report.html")
     if args.source_path and (format is None or not format.sources or args.against):
-        raise LuthierError("--source-path is for formats that show source files (html), and not with --against")
+        raise LuthierError("--source-path works with formats that show source files (html), and not with --against")
     if args.top < 0:
-        raise LuthierError(f"--top {args.top} is no number of groups")
+        raise LuthierError(f"--top must be at least 0, not {args.top}")
     conditions = [Condition.parse(text) for text in args.fail_if]
     with _folder(args.folder) as folder:
         verdicts = judge(folder, conditions, RunFolder(args.against) if args.against and conditions else None)
-        with suppress(BrokenPipeError) if conditions else nullcontext():  # what they say is not said there
+        with suppress(BrokenPipeError) if conditions else nullcontext():  # the verdicts go to standard error
             _report(folder, format, args, verdicts)
-    return _told(verdicts, args)
+    return _print_verdicts(verdicts, args)
 
 
-def _told(verdicts: list[Verdict], args: argparse.Namespace) -> int:
-    """Print what fulfils conditions on standard error; the exit status."""
+def _print_verdicts(verdicts: list[Verdict], args: argparse.Namespace) -> int:
+    """Print the verdicts that fail on standard error and return the exit status."""
     from luthier.objects.names import as_in_source
     from luthier.support.table import Table
 
@@ -139,8 +137,8 @@ def _told(verdicts: list[Verdict], args: argparse.Namespace) -> int:
     return FAILED if any(verdict.violations for verdict in verdicts) else 0
 
 
-def _that_have(function: str, *more: str) -> str:
-    """Return the names of the formats that have a function, as words; those that cannot be used are left out."""
+def _formats_with(function: str, *more: str) -> str:
+    """List the formats that have a function, leaving out those that cannot be imported."""
     names = [*more]
     for name in FORMATS.names():
         with suppress(LuthierError):
@@ -156,7 +154,7 @@ def _report(
     if not one_table and format is not None and format.write is None and args.table is None and args.against is None:
         if not args.output:
             tables = "|".join(folder.names)
-            raise LuthierError(f"{args.format} is of one table (--table {tables}) or goes to a folder (-o)")
+            raise LuthierError(f"{args.format} writes one table (--table {tables}), or all to a folder (-o)")
         _write_tables(folder, format, Path(args.output))
         return
     write = _writer(folder, format, args, verdicts)
@@ -171,7 +169,7 @@ def _report(
 def _writer(
     folder: RunFolder, format: ReportFormat | None, args: argparse.Namespace, verdicts: Sequence[Verdict]
 ) -> Callable[[IO[bytes]], None]:
-    """Return what writes that which is asked for, to one file."""
+    """Return the function that writes the report to one file."""
     if args.trace is not None:
         return lambda out: _write_summaries(folder, args, out)
     if args.by or args.counters:
@@ -188,10 +186,10 @@ def _writer(
 
 
 def _write_tables(folder: RunFolder, format: ReportFormat, out: Path) -> None:
-    """Write all tables, a new file each, or none of them.
+    """Write all tables, each to a new file, or none of them.
 
     Raises:
-        LuthierError: one cannot be written, or is there already.
+        LuthierError: a table cannot be written, or its file exists.
     """
     assert format.write_table is not None
     try:
@@ -209,7 +207,7 @@ def _write_tables(folder: RunFolder, format: ReportFormat, out: Path) -> None:
 
 @contextmanager
 def _folder(paths: list[Path]) -> Iterator[RunFolder]:
-    """Provide one run, or several merged, for as long as the block takes."""
+    """Provide one run, or several merged while the block runs."""
     from luthier.run.folder import RunFolder
 
     runs = [RunFolder(path) for path in paths]
@@ -256,10 +254,10 @@ def _write_summaries(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]
 
 
 def _check_places(args: argparse.Namespace) -> None:
-    """Raise an error unless ``--by`` names places, and nothing else is asked for.
+    """Check that ``--by`` names kinds of places, and that no other option excludes it.
 
     Raises:
-        LuthierError: it does not.
+        LuthierError: it does not, or one does.
     """
     from luthier.report.places import KINDS
     from luthier.support.suggestions import did_you_mean
@@ -267,11 +265,11 @@ def _check_places(args: argparse.Namespace) -> None:
     for kind in args.by:
         if kind not in KINDS:
             hint = did_you_mean(kind, KINDS)
-            raise LuthierError(f"--by {kind} is for a table of --trace; without it there are {', '.join(KINDS)}{hint}")
+            raise LuthierError(f"--by {kind} needs a table (--trace); without it, --by takes {', '.join(KINDS)}{hint}")
     if args.format not in ("text", "json", "csv") or args.table or args.against:
-        raise LuthierError("--by has the formats text, json and csv, and neither --table nor --against")
+        raise LuthierError("--by works with the formats text, json and csv, and not with --table and --against")
     if args.format == "csv" and len(args.by) > 1:
-        raise LuthierError("csv is of one table: give --by once")
+        raise LuthierError("csv writes one table: give --by once")
 
 
 def _write_chosen(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:

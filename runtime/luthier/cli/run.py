@@ -1,4 +1,4 @@
-"""``luthier run``: an unmodified program on virtual devices or GPUs, under tools or not."""
+"""``luthier run``: run an unmodified program on virtual devices or GPUs, with or without tools."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
     from luthier.tool import ToolGroup
 
 PRESETS = {"once": ("0:1", False), "grids": (None, True), "sample": ("::100", False)}
-_SELECT = "what of the program is instrumented"
-_TOOLS = Need(("tool", "capture"), "is about what tools instrument: give a tool with -t")
-_FOLDER = Need(("output",), "is about what -o writes: give a folder with -o")
+_SELECT = "what is instrumented"
+_TOOLS = Need(("tool", "capture"), "applies to tools only: give a tool with -t")
+_FOLDER = Need(("output",), "adds to the results of -o: give a folder with -o")
 
 
 def seconds(text: str) -> float:
-    """Return a positive number of seconds, as an argument."""
+    """Parse a positive number of seconds."""
     try:
         value = float(text)
     except ValueError:
         value = math.nan
     if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
     return value
 
 
@@ -59,24 +59,24 @@ class RunOptions(CommandOptions):
     device: str | None = option(
         "--device",
         metavar="DEVICES",
-        help="the GPUs that the program finds: virtual ones, e.g. emu:gfx906,emu:gfx1030, or the machine's own: hip "
-        "(all), hip:0,hip:2 (default: a virtual one that the program has code for, emu:gfx90a if it can be)",
+        help="GPUs that the program finds: virtual ones, e.g. emu:gfx906,emu:gfx1030, or the machine's own: hip "
+        "(all), hip:0,hip:2 (default: a virtual one that the program has code for, if possible emu:gfx90a)",
     )
     time_limit: float | None = option(
         "--time-limit",
         type=seconds,
         in_summary=True,
         metavar="SECONDS",
-        help="end the program after so long; the exit code is 124 then",
+        help="stop the program after this time; the exit code is then 124",
     )
     check: list[str] = check_option(
         title="checks",
-        instead="-t memcheck looks by hooks",
+        instead="use -t memcheck, which checks with hooks",
         in_summary=True,
-        help=f"look for what is done wrong; {HELP}",
+        help=f"look for errors; {HELP}",
     )
     findings: FindingOptions = group(
-        FindingOptions, title="checks", needs=Need(("check",), "is about what checks find: name them with --check")
+        FindingOptions, title="checks", needs=Need(("check",), "applies to findings: name checks with --check")
     )
     kernel: list[str] = kernel_option(title=_SELECT, needs=_TOOLS, in_summary=True)
     launches: str | None = option(
@@ -85,7 +85,7 @@ class RunOptions(CommandOptions):
         needs=_TOOLS,
         in_summary=True,
         metavar="[FIRST:]END[:STEP]",
-        help="launches of each kernel by number, from 0: 10 is the first ten, ::100 every hundredth",
+        help="launches of each kernel by number, from 0: 10: the first ten, ::100: every hundredth",
     )
     unique_grid: bool = option(
         "--unique-grid",
@@ -94,7 +94,7 @@ class RunOptions(CommandOptions):
         needs=_TOOLS,
         in_summary=True,
         action="store_true",
-        help="of launches of a kernel with the same sizes only the first",
+        help="only the first launch of a kernel with the same sizes",
     )
     device_numbers: str | None = option(
         "--device-numbers",
@@ -111,7 +111,7 @@ class RunOptions(CommandOptions):
         needs=_TOOLS,
         in_summary=True,
         choices=PRESETS,
-        help="once: each kernel's first launch; grids: one launch for each grid; sample: every hundredth",
+        help="once: first launch of each kernel; grids: one launch for each grid; sample: every hundredth launch",
     )
     runtime_kernels: bool = option(
         "--runtime-kernels",
@@ -120,11 +120,11 @@ class RunOptions(CommandOptions):
         needs=_TOOLS,
         in_summary=True,
         action="store_true",
-        help="also what HIP launches of its own to copy and fill memory",
+        help="also kernels that HIP itself launches to copy and fill memory",
     )
     hoist: bool | None = hoist_option(title=_SELECT, needs=_TOOLS, in_summary=True)
     output: str | None = option(
-        "-o", "--output", title="results", metavar="RUN", help="a new folder for results: see `luthier report`"
+        "-o", "--output", title="results", metavar="RUN", help="new folder for results, for `luthier report`"
     )
     calls: bool = option(
         "--calls",
@@ -132,7 +132,7 @@ class RunOptions(CommandOptions):
         title="results",
         needs=_FOLDER,
         action="store_true",
-        help="record the program's calls of HIP functions and its ranges (roctx), too: for time lines, with -o",
+        help="with -o: also record calls of HIP functions and ranges (roctx), for timelines",
     )
     capture: bool = option(
         "--capture",
@@ -140,7 +140,7 @@ class RunOptions(CommandOptions):
         title="results",
         needs=_FOLDER,
         action="store_true",
-        help="capture the selected launches, to the folder captures of -o: `luthier replay` runs them again",
+        help="with -o: capture the selected launches to the subfolder captures, for `luthier replay`",
     )
     json: str | None = option(
         "--json", title="results", metavar="FILE", help="write all results as JSON; - is standard error"
@@ -149,16 +149,16 @@ class RunOptions(CommandOptions):
         "--executed",
         default=False,
         title="results",
-        instead="-t instr_count counts by hooks",
+        instead="use -t instr_count, which counts with hooks",
         action="store_true",
-        help="print how many instructions the virtual devices executed, by kernel",
+        help="print the number of instructions that virtual devices executed, by kernel",
     )
     keep_command: bool = option(
         "--no-command",
         default=True,
         title="results",
         action="store_false",
-        help="leave command lines out of what -o and --json write: they may have secrets in them",
+        help="omit command lines, which may contain secrets, from the results of -o and --json",
     )
     mangled: bool = mangled_option(title="results")
     allow_nothing: bool = option(
@@ -166,10 +166,10 @@ class RunOptions(CommandOptions):
         default=False,
         title="results",
         action="store_true",
-        help="exit with 0 although no launch was instrumented",
+        help="exit with 0 even if no launch was instrumented",
     )
     program: list[str] = option(
-        "program", default=[], nargs=argparse.REMAINDER, metavar="PROGRAM", help="what to run, with its arguments"
+        "program", default=[], nargs=argparse.REMAINDER, metavar="PROGRAM", help="program to run, with its arguments"
     )
 
     @property
@@ -181,7 +181,7 @@ class RunOptions(CommandOptions):
         """Return the launches to instrument.
 
         Raises:
-            LuthierError: an option has another form.
+            LuthierError: an option is malformed.
         """
         from luthier.run.selection import Selection, parse_launches
 
@@ -190,7 +190,7 @@ class RunOptions(CommandOptions):
         try:
             devices = None if self.device_numbers is None else frozenset(map(int, self.device_numbers.split(",")))
         except ValueError:
-            raise LuthierError(f"devices are numbers separated by commas, not {self.device_numbers!r}") from None
+            raise LuthierError(f"--device-numbers must be N[,N...], not {self.device_numbers!r}") from None
         kernels = tuple(self.kernel)
         return Selection(kernels, first, end, step, self.unique_grid or unique, devices, self.runtime_kernels)
 
@@ -202,7 +202,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command and return its exit status."""
     from luthier.run import MachineGpus, Unfinished, devices_for
 
     options = RunOptions.read(args)
@@ -225,14 +225,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _end(code: int, findings: Findings | None, unfinished: Unfinished) -> int:
-    """Tell what checks have found; the exit status."""
+    """Print the findings of checks and return the exit status."""
     status = 0 if findings is None else findings.tell(unfinished.what)
     return status or end_as(code)
 
 
 @dataclass
 class _WatchedRun:
-    """A run of the program with everything that looks at it."""
+    """A run of the program with everything that observes it."""
 
     options: RunOptions
     devices: Devices
@@ -242,13 +242,13 @@ class _WatchedRun:
     recorder: Recorder | None = None
 
     def run_plainly(self) -> int:
-        """Run the program without the tool library; its exit status, as of `run_program`."""
+        """Run the program without the tool library; return its exit status, as `run_program` does."""
         code = self._run_program(None)
         self._print_executed()
         return code
 
     def run(self) -> int:
-        """Run the program with the tool library, under tools or not; its exit status, as of `run_program`."""
+        """Run the program with the tool library, under tools or not; return its exit status, as `run_program` does."""
         options = self.options
         if options.output:
             from luthier.run.record import Recorder
@@ -282,11 +282,11 @@ class _WatchedRun:
         tools, selection = parse_tools(options.tool), options.selection()
         later = Later(partial(self._begin, tools, selection), watches_memory=tools.watches_memory)
         if any(type(tool).at_init is not Tool.at_init for tool in tools.tools):
-            later.get()  # their `at_init` is called before the program starts
+            later.get()  # calls their `at_init` before the program starts
         unchecked = unchecked_under_tools(options.check) if options.check and options.tool else ()
         if unchecked:
             say(
-                f"luthier run: kernels that tools have changed are not checked by {', '.join(unchecked)}",
+                f"luthier run: instrumented kernels are not checked by {', '.join(unchecked)}",
                 file=sys.stderr,
             )
         code = self._run_program(later)
@@ -303,7 +303,7 @@ class _WatchedRun:
         return code
 
     def _begin(self, tools: ToolGroup, selection: Selection) -> Instrumentation:
-        """Return what instruments the kernels."""
+        """Return the instrumentation of the kernels."""
         from luthier.run.instrumentation import CAPTURES, Instrumentation
 
         def patching(kernel: str) -> ProgressLine:
@@ -332,13 +332,13 @@ class _WatchedRun:
             if not (table.rows or executed.notes or executed.elsewhere):
                 say("  no kernel was executed", file=sys.stderr)
             if executed.elsewhere:
-                say(f"  and {executed.elsewhere} wave-instructions of patched kernels and the runtime", file=sys.stderr)
+                say(f"  and {executed.elsewhere} wave-instructions in patched kernels and the runtime", file=sys.stderr)
 
     def _report(self, instrumentation: Instrumentation, code: int) -> None:
-        """Report on standard error, since standard output is the program's, and in files.
+        """Report on standard error, since standard output belongs to the program, and in files.
 
         Raises:
-            LuthierError: nothing was instrumented, though it had to be.
+            LuthierError: nothing was instrumented, and ``--allow-nothing`` is not given.
         """
         from luthier.run import MachineGpus, results
 
@@ -371,7 +371,7 @@ class _WatchedRun:
             except LuthierError as problem:
                 if code == 0:
                     raise
-                # The program's own failure is what is passed on.
+                # The exit code of a program that fails takes precedence.
                 say_fitting(f"luthier run: error: {problem}", file=sys.stderr)
 
     def _print_tables(self, instrumentation: Instrumentation, reported: Sequence[tuple[str, list[Table]]]) -> None:
@@ -387,17 +387,17 @@ class _WatchedRun:
             _print_section("coverage", texts)
         if hoisted := sum(kernel.patched.report.hoisted for kernel in kernels if kernel.patched.report is not None):
             say_fitting(
-                f"luthier: {hoisted} hooks that count were replaced by counters in registers, added up when waves end",
+                f"luthier: {hoisted} hooks were replaced by counters in registers, summed when waves end",
                 file=sys.stderr,
             )
         if self.unfinished.launches and reported:
             say_fitting(
-                f"luthier: of {self.unfinished.what} the tables lack what waves count in registers: they add it when "
-                "they end",
+                f"luthier: the tables lack what waves of {self.unfinished.what} counted in registers, since they did "
+                "not end",
                 file=sys.stderr,
             )
         for fault in instrumentation.faults:
-            if fault not in instrumentation.failures:  # such a one is the error which ends this
+            if fault not in instrumentation.failures:  # a failure is reported as the final error
                 say_fitting(f"luthier: {fault}", file=sys.stderr)
 
 
@@ -415,8 +415,8 @@ def end_as(code: int) -> int:
 
 
 def _die_of(number: int) -> None:
-    """End as the program did, so that whoever waits sees the same; without a second memory dump."""
+    """End by the same signal as the program, so that the caller sees the same status, without a second core dump."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     signal.signal(number, signal.SIG_DFL) if number not in (signal.SIGKILL, signal.SIGSTOP) else None
     os.kill(os.getpid(), number)
-    raise SystemExit(128 + number)  # one that only stops or is ignored
+    raise SystemExit(128 + number)  # a signal that stops or is ignored

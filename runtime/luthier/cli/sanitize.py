@@ -1,4 +1,4 @@
-"""``luthier sanitize``: an unmodified program on virtual devices, with every access of memory checked."""
+"""``luthier sanitize``: run an unmodified program on virtual devices and check it for errors."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class SanitizeOptions(CommandOptions):
 
     check: list[str] = check_option(before="--checks", help=f"{HELP} (default: memory)")
     findings: FindingOptions = group(FindingOptions)
-    device: str | None = option("--device", metavar="DEVICES", help="as of `luthier run`; of captures: theirs")
+    device: str | None = option("--device", metavar="DEVICES", help="as for `luthier run`; for captures: theirs")
     time_limit: float | None = option(
         "--time-limit",
         type=seconds,
         metavar="SECONDS",
-        help="end the program after so long; the exit code is 124 then; of captures, end a replay",
+        help="stop the program after this time; the exit code is then 124; for captures, stop a replay",
     )
     scheduler: str | None = scheduler_option()
     json: str | None = option("--json", metavar="FILE", help="write the findings as JSON")
@@ -42,7 +42,7 @@ class SanitizeOptions(CommandOptions):
         default=[],
         nargs=argparse.REMAINDER,
         metavar="PROGRAM",
-        help="what to run, with its arguments; or captures, and folders of them",
+        help="program to run, with its arguments; or captures, and folders of them",
     )
 
 
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command and return its exit status."""
     from luthier.cli.run import end_as
     from luthier.run import Unfinished
 
@@ -82,33 +82,33 @@ def run(args: argparse.Namespace) -> int:
 
 
 def are_captures(words: Sequence[str]) -> bool:
-    """Return whether a command is captures and folders."""
+    """Return whether a command consists of captures and folders."""
     return all(Path(word).is_dir() or is_capture(word) for word in words)
 
 
 def _program(options: SanitizeOptions, command: list[str], collector: Collector, unfinished: Unfinished) -> int:
-    """Run a program, and collect what is found, and what was cut short; its exit code."""
+    """Run a program and collect findings and what was cut short; return its exit code."""
     from luthier.run import run_program, virtual_devices_for
 
     if options.scheduler is not None:
-        raise LuthierError("--scheduler is for captured launches")
+        raise LuthierError("--scheduler is for captures")
     devices = virtual_devices_for(options.device, command)
     return run_program(command, devices, findings=collector, seconds=options.time_limit, unfinished=unfinished)
 
 
 def _captures(options: SanitizeOptions, names: list[str], collector: Collector) -> int:
-    """Replay captures, and collect what is found; the exit status that they would have without it."""
+    """Replay captures and collect findings; return the exit status that they have without findings."""
     from luthier.emulator.inspection.checks import DEVICE_CHECKS
     from luthier.findings.finding import Unchecked
     from luthier.findings.kinds import HANDED, FindingKind
     from luthier.replay.launches import Sanitize
 
     for check in sorted(set(options.check) - set(DEVICE_CHECKS)):
-        raise LuthierError(f"the check {check} is of programs, not of captures")
+        raise LuthierError(f"the check {check} works for programs, not for captures")
     if HANDED & collector.kinds:
-        raise LuthierError("--init copies is of programs, not of captures: nothing is copied there")
+        raise LuthierError("--init copies works for programs, not for captures, which copy nothing")
     if FindingKind.OUTSIDE.label in collector.kinds:
-        collector.leave(Unchecked(0, "", "bounds to the byte of memory", "captures know the pages of the driver only"))
+        collector.leave(Unchecked(0, "", "bounds to the byte of memory", "captures record whole pages only"))
     job = Sanitize(kinds=tuple(sorted(collector.kinds)), device=options.device)
     status = 0
     for row in outcomes(job, captures_of(names), options.scheduler, options.time_limit):

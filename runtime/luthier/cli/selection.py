@@ -1,7 +1,4 @@
-"""Selection of the code objects and kernels of a sub-command.
-
-Imports nothing slow.
-"""
+"""Options that select code objects and kernels. This module imports nothing slow."""
 
 from __future__ import annotations
 
@@ -22,58 +19,54 @@ FILES = "code object, offload bundle, executable, library, archive or capture"
 
 
 def is_capture(name: str) -> bool:
-    """Return whether a file is a captured launch, by its name."""
+    """Return whether a file name is that of a captured launch."""
     return Path(name).suffix == CAPTURE
 
 
 def add_object_arguments(parser: argparse.ArgumentParser, more: str = "") -> None:
-    """Add FILE, --target, --object and --kernel.
-
-    Args:
-        more: what else FILE may be.
-    """
+    """Add FILE, --target, --object and --kernel to a parser; `more`: what else FILE may be."""
     parser.add_argument("file", metavar="FILE", help=f"{FILES}, {more}" if more else FILES)
     parser.add_argument(
-        "--target", metavar="ID", help="code objects for this target, where FILE holds several: gfx942, gfx942:xnack-"
+        "--target", metavar="ID", help="target of the code objects, if FILE has several: gfx942, gfx942:xnack-"
     )
     parser.add_argument(
-        "--object", metavar="N|NAME", help="one code object, by its number or name as `luthier objects` prints them"
+        "--object", metavar="N|NAME", help="code object by number or name, as `luthier objects` prints them"
     )
     add_kernel_argument(parser)
 
 
 def kernel_option(**more: Any) -> Any:
-    """Return the field of ``--kernel``; arguments as of `option`."""
+    """Declare ``--kernel``; arguments as for `option`."""
     return option(
         "-k",
         "--kernel",
         default=[],
         action="append",
         metavar="NAME",
-        help="kernels by symbol, C++ name, or glob of either; !NAME leaves out; repeatable (default: all)",
+        help="kernels by symbol or C++ name, also as a glob; !NAME excludes; repeatable (default: all)",
         **more,
     )
 
 
 def add_kernel_argument(parser: argparse._ActionsContainer) -> None:
-    """Add --kernel, repeatable: `args.kernel` is a list of patterns for `luthier.objects.names`."""
+    """Add --kernel to a parser: `args.kernel` is a list of patterns for `luthier.objects.names`."""
     add_option(parser, kernel_option(), default=[])
 
 
 class Searched(NamedTuple):
-    """Container that a sub-command takes code objects from."""
+    """Container in which a sub-command looks for code objects."""
 
     source: Source
     name: str
     kernel: str | None
-    """Kernel of a captured launch: the one that is meant where none is named."""
+    """Kernel of a captured launch, the default; None for other files."""
 
 
 def searched(file: str) -> Searched:
-    """Return what FILE is searched for code objects: itself, or the code object of a captured launch.
+    """Return the container that FILE names: itself, or the code object of a captured launch.
 
     Raises:
-        LuthierError: it is a capture that cannot be read.
+        LuthierError: the capture cannot be read.
     """
     if not is_capture(file):
         return Searched(file, file, None)
@@ -84,10 +77,10 @@ def searched(file: str) -> Searched:
 
 
 def selected_object(args: argparse.Namespace) -> tuple[CodeObject, list[str]]:
-    """Return the one code object that FILE, --target, --object and --kernel name, and its kernels that are meant.
+    """Return the one code object that FILE, --target, --object and --kernel select, and its selected kernels.
 
     Raises:
-        LuthierError: none or several are; or the object has no such kernel.
+        LuthierError: no object or several are selected, or it has no such kernel.
     """
     from luthier.objects import load_object
     from luthier.objects.names import select
@@ -98,10 +91,10 @@ def selected_object(args: argparse.Namespace) -> tuple[CodeObject, list[str]]:
 
 
 def selected_objects(args: argparse.Namespace) -> list[tuple[CodeObject, list[str]]]:
-    """Return all code objects that FILE, --target, --object and --kernel name, and their kernels that are meant.
+    """Return all code objects that FILE, --target, --object and --kernel select, and their selected kernels.
 
     Raises:
-        LuthierError: there are none.
+        LuthierError: nothing is selected.
     """
     from luthier.objects import load_objects
     from luthier.objects.names import is_selected, select
@@ -114,6 +107,6 @@ def selected_objects(args: argparse.Namespace) -> list[tuple[CodeObject, list[st
 
 
 def _patterns(args: argparse.Namespace, kernel: str | None) -> Sequence[str]:
-    """Return what --kernel asks for, or else the kernel of a captured launch."""
+    """Return the patterns of --kernel, by default the kernel of a captured launch."""
     patterns: list[str] = args.kernel
     return patterns or ([] if kernel is None else [kernel])

@@ -1,7 +1,7 @@
-"""`luthier tools`: the installed tools, what their device modules offer, and what, if anything, is wrong with them.
+"""`luthier tools`: list the installed tools, what their device modules offer, and their problems.
 
-Tools are found through entry points of group ``luthier.tools``. What is known comes from the package metadata and from
-the manifests beside its device modules; only for its options is a tool imported. A broken tool is a row like any other.
+Tools are entry points of group ``luthier.tools``. Facts come from the package metadata and the manifests of its device
+modules; a tool is imported only for its options. A broken tool is listed with its problem.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from luthier.tool import ENTRY_POINT_GROUP, Tool, find_tool, tool_class
 
 
 class InstalledTool(Struct, frozen=True):
-    """One row of the list."""
+    """An installed tool."""
 
     name: str
     package: str
-    """Distribution that installed it."""
+    """Name of its distribution."""
     version: str
     description: str
-    """What it does, by the summary of its package; "" if there is none."""
+    """Summary of its package; "" if there is none."""
     entry_point: str
     modules: tuple[str, ...]
     targets: tuple[str, ...]
-    """Targets that every device module was compiled for."""
+    """Targets that all device modules were compiled for."""
     wave_sizes: dict[str, tuple[int, ...]]
-    """Target -> lanes a wave of the kernels that hooks of all device modules can go into; without targets that an
-    earlier Luthier's build does not tell it of."""
+    """Target -> wave sizes of kernels in which hooks of all device modules can run; without targets for which modules
+    of earlier versions do not record them."""
     hooks: tuple[str, ...]
     """Hooks as ``module.hook(type parameter, …)``."""
     variables: tuple[str, ...]
@@ -66,16 +66,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "name",
         nargs="?",
-        help="tell of one tool alone (NAME, or PACKAGE:NAME): what it is for and what its options mean",
+        help="describe only this tool (NAME or PACKAGE:NAME) and its options",
     )
-    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--json", action="store_true", help="print the tools as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 1 if a tool has a problem, else 0.
+    """Run the command and return 1 if a tool has a problem, otherwise 0.
 
     Raises:
-        ToolError: no tool is called so.
+        ToolError: there is no such tool.
     """
     if args.name is not None and not args.json:
         return _print_one(args.name)
@@ -95,18 +95,18 @@ def run(args: argparse.Namespace) -> int:
 
 
 def installed_tools() -> list[InstalledTool]:
-    """Return every installed tool, sorted by name; never raise for a tool that is broken."""
+    """Return every installed tool, sorted by name; broken tools raise no error."""
     rows = []
     for name, points in by_name(points_of(ENTRY_POINT_GROUP)).items():
         owners = sorted(map(package_of, points))
         apart = " or ".join(f"{owner}:{name}" for owner in owners)
-        clash = [f"name clash: {name} is provided by {' and '.join(owners)}; say {apart}"] if len(points) > 1 else []
+        clash = [f"name clash: {name} is provided by {' and '.join(owners)}; use {apart}"] if len(points) > 1 else []
         rows += [_describe(point, list(clash)) for point in points]
     return sorted(rows, key=lambda row: (row.name, row.package))
 
 
 def _about(package: str) -> tuple[str, str]:
-    """Return the version of a distribution, and its summary; "?" and "" where its metadata do not say them."""
+    """Return the version and summary of a distribution; "?" and "" if its metadata lacks them."""
     try:
         metadata = importlib.metadata.metadata(package)
         return str(metadata["Version"] or "?"), str(metadata["Summary"] or "")
@@ -115,10 +115,7 @@ def _about(package: str) -> tuple[str, str]:
 
 
 def _wants_modules(folder: Path) -> bool:
-    """Return whether the Python sources of a tool package ask for device modules.
-
-    Tools that only count have none.
-    """
+    """Return whether a tool package uses device modules: tools that only count have none."""
     return any(b"ToolModule" in path.read_bytes() for path in folder.rglob("*.py"))
 
 
@@ -160,20 +157,20 @@ def _describe(point: EntryPoint, problems: list[str]) -> InstalledTool:
 
 def _wave_sizes(manifests: list[ModuleManifest]) -> dict[str, tuple[int, ...]]:
     """Return the wave sizes of each target that all modules have, for the targets that all modules have."""
-    first, *others = [manifest.wave_sizes for manifest in manifests] or [{}]
+    first, *rest = [manifest.wave_sizes for manifest in manifests] or [{}]
     return {
-        target: tuple(size for size in sizes if all(size in other[target] for other in others))
+        target: tuple(size for size in sizes if all(size in other[target] for other in rest))
         for target, sizes in first.items()
-        if all(target in other for other in others)
+        if all(target in other for other in rest)
     }
 
 
 def _target(target: str, tool: InstalledTool) -> str:
-    """Return a target with its wave sizes, where it is one that has several."""
+    """Return a target, with its wave sizes if it has several."""
     built = tool.wave_sizes.get(target)
     try:
         known = TargetId.parse(target).target.wave_sizes
-    except LuthierError:  # of a later Luthier
+    except LuthierError:  # unknown to this version
         known = ()
     return target if built is None or len(known) < 2 else f"{target}({','.join(map(str, built))})"
 
@@ -182,7 +179,7 @@ def _options(point: EntryPoint, problems: list[str]) -> Iterable[str]:
     """Yield the tool's options; errors at import are added to `problems`."""
     try:
         tool = point.load()
-    except (Exception, SystemExit) as problem:  # whatever a stranger's module raises at import
+    except (Exception, SystemExit) as problem:  # a third-party module may raise anything
         problems.append(f"{point.value} cannot be imported: {problem!r}")
         return
     if not (isinstance(tool, type) and issubclass(tool, Tool)):
@@ -194,7 +191,7 @@ def _options(point: EntryPoint, problems: list[str]) -> Iterable[str]:
 
 
 def _skew(manifest: ModuleManifest) -> Iterable[str]:
-    """Yield complaints about a module that this Luthier cannot use because a later Luthier or LLVM built it."""
+    """Yield the reasons why this version cannot use a module that a later Luthier or LLVM built."""
     if _numbers(manifest.luthier)[:2] > _numbers(__version__)[:2]:
         yield (
             f"version skew: {manifest.module} was built with luthier {manifest.luthier}, this is {__version__}: "
@@ -215,7 +212,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def package_folder(module: str) -> Path:
-    """Return the folder of an import package, found without running any of its code.
+    """Return the folder of an import package without running its code.
 
     Raises:
         ToolError: there is no such package, or it is a single-file module.
@@ -235,7 +232,7 @@ def package_folder(module: str) -> Path:
 
 
 def _print_one(name: str) -> int:
-    """Print what one tool is for, and its options with their meanings."""
+    """Print the description of a tool and its options."""
     tool = tool_class(name)
     name = tool.name
     say_fitting(f"{name}: {inspect.cleandoc(sys.modules[tool.__module__].__doc__ or tool.__doc__ or '')}")
@@ -248,27 +245,27 @@ def _print_one(name: str) -> int:
         say_fitting(f"  {field.name}: {kind}{default}")
         if field.name in meanings:
             say_fitting(textwrap.indent(textwrap.fill(meanings[field.name], 100), "      "))
-    say_fitting(f"\nuse: luthier run -t {name}{':OPTION=VALUE,...' if fields else ''} -- ./app")
+    say_fitting(f"\nusage: luthier run -t {name}{':OPTION=VALUE,...' if fields else ''} -- ./app")
     return 0
 
 
 def option_meanings(tool: type[Tool]) -> dict[str, str]:
-    """Return the docstrings after the fields of a tool's `Options`; nothing where there is no source."""
+    """Return the docstrings of the fields of a tool's `Options`; {} if there is no source."""
     try:
         (options,) = ast.parse(textwrap.dedent(inspect.getsource(tool.Options))).body
     except (OSError, SyntaxError, TypeError):
         return {}
     assert isinstance(options, ast.ClassDef)
-    found = {}
+    meanings = {}
     for field, text in itertools.pairwise(options.body):
         match field, text:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(meaning))):
-                found[name] = " ".join(meaning.split())
-    return found
+                meanings[name] = " ".join(meaning.split())
+    return meanings
 
 
 def _print_table(tools: list[InstalledTool]) -> None:
-    """Print a line for each tool: what it is for, and its targets where there is room."""
+    """Print a line for each tool: its purpose, and its targets if they fit."""
     rows = [
         (tool.name, tool.description or "-", " ".join(_target(one, tool) for one in tool.targets) or "any")
         for tool in tools
@@ -280,6 +277,6 @@ def _print_table(tools: list[InstalledTool]) -> None:
         for problem in tool.problems:
             say_fitting(f"! {tool.name}: {problem}")
     say_fitting(
-        "`luthier tools NAME` tells more of one: its options, and how it is used; --json has hooks and variables, too",
+        "`luthier tools NAME` describes one tool and its options; --json also lists hooks and variables",
         file=sys.stderr,
     )

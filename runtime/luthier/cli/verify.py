@@ -1,4 +1,4 @@
-"""`luthier verify`: original and patched kernels side by side on the emulated device."""
+"""`luthier verify`: compare original and instrumented kernels on the emulated device."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_strict_argument(parser)
     add_hoist_argument(parser)
     plan = parser.add_argument(
-        "--plan", metavar="PLAN.toml", help="sizes and arguments of the launches (default: made up)"
+        "--plan", metavar="PLAN.toml", help="sizes and arguments of the launches (default: generated)"
     )
     add_earlier_spelling(parser, "--launch", plan)
     written = parser.add_argument(
-        "--write-plan", metavar="PLAN.toml", help="run nothing: write the launches that would be made up, to fill in"
+        "--write-plan", metavar="PLAN.toml", help="run nothing; write the generated launches to a file, to be edited"
     )
     add_earlier_spelling(parser, "--write-launch", written)
-    parser.add_argument("--device", metavar="DEVICE", help="of captures, as of `luthier replay`")
+    parser.add_argument("--device", metavar="DEVICE", help="for captures, as for `luthier replay`")
     parser.add_argument(
-        "--time-limit", type=seconds, metavar="SECONDS", help="of captures: one that takes longer cannot be verified"
+        "--time-limit", type=seconds, metavar="SECONDS", help="for captures: one that takes longer cannot be verified"
     )
     add_scheduler_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command and return its exit status."""
     if Path(args.file).is_dir() or is_capture(args.file):
         return _verify_captures(args)
     for name in ("device", "scheduler", "time_limit"):
         if getattr(args, name) is not None:
             raise LuthierError(f"--{name.replace('_', '-')} is for captured launches")
-    from luthier.patch import PatchReport  # slow to import, with all that follow
+    from luthier.patch import PatchReport  # slow to import, as the others
     from luthier.tool import parse_tools
     from luthier.verify import verify_object
     from luthier.verify.launch_plan import read_plans
@@ -66,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
     if args.write_plan:
         write_atomically(args.write_plan, skeleton(object, kernels).encode())
         count = f"{len(kernels)} kernel{'s' * (len(kernels) != 1)}"
-        say(f"{args.write_plan} is a launch plan of {count}: fill it in, and give it as --plan")
+        say(f"{args.write_plan} is a launch plan of {count}: edit it, and pass it with --plan")
         return 0
     plans = read_plans(args.plan) if args.plan else None
     with ProgressLine("verifying", len(kernels)) as progress:
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _verify_captures(args: argparse.Namespace) -> int:
-    """Verify the captures that the command line names; the exit status."""
+    """Verify the captures that the command line names; return the exit status."""
     from luthier.replay.verification import VerifiedOutcome, Verify  # which imports what runs programs
     from luthier.tool import parse_tools
 
@@ -92,7 +92,7 @@ def _verify_captures(args: argparse.Namespace) -> int:
             raise LuthierError(
                 f"--{name.replace('_', '-')} is for code objects; a capture has one launch of one kernel"
             )
-    parse_tools(args.tool)  # a wrong one is told before anything runs
+    parse_tools(args.tool)  # fail before anything runs
     job = Verify(device=args.device, tools=tuple(args.tool), strict=args.strict, hoist=args.hoist)
     rows: list[VerifiedOutcome] = []
     for row in outcomes(job, captures_of([args.file]), args.scheduler, args.time_limit):

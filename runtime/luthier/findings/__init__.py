@@ -1,13 +1,13 @@
-"""Findings: what programs do wrong, as every check of Luthier gives it.
+"""Findings: errors of programs, as every check of Luthier reports them.
 
 | module | does |
 | --- | --- |
 | `kinds` | kinds of findings, and the checks that look for them |
 | `finding` | the records |
-| `text` | findings for people |
+| `text` | findings as text |
 | `sarif` | findings for continuous integration |
-| `suppressions` | findings that users leave out |
-| `collector` | keeps equal findings as one |
-| `calls` | calls on the host that a finding is about |
+| `suppressions` | findings that users suppress |
+| `collector` | merges equal findings |
+| `calls` | calls on the host that belong to a finding |
 | `floats` | causes of exceptional floats |
 """

@@ -1,4 +1,4 @@
-"""Places in files of the host, where calls of runtimes are: their source, as far as the file tells."""
+"""Calls of runtimes in executables and libraries of the host, with their source."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from luthier.objects.source import SourceFrame, SourceMap
 
 _FUNCTION = 2  # STT_FUNC
 _HEADERS = "/include/hip/"
-"""Where HIP's headers are. Their templates call its functions for the program …"""
+"""Folder of HIP's headers, whose templates call HIP functions for the program …"""
 _TEMPLATE = re.compile(r"hip\w+<")
-"""… and have such names."""
+"""… and match this pattern."""
 
 
 Sites = Sequence[tuple[int, str, str]]
-"""Calls, each made from the next one: offset, symbol and file, as of `frames_of_host`. Empty where none is known."""
+"""Offset, symbol and file of each call, innermost first, as for `frames_of_host`. Empty if unknown."""
 
 
 class ApiCallSite(Struct, frozen=True):
@@ -30,13 +30,13 @@ class ApiCallSite(Struct, frozen=True):
     object: str
     """Path of the file."""
     offset: int
-    """Address from where the file is loaded on."""
+    """Address relative to where the file is loaded."""
     frames: tuple[SourceFrame, ...] = ()
-    """Of the source, innermost first; empty if nothing is known."""
+    """Source frames, innermost first; empty if unknown."""
 
     @property
     def place(self) -> str:
-        """Return where it is, for people: line and function, or what is known of them."""
+        """Return its source line and function, or else the offset and file, as text."""
         if not self.frames:
             return f"{self.offset:#x} of {self.object}"
         frame = self.frames[0]
@@ -44,7 +44,7 @@ class ApiCallSite(Struct, frozen=True):
 
 
 def first_call(sites: Sites) -> ApiCallSite | None:
-    """Return the innermost of some calls that is not in HIP's headers; None: of none."""
+    """Return the innermost call that is not in HIP's headers; None if there are no calls."""
     first = None
     for offset, symbol, file in sites:
         frames = frames_of_host(file, offset, symbol)
@@ -56,23 +56,23 @@ def first_call(sites: Sites) -> ApiCallSite | None:
 
 
 def frames_of_host(file: str, offset: int, symbol: str) -> tuple[SourceFrame, ...]:
-    """Return the source of a place in an executable or library, innermost first; empty where nothing is known.
+    """Return the source frames of an offset in an executable or library, innermost first; empty if unknown.
 
     Args:
-        offset: from where the file is loaded on: the virtual address but in executables at fixed addresses.
-        symbol: the function that it is in, as the dynamic linker knows it; empty if it does not.
+        offset: relative to where the file is loaded: the virtual address, except in executables at fixed addresses.
+        symbol: the function that contains it, according to the dynamic linker; "" if unknown.
     """
     elf, map, base = _map(file)
-    found = None if map is None else map.at(base + offset)
-    if found is not None:
-        return found.frames
+    location = None if map is None else map.at(base + offset)
+    if location is not None:
+        return location.frames
     name = symbol or (_function_at(elf, base + offset) if elf is not None else "")
     return (SourceFrame(name, file, 0, 0),) if name else ()
 
 
 @functools.lru_cache(maxsize=16)
 def _map(file: str) -> tuple[E.ElfFile | None, SourceMap | None, int]:
-    """Return a file, its source lines and its lowest virtual address; None where it cannot be read."""
+    """Return a file, its source lines and its lowest virtual address; None if it cannot be read."""
     try:
         with open(file, "rb") as opened:
             elf = E.ElfFile(memoryview(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)), file)
@@ -86,7 +86,7 @@ def _map(file: str) -> tuple[E.ElfFile | None, SourceMap | None, int]:
 
 
 def _function_at(elf: E.ElfFile, address: int) -> str:
-    """Return the symbol of the function that an address is in, which the dynamic linker need not know; else ""."""
+    """Return the symbol of the function at an address, from the symbol table; "" if there is none."""
     try:
         for section in elf.sections:
             if section.type != E.SHT_SYMTAB:
@@ -95,5 +95,5 @@ def _function_at(elf: E.ElfFile, address: int) -> str:
                 if symbol.info & 0xF == _FUNCTION and 0 <= address - symbol.value < symbol.size:
                     return elf.string_table(section.link, "symbol names").names([symbol.name])[0]
     except LuthierError:
-        pass  # the file's own matter: nothing is known
+        pass  # a malformed symbol table: nothing is known
     return ""

@@ -1,4 +1,4 @@
-"""Keeps equal findings as one, and makes them of what native code has seen."""
+"""Merges equal findings, and makes findings from sightings of native code."""
 
 from __future__ import annotations
 
@@ -19,47 +19,47 @@ from luthier.wire.messages import Sighting
 NO_LANE = 0xFFFFFFFF
 """Lane of a `Sighting` of scalar values."""
 _IN_MEMORY = "memory:"
-"""Begins the URIs of code objects that ROCr has loaded from memory."""
+"""Prefix of the URIs of code objects that ROCr loaded from memory."""
 _OUTSIDE, _NOWHERE, _STOPPED = (kind.label for kind in (FindingKind.OUTSIDE, FindingKind.NOWHERE, FindingKind.STOPPED))
 InstructionSite = tuple[int, str, tuple[SourceFrame, ...], str]
-"""Virtual address, text and source of an instruction, innermost first, and why that is not known; empty where it is."""
+"""Virtual address, text and source frames (innermost first) of an instruction, and why it has none; "" if it has."""
 
 
 class KernelCode(Struct, frozen=True):
-    """Code of a kernel in which something is found."""
+    """Code of a kernel with a finding."""
 
     kernel: str
     """Symbol."""
     object: str
     """Name of the code object."""
     instruction: Callable[[int], InstructionSite]
-    """Called with an instruction's record."""
+    """Returns the site of the instruction with this record."""
     of_program: bool = True
-    """Whether the program launches it, not a runtime for itself."""
+    """Whether the program launched it, not a runtime."""
 
 
 class PairSighting(Struct, frozen=True):
-    """A missing wait or a hazard, as a launch met it."""
+    """A missing wait or a hazard in a launch."""
 
     kind: str
     """One of `luthier.findings.kinds.WATCHED`."""
     record: int
     other: int | None
-    """Record of the operation, or of the instruction before; None: there is none."""
+    """Record of the operation or the earlier instruction; None if there is none."""
     rule: str
     detail: str
-    """As of `Finding`."""
+    """As in `Finding`."""
     lane: int
-    """-1: none."""
+    """-1: no lane."""
     wave: int
     group: int
 
 
 class FindingSet:
-    """Findings of launches, equal ones as one. Safe from several threads.
+    """Findings of launches; equal findings are merged. Thread-safe.
 
     Args:
-        kinds: what is wanted, of `luthier.findings.kinds.KINDS`.
+        kinds: wanted kinds, of `luthier.findings.kinds.KINDS`.
     """
 
     def __init__(self, kinds: Collection[str]) -> None:
@@ -70,7 +70,7 @@ class FindingSet:
 
     @property
     def findings(self) -> list[Finding]:
-        """Return all findings so far, in the order in which they came."""
+        """Return all findings so far, in order of arrival."""
         with self._lock:
             return list(self._findings.values())
 
@@ -81,12 +81,12 @@ class FindingSet:
             return list(self._unchecked)
 
     def leave(self, unchecked: Unchecked) -> None:
-        """Take what could not be checked."""
+        """Record what could not be checked."""
         with self._lock:
             self._unchecked[unchecked] = None
 
     def keep(self, finding: Finding) -> None:
-        """Take a finding."""
+        """Add a finding."""
         with self._lock:
             known = self._findings.setdefault(finding.key, finding)
             if known is not finding:
@@ -100,21 +100,21 @@ class FindingSet:
         other: KernelCode | None = None,
         calls: Sequence[Sites] = ((), (), ()),
     ) -> None:
-        """Take what native code has seen.
+        """Add a finding for a sighting of native code.
 
         Args:
-            code: code of the kernel that did it; None if no kernel did.
-            other: code of another launch that has to do with it; None if there is none.
-            calls: that did it, if no kernel did, that asked for the allocation, and that gave it back.
+            code: code of the kernel that caused it; None if no kernel did.
+            other: code of the other launch that is involved; None if there is none.
+            calls: the calls that caused it, if no kernel did, that allocated the memory, and that freed it.
 
         Raises:
-            DeviceError: there is no such kind, or nothing else has to do with it.
+            DeviceError: the kind is unknown, or does not involve another access.
         """
         kind = self.wanted(seen.kind)
         if kind is None:
             return
         if seen.has_other and kind not in PAIRED:
-            raise DeviceError(f"a finding of the kind {kind} that tells of another access")
+            raise DeviceError(f"a finding of kind {kind} cannot involve another access")
         finding = Finding(kind, process, address=seen.address, count=seen.count)
         finding.allocation = self.allocation(process, seen)
         call, finding.allocated, finding.freed = (first_call(sites) for sites in calls)
@@ -133,17 +133,17 @@ class FindingSet:
         self.keep(finding)
 
     def add_fault(self, process: int, fault: EmulationError, code: KernelCode, record: int | None, launch: int) -> None:
-        """Take what stopped a launch.
+        """Add a finding for a fault that stopped a launch.
 
         Args:
             code: code of the kernel.
-            record: of its instruction; None if it is not about one.
-            launch: its number among those of the kernel in the process.
+            record: record of the instruction; None if the fault belongs to none.
+            launch: number among the kernel's launches in the process.
         """
         wrong = fault.wrong
         if wrong is None or record is None:
             why = fault.message.partition("\n")[0]
-            self.leave(Unchecked(process, code.kernel, "what comes after it stopped", why))
+            self.leave(Unchecked(process, code.kernel, "everything after it stopped", why))
             return
         finding = Finding(_STOPPED, process, code.kernel, code.object, *code.instruction(record))
         finding.lane, finding.wave, finding.group = wrong.lane, wrong.wave, wrong.group
@@ -158,7 +158,7 @@ class FindingSet:
             self.keep(finding)
 
     def add_pair(self, process: int, seen: PairSighting, code: KernelCode, launch: int) -> None:
-        """Take a missing wait or a hazard that a launch of a process met."""
+        """Add a missing wait or a hazard that a launch met."""
         if seen.kind not in self.kinds:
             return
         finding = Finding(seen.kind, process, code.kernel, code.object, *code.instruction(seen.record))
@@ -170,22 +170,22 @@ class FindingSet:
         self.keep(finding)
 
     def allocation(self, process: int, seen: Sighting) -> NearbyAllocation | None:
-        """Return the allocation that something was seen of; None: none is known."""
+        """Return the allocation that a sighting belongs to; None if unknown."""
         return NearbyAllocation(seen.base, seen.extent, seen.allocation) if seen.base or _is_lds(seen) else None
 
     def place_of(self, process: int, address: int) -> str:
-        """Return what an address is where a device has no memory; empty if nothing is known of it."""
+        """Describe an address at which the device has no memory; "" if nothing is known about it."""
         return ""
 
     def wanted(self, number: int) -> str | None:
-        """Return the kind of what was seen; None if it is not wanted.
+        """Return the kind with a number; None if it is not wanted.
 
         Raises:
-            DeviceError: there is no such kind.
+            DeviceError: the kind is unknown.
         """
         kind = KIND_OF_NUMBER.get(number)
         if kind is None:
-            raise DeviceError(f"a finding of the unknown kind {number}")
+            raise DeviceError(f"a finding has the unknown kind {number}")
         return kind.label if kind.label in self.kinds else None
 
 
@@ -194,7 +194,7 @@ def _is_lds(seen: Sighting) -> bool:
 
 
 def locate(finding: Finding, seen: Sighting, code: KernelCode, other: KernelCode | None) -> None:
-    """Put into a finding where it was seen, and the other instruction that has to do with it."""
+    """Set the location of a finding, and the other instruction that is involved."""
     finding.kernel, finding.object = code.kernel, code.object
     finding.offset, finding.instruction, finding.frames, finding.no_source = code.instruction(seen.record)
     finding.in_lds = bool(seen.in_lds)
@@ -216,18 +216,18 @@ def locate(finding: Finding, seen: Sighting, code: KernelCode, other: KernelCode
 
 
 def instruction_site(address: int, text: str, object: CodeObject | None) -> InstructionSite:
-    """Return where an instruction is.
+    """Return the site of an instruction.
 
     Args:
-        address: its virtual address.
-        object: the code object that it is from; None if that is not known.
+        address: virtual address.
+        object: its code object; None if unknown.
     """
     if object is None:
-        return address, text, (), "its code object is not known"
+        return address, text, (), "its code object is unknown"
     location = object.source.at(address)
     if location is not None:
         return address, text, location.frames, ""
     problem = "; ".join(object.source.problems) or "debug information has none for this instruction"
     if object.name.startswith(_IN_MEMORY) and not object.source.present:
-        problem += " (the program may have compiled it itself: -g is an option of that, too)"
+        problem += " (if the program compiled it at run time, that needs -g, too)"
     return address, text, (), problem

@@ -1,4 +1,4 @@
-"""A finding: something that a program does wrong, however often it does it."""
+"""A finding: an error of a program, however often it occurs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from luthier.objects.source import SourceFrame, SourceLocation, in_source
 from luthier.objects.user_source import user_frame
 
 REACH = 1 << 36
-"""Bytes from an allocation to the farthest address that may be meant to be in it: what an index of 32 bits reaches."""
+"""Maximum distance in bytes of an address from the allocation that it may belong to: the reach of a 32-bit index."""
 COPY = "copy"
-"""Stands for the name of the function where it is not known which one copies."""
+"""Stands for the function name if the copying function is unknown."""
 
 
 class Unchecked(Struct, frozen=True):
-    """Something of a kernel's launches that could not be checked."""
+    """Something in the launches of a kernel that could not be checked."""
 
     process: int
     kernel: str
@@ -40,21 +40,21 @@ class Unchecked(Struct, frozen=True):
 
 
 class NearbyAllocation(Struct, frozen=True):
-    """The allocation, or the variable of a code object, that a finding is about, or the one that is nearest."""
+    """The allocation or variable of a code object that a finding belongs to, or the nearest one."""
 
     address: int
     size: int
-    """Bytes, as the program asked for them."""
+    """Bytes, as requested by the program."""
     number: int
-    """Number among the allocations of its process, from 1 on; 0: it is not known."""
+    """Number among the allocations of its process, from 1; 0 if unknown."""
     variable: str = ""
-    """Symbol; empty if it is none."""
+    """Symbol; "" if it is not a variable."""
     object: str = ""
     """Name of the variable's code object."""
 
     @property
     def text(self) -> str:
-        """Return it as text for people."""
+        """Describe it."""
         if not self.variable:
             return f"an allocation of {self.size} bytes at {self.address:#x}"
         name = spellings(self.variable)[-1]
@@ -62,10 +62,10 @@ class NearbyAllocation(Struct, frozen=True):
 
 
 class Other(Struct):
-    """Another instruction that has to do with a finding.
+    """The other instruction that a finding involves.
 
-    The earlier access of a race; the operation that was not waited for; the instruction that a hazard is behind; what
-    a lane did that had skipped a barrier; the end of a wave that never came to one.
+    For a race the earlier access; for a missing wait the operation; for a hazard the earlier instruction; for barriers
+    what a lane executed that skipped the barrier, or the end of a wave that did not reach it.
     """
 
     object: str = ""
@@ -78,61 +78,61 @@ class Other(Struct):
     wave: int = 0
     group: int = 0
     size: int = 0
-    """Bytes of the access; 0 where it is none."""
+    """Bytes of the access; 0 if it is not an access."""
     address: int = 0
-    """The first byte that both touch."""
+    """First byte that both accesses touch."""
     kernel: str = ""
-    """Symbol of the kernel of another launch; empty if it is the same launch."""
+    """Symbol of the kernel, if it is another launch; otherwise ""."""
     launch: int = 0
-    """Number of that launch among those of its kernel in the process."""
+    """Number of that launch among the kernel's launches in the process."""
     call: str = ""
-    """The HIP function of a copy, of which there is no instruction; the object is the file of the call. `COPY` where
-    no call is known."""
+    """HIP function of a copy, which has no instruction (the object is then the file of the call); `COPY` if the call is
+    unknown."""
     writes: bool = False
-    """The copy writes the bytes, else it reads them."""
+    """Whether the copy writes the bytes, not reads them."""
 
     def __str__(self) -> str:
-        """Return it as a part of a line."""
+        """Return it as part of a line."""
         if self.call:
-            return f"{self.call} {'writes' if self.writes else 'reads'} {self.size} bytes from {self.address:#x} on"
+            return f"{self.call} {'writes' if self.writes else 'reads'} {self.size} bytes from {self.address:#x}"
         return f"{self.offset:#x} ({self.instruction}) of work-group {self.group} wave {self.wave} lane {self.lane}"
 
 
 class FailedLaunch(Struct, frozen=True):
-    """A launch that failed: what it asked for, and why that is too much."""
+    """A launch that failed, its sizes, and the reason."""
 
     kernel: str
-    """Symbol; empty if it is not known."""
+    """Symbol; "" if unknown."""
     groups: tuple[int, int, int]
     """Work-groups of the grid."""
     items: tuple[int, int, int]
     """Work-items of a work-group."""
     lds: int
-    """Bytes of LDS that it asked for, beside those of the kernel."""
+    """Bytes of dynamic LDS."""
     reason: str
-    """Empty if nothing is known of."""
+    """Empty if unknown."""
 
 
 class Finding(Struct):
-    """Something that a program did wrong, as it was seen first; `count` says how often it was seen in all."""
+    """An error of a program, as first seen; `count` is the total number of occurrences."""
 
     kind: str
     """One of `luthier.findings.kinds.KINDS`."""
     process: int = 0
-    """Its number for the system; 0: it is about no program."""
+    """Process ID; 0 if it belongs to no program."""
     kernel: str = ""
-    """Symbol; empty where no kernel did it, as what follows up to `size`."""
+    """Symbol; "" if no kernel caused it: then the fields up to `size` are unset."""
     object: str = ""
     """Name of the code object."""
     offset: int = 0
     """Virtual address of the instruction in the code object."""
     instruction: str = ""
     frames: tuple[SourceFrame, ...] = ()
-    """Of the source, innermost first; empty if it is not known."""
+    """Source frames, innermost first; empty if unknown."""
     no_source: str = ""
-    """Why the source of the instruction is not known; empty where it is."""
+    """Why the source of the instruction is unknown; "" if it is known."""
     lane: int = 0
-    """-1: it is about a scalar register or value, or about no lane."""
+    """-1: a scalar register or value, or no lane."""
     wave: int = 0
     group: int = 0
     """Number of the work-group in the launch."""
@@ -140,33 +140,33 @@ class Finding(Struct):
     """Bytes of the access."""
     address: int = 0
     in_lds: bool = False
-    """The address is an offset in LDS."""
+    """Whether the address is an offset in LDS."""
     allocation: NearbyAllocation | None = None
     other: Other | None = None
     call: str = ""
-    """The HIP function that the program called, where it is about that; the object is the file of the call."""
+    """HIP function that the program called, for findings about a call (the object is then the file of the call)."""
     allocated: ApiCallSite | None = None
-    """The call that asked for the allocation; None if it is not known. A leak has its place, too."""
+    """The call that allocated the memory; None if unknown. Also the location of a leak."""
     freed: ApiCallSite | None = None
-    """The call that gave the allocation back; None if it was not, or it is not known."""
+    """The call that freed the memory; None if there was none, or it is unknown."""
     launch: FailedLaunch | None = None
-    """What failed, where the function is one that launches."""
+    """What failed, for functions that launch."""
     rule: str = ""
-    """Of `WATCHED` kinds: the hazard (`luthier.arch.hazards.Hazard.name`), or what is done to which register without
-    a wait."""
+    """For `WATCHED` kinds: the hazard (`luthier.arch.hazards.Hazard.name`), or the access of a register without a
+    wait."""
     detail: str = ""
-    """The rule with what there should have been; what made a float exceptional; what an address without memory is, or
-    what stopped a kernel; the error that a HIP function returned; the bytes of arguments of a launch, and of its
-    kernel."""
+    """The rule with its requirement; why a float is exceptional; what an address without memory is; what stopped a
+    kernel; the error that a HIP function returned; or the bytes of arguments that a launch passes and its kernel
+    takes."""
     count: int = 1
-    """Lanes and times that did it; of `WATCHED` kinds the launches."""
+    """Number of lanes and times; for `WATCHED` kinds of launches."""
     first_launch: int = 0
-    """Number among the launches of the kernel in its process, from 0 on."""
+    """Number among the kernel's launches in the process, from 0."""
     last_launch: int = 0
 
     @property
     def key(self) -> tuple[str | int, ...]:
-        """Return what equal findings share."""
+        """Return the key that equal findings share."""
         if self.call:
             return self.kind, self.process, self.object, self.offset, self.call, self.detail
         if not self.kernel:
@@ -177,18 +177,18 @@ class Finding(Struct):
 
     @property
     def defect(self) -> tuple[str | int, ...]:
-        """Return what findings of the same defect share, in whichever launch of whichever process."""
+        """Return the key that findings of the same defect share across launches and processes."""
         other = () if self.other is None else (self.other.offset,)
         return self.kind, self.offset, self.rule, self.access if self.in_lds or self.size else "", *other
 
     @property
     def check(self) -> str:
-        """Return the check that looks for it."""
+        """Return the check that reports it."""
         return KINDS[self.kind].check
 
     @property
     def side(self) -> str:
-        """Return where the access is, seen from the allocation: before, after, inside; empty if there is none."""
+        """Return the position of the access relative to the allocation: before, after, inside; "" if there is none."""
         if self.allocation is None:
             return ""
         if self.address < self.allocation.address or (self.in_lds and self.address >> 31):
@@ -197,7 +197,7 @@ class Finding(Struct):
 
     @property
     def distance(self) -> int:
-        """Return how many bytes the address is before, behind the end of, or behind the start of the allocation."""
+        """Return the distance in bytes before, after the end of, or after the start of the allocation."""
         if self.allocation is None:
             return 0
         start, size = self.allocation.address, self.allocation.size
@@ -209,12 +209,12 @@ class Finding(Struct):
 
     @property
     def is_near(self) -> bool:
-        """Return whether the access may be meant to be in the allocation."""
+        """Return whether the access may be intended for the allocation."""
         return self.side == "inside" or self.distance < REACH
 
     @property
     def access(self) -> str:
-        """Return what the instruction does to memory: read, write, atomic."""
+        """Return the kind of memory access: read, write, atomic."""
         return access_of(self.instruction, in_lds=self.in_lds)
 
     def merge(self, other: Finding) -> None:
@@ -237,15 +237,15 @@ class Finding(Struct):
 
     @property
     def message(self) -> str:
-        """Return the kind, and what was done, in one sentence."""
+        """Return the kind and what happened, in one sentence."""
         return f"{self.kind}: {self.what}"
 
     @property
     def what(self) -> str:
-        """Return what was done."""
+        """Return what happened."""
         meaning = KINDS[self.kind].meaning
         if self.call:
-            does = "gives" if self.kind == FindingKind.SHORT_ARGUMENTS.label else "returned"
+            does = "passes" if self.kind == FindingKind.SHORT_ARGUMENTS.label else "returned"
             what = f" {does} {self.detail}" if self.detail else f": {meaning}"
             where = f", {self.size} bytes at {self.address:#x}{self._place()}" if self.size else ""
             why = f": {self.launch.reason}" if self.launch is not None and self.launch.reason else ""
@@ -266,7 +266,7 @@ class Finding(Struct):
         lane = "" if self.lane < 0 else f" lane {self.lane}"
         where = f"{self.name} at {self.offset:#x} ({self.instruction})"
         other = "" if self.other is None else f"; {self.other}"
-        count = f"; {self.count} such" if self.count > 1 else ""
+        count = f"; {self.count} times" if self.count > 1 else ""
         source = in_source(SourceLocation(self.frames) if self.frames else None)
         who = f"work-group {self.group} wave {self.wave}{lane}"
         return f"{self.kind} in {where}: {who}: {self.what}{other}{count}{source}"
@@ -280,20 +280,20 @@ class Finding(Struct):
         where = {
             "before": f"{self.distance} bytes before",
             "inside": f"at byte {self.distance} of",
-            "after": f"{self.distance} bytes behind the end of",
+            "after": f"{self.distance} bytes after the end of",
         }[self.side]
         return f", {where} {whole}"
 
 
 def access_of(instruction: str, *, in_lds: bool) -> str:
-    """Return what an instruction does to memory, or to LDS: read, write, atomic."""
+    """Return the kind of access of an instruction to memory or LDS: read, write, atomic."""
     mnemonic = instruction.partition(" ")[0]
     kind = kind_in_lds(mnemonic) if in_lds else kind_of(mnemonic)
     return kind.name.lower()
 
 
 def source_of(frames: tuple[SourceFrame, ...]) -> SourceFrame | None:
-    """Return the user's own line of a place in the source; None if none is known."""
+    """Return the innermost frame in the user's source; None if there is none."""
     return user_frame(frames) if frames else None
 
 

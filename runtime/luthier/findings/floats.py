@@ -1,4 +1,4 @@
-"""Causes of exceptional floats, as far as instruction and operands tell them."""
+"""Causes of exceptional floats, derived from the instruction and its operands."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from luthier.findings.kinds import FLOATS
 from luthier.wire.floats import FLOAT_DENORMAL, FLOAT_INFINITY, FLOAT_NAN, FLOAT_ZERO
 
 _POLES = ("v_rcp", "v_rsq", "v_div", "v_log", "v_s_rcp", "v_s_rsq", "v_s_log")
-"""Beginnings of the names of instructions that have a pole at 0."""
+"""Prefixes of instructions that have a pole at 0."""
 _WORDS = {FLOAT_NAN: "NaN", FLOAT_INFINITY: "infinite", FLOAT_DENORMAL: "denormal"}
 OPTIONS = {"nan": "nan", "inf": "infinity", "denormal": "denormal"}
-"""Words of ``--fp``, and the kinds that they mean."""
+"""Words of ``--fp`` -> kind."""
 FLOW = "flow"
 
 
 def cause(kind: str, instruction: str, operands: int) -> str:
-    """Return what made a result exceptional.
+    """Return the cause of an exceptional result.
 
     Args:
-        kind: of the finding.
-        instruction: its text.
-        operands: what the operands were, as bits.
+        kind: kind of the finding.
+        instruction: text of the instruction.
+        operands: classes of the operands, as bits.
     """
     if kind.endswith("-flow"):
         were = [word for bit, word in _WORDS.items() if operands & bit]
@@ -40,27 +40,27 @@ def cause(kind: str, instruction: str, operands: int) -> str:
 
 
 def kinds_of_floats(words: Collection[str]) -> frozenset[str]:
-    """Return the kinds of findings that the words of ``--fp`` mean.
+    """Return the kinds that the words of ``--fp`` select.
 
     Raises:
-        LuthierError: there is no such word, or nothing whose flow is meant.
+        LuthierError: there is no such word, or `flow` is given alone.
     """
     unknown = [word for word in words if word not in (*OPTIONS, FLOW)]
     if unknown:
-        raise LuthierError(f"--fp has no {unknown[0]!r}: {', '.join((*OPTIONS, FLOW))}")
+        raise LuthierError(f"--fp takes {', '.join((*OPTIONS, FLOW))}, not {unknown[0]!r}")
     kinds = {OPTIONS[word] for word in words if word != FLOW}
     if not kinds:
-        raise LuthierError(f"--fp needs one of {', '.join(OPTIONS)} beside flow")
+        raise LuthierError(f"--fp needs one of {', '.join(OPTIONS)} besides flow")
     if FLOW in words:
         kinds |= {f"{kind}-flow" for kind in FLOATS if kind in kinds}
     return frozenset(kinds)
 
 
 def looked_for(kinds: Collection[str]) -> int:
-    """Return the exceptional floats that kinds of findings are of: `luthier.wire.floats.FLOAT_NAN` and the like."""
+    """Return the classes of floats that kinds look for, as bits: `luthier.wire.floats.FLOAT_NAN` etc."""
     return sum(bit for kind, bit in FLOATS.items() if not {kind, f"{kind}-{FLOW}"}.isdisjoint(kinds))
 
 
 def has_flow(kinds: Collection[str]) -> bool:
-    """Return whether kinds of findings are also of operands that are exceptional."""
+    """Return whether kinds include results of exceptional operands."""
     return any(kind.endswith(f"-{FLOW}") for kind in kinds)

@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0 (OASIS), which continuous integration reads."""
+"""Findings as SARIF 2.1.0 (OASIS), for continuous integration."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from luthier.support.sarif import location, log, physical, rule
 _OTHERS = {
     "race": "the other access",
     "unordered-read": "the other access",
-    "missing-wait": "the operation",
-    "hazard": "the instruction before",
+    "missing-wait": "the operation that is not waited for",
+    "hazard": "the earlier instruction",
 }
 _MEANINGS = {name: kind.meaning for name, kind in KINDS.items()}
 _WARNINGS = ("leak", "unordered-read")
-"""Kinds that may be meant; all others are errors."""
+"""Kinds that may be intended; all others are errors."""
 
 
 def sarif(
@@ -27,12 +27,16 @@ def sarif(
     """Return a log with one run.
 
     Args:
-        version: of Luthier.
+        version: version of Luthier.
         notes: what was not checked.
-        command: that found them.
+        command: command that found them.
     """
-    told = [{"level": "warning", "message": {"text": f"not checked: {note}"}} for note in notes]
-    more = {"invocations": [{"executionSuccessful": True, "toolExecutionNotifications": told}]} if told else {}
+    notifications = [{"level": "warning", "message": {"text": f"not checked: {note}"}} for note in notes]
+    more = (
+        {"invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notifications}]}
+        if notifications
+        else {}
+    )
     return log(command, version, _MEANINGS, [_result(one) for one in findings], **more)
 
 
@@ -49,9 +53,9 @@ def _result(finding: Finding) -> dict[str, Any]:
         result["locations"] = [place]
     other = source_of(finding.other.frames) if finding.other is not None else None
     if other is not None and other.line:
-        message = {"text": _OTHERS.get(finding.kind, "where that shows")}
+        message = {"text": _OTHERS.get(finding.kind, "the other instruction")}
         result["relatedLocations"] = [{"physicalLocation": _physical(other), "message": message}]
-    calls = ("the allocation", finding.allocated), ("where it is given back", finding.freed)
+    calls = ("the allocation", finding.allocated), ("where it is freed", finding.freed)
     for text, call in calls:
         if call is not None and finding.kind in OF_ALLOCATIONS and call.frames and call.frames[0].line:
             where = {"physicalLocation": _physical(call.frames[0]), "message": {"text": text}}

@@ -1,7 +1,7 @@
-"""Suppressions: findings that are known and not to be told.
+"""Suppressions: known findings that are not reported.
 
-A file has one a line: a glob for the kind, one for the kernel, one for the source line, between spaces. What is not
-there fits everything; ``#`` begins a comment:
+A line of the file is a glob for the kind, one for the kernel and one for the source line, separated by spaces. A glob
+that is missing matches everything; ``#`` begins a comment:
 
     out-of-bounds  reduce*  */old/sum.hip:*
     leak
@@ -22,15 +22,15 @@ from luthier.objects.names import matches
 
 
 class Suppression(Struct, frozen=True):
-    """One line of a file."""
+    """One line of the file."""
 
     kind: str
     kernel: str = "*"
     source: str = "*"
-    """Fits any frame's ``file:line``."""
+    """Matches ``file:line`` of any frame."""
 
     def fits(self, finding: Finding) -> bool:
-        """Return whether a finding is meant."""
+        """Return whether it matches a finding."""
         places = [f"{frame.file}:{frame.line}" for frame in finding.frames] or [""]
         return (
             fnmatchcase(finding.kind, self.kind)
@@ -40,44 +40,44 @@ class Suppression(Struct, frozen=True):
 
 
 def parse(text: str, name: str) -> list[Suppression]:
-    """Return the suppressions of a file's text.
+    """Parse the text of a file.
 
     Raises:
-        LuthierError: a line has too many words, or a kind that no finding can have.
+        LuthierError: a line has too many words, or matches no kind of finding.
     """
-    found = []
+    suppressions = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.partition("#")[0].split()
         if not words:
             continue
         if len(words) > 3:
             raise LuthierError(
-                f"{name}, line {number}: a suppression is a kind, a kernel and a source, not {len(words)} words"
+                f"{name}, line {number}: a suppression has a kind, a kernel and a source, not {len(words)} words"
             )
         if not any(fnmatchcase(kind, words[0]) for kind in KINDS):
-            raise LuthierError(f"{name}, line {number}: no finding is of the kind {words[0]!r}: {', '.join(KINDS)}")
-        found.append(Suppression(*words))
-    return found
+            raise LuthierError(f"{name}, line {number}: no kind of finding matches {words[0]!r}: {', '.join(KINDS)}")
+        suppressions.append(Suppression(*words))
+    return suppressions
 
 
 def read(path: str) -> list[Suppression]:
-    """Return the suppressions of a file.
+    """Read the suppressions of a file.
 
     Raises:
-        LuthierError: it cannot be read, or has a line that is none.
+        LuthierError: the file cannot be read, or a line is malformed.
     """
     try:
         return parse(Path(path).read_text(), path)
     except (OSError, UnicodeDecodeError) as problem:
-        raise LuthierError(f"cannot read the suppressions {path}: {problem}") from problem
+        raise LuthierError(f"cannot read suppressions {path}: {problem}") from problem
 
 
 def generate(findings: Iterable[Finding]) -> str:
-    """Return a file's text by which none of these would be told."""
+    """Return the text of a file that suppresses these findings."""
     lines: dict[str, None] = {}
-    for one in findings:
-        frame = source_of(one.frames)
+    for finding in findings:
+        frame = source_of(finding.frames)
         source = f"*{frame.file.replace(' ', '?')}:{frame.line}" if frame else ""
-        kernel = one.kernel or ("*" if source else "")
-        lines[" ".join(part for part in (one.kind, kernel, source) if part)] = None
+        kernel = finding.kernel or ("*" if source else "")
+        lines[" ".join(part for part in (finding.kind, kernel, source) if part)] = None
     return "".join(f"{line}\n" for line in lines)

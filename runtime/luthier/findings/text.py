@@ -1,4 +1,4 @@
-"""Findings as text for people, in several lines."""
+"""Findings as text of several lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from luthier.objects.user_source import user_frame
 from luthier.support.wording import counted
 
 _NAMED = 8
-"""Kernels that a sentence names at most."""
+"""Maximum number of kernels in a sentence."""
 
 
 def lines_of(finding: Finding) -> Iterator[str]:
@@ -31,13 +31,13 @@ def lines_of(finding: Finding) -> Iterator[str]:
         if finding.count > 1:
             yield f"    {counted(finding.count, 'time')} in all"
     if finding.kind in OF_ALLOCATIONS:
-        for what, call in (("allocated", finding.allocated), ("given back", finding.freed)):
+        for what, call in (("allocated", finding.allocated), ("freed", finding.freed)):
             if call is not None:
                 yield f"    {what} at {call.place}"
 
 
 def sentences(unchecked: Iterable[Unchecked]) -> list[str]:
-    """Return what was not checked, each with the kernels whose launches it is about."""
+    """Return what was not checked, each with the affected kernels."""
     kernels: dict[tuple[str, str], dict[str, None]] = {}
     for each in unchecked:
         kernels.setdefault((each.what, each.why), {})[each.name] = None
@@ -45,12 +45,12 @@ def sentences(unchecked: Iterable[Unchecked]) -> list[str]:
     for (what, why), names in kernels.items():
         named = [name for name in names if name][:_NAMED]
         more = f" and {counted(len(names) - len(named), 'other kernel')}" if len(names) > _NAMED else ""
-        lines.append(f"{what}{', of launches of ' if named else ''}{', '.join(named)}{more}: {why}")
+        lines.append(f"{what}{', in launches of ' if named else ''}{', '.join(named)}{more}: {why}")
     return lines
 
 
 def _in_kernel(finding: Finding) -> Iterator[str]:
-    """Yield what comes behind the message of a finding in a kernel."""
+    """Yield the lines after the message of a finding in a kernel."""
     lane = "" if finding.kind == "missed-barrier" or finding.lane < 0 else f"lane {finding.lane} of "
     yield f"    by {lane}wave {finding.wave} of work-group {finding.group}, kernel {finding.name}"
     yield from _code(finding)
@@ -68,14 +68,14 @@ def _in_kernel(finding: Finding) -> Iterator[str]:
 
 
 def _other(finding: Finding, other: Other, *, is_of_lanes: bool) -> Iterator[str]:
-    """Yield the other instruction that a finding is about."""
+    """Yield the other instruction that a finding involves."""
     if finding.kind in WATCHED:
-        yield "  behind" if finding.kind == "hazard" else "  the operation that it does not wait for"
+        yield "  after" if finding.kind == "hazard" else "  the operation that is not waited for"
         yield from _code(other)
         return
     if finding.check == "race":
         access = access_of(other.instruction, in_lds=finding.in_lds)
-        what = f"the other one is {'an' if access == 'atomic' else 'a'} {access} of {other.size} bytes by"
+        what = f"the other access is {'an' if access == 'atomic' else 'a'} {access} of {other.size} bytes by"
     else:
         what = "ended:" if finding.kind == "missed-barrier" else "skipped, and later reached here, by"
     is_of_lanes |= finding.kind == "missed-barrier" and other.wave == finding.wave
@@ -89,19 +89,19 @@ def _copy(other: Other) -> Iterator[str]:
     """Yield the copy that races with a kernel."""
     does = "writes" if other.writes else "reads"
     what = "fill" if "Memset" in other.call else "copy"
-    yield f"  the other one is a {what} that {does} {other.size} bytes, from {other.address:#x} on"
+    yield f"  the other access is a {what} that {does} {other.size} bytes from {other.address:#x}"
     if other.call != COPY:
         yield f"    by {other.call}, last called at {other.offset:#x} of {other.object}"
         yield from _source(other.frames)
 
 
 def _failed_launch(launch: FailedLaunch | None) -> Iterator[str]:
-    """Yield what a launch that failed asked for."""
+    """Yield the sizes of a launch that failed."""
     if launch is None:
         return
     groups, items = (" x ".join(f"{size:,}" for size in sizes) for sizes in (launch.groups, launch.items))
     lds = f", with {launch.lds:,} bytes of dynamic LDS" if launch.lds else ""
-    name = spellings(launch.kernel)[-1] if launch.kernel else "(its name is not known)"
+    name = spellings(launch.kernel)[-1] if launch.kernel else "(unknown name)"
     yield f"    kernel {name}, {groups} work-groups of {items} work-items{lds}"
 
 
@@ -113,8 +113,8 @@ def _code(of: Finding | Other) -> Iterator[str]:
 
 
 def _source(frames: tuple[SourceFrame, ...]) -> Iterator[str]:
-    """Yield the user's line, where that was inlined, and last what of headers is inlined there."""
+    """Yield the user's line, where it was inlined, and then the header code inlined into it."""
     at = frames.index(user_frame(frames)) if frames else 0
     words = ["source", *["inlined at"] * len(frames[at + 1 :]), *["with inlined"] * at]
     for word, frame in zip(words, (*frames[at:], *reversed(frames[:at])), strict=False):
-        yield f"    {word} {frame.place if frame.line else 'no line is known'} ({frame.name})"
+        yield f"    {word} {frame.place if frame.line else 'unknown line'} ({frame.name})"

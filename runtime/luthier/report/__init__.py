@@ -1,2 +1,2 @@
-"""Reports of runs: the HTML pages (`page`), the comparison of two (`compare`), the merge of several (`merge`), sums
-over traces (`traces`), and what reports can be written as (`formats`)."""
+"""Reports of runs: HTML pages (`page`), comparisons (`compare`), merged runs (`merge`), summaries of traces (`traces`),
+and output formats (`formats`)."""

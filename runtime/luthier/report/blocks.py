@@ -1,4 +1,4 @@
-"""Matching of the blocks of two runs' kernels, and how often each ran."""
+"""Match the blocks of two runs' kernels and compare how often each ran."""
 
 from __future__ import annotations
 
@@ -14,35 +14,33 @@ from luthier.report.rows import KernelNumbers, by_kernel
 from luthier.run.folder import RunFolder
 
 ALIGNED = 2_000
-"""Blocks of a kernel that are matched where the two kernels are not the same code."""
+"""Maximum number of blocks of a kernel that are matched if its code differs between the runs."""
 _TARGET = re.compile(r"^(s_(?:c?branch|call|setpc|swappc|getpc)\S*).*")
-"""Pattern of branches, whose targets differ between two builds that do the same."""
+"""Pattern of branches, whose targets may differ between equivalent builds."""
 
 
 class ExecutedBlock(Struct):
-    """A block of a kernel, as a run has it."""
+    """A block of a kernel in a run."""
 
     number: int
     address: int
     executions: int | None
     texts: list[str] = field(default_factory=list)
-    """Texts of its instructions; none where the run has no listing."""
+    """Texts of its instructions; empty if the run has no listing."""
 
     lines: str = ""
-    """Lines of the source that it is of, as ``file:first-last``."""
+    """Source lines of its instructions, as ``file:first-last``."""
     executed: int = 0
-    """Instructions that waves executed in it."""
+    """Instructions executed by waves."""
 
     @property
     def shape(self) -> tuple[str, ...]:
-        """Return what it has in common with the same block of another build."""
+        """Return the instructions without branch targets, to match blocks of different builds."""
         return tuple(_TARGET.sub(r"\1", text) for text in self.texts)
 
 
 def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[ExecutedBlock]]]:
-    """Return blocks whose executions were counted, in address order.
-
-    They are by name and target of the kernel, then digest.
+    """Return the blocks whose executions were counted, in address order, by name and target of the kernel, then digest.
 
     Raises:
         LuthierError: a table is damaged.
@@ -52,9 +50,9 @@ def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[Execu
     for row in run.rows("kernels", ["kernel", "digest", "name", "target"]):
         number = numbers.of(row["kernel"], row["digest"])
         names[number] = (row["name"] or row["kernel"] or "unknown", row["target"] or ""), row["digest"] or ""
-    found: dict[int, dict[int, ExecutedBlock]] = {}
+    blocks_by_kernel: dict[int, dict[int, ExecutedBlock]] = {}
     for number, rows in by_kernel(run, "counts", ("address", "block", "executions"), numbers, names):
-        blocks = found.setdefault(number, {})
+        blocks = blocks_by_kernel.setdefault(number, {})
         for address, block, times in zip(*rows.values(), strict=True):
             if address is None or block is None:
                 continue
@@ -68,23 +66,23 @@ def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[Execu
         with run.table("listings") as reader:
             columns = ["address", "block", "text", *(name for name in COLUMNS if name in reader.columns)]
         places: dict[tuple[int, int], list[SourceLine | None]] = {}
-        for number, rows in by_kernel(run, "listings", columns, numbers, found):
+        for number, rows in by_kernel(run, "listings", columns, numbers, blocks_by_kernel):
             listed = zip(rows["address"], rows["block"], rows["text"], charged(rows), strict=True)
             for _, block, text, place in sorted(listed, key=lambda row: row[0] or 0):
-                if block in found[number]:
-                    found[number][block].texts.append(text or "")
+                if block in blocks_by_kernel[number]:
+                    blocks_by_kernel[number][block].texts.append(text or "")
                     places.setdefault((number, block), []).append(place)
         for (number, block), of in places.items():
-            found[number][block].lines = span(of)
+            blocks_by_kernel[number][block].lines = span(of)
     result: dict[tuple[str, str], dict[str, list[ExecutedBlock]]] = {}
-    for number, blocks in found.items():
+    for number, blocks in blocks_by_kernel.items():
         key, digest = names[number]
-        result.setdefault(key, {})[digest] = sorted(blocks.values(), key=lambda one: one.address)
+        result.setdefault(key, {})[digest] = sorted(blocks.values(), key=lambda block: block.address)
     return result
 
 
 class BlockChange(Struct):
-    """A block that ran another number of times in two runs, or is in one of them only."""
+    """A block whose number of executions differs between two runs, or that is in one run only."""
 
     kernel: str
     target: str
@@ -93,11 +91,11 @@ class BlockChange(Struct):
 
     @property
     def executed(self) -> int:
-        """Return by how many executed instructions the runs differ."""
+        """Return the difference in executed instructions."""
         return (self.run.executed if self.run else 0) - (self.against.executed if self.against else 0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the change as plain data, without the texts of all but the first instruction."""
+        """Return the change as plain data, with the text of the first instruction only."""
         texts = next((block.texts for block in (self.run, self.against) if block), [])
         sides = {name: _side(block) for name, block in (("run", self.run), ("against", self.against))}
         return {"kernel": self.kernel, "target": self.target, "first": texts[0] if texts else "", **sides}
@@ -109,11 +107,11 @@ def _side(block: ExecutedBlock | None) -> dict[str, Any] | None:
 
 
 def changes(run: RunFolder, against: RunFolder) -> tuple[list[BlockChange], list[list[str]], int]:
-    """Return the blocks that ran another number of times, or are in one run only.
+    """Return the blocks whose number of executions differs, or that are in one run only.
 
     Returns:
-        the changes, those first that differ most in executed instructions; kernel, target and reason of kernels whose
-        blocks were not compared; how many blocks ran equally often.
+        the changes, largest difference in executed instructions first; kernel, target and reason of kernels whose
+        blocks were not compared; the number of blocks that ran equally often.
 
     Raises:
         LuthierError: one of the runs is damaged.
@@ -138,45 +136,47 @@ BlockPairs = list[tuple[ExecutedBlock | None, ExecutedBlock | None]]
 
 
 def _pairs(
-    by_digest: Mapping[str, list[ExecutedBlock]], others: Mapping[str, list[ExecutedBlock]]
+    by_digest: Mapping[str, list[ExecutedBlock]], other_by_digest: Mapping[str, list[ExecutedBlock]]
 ) -> tuple[BlockPairs, list[str]]:
-    """Return the blocks of a kernel in both runs, and reasons why some are not among them.
+    """Pair the blocks of a kernel in both runs, and return why some were not compared.
 
     Args:
-        by_digest, others: blocks of both runs by the digest of the code object.
+        by_digest, other_by_digest: blocks of both runs, by the digest of the code object.
     """
-    if not by_digest or not others:
+    if not by_digest or not other_by_digest:
         return [], [f"counted in {'this' if by_digest else 'the other'} run only"]
-    shared = by_digest.keys() & others.keys()
-    alike = [(by_digest[digest], others[digest]) for digest in shared]
+    shared = by_digest.keys() & other_by_digest.keys()
+    alike = [(by_digest[digest], other_by_digest[digest]) for digest in shared]
     rest = [blocks for digest, blocks in by_digest.items() if digest not in shared]
-    other_rest = [blocks for digest, blocks in others.items() if digest not in shared]
+    other_rest = [blocks for digest, blocks in other_by_digest.items() if digest not in shared]
     reasons = []
     if len(rest) == len(other_rest) == 1:
         alike.append((rest[0], other_rest[0]))
     elif rest or other_rest:
-        reasons.append("several code objects have it, in different builds")
+        reasons.append("several code objects contain it, in different builds")
     pairs: BlockPairs = []
     for blocks, other_blocks in alike:
         matched = _matched(blocks, other_blocks)
         if matched is None:
-            reasons.append(f"of different code, and more than {ALIGNED} blocks or no listing")
+            reasons.append(f"its code differs, and it has more than {ALIGNED} blocks or no listing")
         else:
             pairs += matched
     return pairs, reasons
 
 
-def _matched(ones: Sequence[ExecutedBlock], others: Sequence[ExecutedBlock]) -> BlockPairs | None:
-    """Return pairs of blocks, with None beside one that has no counterpart; None if they cannot be matched."""
-    if [(one.number, one.address, one.texts) for one in ones] == [(o.number, o.address, o.texts) for o in others]:
-        return list(zip(ones, others, strict=True))
-    if max(len(ones), len(others)) > ALIGNED or not all(one.texts for one in (*ones, *others)):
+def _matched(blocks: Sequence[ExecutedBlock], other_blocks: Sequence[ExecutedBlock]) -> BlockPairs | None:
+    """Pair blocks, with None for a missing counterpart; return None if they cannot be matched."""
+    if [(one.number, one.address, one.texts) for one in blocks] == [
+        (o.number, o.address, o.texts) for o in other_blocks
+    ]:
+        return list(zip(blocks, other_blocks, strict=True))
+    if max(len(blocks), len(other_blocks)) > ALIGNED or not all(one.texts for one in (*blocks, *other_blocks)):
         return None
-    first, second = [one.shape for one in ones], [one.shape for one in others]
+    first, second = [one.shape for one in blocks], [one.shape for one in other_blocks]
     pairs: BlockPairs = []
     for _, a, b, c, d in SequenceMatcher(None, first, second, autojunk=False).get_opcodes():
-        if first[a:b] == second[c:d] or b - a == d - c:  # alike, or as many that were changed in place
-            pairs += zip(ones[a:b], others[c:d], strict=True)
+        if first[a:b] == second[c:d] or b - a == d - c:  # equal, or as many that changed in place
+            pairs += zip(blocks[a:b], other_blocks[c:d], strict=True)
         else:
-            pairs += [(one, None) for one in ones[a:b]] + [(None, other) for other in others[c:d]]
+            pairs += [(one, None) for one in blocks[a:b]] + [(None, other) for other in other_blocks[c:d]]
     return pairs

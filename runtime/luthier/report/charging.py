@@ -1,4 +1,4 @@
-"""Lines of the source that instructions are charged to, and what stretches of code are called by them."""
+"""Source lines to which instructions are charged."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from luthier.objects.user_source import lines_text
 
 COLUMNS = ("file", "line", "inlined", "user_file", "user_line")
-"""Columns of the table of listings that say it, as far as a run has them."""
+"""Columns of the table of listings for source lines; older runs lack some."""
 
 
 class SourceLine(NamedTuple):
-    """A line of a source file."""
+    """Line of a source file."""
 
     file: str
-    """Path as the compiler knew it."""
+    """Path recorded by the compiler."""
     line: int
 
     def __str__(self) -> str:
@@ -23,10 +23,10 @@ class SourceLine(NamedTuple):
 
 
 def charged(columns: Mapping[str, Sequence[Any]]) -> list[SourceLine | None]:
-    """Return the line that each instruction is charged to; None for those of no line.
+    """Return the line to which each instruction is charged; None if it has none.
 
     Args:
-        columns: of the table of listings. Runs of the first Luthiers say an instruction's own line alone.
+        columns: of the table of listings. Runs of the first versions have only an instruction's own line.
     """
     none = [None] * len(columns["address"])
     own, user = (
@@ -38,7 +38,7 @@ def charged(columns: Mapping[str, Sequence[Any]]) -> list[SourceLine | None]:
 
 
 def span(places: Iterable[SourceLine | None]) -> str:
-    """Return ``file:first-last``, of the file that most of the places are in and without its folders; "" if none is."""
+    """Return ``file:first-last`` for the file with most of the places, without its folders; "" if there are none."""
     return lines_text([place for place in places if place is not None]).rsplit("/", 1)[-1]
 
 

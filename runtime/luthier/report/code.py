@@ -1,4 +1,4 @@
-"""Code of one kernel on the page: instructions, blocks, their graph, and numbers to colour them by."""
+"""Code of one kernel on the page: instructions, blocks, their graph, and values to colour them by."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from luthier.report.rows import KernelNumbers, by_kernel
 from luthier.run.folder import RunFolder
 
 INSTRUCTIONS = 150_000
-"""That a page has at most; those of the dearest kernels come first."""
+"""Maximum number on a page; the most costly kernels come first."""
 _DRAWN = 1_200
-"""Blocks of a graph that is drawn at most."""
+"""Maximum number of blocks in a drawn graph."""
 _NODE = (168.0, 42.0)
 """Width and height of a block in the graph, in pixels."""
 _STATUS = {"patched": 1, "counted": 2, "refused": 4}
@@ -26,7 +26,7 @@ _BLOCKS = ("block", "function", "address", "instructions", "depth", "exit", "suc
 
 
 class ReportedCode(Struct, dict=True):
-    """One kernel's code. All lists but `blocks` and `heat` have one element for each instruction."""
+    """Code of one kernel. All lists but `blocks` and `heat` have one element for each instruction."""
 
     columns: dict[str, list[Any]] = field(default_factory=dict)
     """Columns of the table of listings."""
@@ -37,17 +37,17 @@ class ReportedCode(Struct, dict=True):
     sites: list[int] = field(default_factory=list)
     """Bits of `_STATUS`."""
     heat: list[dict[str, Any]] = field(default_factory=list)
-    """Numbers from tools' tables: ``tool``, ``title``, ``name``, ``values``; ``key``: address or block."""
+    """Values from tools' tables: ``tool``, ``title``, ``name``, ``values``; ``key``: address or block."""
     _positions: dict[int, int] = field(default_factory=dict)
 
     @cached_property
     def places(self) -> list[SourceLine | None]:
-        """The line that each instruction is charged to."""
+        """The line to which each instruction is charged."""
         return charged(self.columns)
 
     @cached_property
     def lines(self) -> Lines:
-        """The source lines, with what is measured at their instructions."""
+        """Source lines with the measurements at their instructions."""
         return Lines.of(self.places, self.executions, self.lanes, self.columns["kind"], self.heat)
 
     def at(self, address: int) -> int | None:
@@ -65,7 +65,7 @@ class ReportedCode(Struct, dict=True):
         """Return plain data for the page.
 
         Args:
-            files: number of each source file; those that are not there yet are added.
+            files: number of each source file; new files are added.
         """
         number = {place: at for at, place in enumerate(self.lines.places)}
         return {
@@ -82,7 +82,7 @@ class ReportedCode(Struct, dict=True):
         }
 
     def _chains(self) -> dict[str, Any]:
-        """Return the places and inlined calls of instructions that say more than what they are charged to."""
+        """Return locations and inlined calls of instructions that differ from the line they are charged to."""
         texts: dict[str, int] = {}
         which = []
         empty = [None] * len(self.places)
@@ -100,12 +100,12 @@ class ReportedCode(Struct, dict=True):
 def codes(
     run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, Any]], tables: Sequence[dict[str, Any]]
 ) -> dict[int, ReportedCode]:
-    """Return the code of the most costly kernels, as many as there is room for.
+    """Return the code of the most costly kernels, up to the page's limit.
 
     Args:
-        numbers: those of the kernels.
-        kernels: as `overview.kernels` gives them.
-        tables: the tools', as `overview.tool_tables` gives them.
+        numbers: of the kernels.
+        kernels: from `overview.kernels`.
+        tables: from `overview.tool_tables`.
 
     Raises:
         LuthierError: a table is damaged.
@@ -120,28 +120,28 @@ def codes(
             room -= size
     with run.table("listings") as reader:
         columns = [*_LISTING, *(name for name in SOURCE if name in reader.columns)]
-    found: dict[int, ReportedCode] = {}
+    code_of: dict[int, ReportedCode] = {}
     for number, rows in by_kernel(run, "listings", columns, numbers, wanted):
-        code = found.setdefault(number, ReportedCode())
+        code = code_of.setdefault(number, ReportedCode())
         for name, values in rows.items():
             code.columns.setdefault(name, []).extend(values)
     for number, rows in by_kernel(run, "blocks", _BLOCKS, numbers, wanted):
-        if number in found:
+        if number in code_of:
             for name, values in rows.items():
-                found[number].blocks.setdefault(name, []).extend(values)
-    found = {number: code for number, code in found.items() if code.blocks}
-    places = {number: {at: i for i, at in enumerate(code.columns["address"])} for number, code in found.items()}
-    _count(run, numbers, found, places)
-    _mark(run, numbers, found, places)
+                code_of[number].blocks.setdefault(name, []).extend(values)
+    code_of = {number: code for number, code in code_of.items() if code.blocks}
+    places = {number: {at: i for i, at in enumerate(code.columns["address"])} for number, code in code_of.items()}
+    _count(run, numbers, code_of, places)
+    _mark(run, numbers, code_of, places)
     for table in tables:
-        _warm(table, kernels, found, places)
-    return found
+        _warm(table, kernels, code_of, places)
+    return code_of
 
 
 def cost(kernel: dict[str, Any]) -> tuple[int, int, int]:
-    """Return the key that kernels are sorted by: instructions that were executed, time on a GPU, launches.
+    """Return the sort key of kernels: executed instructions, time on a GPU, launches.
 
-    Time of an emulated device is no cost of the kernel, so it does not count.
+    Time of an emulated device does not count, since it is not a cost of the kernel.
     """
     return kernel["executed"] or 0, 0 if kernel["emulated"] else kernel["time"] or 0, kernel["launches"] or 0
 
@@ -150,9 +150,9 @@ Places = dict[int, dict[int, int]]
 """Kernel -> address -> position in its code."""
 
 
-def _count(run: RunFolder, numbers: KernelNumbers, found: dict[int, ReportedCode], places: Places) -> None:
-    for number, rows in by_kernel(run, "counts", ("address", "executions", "active_lanes"), numbers, found):
-        code = found[number]
+def _count(run: RunFolder, numbers: KernelNumbers, code_of: dict[int, ReportedCode], places: Places) -> None:
+    for number, rows in by_kernel(run, "counts", ("address", "executions", "active_lanes"), numbers, code_of):
+        code = code_of[number]
         size = len(code.columns["address"])
         code.executions, code.lanes = code.executions or [None] * size, code.lanes or [None] * size
         for address, times, lanes in zip(*rows.values(), strict=True):
@@ -161,25 +161,25 @@ def _count(run: RunFolder, numbers: KernelNumbers, found: dict[int, ReportedCode
                 code.lanes[at] = _sum(code.lanes[at], lanes)
 
 
-def _mark(run: RunFolder, numbers: KernelNumbers, found: dict[int, ReportedCode], places: Places) -> None:
-    for code in found.values():
+def _mark(run: RunFolder, numbers: KernelNumbers, code_of: dict[int, ReportedCode], places: Places) -> None:
+    for code in code_of.values():
         code.sites = [0] * len(code.columns["address"])
-    for number, rows in by_kernel(run, "sites", ("address", "status"), numbers, found):
+    for number, rows in by_kernel(run, "sites", ("address", "status"), numbers, code_of):
         for address, status in zip(*rows.values(), strict=True):
             if (at := places[number].get(address)) is not None:
-                found[number].sites[at] |= _STATUS.get(status, 0)
+                code_of[number].sites[at] |= _STATUS.get(status, 0)
 
 
-def _sum(one: Any, other: Any) -> Any:
-    return one if other is None else other if one is None else one + other
+def _sum(left: Any, right: Any) -> Any:
+    return left if right is None else right if left is None else left + right
 
 
 def _warm(
-    table: dict[str, Any], kernels: Sequence[dict[str, Any]], found: dict[int, ReportedCode], places: Places
+    table: dict[str, Any], kernels: Sequence[dict[str, Any]], code_of: dict[int, ReportedCode], places: Places
 ) -> None:
-    """Add numbers by address or block in what a tool reported, as heat over their code.
+    """Add values by address or block from a tool's table as heat over the code.
 
-    The kernel is in a column ``kernel``, or is the table's title, or is the only one that has all the addresses.
+    The kernel is in column ``kernel`` or in the table's title, or is the only one that contains all the addresses.
     """
     names = [str(name) for name in table["columns"]]
     key = next((name for name in ("block", "address") if name in names), None)
@@ -192,7 +192,7 @@ def _warm(
     if key is None or not numeric:
         return
     named: dict[str, list[int]] = {}
-    for number in found:
+    for number in code_of:
         named.setdefault(kernels[number]["symbol"], []).append(number)
         named.setdefault(kernels[number]["name"], []).append(number)
     groups: dict[str, list[Any]] = {}
@@ -201,16 +201,16 @@ def _warm(
         groups.setdefault(str(name), []).append(row)
     for name, rows in groups.items():
         keys = [_number(row[names.index(key)]) for row in rows]
-        candidates = set(named.get(name, () if "kernel" in names else found))
-        fitting = [number for number in candidates if _fits(found[number], places[number], key, keys)]
+        candidates = set(named.get(name, () if "kernel" in names else code_of))
+        fitting = [number for number in candidates if _fits(code_of[number], places[number], key, keys)]
         if len(fitting) != 1 and name not in named:
-            continue  # nobody knows whose addresses these are
+            continue  # the kernel is ambiguous
         for number in fitting:
             for at in numeric:
-                values = _spread(found[number], places[number], key, keys, [row[at] for row in rows])
+                values = _spread(code_of[number], places[number], key, keys, [row[at] for row in rows])
                 entry = {"tool": table["tool"], "title": table["title"], "name": names[at], "values": values}
                 entry["key"] = key
-                found[number].heat.append(entry)
+                code_of[number].heat.append(entry)
 
 
 def _number(value: Any) -> int | None:
@@ -230,20 +230,20 @@ def _fits(code: ReportedCode, places: dict[int, int], key: str, keys: Sequence[i
 def _spread(
     code: ReportedCode, places: dict[int, int], key: str, keys: Sequence[int | None], values: Sequence[Any]
 ) -> list[Any]:
-    """Return values by instruction; several of one address or block are added up."""
+    """Return values by instruction, summed if several belong to one address or block."""
     sums: dict[int | None, Any] = {}
-    for one, value in zip(keys, values, strict=True):
-        sums[one] = _sum(sums.get(one), value)
+    for key_value, value in zip(keys, values, strict=True):
+        sums[key_value] = _sum(sums.get(key_value), value)
     column = code.columns["address" if key == "address" else "block"]
     return [sums.get(one) for one in column]
 
 
 def graph(blocks: dict[str, list[Any]]) -> dict[str, Any] | None:
-    """Return where blocks and the edges between them are drawn; None if there are none, or too many.
+    """Lay out the control-flow graph; return None if there are no blocks, or too many.
 
     Returns:
-        ``width`` and ``height``; ``nodes``: left upper corner of each block; ``edges``: block positions from and to,
-        how (as in the table), and the points in between.
+        ``width`` and ``height``; ``nodes``: upper left corner of each block; ``edges``: source and target block,
+        kind (as in the table), and the points between them.
     """
     import graphlay
 
@@ -270,8 +270,8 @@ def graph(blocks: dict[str, list[Any]]) -> dict[str, Any] | None:
     low, high = made.bounds["min"], made.bounds["max"]
     left, top = low["x"], low["y"]
 
-    def point(one: dict[str, float]) -> list[int]:
-        return [round(one["x"] - left), round(one["y"] - top)]
+    def point(position: dict[str, float]) -> list[int]:
+        return [round(position["x"] - left), round(position["y"] - top)]
 
     half = (_NODE[0] / 2, _NODE[1] / 2)
     corners = [{"x": n["center"]["x"] - half[0], "y": n["center"]["y"] - half[1]} for n in made.nodes]

@@ -1,5 +1,5 @@
-"""Differences between kernels of two code objects: registers, memory, blocks, instructions by kind, and how often these
-were executed where that is known."""
+"""Differences between kernels of two code objects: registers, memory, blocks, instructions by kind, and, if known,
+executed instructions."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from luthier.support.table import Cell, Table
 
 COLUMNS = ("kernel", "what", "A", "B", "difference", "ratio")
 Measures = Mapping[str, Cell]
-"""By what is measured."""
+"""Name of a measure -> value."""
 
 
 class Executions(Struct, frozen=True):
-    """Executions of the instructions of a kernel."""
+    """How often the instructions of a kernel were executed."""
 
     addresses: NDArray[np.uint64]
     """Virtual addresses."""
@@ -33,28 +33,28 @@ class Executions(Struct, frozen=True):
 
 
 def measured(object: CodeObject, kernel: str, ran: Executions | None = None) -> Measures:
-    """Return what is measured of a kernel; of one that cannot be lifted, why, and what is known without.
+    """Return the measures of a kernel. If it cannot be lifted, they include the reason and only what is known without.
 
     Args:
-        ran: how often its instructions were executed.
+        ran: executions of its instructions, if known.
 
     Raises:
         LuthierError: there is no such kernel.
     """
     if kernel not in object.kernels:
         raise LuthierError(f"no kernel {kernel}", object=object.name)
-    found = object.kernels[kernel]
-    descriptor = found.descriptor
+    entry = object.kernels[kernel]
+    descriptor = entry.descriptor
     measures: dict[str, Cell] = {
         "target": str(object.target),
-        "wave size": found.wave_size,
+        "wave size": entry.wave_size,
         "VGPRs": descriptor.architected_vgprs,
         "AGPRs": descriptor.agprs,
         "SGPRs": descriptor.sgprs,
-        "waves a SIMD": found.occupancy().waves,
-        "LDS bytes": found.group_segment_fixed_size,
-        "scratch bytes": found.private_segment_fixed_size,
-        "argument bytes": found.kernarg_size,
+        "waves per SIMD": entry.occupancy().waves,
+        "LDS bytes": entry.group_segment_fixed_size,
+        "scratch bytes": entry.private_segment_fixed_size,
+        "argument bytes": entry.kernarg_size,
     }
     try:
         lifted = lift(object, kernel)
@@ -81,7 +81,7 @@ def _of_code(lifted: LiftedRepresentation) -> dict[str, Cell]:
 
 
 def _kinds(lifted: LiftedRepresentation, places: NDArray[np.intp]) -> list[str]:
-    """Return the sort of work of instructions."""
+    """Return the kind of work of instructions."""
     opcodes, which = np.unique(lifted.code.opcode[places], return_inverse=True)
     sorts = [sort_of(lifted.isa.opcode(number)) if number >= 0 else "other" for number in opcodes.tolist()]
     return [sorts[at] for at in which.tolist()]
@@ -103,27 +103,27 @@ def _of_executions(lifted: LiftedRepresentation, ran: Executions) -> dict[str, C
     }
 
 
-def differences(one: Mapping[str, Measures], other: Mapping[str, Measures]) -> list[list[Cell]]:
-    """Return rows of `COLUMNS` of what both sides say of their kernels, by name; equal ones too."""
+def differences(left: Mapping[str, Measures], right: Mapping[str, Measures]) -> list[list[Cell]]:
+    """Return rows of `COLUMNS` for the measures of both sides, by kernel; equal values too."""
     rows: list[list[Cell]] = []
-    for kernel in dict.fromkeys((*one, *other)):
-        here, there = one.get(kernel), other.get(kernel)
-        if here is None or there is None:
-            rows.append([kernel, "kernel", *("is not there" if side is None else "is there" for side in (here, there))])
+    for kernel in dict.fromkeys((*left, *right)):
+        of_a, of_b = left.get(kernel), right.get(kernel)
+        if of_a is None or of_b is None:
+            rows.append([kernel, "kernel", *("missing" if side is None else "present" for side in (of_a, of_b))])
             rows[-1] += [None, None]
             continue
-        for what in dict.fromkeys((*here, *there)):
-            # Instructions of a kind that one side has none of: 0, where it has instructions at all.
+        for what in dict.fromkeys((*of_a, *of_b)):
+            # A kind of instruction that one side lacks counts as 0, if that side has instructions.
             counted = what.startswith(("instructions, ", "executed, "))
-            pair = [side.get(what, 0 if counted and what.split(",")[0] in side else None) for side in (here, there)]
+            pair = [side.get(what, 0 if counted and what.split(",")[0] in side else None) for side in (of_a, of_b)]
             rows.append([kernel, what, *pair, *_compared(*pair)])
     return rows
 
 
-def _compared(one: Cell, other: Cell) -> tuple[Cell, Cell]:
-    if not (isinstance(one, int | float) and isinstance(other, int | float)):
+def _compared(left: Cell, right: Cell) -> tuple[Cell, Cell]:
+    if not (isinstance(left, int | float) and isinstance(right, int | float)):
         return None, None
-    return other - one, round(other / one, 4) if one else None
+    return right - left, round(right / left, 4) if left else None
 
 
 def changed(rows: Iterable[list[Cell]]) -> list[list[Cell]]:

@@ -13,7 +13,7 @@ from luthier.run.folder import RunFolder
 from luthier.support.table import Cell, Table
 
 SCHEMA = 1
-"""Schema of the comparison as JSON; it grows when something in it changes its meaning or goes."""
+"""Schema of the comparison as JSON; incremented if a field changes its meaning or is removed."""
 _SUMS = ("executed", "lanes", "time", "timed", "launches", "instrumented", "code_bytes", "instructions")
 _LARGEST = ("vgprs", "sgprs", "group_segment", "private_segment", "patched_vgprs", "patched_sgprs")
 _SMALLEST = ("waves_per_simd", "patched_waves_per_simd")
@@ -21,28 +21,28 @@ _SHOWN = (
     *("executed", "lanes active", "time_ns", "mean_ns", "emulation_ns", "launches", "instrumented"),
     *(*_LARGEST, *_SMALLEST, "instructions", "code_bytes"),
 )
-"""In this order. Sums, the largest or the smallest number of kernels of one name and target in several objects."""
+"""In this order. If several objects have kernels of the same name and target: sums, largest or smallest values."""
 
 Numbers = Mapping[tuple[str, ...], Mapping[str, float | int | None]]
-"""By what rows are matched: numbers by name."""
+"""Key that matches rows -> name -> number."""
 
 
 class ComparedRow(NamedTuple):
-    """Row of a table of `compared`."""
+    """Row of a table that `compared` returns."""
 
     keys: tuple[Cell, ...]
-    """What the numbers are of: a kernel and its target, and the opcode; or a tool and its variable."""
+    """Kernel and target, also opcode; or tool and variable."""
     what: Cell
     """Name of the number."""
     run: Cell
     against: Cell
-    """Its values; None where a run has none."""
+    """Values in both runs; None if a run has none."""
     difference: Cell
     ratio: Cell
 
     @classmethod
     def of(cls, row: Sequence[Cell]) -> ComparedRow:
-        """Return a row of a table by the names of its columns."""
+        """Name the cells of a table's row."""
         *keys, what, run, against, difference, ratio = row
         return cls(tuple(keys), what, run, against, difference, ratio)
 
@@ -53,15 +53,15 @@ class ComparedRow(NamedTuple):
 
 
 def words(cells: Iterable[Cell]) -> str:
-    """Return cells as one line, without empty ones."""
+    """Join cells that are not empty into one line."""
     return " ".join(str(cell) for cell in cells if cell not in (None, ""))
 
 
 def compared(run: RunFolder, against: RunFolder) -> list[Table]:
-    """Return tables of what both runs have and what only one has: value, the other's value, difference and ratio.
+    """Return tables of both runs with value, the other's value, difference and ratio, including equal rows.
 
-    Kernels come in the order of how much their cost differs. Time of emulated devices, which is without first
-    launches, has neither difference nor ratio: it is not that of a GPU. Rows in which nothing differs are there, too.
+    Kernels are sorted by the difference in cost. Time of emulated devices, which excludes first launches, has no
+    difference or ratio, since it is not the time of a GPU.
 
     Raises:
         LuthierError: one of the runs is damaged.
@@ -75,18 +75,18 @@ def compared(run: RunFolder, against: RunFolder) -> list[Table]:
 
 
 def changed(table: Table) -> Table:
-    """Return the table without rows in which nothing differs; the title says how many there are."""
+    """Return the table without equal rows; the title gives their number."""
     compared_rows = [(ComparedRow.of(row), row) for row in table.rows]
     rows = [row for compared, row in compared_rows if compared.difference != 0 and compared.what != "emulation_ns"]
     same = len(table.rows) - len(rows)
-    return Table(f"{table.title}, {same} the same" if same else table.title, table.columns, rows)
+    return Table(f"{table.title}, {same} equal" if same else table.title, table.columns, rows)
 
 
 def as_json(run: RunFolder, against: RunFolder) -> dict[str, Any]:
     """Return the tables with both runs' commands, as JSON-compatible data.
 
     Raises:
-        LuthierError: as of `compared`.
+        LuthierError: as for `compared`.
     """
     tables = [table.to_json() for table in compared(run, against)]
     runs = {"run": run.summary.command, "against": against.summary.command}
@@ -94,9 +94,9 @@ def as_json(run: RunFolder, against: RunFolder) -> dict[str, Any]:
 
 
 def _kernels(run: RunFolder) -> Numbers:
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    numbers_by_kernel: dict[tuple[str, ...], dict[str, Any]] = {}
     for kernel in overview.kernels(run, KernelNumbers()):
-        entry = found.setdefault((kernel["name"], kernel["target"] or ""), {})
+        entry = numbers_by_kernel.setdefault((kernel["name"], kernel["target"] or ""), {})
         entry["wave_size"] = kernel["wave_size"]
         joins: tuple[tuple[tuple[str, ...], Callable[[Any, Any], Any]], ...] = (
             (_SUMS, operator.add),
@@ -107,16 +107,16 @@ def _kernels(run: RunFolder) -> Numbers:
             for name in names:
                 old, new = entry.get(name), kernel[name]
                 entry[name] = new if old is None else old if new is None else join(old, new)
-    for entry in found.values():
+    for entry in numbers_by_kernel.values():
         executed, lanes, timed = entry["executed"], entry["lanes"], entry.pop("timed")
         possible = (executed or 0) * (entry["wave_size"] or 0)
         entry["lanes active"] = lanes / possible if lanes and possible else None
-        # Emulation is no cost of a kernel: its time has no mean, and nothing is told of how it differs.
+        # Emulation is not a cost of a kernel: its time has no mean and is not compared.
         time, emulated = entry.pop("time"), overview.is_emulated(run)
         entry["emulation_ns"] = time if emulated else None
         entry["time_ns"] = None if emulated else time
         entry["mean_ns"] = time / timed if timed and not emulated else None
-    return {key: {name: entry[name] for name in _SHOWN} for key, entry in found.items()}
+    return {key: {name: entry[name] for name in _SHOWN} for key, entry in numbers_by_kernel.items()}
 
 
 def _opcodes(run: RunFolder) -> Numbers:
@@ -128,66 +128,66 @@ def _opcodes(run: RunFolder) -> Numbers:
         for row in run.rows("kernels", ["kernel", "digest", "name", "target"])
     }
     group = ["kernel", "digest", "mnemonic"]
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    numbers_by_opcode: dict[tuple[str, ...], dict[str, Any]] = {}
     with run.table("counts") as reader:
         for batch in reader.batches([*group, "executions"]):
             summed = pa.Table.from_batches([batch]).group_by(group).aggregate([("executions", "sum")])
             for row in summed.to_pylist():
                 if row["executions_sum"]:
                     name = names.get((row["kernel"], row["digest"]), (row["kernel"] or "", ""))
-                    entry = found.setdefault((*name, row["mnemonic"] or ""), {"executed": 0})
+                    entry = numbers_by_opcode.setdefault((*name, row["mnemonic"] or ""), {"executed": 0})
                     entry["executed"] += row["executions_sum"]
-    return found
+    return numbers_by_opcode
 
 
 def _variables(run: RunFolder) -> Numbers:
-    """Return variables of one element, added up over processes and devices."""
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    """Return variables of one element, summed over processes and devices."""
+    numbers_by_variable: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in run.rows("counters", ["tool", "variable", "first", "unsigned", "signed", "real"]):
         values = row["unsigned"] or row["signed"] or row["real"] or []
         if row["first"] == 0 and len(values) == 1:
-            entry = found.setdefault((row["tool"] or "", row["variable"] or ""), {"value": 0})
+            entry = numbers_by_variable.setdefault((row["tool"] or "", row["variable"] or ""), {"value": 0})
             entry["value"] += values[0]
-    return found
+    return numbers_by_variable
 
 
 def _table(title: str, key: tuple[str, ...], run: Numbers, against: Numbers) -> Table:
     rows: list[list[Cell]] = []
     for names in dict.fromkeys((*run, *against)):
-        here, there = run.get(names, {}), against.get(names, {})
-        for what in dict.fromkeys((*here, *there)):
-            one, other = here.get(what), there.get(what)
-            if one is not None or other is not None:
+        run_numbers, against_numbers = run.get(names, {}), against.get(names, {})
+        for what in dict.fromkeys((*run_numbers, *against_numbers)):
+            value, base = run_numbers.get(what), against_numbers.get(what)
+            if value is not None or base is not None:
                 rows.append(
-                    [*names, what, one, other, *(_difference(one, other) if what != "emulation_ns" else (None, None))]
+                    [*names, what, value, base, *(_difference(value, base) if what != "emulation_ns" else (None, None))]
                 )
     weight = _costs(rows)
     rows.sort(key=lambda row: -weight[str(row[0])])
     return Table(title, (*key, "what", "run", "against", "difference", "ratio"), rows)
 
 
-def _difference(one: float | None, other: float | None) -> tuple[Cell, Cell]:
-    """Return difference and ratio of two values; None where only one run has a value."""
-    if one is None or other is None:
+def _difference(value: float | None, base: float | None) -> tuple[Cell, Cell]:
+    """Return difference and ratio of two values; None if a run has no value."""
+    if value is None or base is None:
         return None, None
-    by = difference(one, other)
-    return by, None if other == 0 else 1.0 if by == 0 else round(one / other, 6)
+    by = difference(value, base)
+    return by, None if base == 0 else 1.0 if by == 0 else round(value / base, 6)
 
 
-def difference(one: float, other: float) -> float:
-    """Return by how much a value is larger than another; 0 if both are no numbers (NaN), or the same infinity."""
-    by = one - other
-    same = one == other or (math.isnan(one) and math.isnan(other))
+def difference(value: float, base: float) -> float:
+    """Return by how much a value exceeds a base; 0 if both are NaN, or the same infinity."""
+    by = value - base
+    same = value == base or (math.isnan(value) and math.isnan(base))
     return 0.0 if same and math.isnan(by) else by
 
 
 def _costs(rows: Iterable[list[Cell]]) -> dict[str, float]:
-    """Return by how much the cost of each first name differs: instructions where they were counted, else time."""
+    """Return the cost difference for each first key: instructions if they were counted, otherwise time."""
     costs: dict[str, float] = {}
     for compared in map(ComparedRow.of, rows):
-        name, what, one, other = compared.keys[0], compared.what, compared.run, compared.against
+        name, what, value, base = compared.keys[0], compared.what, compared.run, compared.against
         if what in ("executed", "value", "time_ns"):
-            by = abs(difference(float(one or 0), float(other or 0))) * (1e-9 if what == "time_ns" else 1)
+            by = abs(difference(float(value or 0), float(base or 0))) * (1e-9 if what == "time_ns" else 1)
             costs[str(name)] = costs.get(str(name), 0) + (math.inf if math.isnan(by) else by)
         costs.setdefault(str(name), 0)
     return costs

@@ -1,4 +1,4 @@
-"""Conditions under which a report fails: numbers of the tools' tables, or differences between two runs."""
+"""Conditions that make a report fail: values in tools' tables, or differences between two runs."""
 
 from __future__ import annotations
 
@@ -30,66 +30,66 @@ _NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 _CONDITION = re.compile(rf"(.+?)\s*({'|'.join(_OPERATORS)})\s*({_NUMBER})\s*(%?)")
 _REDUCED = re.compile(rf"({'|'.join(_REDUCTIONS)})\((.+)\)")
 _NAMED = re.compile(r"([\w-]+)(?:\[(.+)\])?\.(.+)")
-"""A tool, maybe one of its tables, a column."""
+"""Tool, optional table, column."""
 _COMPARED = ("kernels", "opcodes", "variables")
-"""Words for the tables of a comparison, in their order."""
+"""Names of the tables of a comparison, in order."""
 _PLACE = ("source", "block", "address", "instruction")
-"""Columns that say where a row is of, besides the kernel."""
-TOLD = 10
-"""Violations of a condition that are told to people; the others are counted."""
+"""Columns that locate a row, besides the kernel."""
+SHOWN = 10
+"""Number of violations of a condition that are printed; the others are counted."""
 
 
 class Condition(Struct, frozen=True):
-    """One of them, as it was given."""
+    """A condition as given on the command line."""
 
     text: str
     reduction: str
-    """A name of `_REDUCTIONS`; empty: any row."""
+    """A name of `_REDUCTIONS`; "": each row."""
     name: str
-    """Of the numbers."""
+    """Name of the value."""
     compare: str
     """One of `_OPERATORS`."""
     bound: float
     percent: bool
-    """Whether ``%`` stands behind the bound."""
+    """Whether ``%`` follows the bound."""
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """Return the condition of a text such as ``coalescing.efficiency < 50``.
+        """Parse a condition such as ``coalescing.efficiency < 50``.
 
         Raises:
-            LuthierError: it is none.
+            LuthierError: the text is malformed.
         """
-        found = _CONDITION.fullmatch(text.strip())
-        if found is None:
+        match = _CONDITION.fullmatch(text.strip())
+        if match is None:
             raise LuthierError(
-                f"--fail-if {text!r} is no condition: a name, one of {' '.join(sorted(_OPERATORS))} and a number, "
+                f"--fail-if {text!r} is malformed: give a name, one of {' '.join(sorted(_OPERATORS))} and a number, "
                 "such as 'coalescing.efficiency < 50'"
             )
-        reduced = _REDUCED.fullmatch(found[1])
-        reduction, name = (reduced[1], reduced[2].strip()) if reduced else ("", found[1])
-        return cls(text.strip(), reduction, name, found[2], float(found[3]), bool(found[4]))
+        reduced = _REDUCED.fullmatch(match[1])
+        reduction, name = (reduced[1], reduced[2].strip()) if reduced else ("", match[1])
+        return cls(text.strip(), reduction, name, match[2], float(match[3]), bool(match[4]))
 
     def holds(self, value: float) -> bool:
-        """Return whether a number fulfils it."""
+        """Return whether the condition holds for a number."""
         return _OPERATORS[self.compare](value, self.bound)
 
 
 class Violation(Struct, frozen=True):
-    """A row, or all rows of a table together, by which a condition is fulfilled."""
+    """A row, or all rows of a table together, for which a condition holds."""
 
     value: str
-    """The number, as people read it."""
+    """The number as text."""
     kernel: str
-    """Symbol or name, as the table has it; empty where the row is of none."""
+    """Symbol or name, as in the table; "" if the row has no kernel."""
     place: Mapping[str, Cell]
-    """Where in the kernel: cells of the columns `_PLACE` that the table has."""
+    """Location in the kernel: cells of the columns `_PLACE` that the table has."""
     row: str
-    """What else tells the row from others."""
+    """Other text that identifies the row."""
 
     @property
     def where(self) -> str:
-        """Return kernel, source line and what else is known, in words."""
+        """Return kernel, source line and other facts about the location as text."""
         parts = [f"kernel {self.kernel}"] if self.kernel else []
         parts += [
             f"block {cell}" if name == "block" else str(cell)
@@ -100,42 +100,42 @@ class Violation(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """A condition, and what fulfils it."""
+    """A condition and the rows for which it holds."""
 
     condition: Condition
     rows: int
-    """Rows that were looked at."""
+    """Number of rows judged."""
     violations: Sequence[Violation]
     unmatched: Sequence[str] = ()
-    """Rows of a comparison that only one run has."""
+    """Rows of a comparison that are in one run only."""
 
     def lines(self) -> Iterator[str]:
-        """Yield it as text for people; nothing where there is nothing to say."""
-        for one in self.violations[:TOLD]:
-            yield f"{self.condition.text}: {one.value}" + (f" ({one.where})" if one.where else "")
-        if len(self.violations) > TOLD:
-            yield f"{self.condition.text}: {len(self.violations) - TOLD} more"
+        """Yield the verdict as lines of text; none if there is nothing to report."""
+        for violation in self.violations[:SHOWN]:
+            yield f"{self.condition.text}: {violation.value}" + (f" ({violation.where})" if violation.where else "")
+        if len(self.violations) > SHOWN:
+            yield f"{self.condition.text}: {len(self.violations) - SHOWN} more"
         yield from self.unjudged()
 
     def unjudged(self) -> Iterator[str]:
-        """Yield a sentence about rows that only one run has, if there are any, or that there is nothing to judge."""
+        """Yield sentences about rows that are in one run only, or that there is nothing to judge."""
         if not self.rows:
-            yield f"{self.condition.text}: no row has a number, so nothing was judged"
+            yield f"{self.condition.text}: no row has a number, so there is nothing to judge"
         if self.unmatched:
-            more = f" and {len(self.unmatched) - TOLD} more" if len(self.unmatched) > TOLD else ""
-            yield f"{self.condition.text}: in one run only, so not compared: {', '.join(self.unmatched[:TOLD])}{more}"
+            more = f" and {len(self.unmatched) - SHOWN} more" if len(self.unmatched) > SHOWN else ""
+            yield f"{self.condition.text}: in one run only, so not compared: {', '.join(self.unmatched[:SHOWN])}{more}"
 
 
 def judge(run: RunFolder, conditions: Iterable[Condition], against: RunFolder | None = None) -> list[Verdict]:
-    """Return what fulfils each condition.
+    """Evaluate conditions.
 
     Args:
-        run: whose numbers they are about.
-        conditions: without `against` about numbers of the tools' tables, else about differences.
-        against: the run that it is compared with.
+        run: the run to judge.
+        conditions: on values in tools' tables, or, with `against`, on differences.
+        against: the run to compare with.
 
     Raises:
-        LuthierError: a condition names a tool, table, column or number that is not there, or nothing can be judged.
+        LuthierError: a condition names an unknown tool, table, column or number, or there is nothing to judge.
     """
     conditions = list(conditions)
     if against is None:
@@ -162,23 +162,23 @@ def _of_tables(run: RunFolder, condition: Condition) -> Verdict:
 
 
 def _columns(run: RunFolder, condition: Condition) -> list[tuple[Table, int]]:
-    """Return the tables that a condition is about, each with the position of the column.
+    """Return the tables that a condition names, each with the position of the column.
 
     Raises:
         LuthierError: there are none.
     """
-    found = _NAMED.fullmatch(condition.name)
+    match = _NAMED.fullmatch(condition.name)
     tools = [tool.tool for tool in run.summary.tools]
-    if found is None:
+    if match is None:
         raise LuthierError(
-            f"--fail-if {condition.text!r}: {condition.name!r} names no column; it is TOOL.COLUMN or "
-            f"TOOL[TABLE].COLUMN of what the run's tools reported ({', '.join(dict.fromkeys(tools)) or 'it has none'})"
+            f"--fail-if {condition.text!r}: {condition.name!r} does not name a column: give TOOL.COLUMN or "
+            f"TOOL[TABLE].COLUMN of a tool of the run ({', '.join(dict.fromkeys(tools)) or 'it has none'})"
         )
-    tool, title, column = found.groups()
+    tool, title, column = match.groups()
     if tool not in tools:
-        there = ", ".join(dict.fromkeys(tools)) or "none"
+        available = ", ".join(dict.fromkeys(tools)) or "none"
         raise LuthierError(
-            f"--fail-if {condition.text!r}: the run has no tool {tool!r}; it has {there}{did_you_mean(tool, tools)}"
+            f"--fail-if {condition.text!r}: the run has no tool {tool!r}; it has {available}{did_you_mean(tool, tools)}"
         )
     tables = [
         _by_variable(Table(one.title, one.columns, one.rows))
@@ -190,37 +190,37 @@ def _columns(run: RunFolder, condition: Condition) -> list[tuple[Table, int]]:
         titles = [one.title for one in tables]
         tables = [one for one in tables if matches(one.title, title)]
         if not tables:
-            there = ", ".join(map(repr, titles)) or "none"
+            available = ", ".join(map(repr, titles)) or "none"
             raise LuthierError(
-                f"--fail-if {condition.text!r}: {tool} reported no table {title!r}; it reported {there}"
+                f"--fail-if {condition.text!r}: {tool} reported no table {title!r}; it reported {available}"
                 f"{did_you_mean(title, titles)}"
             )
     chosen = [(table, at) for table in tables if (at := _position(table.columns, column)) is not None]
     if not chosen:
         names = dict.fromkeys(str(name) for table in tables for name in table.columns)
-        there = ", ".join(names) or "none"
+        available = ", ".join(names) or "none"
         raise LuthierError(
-            f"--fail-if {condition.text!r}: {tool} reported no column {column!r}; it reported {there}"
+            f"--fail-if {condition.text!r}: {tool} reported no column {column!r}; it reported {available}"
             f"{did_you_mean(column, names)}"
         )
     for table, at in chosen:
         if condition.percent and "%" not in table.columns[at]:
             raise LuthierError(
-                f"--fail-if {condition.text!r}: {table.columns[at]!r} is no share, so the bound has no %; "
-                "differences in per cent are for --against"
+                f"--fail-if {condition.text!r}: {table.columns[at]!r} is not a percentage, so the bound takes no %; "
+                "differences in percent need --against"
             )
     return chosen
 
 
 def _by_variable(table: Table) -> Table:
-    """Return the table of a tool's variables with a column for each, any other table as it is."""
+    """Return a table of tool variables with a column for each variable; other tables unchanged."""
     if list(table.columns) != ["variable", "value"]:
         return table
     return Table(table.title, [str(row[0]) for row in table.rows], [[row[1] for row in table.rows]])
 
 
 def _position(columns: Sequence[str], name: str) -> int | None:
-    """Return the position of a column; its name may lack a per cent sign at the end, and be in another case."""
+    """Return the position of a column; case and a final percent sign are ignored."""
     if name in columns:
         return list(columns).index(name)
     folded = [_folded(one) for one in columns]
@@ -235,12 +235,12 @@ def _number(cell: Cell, condition: Condition) -> float | None:
     """Return a cell as a number; None if it is empty.
 
     Raises:
-        LuthierError: it is text.
+        LuthierError: the cell is text.
     """
     value = strict_json.number(cell)
     if value is None or isinstance(value, bool | int | float):
         return value
-    raise LuthierError(f"--fail-if {condition.text!r}: the column has {str(cell)[:40]!r}, which is no number")
+    raise LuthierError(f"--fail-if {condition.text!r}: the column contains {str(cell)[:40]!r}, which is not a number")
 
 
 def _violation(table: Table, row: Sequence[Cell], at: int, value: str) -> Violation:
@@ -249,7 +249,7 @@ def _violation(table: Table, row: Sequence[Cell], at: int, value: str) -> Violat
     kernel = str(cells["kernel"]) if "kernel" in cells else table.title if place else ""
     if kernel or place:
         return Violation(value, kernel, place, "")
-    # What no column names is named by the row's texts, or by its number.
+    # Identify other rows by their texts.
     texts = [f"{name} {cell}" for name, cell in cells.items() if isinstance(cell, str)]
     return Violation(value, "", {}, ", ".join([*([table.title] if table.title else []), *texts]))
 
@@ -258,7 +258,7 @@ def _of_differences(tables: Mapping[str, Table], condition: Condition) -> Verdic
     has_kernels, rows = _compared_rows(tables, condition)
     both = [row for row in rows if row.is_of_both]
     if not both:
-        raise LuthierError(f"--fail-if {condition.text!r}: no row is in both runs, so nothing can be compared")
+        raise LuthierError(f"--fail-if {condition.text!r}: no row is in both runs, so there is nothing to compare")
     unmatched = [words(row.keys) for row in rows if not row.is_of_both]
     if not condition.reduction:
         violations = [
@@ -277,27 +277,27 @@ def _of_differences(tables: Mapping[str, Table], condition: Condition) -> Verdic
 
 
 def _violating(run: Cell, against: Cell, condition: Condition) -> str:
-    """Return a pair of values with their difference as text if a condition holds for it; else ""."""
-    one, other = float(run or 0), float(against or 0)
-    if not condition.holds(_change(one, other) if condition.percent else difference(one, other)):
+    """Return two values and their difference as text if a condition holds for them; otherwise ""."""
+    value, base = float(run or 0), float(against or 0)
+    if not condition.holds(_change(value, base) if condition.percent else difference(value, base)):
         return ""
-    change = f"{_change(one, other):+.6g} %" if other else f"{difference(one, other):+.6g}"
-    return f"{one:.6g} against {other:.6g}, {change}"
+    change = f"{_change(value, base):+.6g} %" if base else f"{difference(value, base):+.6g}"
+    return f"{value:.6g} against {base:.6g}, {change}"
 
 
-def _change(one: float, other: float) -> float:
-    """Return by how many per cent of the other value the first one is larger."""
-    by = difference(one, other)
-    if other == 0 or by == 0:
+def _change(value: float, base: float) -> float:
+    """Return by how many percent a value exceeds a base."""
+    by = difference(value, base)
+    if base == 0 or by == 0:
         return math.copysign(math.inf, by) if by else 0.0
-    return 100 * by / abs(other)
+    return 100 * by / abs(base)
 
 
 def _compared_rows(tables: Mapping[str, Table], condition: Condition) -> tuple[bool, list[ComparedRow]]:
-    """Return whether the rows of a comparison that a condition is about are of kernels, and these rows.
+    """Return whether the rows that a condition names have kernels, and these rows.
 
     Raises:
-        LuthierError: there are none, or they are not compared.
+        LuthierError: there are none, or they cannot be compared.
     """
     name = condition.name
     word, _, what = name.partition(".")
@@ -306,7 +306,7 @@ def _compared_rows(tables: Mapping[str, Table], condition: Condition) -> tuple[b
     names = list(dict.fromkeys(str(row.what) for row in chosen))
     if wanted == "emulation_ns":
         raise LuthierError(
-            f"--fail-if {condition.text!r}: time of emulated devices is not compared, it is not that of a GPU"
+            f"--fail-if {condition.text!r}: time of emulated devices is not compared, since it is not the time of a GPU"
         )
     position = _position(names, wanted)
     if position is not None:
@@ -314,14 +314,14 @@ def _compared_rows(tables: Mapping[str, Table], condition: Condition) -> tuple[b
     variables = [row for row in _rows(tables["variables"]) if ".".join(map(str, row.keys)) == name]
     if variables:
         return False, variables
-    there = [
+    available = [
         *(str(what) for what in dict.fromkeys(row.what for row in _rows(tables["kernels"])) if what != "emulation_ns"),
         *(f"opcodes.{what}" for what in dict.fromkeys(row.what for row in _rows(tables["opcodes"]))),
         *(".".join(map(str, row.keys)) for row in _rows(tables["variables"])),
     ]
     raise LuthierError(
-        f"--fail-if {condition.text!r}: the comparison has no {name!r}; it has {', '.join(there) or 'nothing'}"
-        f"{did_you_mean(name, there)}"
+        f"--fail-if {condition.text!r}: the comparison has no {name!r}; it has {', '.join(available) or 'nothing'}"
+        f"{did_you_mean(name, available)}"
     )
 
 

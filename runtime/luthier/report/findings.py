@@ -1,8 +1,8 @@
-"""The findings of a run: what is wrong or wasteful, what costs most first, each with its place in the code.
+"""The findings of a run: errors and losses, most costly first, each with its location in the code.
 
-Costs of different kinds are compared in one unit, a wave's *slots*: a vector instruction of which half of the lanes are
-idle loses half a slot, a cache line more than a request needs one, a cycle that banks of LDS are in conflict one. That
-ranks; it is not a prediction of time.
+Costs of different kinds are compared in one unit, *slots* of a wave: a vector instruction with half of its lanes idle
+loses half a slot; each cache line that a request does not need loses one; each cycle of an LDS bank conflict loses one.
+This ranks findings; it does not predict time.
 """
 
 from __future__ import annotations
@@ -17,46 +17,46 @@ from luthier.report.code import ReportedCode
 from luthier.report.measures import by_line
 
 SHOWN = 200
-"""Findings that a page has at most."""
+"""Maximum number of findings on a page."""
 
 
 class ReportedKind(NamedTuple):
-    """Sort of findings."""
+    """Kind of findings."""
 
     level: str
-    """As SARIF has it: error, warning, note."""
+    """Level as in SARIF: error, warning, note."""
     text: str
 
 
 KINDS: Mapping[str, ReportedKind] = {
-    "wrong": ReportedKind("error", "a race, or what a tool calls a finding"),
-    "cache lines": ReportedKind("warning", "requests touch more cache lines than they need"),
-    "bank conflicts": ReportedKind("warning", "lanes wait for each other at banks of LDS"),
+    "wrong": ReportedKind("error", "a race, or a finding of a tool"),
+    "cache lines": ReportedKind("warning", "requests access more cache lines than they need"),
+    "bank conflicts": ReportedKind("warning", "lanes wait for each other at LDS banks"),
     "idle lanes": ReportedKind("warning", "vector instructions run with few active lanes"),
-    "scratch": ReportedKind("note", "work-items have private memory: spilled registers, or local arrays"),
-    "not instrumented": ReportedKind("note", "instructions lack hooks that tools asked for"),
+    "scratch": ReportedKind("note", "work-items use private memory: spilled registers or local arrays"),
+    "not instrumented": ReportedKind("note", "instructions lack hooks that tools requested"),
 }
-"""Each kind of finding, and what it means."""
+"""Kind of finding -> level and meaning."""
 _LEAST = 0.01
-"""Share of the largest loss below which a loss is not told."""
+"""Losses below this share of the largest loss are not reported."""
 _VECTOR = frozenset({"vector", "matrix", "memory", "lds"})
-"""Units that work lane by lane."""
+"""Units that process lanes."""
 _BUSY = 0.9
-"""Share of active lanes from which on nothing is told."""
+"""Share of active lanes from which idle lanes are not reported."""
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{1,16}\b")
 
 
 class ReportedFinding(Struct, frozen=True):
-    """One of them."""
+    """A finding on the page."""
 
     kind: str
     """One of `KINDS`."""
     kernel: int
     at: int | None
-    """Position of the instruction in the kernel's code; None: it is of the whole kernel."""
+    """Position of the instruction in the kernel's code; None for the whole kernel."""
     text: str
     lost: float
-    """Slots."""
+    """Lost slots."""
 
     def to_json(self, codes: Mapping[int, ReportedCode], files: dict[str, int]) -> dict[str, Any]:
         """Return plain data for the page."""
@@ -73,39 +73,39 @@ def findings(
     tables: Sequence[Mapping[str, Any]],
     limit: int | None = SHOWN,
 ) -> list[ReportedFinding]:
-    """Return findings: what is wrong, then losses, those that cost most first, then notes about whole kernels.
+    """Return findings: errors, then losses, most costly first, then notes about whole kernels.
 
     Args:
-        kernels: as `overview.kernels` gives them.
-        codes: of the kernels whose code is known.
-        tables: the tools', as `overview.tool_tables` gives them.
-        limit: so many at most; None: all.
+        kernels: from `overview.kernels`.
+        codes: code of the kernels for which it is known.
+        tables: from `overview.tool_tables`.
+        limit: maximum number; None: all.
     """
     wrong = list(_wrong(kernels, codes, tables))
     losses = [one for number, code in codes.items() for one in _losses(number, kernels[number], code)]
-    losses.sort(key=lambda one: -one.lost)
+    losses.sort(key=lambda loss: -loss.lost)
     most = losses[0].lost if losses else 0.0
-    told = [one for one in losses if one.lost >= _LEAST * most]
-    return [*wrong, *told, *_notes(kernels)][:limit]
+    relevant = [one for one in losses if one.lost >= _LEAST * most]
+    return [*wrong, *relevant, *_notes(kernels)][:limit]
 
 
 def _losses(number: int, kernel: Mapping[str, Any], code: ReportedCode) -> Iterator[ReportedFinding]:
-    # What is of no line is lost as well, and told together.
+    # Losses of instructions without a line are reported together.
     without = [at for at, place in enumerate(code.places) if place is None]
     groups = [*code.lines.instructions, *([without] if without else [])]
     measured: dict[str, Sequence[Any]] = {}
-    for one in by_line(code.heat, groups):
-        measured.setdefault(one["name"], one["values"])
+    for measure in by_line(code.heat, groups):
+        measured.setdefault(measure["name"], measure["values"])
     wave = kernel["wave_size"] or 0
     for at, which in enumerate(groups):
         values = {name: column[at] for name, column in measured.items() if column[at] is not None}
         if values.get("lines/request") is not None and values.get("efficiency %") is not None:
             touched, efficiency = values.get("lines", 0), values["efficiency %"]
             lost = touched * (1 - min(efficiency, 100) / 100)
-            # A request of few lanes has an inefficient line of its own, which no layout of data avoids.
+            # No data layout avoids the one partly used line of a request with few lanes.
             avoidable = min(lost, max(touched - values.get("requests", 0), 0))
             if avoidable:
-                text = f"{_number(values['lines/request'])} cache lines a request, {_number(efficiency)} % efficient"
+                text = f"{_number(values['lines/request'])} cache lines per request, {_number(efficiency)} % efficient"
                 yield ReportedFinding("cache lines", number, _most(which, code, "lines"), text, avoidable)
         if values.get("conflicts"):
             text = f"{_count(values['conflicts'])} cycles of LDS bank conflicts"
@@ -131,17 +131,17 @@ def _idle(number: int, wave: int, code: ReportedCode, which: Sequence[int]) -> I
 
 
 def _most(which: Sequence[int], code: ReportedCode, name: str) -> int:
-    """Return the instruction that has most of a measure."""
-    for one in code.heat:
-        if one["name"] == name and one["key"] == "address" and any(one["values"][at] for at in which):
-            return max(which, key=lambda at: one["values"][at] or 0)
+    """Return the instruction with the largest value of a measure."""
+    for heat in code.heat:
+        if heat["name"] == name and heat["key"] == "address" and any(heat["values"][at] for at in which):
+            return max(which, key=lambda at: heat["values"][at] or 0)
     return which[0]
 
 
 def _wrong(
     kernels: Sequence[Mapping[str, Any]], codes: Mapping[int, ReportedCode], tables: Sequence[Mapping[str, Any]]
 ) -> Iterator[ReportedFinding]:
-    """Yield races, and what tools call a finding."""
+    """Yield races, and findings of tools."""
     named: dict[str, list[int]] = {}
     for number, kernel in enumerate(kernels):
         for name in {kernel["symbol"], kernel["name"]}:
@@ -168,13 +168,13 @@ def _notes(kernels: Sequence[Mapping[str, Any]]) -> Iterator[ReportedFinding]:
     for number, kernel in enumerate(kernels):
         if kernel["private_segment"]:
             text = (
-                f"{_count(kernel['private_segment'])} bytes of scratch a work-item: spilled registers, or local arrays"
+                f"{_count(kernel['private_segment'])} bytes of scratch per work-item: spilled registers or local arrays"
             )
             yield ReportedFinding("scratch", number, None, text, 0)
         refused = (kernel["requested_sites"] or 0) - (kernel["sites"] or 0)
         if refused > 0:
             text = (
-                f"{_count(refused)} of {_count(kernel['requested_sites'])} instructions lack hooks that tools asked for"
+                f"{_count(refused)} of {_count(kernel['requested_sites'])} instructions lack hooks that tools requested"
             )
             yield ReportedFinding("not instrumented", number, None, text, 0)
 

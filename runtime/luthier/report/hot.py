@@ -1,4 +1,4 @@
-"""Source lines of all kernels, those that cost most first."""
+"""Source lines of all kernels, most costly first."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 from luthier.report.code import ReportedCode
 
 SHOWN = 100
-"""Lines that a page has at most."""
+"""Maximum number of lines on a page."""
 
 
 def hot_lines(codes: Mapping[int, ReportedCode], files: dict[str, int]) -> dict[str, Any]:
-    """Return the lines at which waves executed most instructions.
+    """Return the lines with the most executed instructions.
 
     Args:
         codes: by number of the kernel.
-        files: number of each source file; those that are not there yet are added.
+        files: number of each source file; new files are added.
 
     Returns:
-        ``counted``: executed instructions of all these kernels; ``unknown``: those of no line; ``lines``: kernel, file,
-        line, executed instructions, executions, active lanes, and executed instructions by unit.
+        ``counted``: executed instructions of all kernels; ``unknown``: of these, without a line; ``lines``: kernel,
+        file, line, executed instructions, executions, active lanes, and executed instructions by unit.
     """
     rows: list[list[Any]] = []
     counted = unknown = 0

@@ -1,4 +1,4 @@
-"""Source lines of a kernel, with what was measured at the instructions that are charged to them."""
+"""Source lines of a kernel, with measurements at the instructions charged to them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from luthier.report.measures import by_line
 
 
 class Lines(Struct, frozen=True):
-    """Columns with one element for each line, in the order of files and lines."""
+    """Columns with one element for each line, sorted by file and line."""
 
     places: list[SourceLine]
     instructions: list[list[int]]
     """Positions of the instructions in the kernel's code."""
     executed: list[int | None]
-    """Instructions that waves executed; None where that was not counted."""
+    """Instructions executed by waves; None if not counted."""
     times: list[int | None]
-    """Executions of the one instruction that ran most often."""
+    """Executions of its most executed instruction."""
     lanes: list[float | None]
-    """Active lanes of a wave, mean over all executed instructions."""
+    """Mean number of active lanes over all executed instructions."""
     kinds: list[dict[str, int]]
-    """Executed instructions by the unit that they are for; of the code where nothing was counted."""
+    """Executed instructions by unit; if nothing was counted, instructions of the code."""
     measures: list[dict[str, Any]]
     """What tools measured: ``tool``, ``name``, ``values``."""
 
@@ -37,7 +37,7 @@ class Lines(Struct, frozen=True):
         kinds: Sequence[str],
         heat: Sequence[Mapping[str, Any]],
     ) -> Lines:
-        """Return the lines of a kernel; all arguments but `heat` have one element for each instruction, or none."""
+        """Group a kernel by line; all arguments but `heat` have one element for each instruction, or none."""
         groups: dict[SourceLine, list[int]] = {}
         for at, place in enumerate(places):
             if place is not None:
@@ -64,7 +64,7 @@ class Lines(Struct, frozen=True):
         return cls(ordered, members, executed, times, active, units, by_line(heat, members))
 
     def to_json(self, files: dict[str, int]) -> dict[str, Any]:
-        """Return plain data for the page; files that are not in `files` yet get a number there."""
+        """Return plain data for the page; new files are added to `files`."""
         return {
             "file": [files.setdefault(place.file, len(files)) for place in self.places],
             "line": [place.line for place in self.places],

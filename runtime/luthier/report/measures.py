@@ -1,4 +1,4 @@
-"""Numbers that tools measured at instructions, and for a source line: sums add up, ratios are made anew."""
+"""Measurements of tools at instructions, combined for source lines: sums are added, ratios recomputed."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ Values = Sequence[float | int | None]
 """One for each instruction of a kernel."""
 
 QUOTIENTS = {"lines/request": ("lines", "requests"), "cycles/needed": ("cycles", "cycles needed")}
-"""Column -> the two whose sums make it for several instructions."""
+"""Ratio -> columns for numerator and denominator, summed over instructions."""
 WEIGHTED = {"efficiency %": "lines", "utilisation %": "vector instructions", "%": "waves"}
-"""Column -> the one by which its mean is weighted, which is then the ratio of the sums."""
+"""Ratio -> column that weights its mean, which is then the ratio of the sums."""
 
 
 def is_ratio(name: str) -> bool:
-    """Return whether the values of a column are ratios, whose sum means nothing."""
+    """Return whether the values of a column are ratios, which cannot be summed."""
     return "%" in name or "/" in name or "ratio" in name or "mean" in name
 
 
 def together(name: str, columns: Mapping[str, Values], which: Sequence[int]) -> float | int | None:
-    """Return one number for several instructions; None where there is none that is right.
+    """Combine the values of several instructions into one; return None if that is not possible.
 
     Args:
-        columns: those of one table.
+        columns: columns of one table.
         which: numbers of the instructions.
     """
     values = [value for at in which if (value := columns[name][at]) is not None]
@@ -47,12 +47,12 @@ def together(name: str, columns: Mapping[str, Values], which: Sequence[int]) -> 
 def by_line(heat: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
     """Return measures of source lines: ``tool``, ``name``, ``values`` with one for each group of instructions.
 
-    Numbers of blocks are left out: an instruction has no part of them.
+    Values of blocks are left out, since they do not belong to single instructions.
     """
     tables: dict[tuple[str, str], dict[str, Values]] = {}
-    for one in heat:
-        if one["key"] == "address":
-            tables.setdefault((one["tool"], one["title"]), {})[one["name"]] = one["values"]
+    for column in heat:
+        if column["key"] == "address":
+            tables.setdefault((column["tool"], column["title"]), {})[column["name"]] = column["values"]
     return [
         {"tool": tool, "name": name, "values": [together(name, columns, which) for which in groups]}
         for (tool, _), columns in tables.items()

@@ -1,4 +1,4 @@
-"""Many runs as one run directory: the processes and ranks of one job, or one program several times."""
+"""Merge several runs into one run folder: processes and ranks of a job, or repetitions of a program."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from luthier.run.tables import SCHEMA, Column, Schema, TableWriter
 
 _KERNEL_SUMS = ("launches", "instrumented")
 _FIRST = ("listings", "blocks")
-"""They follow from the code alone: each kernel's are taken from the first run that has them."""
+"""Tables that depend on the code only: for each kernel, the first run that has them."""
 
 
 def merge(runs: Sequence[RunFolder], folder: Path) -> None:
-    """Write a run directory with everything that several have.
+    """Write a run folder with the contents of several.
 
-    Launches, variables and records are put one after the other; counts and launches of a kernel are added up; sites
-    that several runs have alike are there once. A process number that another run has, too, gets the run's number, from
-    0, times 2^32 added to it, or the next multiple that makes it a number of no other process.
+    Launches, variables and records are concatenated; counts and launches of a kernel are summed; equal sites appear
+    once. A process number that another run has too is increased by the run's number (from 0) times 2^32, or by the
+    next multiple that makes it unique.
 
     Args:
         runs: at least one.
-        folder: a new one, or empty.
+        folder: a new or empty folder.
 
     Raises:
-        LuthierError: a run is damaged, tables of one name have different columns, or it cannot be written.
+        LuthierError: a run is damaged, tables of the same name have different columns, or writing fails.
     """
     pids = _processes(runs)
     known = {table.name: table for table in schema.TABLES}
@@ -53,32 +53,32 @@ def merge(runs: Sequence[RunFolder], folder: Path) -> None:
 
 
 Pids = list[dict[int, int]]
-"""For each run: its process ids -> those in the merged run."""
+"""For each run: process number -> number in the merged run."""
 
 
 def _processes(runs: Sequence[RunFolder]) -> Pids:
     taken: set[int] = set()
-    found: Pids = []
+    pids: Pids = []
     for at, run in enumerate(runs):
         own = [process.process for process in run.summary.processes]
         used = taken.union(own)
-        found.append({})
+        pids.append({})
         for pid in dict.fromkeys(own):
             free = (pid + (number << 32) for number in itertools.count(at))
-            found[-1][pid] = next(one for one in free if one not in used) if pid in taken else pid
-            used.add(found[-1][pid])
+            pids[-1][pid] = next(one for one in free if one not in used) if pid in taken else pid
+            used.add(pids[-1][pid])
         taken = used
-    return found
+    return pids
 
 
 def _found_schema(name: str, runs: Sequence[RunFolder]) -> Schema:
-    """Return the schema of a table that only the files describe."""
+    """Return the schema of a table that is described only in its files."""
     schemas = []
     for run in runs:
         with run.table(name) as reader:
             schemas.append(reader.arrow)
     if any(one != schemas[0] for one in schemas):
-        raise LuthierError(f"the table {name} has other columns in {runs[0].path} than in another run")
+        raise LuthierError(f"the columns of table {name} in {runs[0].path} differ from those in another run")
     columns = [
         Column(field.name, _type_name(field.type), (field.metadata or {}).get(b"what", b"").decode(errors="replace"))
         for field in schemas[0]
@@ -88,7 +88,7 @@ def _found_schema(name: str, runs: Sequence[RunFolder]) -> Schema:
 
 
 def _type_name(type: Any) -> str:
-    """Return a type as `Column` has it."""
+    """Return the name of a type for `Column`."""
     import pyarrow as pa
 
     if pa.types.is_fixed_size_list(type):
@@ -120,7 +120,7 @@ def _columns(rows: Iterator[dict[str, Any]], table: Schema) -> Iterator[dict[str
     held: dict[str, list[Any]] = {name: [] for name in names}
     for row in rows:
         for name in names:
-            held[name].append(row.get(name))  # what was added to the schema may be missing
+            held[name].append(row.get(name))  # older runs may lack columns
         if len(held[names[0]]) >= _BATCH:
             yield held
             held = {name: [] for name in names}
@@ -143,30 +143,30 @@ def _renumbered(run: RunFolder, name: str, pids: dict[int, int], at: int) -> Ite
 
 
 def _kernels(runs: Sequence[RunFolder]) -> Iterator[dict[str, Any]]:
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for run in runs:
         for row in run.rows("kernels"):
-            old = found.setdefault((row["kernel"], row["digest"], row["reason"], row["skipped"]), row)
+            old = rows.setdefault((row["kernel"], row["digest"], row["reason"], row["skipped"]), row)
             if old is not row:
                 for name in _KERNEL_SUMS:
                     old[name] = (old[name] or 0) + (row[name] or 0)
                 old["covered"] = bool(old["covered"] and row["covered"])
-    yield from found.values()
+    yield from rows.values()
 
 
 def _counts(runs: Sequence[RunFolder]) -> Iterator[dict[str, Any]]:
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for run in runs:
         for row in run.rows("counts"):
-            old = found.setdefault((row["kernel"], row["digest"], row["address"]), row)
+            old = rows.setdefault((row["kernel"], row["digest"], row["address"]), row)
             if old is not row:
                 for name in ("executions", "active_lanes"):
                     old[name] = row[name] if old[name] is None else old[name] + (row[name] or 0)
-    yield from found.values()
+    yield from rows.values()
 
 
 def _once(name: str, table: Schema, runs: Sequence[RunFolder], *, whole: bool) -> Iterator[dict[str, Any]]:
-    """Yield rows that no earlier run has: as they are, or any of their kernel."""
+    """Yield rows that no earlier run has: whole rows, or any of their kernel."""
     key = [column.name for column in table.columns if column.name != "object"] if whole else ["kernel", "digest"]
     seen: set[tuple[Any, ...]] = set()
     for run in runs:
@@ -180,7 +180,7 @@ def _once(name: str, table: Schema, runs: Sequence[RunFolder], *, whole: bool) -
 
 
 def _summary(runs: Sequence[RunFolder], pids: Pids, tables: dict[str, int]) -> RunSummary:
-    """Return the summary of all runs; what a run can have only one of is the first one's."""
+    """Return the summary of all runs; facts that must be unique come from the first."""
     summaries = [run.summary for run in runs]
     executed = [summary.executed for summary in summaries if summary.executed is not None]
     return RunSummary(
@@ -214,7 +214,7 @@ def _renumbered_process(process: RunProcess, numbers: dict[int, int]) -> RunProc
 
 
 def _executed(runs: Sequence[Sequence[ExecutedKernel]]) -> list[ExecutedKernel]:
-    """Return what the virtual devices counted, added up."""
+    """Return the sums of what the virtual devices counted."""
     sums: dict[tuple[Any, ...], ExecutedKernel] = {}
     for row in itertools.chain.from_iterable(runs):
         key = row.kernel, row.object, row.digest
@@ -225,10 +225,7 @@ def _executed(runs: Sequence[Sequence[ExecutedKernel]]) -> list[ExecutedKernel]:
 
 
 def _tools(runs: Sequence[RunFolder]) -> list[ReportedTool]:
-    """Return the tools' tables, merged where tool, title and columns are the same.
-
-    They get a column for the run of each row.
-    """
+    """Return the tools' tables, merged if tool, title and columns are equal, with a column for the run of each row."""
     tools: dict[str, ReportedTool] = {}
     tables: dict[tuple[str, ...], ReportedTable] = {}
     for at, run in enumerate(runs):

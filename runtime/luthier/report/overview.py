@@ -1,4 +1,4 @@
-"""Overview of the whole run on the page: kernels with their costs, coverage, and what tools reported."""
+"""Overview of the whole run on the page: kernels with their costs, coverage, and tables of tools."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ _FACTS = (
 )
 _SUMS = ("launches", "instrumented", "requested_sites", "sites", "hooks", "refused_hooks", "unknown_calls")
 _CELLS = 200_000
-"""Cells of the tools' tables that a page has at most."""
+"""Maximum number of cells of tools' tables on a page."""
 _REFUSALS = 2_000
-"""Reasons of refusals that a page has at most."""
+"""Maximum number of reasons for refusals on a page."""
 
 
 def kernels(run: RunFolder, numbers: KernelNumbers) -> list[dict[str, Any]]:
     """Return each kernel, by its number.
 
-    It has facts from the table of kernels, and sums of its launches' times and of its counts. Of an emulated device,
-    ``time`` is without the first launch of each kernel in a process, which compiles it; that is ``first_time``.
+    It has facts from the table of kernels, and sums over its launches and counts. On an emulated device, ``time``
+    excludes the first launch of each kernel in a process, which compiles it; that is ``first_time``.
 
     Raises:
         LuthierError: a table is damaged.
     """
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     for row in run.rows("kernels"):
         number = numbers.of(row["kernel"], row["digest"])
-        if number == len(found):
+        if number == len(entries):
             name = row["name"] or row["kernel"] or "unknown"
-            found.append({"name": name, "symbol": row["kernel"], "object": row["object"], "digest": row["digest"]})
-            found[-1] |= {fact: row[fact] for fact in _FACTS} | dict.fromkeys(_SUMS, 0) | {"covered": True}
-        entry = found[number]
+            entries.append({"name": name, "symbol": row["kernel"], "object": row["object"], "digest": row["digest"]})
+            entries[-1] |= {fact: row[fact] for fact in _FACTS} | dict.fromkeys(_SUMS, 0) | {"covered": True}
+        entry = entries[number]
         for name in _SUMS:
             entry[name] += row[name] or 0
         entry["covered"] = bool(entry["covered"] and row["covered"])
         entry["reason"] = entry["reason"] or row["reason"]
-    known = len(found)
+    known = len(entries)
     first, first_timed, time, timed, executed, lanes = (np.zeros(known, np.int64) for _ in range(6))
     for batch, number in _batches(run, "launches", ["begin_ns", "end_ns", "number"], numbers):
         begin, end = numeric(batch, "begin_ns", -1), numeric(batch, "end_ns", -1)
@@ -61,18 +61,18 @@ def kernels(run: RunFolder, numbers: KernelNumbers) -> list[dict[str, Any]]:
         np.add.at(lanes, number[rows], numeric(batch, "active_lanes")[rows])
     columns = (first, first_timed, time, timed, executed, lanes)
     emulated = is_emulated(run)
-    for entry, *sums in zip(found, *(column.tolist() for column in columns), strict=True):
+    for entry, *sums in zip(entries, *(column.tolist() for column in columns), strict=True):
         took, times = (sums[2], sums[3]) if emulated else (sums[0] + sums[2], sums[1] + sums[3])
         entry |= {"time": took if times else None, "timed": times, "emulated": emulated}
         entry |= {"first_time": sums[0] if sums[1] else None}
         entry |= {"executed": sums[4] or None, "lanes": sums[5] or None}
-    return found
+    return entries
 
 
 def is_emulated(run: RunFolder) -> bool:
-    """Return whether times of launches are those of the emulator, which say nothing of a GPU.
+    """Return whether times of launches are those of the emulator, which do not predict those of a GPU.
 
-    A run that does not say what its devices were is taken for an emulated one.
+    A run that does not record its devices counts as emulated.
     """
     devices = run.summary.devices or ()
     return not devices or any(device.startswith("emu:") for device in devices)
@@ -85,7 +85,7 @@ def _batches(run: RunFolder, table: str, columns: list[str], numbers: KernelNumb
 
 
 def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
-    """Return how many sites have which status, by tool, and every reason for a refusal: where first, and how often.
+    """Return the number of sites by tool and status, and each reason for refusals with its first address and count.
 
     Raises:
         LuthierError: the table of sites is damaged.
@@ -116,7 +116,7 @@ def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
 
 
 def tool_tables(run: RunFolder) -> tuple[list[dict[str, Any]], int]:
-    """Return what the tools reported, and how many tables the page has no room for."""
+    """Return the tools' tables, and the number of tables that exceed the page's limit."""
     shown, left_out, cells = [], 0, 0
     for tool in run.summary.tools:
         for table in tool.tables:
@@ -131,6 +131,6 @@ def tool_tables(run: RunFolder) -> tuple[list[dict[str, Any]], int]:
 
 
 def as_in_source(tables: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return tables of `tool_tables` with kernels named as the terminal names them."""
+    """Return tables of `tool_tables` with the kernel names of the terminal."""
     spelled = names.as_in_source(Table(str(one["title"]), one["columns"], one["rows"]) for one in tables)
     return [one | {"title": table.title, "rows": table.rows} for one, table in zip(tables, spelled, strict=True)]

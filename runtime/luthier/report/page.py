@@ -1,8 +1,8 @@
-"""The page: one HTML file that holds everything and asks no network for anything.
+"""The report page: one HTML file that needs no network.
 
 The data is compressed JSON, one piece for the run and one for the code of each kernel, which the browser unpacks when
-the kernel is opened. Nothing of it is HTML: scripts put it into the page as text, in which what is not printable is
-visible. A content security policy allows the page's own scripts, by their digests, and nothing from elsewhere.
+the kernel is opened. No data is HTML: scripts insert it as text, with characters that are not printable escaped. A
+content security policy allows only the page's own scripts, by their digests.
 """
 
 from __future__ import annotations
@@ -35,21 +35,19 @@ from luthier.support import strict_json
 from luthier.terminal import say, visible_json
 
 _SCRIPTS = ("dom", "table", "timeline", "listing", "source", "graph", "kernel", "overview", "search", "main")
-"""In this order: later ones use earlier ones."""
+"""In this order, since later ones use earlier ones."""
 _BLOCKS = 5_000
-"""Blocks that ran another number of times which a comparison has at most; those that differ most come first."""
+"""Maximum number of blocks in a comparison; those with the largest difference come first."""
 
 
 def document(
     run: RunFolder, roots: Sequence[Path] = ()
 ) -> tuple[dict[str, Any], dict[int, dict[str, Any]], list[dict[str, Any]]]:
-    """Return what the page shows, as JSON-compatible data.
-
-    It is data of the run, of the code of kernels by their number, and the source files that both count in.
+    """Return the page's data as JSON-compatible values: of the run, of the code of kernels by number, and source files.
 
     Args:
         run: the run.
-        roots: folders where source files may be, besides where the compiler found them.
+        roots: additional folders with source files.
 
     Raises:
         LuthierError: the run is damaged.
@@ -57,7 +55,7 @@ def document(
     numbers = KernelNumbers()
     kernels = overview.kernels(run, numbers)
     tables, left_out = overview.tool_tables(run)
-    found = codes(run, numbers, kernels, tables)
+    code_of = codes(run, numbers, kernels, tables)
     sizes, sizes_left_out = shapes(run, numbers, kernels)
     paths: dict[str, int] = {}
     data = {
@@ -65,10 +63,10 @@ def document(
             run.summary, tools=[ReportedTool(tool.tool, [], tool.options) for tool in run.summary.tools]
         ).to_json(),
         "options": run.summary.option_words(),
-        "kernels": [kernel | {"units": _units(found.get(number))} for number, kernel in enumerate(kernels)],
-        "coded": sorted(found),
-        "hot": hot_lines(found, paths),
-        "findings": [one.to_json(found, paths) for one in findings(kernels, found, tables)],
+        "kernels": [kernel | {"units": _units(code_of.get(number))} for number, kernel in enumerate(kernels)],
+        "coded": sorted(code_of),
+        "hot": hot_lines(code_of, paths),
+        "findings": [one.to_json(code_of, paths) for one in findings(kernels, code_of, tables)],
         "shapes": sizes,
         "shapes_left_out": sizes_left_out,
         "emulated": overview.is_emulated(run),
@@ -78,7 +76,7 @@ def document(
         "tables_left_out": left_out,
         "written_by": __version__,
     }
-    code = {number: one.to_json(paths) for number, one in found.items()}
+    code = {number: one.to_json(paths) for number, one in code_of.items()}
     shown = read_sources(paths, roots, run.summary.began_ns)
     if places := [one.place for one in shown if one.lines is not None]:
         say(f"luthier report: files in the page: {', '.join(places)}", file=sys.stderr)
@@ -87,7 +85,7 @@ def document(
 
 
 def _units(code: ReportedCode | None) -> dict[str, int]:
-    """Return how many instructions of each unit waves executed; empty where that is not known."""
+    """Return the executed instructions by unit; empty if unknown."""
     sums: dict[str, int] = {}
     for kind, times in zip(code.columns["kind"], code.executions, strict=False) if code else ():
         if times:
@@ -100,8 +98,8 @@ def write_page(run: RunFolder, out: IO[bytes], roots: Sequence[Path] = ()) -> No
 
     Args:
         run: the run.
-        out: where it goes.
-        roots: folders where source files may be.
+        out: output file.
+        roots: additional folders with source files.
 
     Raises:
         LuthierError: the run is damaged.
@@ -114,7 +112,7 @@ def write_page(run: RunFolder, out: IO[bytes], roots: Sequence[Path] = ()) -> No
 
 
 def write_comparison(run: RunFolder, against: RunFolder, out: IO[bytes]) -> None:
-    """Write the page of what is different between two runs.
+    """Write the page of differences between two runs.
 
     Raises:
         LuthierError: one of the runs is damaged.
@@ -155,7 +153,7 @@ def _assemble(page: str, title: str, scripts: Sequence[str], style: str, pieces:
 
 
 def _piece(name: str, value: Any) -> str:
-    """Return data in a form that no script can be made of, whatever is in it: base64 of compressed JSON."""
+    """Embed data so that it cannot act as a script: base64 of compressed JSON."""
     text = visible_json(strict_json.dumps(value, separators=(",", ":"), default=str))
     packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
     return f'<script type="application/octet-stream" id="data-{name}">{packed}</script>'
@@ -166,7 +164,7 @@ def _asset(name: str) -> str:
 
 
 def _uplot(kind: str) -> str:
-    """Return uPlot, from the package that brings it along."""
+    """Return uPlot, from the package that contains it."""
     from youplot.vendor import uplot_css, uplot_js
 
     return str(uplot_js() if kind == "js" else uplot_css())

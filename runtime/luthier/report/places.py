@@ -1,4 +1,4 @@
-"""Executed instructions by the user's source line, function, block or address: from the counts of a run directory."""
+"""Executed instructions by the user's source line, function, block or address: from the counts of a run folder."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _Kernel = tuple[str, str]
 
 
 def by_place(run: RunFolder, kind: By, top: int = 0) -> Table:
-    """Return the instructions that were executed, most first, with where they come from.
+    """Return the executed instructions, most first, by their location.
 
-    Instructions are charged to the user's own lines (`luthier.objects.SourceLocation.user`); where debug information is
-    missing, a line is the function and the offset in it.
+    Instructions are charged to the user's own lines (`luthier.objects.SourceLocation.user`); without debug information,
+    a line is the function and the offset in it.
 
     Args:
-        kind: of the groups: lines, functions (of the source, inlined ones too), blocks, or single instructions.
-        top: so many rows; 0: all.
+        kind: kind of groups: lines, functions (of the source, also inlined ones), blocks, or instructions.
+        top: number of rows; 0: all.
 
     Returns:
         The columns ``kernel``, ``source``, for some kinds ``function``, ``block``, ``address``, ``instruction``; then
-        ``instructions`` (how many there are), ``executed`` (by waves), ``lanes`` (active, added up; None where they
-        were not counted) and ``%`` (of all that was executed).
+        ``instructions`` (number in the code), ``executed`` (by waves), ``lanes`` (sum of active lanes; None if not
+        counted) and ``%`` (of all executed instructions).
 
     Raises:
         LuthierError: nothing was counted, or a table is damaged.
@@ -37,17 +37,17 @@ def by_place(run: RunFolder, kind: By, top: int = 0) -> Table:
     counts = _counts(run)
     if not counts:
         raise LuthierError(
-            f"{run.path} has no counts of instructions: run with a tool that has them counted, such as block_profile"
+            f"{run.path} has no counts of instructions: run with a tool that counts them, such as block_profile"
         )
     if "listings" not in run.names or "blocks" not in run.names:
-        raise LuthierError(f"{run.path} has no listings of kernels: a Luthier before them wrote it")
+        raise LuthierError(f"{run.path} has no listings of kernels: it was written by an early version of Luthier")
     names = {(row["kernel"], row["digest"]): row["name"] or row["kernel"] for row in run.rows("kernels")}
     groups: dict[tuple[Any, ...], _Group] = {}
     for kernel, row, function in _instructions(run):
-        if (found := counts.get((*kernel, row["address"]))) is None:
+        if (counted := counts.get((*kernel, row["address"]))) is None:
             continue
         key = kernel, *_key(kind, row, function)
-        groups.setdefault(key, _Group()).add(row, function, *found)
+        groups.setdefault(key, _Group()).add(row, function, *counted)
     ordered = sorted(groups.items(), key=lambda item: -item[1].executed)
     total = sum(group.executed for _, group in ordered)
     more = {"line": (), "function": ("function",), "block": ("block", "address"), "address": ("address", "instruction")}
@@ -65,7 +65,7 @@ def by_place(run: RunFolder, kind: By, top: int = 0) -> Table:
 
 
 class _Group:
-    """Instructions that are added up."""
+    """Sums over a group of instructions."""
 
     def __init__(self) -> None:
         self.instructions = self.executed = 0
@@ -120,7 +120,7 @@ def _counts(run: RunFolder) -> dict[tuple[str, str, int], tuple[int, int | None]
 
 
 def _instructions(run: RunFolder) -> Iterator[tuple[_Kernel, dict[str, Any], tuple[str, int]]]:
-    """Yield each instruction with its kernel, and the name and the lowest address of the function it is in."""
+    """Yield each instruction with its kernel, and name and lowest address of its function."""
     functions: dict[tuple[str, str, int], str] = {}
     begins: dict[tuple[str, str, str], int] = {}
     for row in run.rows("blocks", ["kernel", "digest", "block", "function", "address"]):

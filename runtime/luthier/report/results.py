@@ -1,5 +1,4 @@
-"""Results of a run for continuous integration: its findings, and the conditions that are fulfilled, each with its
-place."""
+"""Results of a run for continuous integration: findings and violated conditions, with their locations."""
 
 from __future__ import annotations
 
@@ -21,15 +20,15 @@ from luthier.support.wording import counted
 
 
 class ReportResult(Struct, frozen=True):
-    """One of them."""
+    """A finding or a violated condition."""
 
     rule: str
-    """A kind of finding (`luthier.report.findings.KINDS`), or a condition as it was given."""
+    """A kind of finding (`luthier.report.findings.KINDS`), or a condition as given."""
     level: str
-    """As SARIF has it: error, warning, note."""
+    """Level as in SARIF: error, warning, note."""
     text: str
     symbol: str = ""
-    """Of the kernel; empty where it is of none."""
+    """Symbol of the kernel; "" if there is none."""
     place: SourceLine | None = None
     """Source line."""
     address: int | None = None
@@ -42,21 +41,21 @@ class ReportResult(Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        """Return kernel, source line and address, as far as they are known, in words."""
+        """Return kernel, source line and address, if known, as text."""
         address = "" if self.address is None else f"{self.address:#x}"
         return ", ".join(filter(None, (self.kernel, "" if self.place is None else str(self.place), address)))
 
 
 class Results(Struct, frozen=True):
-    """All of a run."""
+    """All results of a run."""
 
     results: list[ReportResult]
     left_out: list[str] = field(default_factory=list)
-    """What was not looked at, in sentences."""
+    """Sentences about what was not examined."""
 
 
 def results(run: RunFolder, verdicts: Sequence[Verdict] = ()) -> Results:
-    """Return findings of a run and what conditions say of it.
+    """Return the findings of a run and violated conditions.
 
     Raises:
         LuthierError: the run is damaged.
@@ -64,30 +63,32 @@ def results(run: RunFolder, verdicts: Sequence[Verdict] = ()) -> Results:
     numbers = KernelNumbers()
     kernels = overview.kernels(run, numbers)
     tables, left_out = overview.tool_tables(run)
-    found = codes(run, numbers, kernels, tables)
-    told = [_finding(one, kernels, found) for one in findings(kernels, found, tables, limit=None)]
+    code_of = codes(run, numbers, kernels, tables)
+    reported = [_finding(one, kernels, code_of) for one in findings(kernels, code_of, tables, limit=None)]
     named = {name: number for number, one in enumerate(kernels) for name in (one["name"], one["symbol"]) if name}
-    judged = [one for verdict in verdicts for one in _violations(verdict, kernels, found, named)]
-    missing = [one["name"] for number, one in enumerate(kernels) if number not in found and one["instructions"]]
+    judged = [one for verdict in verdicts for one in _violations(verdict, kernels, code_of, named)]
+    missing = [one["name"] for number, one in enumerate(kernels) if number not in code_of and one["instructions"]]
     notes = []
     if left_out:
-        notes.append(f"{left_out} tables of tools are too large to be searched for findings")
+        notes.append(f"{left_out} tables of tools are too large to search for findings")
     if missing:
         without = counted(len(missing), "kernel")
-        notes.append(f"no findings in the code of {without}, which was not looked at: {', '.join(missing)}")
-    return Results([*judged, *told], notes)
+        notes.append(f"the code of {without} was not examined for findings: {', '.join(missing)}")
+    return Results([*judged, *reported], notes)
 
 
 def violations(verdicts: Sequence[Verdict]) -> Results:
-    """Return what conditions say of a comparison of runs."""
+    """Return the violated conditions of a comparison."""
     return Results([one for verdict in verdicts for one in _violations(verdict, (), {}, {})])
 
 
 def _finding(
-    one: ReportedFinding, kernels: Sequence[Mapping[str, Any]], found: Mapping[int, ReportedCode]
+    finding: ReportedFinding, kernels: Sequence[Mapping[str, Any]], code_of: Mapping[int, ReportedCode]
 ) -> ReportResult:
-    place, address = _located(found.get(one.kernel), one.at)
-    return ReportResult(one.kind, KINDS[one.kind].level, one.text, kernels[one.kernel]["symbol"] or "", place, address)
+    place, address = _located(code_of.get(finding.kernel), finding.at)
+    return ReportResult(
+        finding.kind, KINDS[finding.kind].level, finding.text, kernels[finding.kernel]["symbol"] or "", place, address
+    )
 
 
 def _located(code: ReportedCode | None, at: int | None) -> tuple[SourceLine | None, int | None]:
@@ -96,20 +97,23 @@ def _located(code: ReportedCode | None, at: int | None) -> tuple[SourceLine | No
 
 
 def _violations(
-    verdict: Verdict, kernels: Sequence[Mapping[str, Any]], found: Mapping[int, ReportedCode], named: Mapping[str, int]
+    verdict: Verdict,
+    kernels: Sequence[Mapping[str, Any]],
+    code_of: Mapping[int, ReportedCode],
+    named: Mapping[str, int],
 ) -> Iterator[ReportResult]:
-    for one in verdict.violations:
-        number = named.get(one.kernel)
-        symbol = one.kernel if number is None else kernels[number]["symbol"] or one.kernel
-        where = replace(one, kernel=spellings(one.kernel)[-1]).where
-        code, address = None if number is None else found.get(number), _address(one)
+    for violation in verdict.violations:
+        number = named.get(violation.kernel)
+        symbol = violation.kernel if number is None else kernels[number]["symbol"] or violation.kernel
+        where = replace(violation, kernel=spellings(violation.kernel)[-1]).where
+        code, address = None if number is None else code_of.get(number), _address(violation)
         place, _ = _located(code, None if code is None or address is None else code.at(address))
-        text = f"{verdict.condition.text}: {one.value}" + (f" ({where})" if where else "")
+        text = f"{verdict.condition.text}: {violation.value}" + (f" ({where})" if where else "")
         yield ReportResult(verdict.condition.text, "error", text, symbol, place, address)
 
 
-def _address(one: Violation) -> int | None:
-    text = one.place.get("address")
+def _address(violation: Violation) -> int | None:
+    text = violation.place.get("address")
     try:
         return int(text, 0) if isinstance(text, str) else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""Rows of a run directory's tables, by kernel, without making Python objects of every value."""
+"""Rows of a run folder's tables by kernel, without a Python object for each value."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from numpy.typing import NDArray
 from luthier.run.folder import RunFolder
 
 Key = tuple[str, str]
-"""A kernel in all tables: its symbol and the digest of its code object."""
+"""Identity of a kernel: its symbol and the digest of its code object."""
 
 
 class KernelNumbers:
-    """Gives each kernel that it is asked for a number, in the order in which they come."""
+    """Assigns numbers to kernels, in order of first use."""
 
     def __init__(self) -> None:
         self.numbers: dict[Key, int] = {}
 
     def of(self, kernel: str | None, digest: str | None) -> int:
-        """Return the number of a kernel; nulls are a kernel without a name."""
+        """Return the number of a kernel; nulls name the unknown kernel."""
         key = (kernel or "", digest or "")
         return self.numbers.setdefault(key, len(self.numbers))
 
     def column(self, batch: Any) -> NDArray[np.int64]:
-        """Return the number in each row of a batch that has the columns ``kernel`` and ``digest``."""
+        """Return the kernel number of each row of a batch with the columns ``kernel`` and ``digest``."""
         names, digests = (batch.column(name).dictionary_encode("encode") for name in ("kernel", "digest"))
         which, inverse = np.unique(_indices(names) * len(digests.dictionary) + _indices(digests), return_inverse=True)
         kernel_of, digest_of = names.dictionary.to_pylist(), digests.dictionary.to_pylist()
-        found = [self.of(kernel_of[at // len(digest_of)], digest_of[at % len(digest_of)]) for at in which.tolist()]
-        return np.array(found, np.int64)[inverse]
+        numbers = [self.of(kernel_of[at // len(digest_of)], digest_of[at % len(digest_of)]) for at in which.tolist()]
+        return np.array(numbers, np.int64)[inverse]
 
 
 def _indices(encoded: Any) -> NDArray[np.int64]:
@@ -41,7 +41,7 @@ def _indices(encoded: Any) -> NDArray[np.int64]:
 def by_kernel(
     run: RunFolder, table: str, columns: Sequence[str], known: KernelNumbers, wanted: Collection[int]
 ) -> Iterator[tuple[int, dict[str, list[Any]]]]:
-    """Yield stretches of rows of one kernel, as lists by column; rows of kernels not in `wanted` are skipped.
+    """Yield consecutive rows of one kernel as lists by column; skip kernels that are not in `wanted`.
 
     Raises:
         LuthierError: the table is damaged.
@@ -57,6 +57,6 @@ def by_kernel(
 
 
 def numeric(batch: Any, column: str, missing: int = 0) -> NDArray[np.int64]:
-    """Return a column of integers or truths, with something in the place of nulls."""
+    """Return a column of integers or booleans, with nulls replaced by `missing`."""
     values = batch.column(column).cast("int64", safe=False).fill_null(missing)
     return np.asarray(values.to_numpy(zero_copy_only=False), np.int64)

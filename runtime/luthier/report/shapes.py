@@ -1,4 +1,4 @@
-"""Launches of each kernel by their sizes: what launches of different sizes do is not averaged."""
+"""Launches of each kernel by size, since launches of different sizes must not be averaged."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from luthier.report.rows import KernelNumbers, numeric
 from luthier.run.folder import RunFolder
 
 SHOWN = 20_000
-"""Sizes that a page has at most, over all kernels; those with most launches come first."""
+"""Maximum number of sizes on a page, over all kernels; those with most launches come first."""
 _SUMS = ("launches", "instrumented", "timed", "time")
 _SIZES = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "group_segment")
 
 
 def shapes(run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, Any]]) -> tuple[list[list[Any]], int]:
-    """Return launches by kernel and size, and how many such groups there is no room for.
+    """Return launches by kernel and size, and the number of such groups that exceed the page's limit.
 
     Returns:
-        rows of kernel, work-items, work-items of a group, bytes of LDS, launches, instrumented ones, waves of all, and
-        nanoseconds that those took whose times are known; on an emulated device without the first one of a kernel.
+        rows of kernel, work-items of the grid, work-items of a group, bytes of LDS, launches, instrumented launches,
+        waves of all launches, and nanoseconds of timed launches; on an emulated device without a kernel's first.
 
     Raises:
         LuthierError: the table is damaged.
@@ -30,7 +30,7 @@ def shapes(run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, A
     import pyarrow as pa
 
     emulated = is_emulated(run)
-    found: dict[tuple[int, ...], list[int]] = {}
+    sums_by_size: dict[tuple[int, ...], list[int]] = {}
     with run.table("launches") as reader:
         for batch in reader.batches(["kernel", "digest", *_SIZES, "instrumented", "number", "begin_ns", "end_ns"]):
             begin, end = numeric(batch, "begin_ns", -1), numeric(batch, "end_ns", -1)
@@ -43,10 +43,10 @@ def shapes(run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, A
             grouped = pa.table(keys | sums).group_by([*keys]).aggregate([(name, "sum") for name in _SUMS])
             columns = [grouped.column(name).to_pylist() for name in (*keys, *(f"{name}_sum" for name in _SUMS))]
             for row in zip(*columns, strict=True):
-                entry = found.setdefault(row[: len(keys)], [0] * len(_SUMS))
+                entry = sums_by_size.setdefault(row[: len(keys)], [0] * len(_SUMS))
                 entry[:] = [old + new for old, new in zip(entry, row[len(keys) :], strict=True)]
     rows: list[list[Any]] = []
-    for (kernel_number, *sizes), (launches, instrumented, timed_ones, took) in found.items():
+    for (kernel_number, *sizes), (launches, instrumented, timed_ones, took) in sums_by_size.items():
         if kernel_number >= len(kernels):
             continue
         grid, block, lds = sizes[:3], sizes[3:6], sizes[6]
@@ -59,7 +59,7 @@ def shapes(run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, A
 
 
 def _waves(grid: Sequence[int], block: Sequence[int], wave_size: int | None) -> int | None:
-    """Return how many waves a launch has; None where a size is not known. Groups at the edge may be smaller."""
+    """Return the number of waves of a launch; None if a size is unknown. Groups at the edge may be smaller."""
     if not wave_size or not all(grid) or not all(block):
         return None
     waves = 0

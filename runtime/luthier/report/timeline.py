@@ -1,4 +1,4 @@
-"""Launches on a time line: one by one where they are few, else how busy each queue is over short stretches of time."""
+"""Timeline of launches: each launch if there are few, otherwise how busy each queue is in short intervals."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from luthier.report.rows import KernelNumbers, numeric
 from luthier.run.folder import RunFolder
 
 SINGLE = 4_000
-"""So many launches are drawn one by one."""
+"""Up to this number, launches are drawn one by one."""
 BINS = 1_200
-"""Stretches that the time is cut into where there are more."""
+"""Number of time intervals if there are more."""
 COLOURS = 8
-"""Kernels that have a colour of their own, those that take most time; all others share one."""
+"""Number of kernels with colours of their own, by time; all others share one."""
 _LANES = 48
-"""Queues that are drawn."""
+"""Maximum number of queues drawn."""
 _COLUMNS = ("process", "device", "queue", "number", "instrumented", "time_ns", "begin_ns", "end_ns")
 
 
 def timeline(run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the time line as data.
+    """Return the timeline as data.
 
     Returns:
         ``begin`` and ``end`` in nanoseconds since 1970; ``lanes``: process, device and queue of each; ``colours``: the
@@ -67,7 +67,7 @@ def _parts(
 ) -> Iterator[dict[str, NDArray[np.int64]]]:
     """Yield batches of launches.
 
-    Where the times are not known, ``end`` is -1, and ``begin`` is when the launch was written.
+    If the times are unknown, ``end`` is -1, and ``begin`` is when the launch was written.
     """
     with run.table("launches") as reader:
         for batch in reader.batches(["kernel", "digest", *_COLUMNS]):
@@ -89,22 +89,22 @@ def _parts(
 def _single(
     run: RunFolder, numbers: KernelNumbers, lanes: dict[tuple[int, int, int], int], first: int
 ) -> list[list[int | None]]:
-    found: list[list[int | None]] = []
+    launches: list[list[int | None]] = []
     for part in _parts(run, numbers, lanes):
         rows = zip(
             *(part[name].tolist() for name in ("lane", "begin", "end", "kernel", "number", "instrumented")), strict=True
         )
         for lane, begin, end, *rest in rows:
             if lane < _LANES:
-                found.append([lane, 0, begin - first, None if end < 0 else end - first, *rest])
-    found.sort(key=lambda one: (one[0], one[2]))
+                launches.append([lane, 0, begin - first, None if end < 0 else end - first, *rest])
+    launches.sort(key=lambda launch: (launch[0], launch[2]))
     free: dict[int | None, list[int]] = {}
-    for one in found:  # those that overlap on one queue get rows of their own
-        ends, begin = free.setdefault(one[0], []), one[2] or 0
+    for launch in launches:  # overlapping launches of a queue get rows of their own
+        ends, begin = free.setdefault(launch[0], []), launch[2] or 0
         row = next((number for number, end in enumerate(ends) if end <= begin), len(ends))
-        ends[row : row + 1] = [one[3] or begin]
-        one[1] = row
-    return found
+        ends[row : row + 1] = [launch[3] or begin]
+        launch[1] = row
+    return launches
 
 
 def _binned(
@@ -125,13 +125,13 @@ def _binned(
         end = np.where(part["end"][keep] < 0, begin, part["end"][keep] - first)
         unique, which = np.unique(kernel, return_inverse=True)
         colour = np.array([colour_of.get(one, len(coloured)) for one in unique.tolist()], np.int64)[which]
-        one, other = begin // width, end // width
-        np.add.at(begun, (lane, colour, one), 1)
-        np.add.at(busy, (lane, colour, one), np.where(one == other, end - begin, (one + 1) * width - begin))
-        far = other > one
-        np.add.at(busy, (lane[far], colour[far], other[far]), (end - other * width)[far])
-        np.add.at(whole, (lane[far], colour[far], (one + 1)[far]), width)
-        np.add.at(whole, (lane[far], colour[far], other[far]), -width)
+        low, high = begin // width, end // width
+        np.add.at(begun, (lane, colour, low), 1)
+        np.add.at(busy, (lane, colour, low), np.where(low == high, end - begin, (low + 1) * width - begin))
+        far = high > low
+        np.add.at(busy, (lane[far], colour[far], high[far]), (end - high * width)[far])
+        np.add.at(whole, (lane[far], colour[far], (low + 1)[far]), width)
+        np.add.at(whole, (lane[far], colour[far], high[far]), -width)
     busy += np.cumsum(whole, axis=2)
     places = np.argwhere((busy > 0) | (begun > 0))
     bins = [

@@ -1,7 +1,7 @@
-"""Summaries of tables that need not fit into memory: records by kernel, instruction, page, or any other column.
+"""Summaries of tables that may exceed memory: records by kernel, instruction, page, or any other column.
 
-DuckDB groups what pyarrow reads batch by batch; what does not fit into its share of memory it keeps in a temporary
-folder. The file itself it never sees, so what a stranger's run directory holds is checked as everywhere else.
+DuckDB groups what pyarrow reads in batches, and spills what exceeds its memory limit to a temporary folder. It never
+opens the file itself, so the usual checks of run folders apply.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from luthier.support.table import Table
 from luthier.support.wording import counted
 
 MEMORY = 256
-"""MiB that grouping may use, besides some 150 for the programs and what is being read."""
+"""MiB for grouping, besides some 150 for programs and data being read."""
 LEAST = 64
-"""MiB without which DuckDB does nothing."""
+"""Minimum MiB that DuckDB needs."""
 _KEY = re.compile(r"(?P<column>.+?)(?:/(?P<size>0x[0-9a-fA-F]+|[0-9]+))?")
 _IN_HEX = ("address", "pc")
 
@@ -32,19 +32,19 @@ class Key(Struct, frozen=True):
 
     column: str
     size: int = 1
-    """Values of so many in a row are one group, which is called by its first: 4096 for pages."""
+    """Number of consecutive values in a group, named by the first: 4096 for pages."""
 
     @classmethod
     def parse(cls, text: str) -> Key:
-        """Return a key from ``COLUMN`` or ``COLUMN/SIZE``.
+        """Parse ``COLUMN`` or ``COLUMN/SIZE``.
 
         Raises:
-            LuthierError: the text is neither.
+            LuthierError: the text is malformed.
         """
         match = _KEY.fullmatch(text)
         size = int(match["size"] or "1", 0) if match else 0
         if match is None or not 0 < size < 1 << 63:
-            raise LuthierError(f"{text!r} is no column, nor COLUMN/SIZE")
+            raise LuthierError(f"{text!r} is neither COLUMN nor COLUMN/SIZE")
         return cls(match["column"], size)
 
     def __str__(self) -> str:
@@ -52,10 +52,10 @@ class Key(Struct, frozen=True):
 
 
 def table_name(run: RunFolder, name: str) -> str:
-    """Return the table that people call `name`, which may be a channel's without ``trace-``.
+    """Return the full name of a table; ``trace-`` of a channel's table may be omitted.
 
     Raises:
-        LuthierError: there is none.
+        LuthierError: there is no such table.
     """
     for known in (name, f"trace-{name}"):
         if known in run.names:
@@ -71,21 +71,21 @@ def summaries(
     top: int = 20,
     memory: int = MEMORY,
 ) -> list[Table]:
-    """Return for each of `by` a table of its groups, those with most rows first.
+    """Return a table of groups for each of `by`, those with most rows first.
 
     Args:
-        name: name of the table, as `table_name` takes it.
-        by: columns, whose values together are a group; none: everything is one.
-        sums: columns to add up in each group.
-        top: groups that are shown; 0: all.
-        memory: MiB that grouping may use.
+        name: name of the table, as for `table_name`.
+        by: columns that make up a group; none: one group.
+        sums: columns to sum in each group.
+        top: maximum number of groups; 0: all.
+        memory: MiB for grouping.
 
     Raises:
-        LuthierError: there is no such table or column, it is damaged, its values cannot be grouped or added up, or
-            memory or disk do not suffice.
+        LuthierError: there is no such table or column, the table is damaged, its values cannot be grouped or summed, or
+            memory or disk space is insufficient.
     """
     if memory < LEAST:
-        raise LuthierError(f"{memory} MiB of memory are too little to group anything: give {LEAST} or more")
+        raise LuthierError(f"{memory} MiB of memory are too little for grouping: give at least {LEAST}")
     return [_summary(run, table_name(run, name), keys, sums, top, memory) for keys in by]
 
 
@@ -114,15 +114,15 @@ def _summary(run: RunFolder, name: str, keys: Sequence[Key], sums: Sequence[str]
             with duckdb.connect(":memory:", config=settings) as database:
                 rows = pa.RecordBatchReader.from_batches(schema, reader.batches(columns))
                 database.register("rows", rows)
-                found = database.execute(query).fetchall()
+                groups_found = database.execute(query).fetchall()
         except duckdb.Error as problem:
-            # Of a file that is damaged, DuckDB tells what pyarrow's reader said.
+            # For a damaged file, DuckDB repeats the reader's message.
             reason = str(problem).splitlines()[0]
             raise LuthierError(f"{reader.path} cannot be summarised by {_words(keys)}: {reason}") from None
         total = reader.rows
     cells = [
         [*(_shown(key, value) for key, value in zip(keys, row, strict=False)), row[len(keys)], *row[len(keys) + 1 :]]
-        for row in found
+        for row in groups_found
     ]
     shares = [[*row, round(100 * row[len(keys)] / total, 2) if total else None] for row in cells]
     heads = (*map(str, keys), "rows", *(f"sum of {column}" for column in sums), "%")
@@ -140,10 +140,10 @@ def _types(reader: TableReader, keys: Sequence[Key], sums: Sequence[str]) -> dic
             raise LuthierError(f"the column {column} of {reader.path} has several values in each row")
     for column in sums:
         if not (pa.types.is_integer(types[column]) or pa.types.is_floating(types[column])):
-            raise LuthierError(f"the column {column} of {reader.path} holds no numbers to be added up")
+            raise LuthierError(f"the column {column} of {reader.path} has no numbers to sum")
     for key in keys:
         if key.size > 1 and not pa.types.is_integer(types[key.column]):
-            raise LuthierError(f"the column {key.column} of {reader.path} holds no integers, which {key} is of")
+            raise LuthierError(f"the column {key.column} of {reader.path} has no integers, which {key} needs")
     return types
 
 
@@ -151,7 +151,7 @@ def _value(key: Key, types: dict[str, Any]) -> str:
     column = _quoted(key.column)
     if key.size == 1:
         return column
-    # As 128-bit numbers: sizes may be beyond what small columns hold. Ranges of negative numbers begin below them.
+    # In 128 bits, since sizes may exceed the column's type. Ranges of negative numbers begin below them.
     wide = f"CAST({column} AS HUGEINT)"
     return f"{wide} - (({wide} % {key.size}) + {key.size}) % {key.size}"
 

@@ -1,23 +1,23 @@
 """`luthier run`: unmodified programs under the real ROCm, on a virtual device or on the machine's GPUs.
 
-The program's own `libamdhip64` and `libhsa-runtime64` run on Luthier's shim of the kernel driver (its sources are in
-``runtime/native/kfd_shim`` and ``runtime/native/virtual_device``), which executes kernels in the program's process.
-What it needs to know of a kernel comes from a service in the process of `luthier run`:
+The program's own `libamdhip64` and `libhsa-runtime64` run on Luthier's shim of the kernel driver
+(``runtime/native/kfd_shim`` and ``runtime/native/virtual_device``), which executes kernels in the program's process. A
+service in the process of `luthier run` provides what it needs to know about kernels:
 
 | module | does |
 | --- | --- |
-| `virtual_gpus` | virtual devices: what programs see of them |
+| `virtual_gpus` | virtual devices, as programs see them |
 | `machine_gpus` | GPUs of the machine |
-| `device_choice` | those of a run: asked for, or the program's code |
-| `space`, `shared_memory` | memory that service and programs share: machine code, records, plans; rings and counts |
-| `planner` | a kernel in a program's memory -> how to start it (`layout.PLAN`), and its bound records |
-| `faults` | the state in which a kernel stopped -> words |
-| `connections`, `protocol`, `service` | connections; requests and their handlers; answers to the virtual device |
-| `instrumentation`, `patching`, `sessions`, `selection` | tools at work on the program's processes |
-| `tables`, `schema`, `record`, `folder` | run directories: written, read |
-| `topology` | where programs meet the device: the kernel driver's files |
-| `preflight`, `rocr` | what would make a run fail, said before |
-| `program` | starting the program, its environment, its end |
+| `device_choice` | devices of a run, from the options or the program's code |
+| `space`, `shared_memory` | memory shared by service and programs: machine code, records, plans; rings and counts |
+| `planner` | kernel in a program's memory -> how to start it (`layout.PLAN`), and its bound records |
+| `faults` | state in which a kernel stopped -> text |
+| `connections`, `protocol`, `service` | connections; requests and handlers; replies to the virtual device |
+| `instrumentation`, `patching`, `sessions`, `selection` | tools in the program's processes |
+| `tables`, `schema`, `record`, `folder` | run folders: writing and reading |
+| `topology` | files of the kernel driver, which describe the devices |
+| `preflight`, `rocr` | problems reported before the program starts |
+| `program` | start, environment and end of the program |
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls of API functions as rows of a run directory's table."""
+"""Calls of API functions as rows of a table in the run folder."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from luthier.tool.observation import ApiEvent
 
 
 class ApiCalls:
-    """Calls that have ended, and those that have only begun.
+    """Calls that have ended, and calls that have only begun.
 
     Attributes:
-        rows: those that have ended, as of `luthier.run.schema.CALLS`.
+        rows: calls that have ended, in the form of `luthier.run.schema.CALLS`.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class ApiCalls:
         self._begun: dict[tuple[int, int], dict[str, Any]] = {}
 
     def add(self, api: str, event: ApiEvent) -> None:
-        """Take in that a call of an API's function has begun or ended."""
+        """Record the begin or end of a call."""
         key = event.pid, event.call
         if not event.is_exit:
             arguments = json.dumps(dict(event.arguments), separators=(",", ":"))
@@ -31,16 +31,16 @@ class ApiCalls:
             self.rows.append({**row, "end_ns": event.time, "result": event.result})
 
     def end(self) -> None:
-        """Take those that have only begun for calls whose end nobody knows."""
+        """Add calls that have only begun, without an end."""
         self.rows += self._begun.values()
         self._begun.clear()
 
     def take(self) -> list[dict[str, Any]]:
-        """Return `rows`, which are empty then."""
+        """Return `rows` and clear them."""
         rows, self.rows = self.rows, []
         return rows
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return rows that have the same columns as columns."""
+    """Convert rows with the same columns to columns."""
     return {name: [row[name] for row in rows] for name in rows[0]}

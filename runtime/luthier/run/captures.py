@@ -1,4 +1,4 @@
-"""Launches of a program, captured: the memory that a launch may access is read from the process before and after."""
+"""Captured launches of a program: memory that a launch may access is read from the process before and after it."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ PACKET = struct.Struct("<HHHHHHIIIIIQQQQ")
 """A dispatch packet (HSA specification 2.9.6)."""
 
 PATIENCE = 60.0
-"""Seconds."""
+"""In seconds."""
 MOST = 10 << 30
-"""Bytes of all files together, and of the memory of a launch, unless told otherwise."""
+"""Default limit in bytes for all files together, and for the memory of a launch."""
 _ALIAS = ("address", "size", "host")
 _HELD_PART = 4
-"""Part of the memory that captures may have, for those that wait in memory for their replay."""
+"""Fraction of the memory for captures that unreplayed ones may occupy."""
 
 
 class _RunningCapture(Struct):
-    """A launch that runs."""
+    """A launch that is running."""
 
     wanted: CaptureRequest
     packet: tuple[int, ...]
@@ -61,23 +61,23 @@ class _RunningCapture(Struct):
     number: int
     memory: ProcessMemory
     ranges: tuple[tuple[int, int], ...]
-    """Addresses that the launch may access, the devices'."""
+    """Device addresses that the launch may access."""
     room: Room
     before: ProcessPages
-    """What is in the room."""
+    """Contents of the room."""
     time: float
-    """When it began, by `time.monotonic`."""
+    """Start time, by `time.monotonic`."""
 
 
 class Captures(Struct):
-    """The captures of a run. Launches of a process come one at a time.
+    """The captures of a run. The launches of a process are captured one at a time.
 
     Args:
-        folder: where files are made.
-        most: bytes that all files together, and the memory of one launch, may have.
-        patience: seconds that launches wait for one that is captured; then they run beside it, which is no capture.
-        hold: leave captures in memory, while there is room, for `held`: they are to be replayed before they are files.
-        most_held: bytes of pages that there is room for.
+        folder: folder for the files.
+        most: limit in bytes for all files together, and for the memory of each launch.
+        patience: seconds that launches wait for a captured one; then they run beside it, and its capture is refused.
+        hold: keep captures in memory, if they fit, in `held`: they are replayed before they are written.
+        most_held: limit in bytes for the pages of held captures.
     """
 
     folder: Path
@@ -87,33 +87,33 @@ class Captures(Struct):
     hold: bool = False
     most_held: int = field(default_factory=lambda: room_for() // _HELD_PART)
     files: list[Path] = field(default_factory=list)
-    """Those of the captures, whether they are held or written."""
+    """Files of the captures, held or written."""
     held: dict[Path, Capture] = field(default_factory=dict)
-    """Captures that are not written."""
+    """Captures that are not written yet."""
     refused: list[str] = field(default_factory=list)
-    """What was selected and is not captured, and why."""
+    """Launches that were selected and not captured, with the reasons."""
     used: int = 0
     took: dict[Path, float] = field(default_factory=dict)
-    """Seconds that the launches took."""
+    """Seconds that each launch took."""
     _holding: int = 0
-    """Bytes of pages of those that are held."""
+    """Bytes of pages of held captures."""
     _rooms: list[Room] = field(default_factory=list)
-    """Rooms that nobody uses."""
+    """Rooms that are not in use."""
     _running: dict[int, _RunningCapture] = field(default_factory=dict)
     _numbers: Counter[tuple[int, int]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, pid: int, wanted: CaptureRequest, devices: Sequence[VirtualGpu], planner: Planner) -> bool:
-        """Return whether a launch is captured that is about to begin.
+        """Begin the capture of a launch and return whether it is captured.
 
         Raises:
-            ProtocolError: there is no such launch.
+            ProtocolError: the request is malformed.
         """
         if wanted.plan not in planner.plans or wanted.gpu >= len(devices) or len(wanted.packet) != PACKET.size:
-            raise ProtocolError("a malformed request for a capture")
+            raise ProtocolError("the request for a capture is malformed")
         plan = planner.plans[wanted.plan]
         kernel = plan.kernel.name
-        # Kernels that are in memory alone are ROCr's own, to copy and fill.
+        # Kernels without a file are ROCr's own copies and fills.
         of_runtime = plan.code.object is None and not self.selection.runtime_kernels
         if of_runtime or self.selection.skips(kernel, wanted.gpu) is not None:
             return False
@@ -125,9 +125,9 @@ class Captures(Struct):
         name = f"launch {number} of {kernel} in process {pid}"
         try:
             if not pid:
-                raise DeviceError("its process is in a PID namespace that Luthier cannot look into")
+                raise DeviceError("its process is in a PID namespace that Luthier cannot access")
             if plan.code.object is None:
-                raise DeviceError("its code object is not known: the kernel is in memory alone")
+                raise DeviceError("its code object is unknown: the kernel exists in memory only")
             self.check_room()
             table = np.frombuffer(wanted.ranges, layout.RANGE.dtype)
             own = joined([(int(row[0]), int(row[1])) for row in table.tolist() if row[1]])
@@ -144,28 +144,28 @@ class Captures(Struct):
         self._running[pid] = _RunningCapture(wanted, parts, plan, target, number, memory, ranges, room, before, now)
         return True
 
-    def end(self, pid: int, told: Captured) -> None:
-        """Take the capture of a launch that has ended.
+    def end(self, pid: int, captured: Captured) -> None:
+        """Finish the capture of a launch that has ended.
 
         Raises:
-            ProtocolError: it never began.
+            ProtocolError: the launch never began.
         """
         begun = self._running.pop(pid, None)
         if begun is None:
-            raise ProtocolError("the end of a launch that never began")
+            raise ProtocolError("a launch ended that never began")
         ended = time.monotonic()
         name = f"launch {begun.number} of {begun.plan.kernel.name} in process {pid}"
         try:
-            if told.failed:
+            if captured.failed:
                 raise DeviceError("it failed, or was cut short")
-            if told.outside:
+            if captured.outside:
                 raise DeviceError("it calls functions of another code object")
-            if told.beside:
+            if captured.beside:
                 raise DeviceError(
-                    f"{told.beside} launches ran beside it, after they had waited {self.patience:g} seconds for "
+                    f"{captured.beside} launches ran beside it, after waiting {self.patience:g} seconds for other "
                     "launches to end (--patience): kernels that wait for each other cannot be captured"
                 )
-            first, last = (_tally(counts, begun.plan.code.number) for counts in (told.before, told.after))
+            first, last = (_tally(counts, begun.plan.code.number) for counts in (captured.before, captured.after))
             self.take(_made(begun, _counts(begun.plan, first, last)), ended - begun.time)
         except LuthierError as problem:
             self.refuse(name, problem)
@@ -173,29 +173,29 @@ class Captures(Struct):
             self._rooms.append(begun.room)
 
     def refuse(self, name: str, problem: LuthierError) -> None:
-        """Note a launch that is not captured; where the system lacked something, it is lost."""
+        """Record that a launch is not captured; if the system lacked resources, as a loss."""
         self.refused.append(f"{name}: {problem}")
         if isinstance(problem, LackError):
             note_loss(self.refused[-1])
 
     def check_room(self) -> None:
-        """Check that there is room for one more.
+        """Check that there is space for another capture.
 
         Raises:
-            DeviceError: there is none.
+            DeviceError: there is not.
         """
         if self.used + self._holding >= self.most:
-            raise DeviceError(f"the captures have {self.used + self._holding} bytes, of {self.most} (--most)")
+            raise DeviceError(f"the captures have {self.used + self._holding} bytes, and --most allows {self.most}")
 
     def take(self, capture: Capture, seconds: float, path: Path | None = None) -> None:
-        """Take a capture.
+        """Add a capture.
 
         Args:
-            seconds: how long the launch took.
-            path: of the file; None: one in the folder.
+            seconds: duration of the launch.
+            path: path of the file; None: a new one in the folder.
 
         Raises:
-            LuthierError: it is none.
+            LuthierError: the capture is malformed.
         """
         checked(capture)
         with self._lock:
@@ -209,7 +209,7 @@ class Captures(Struct):
                 self.write([*self.held])
 
     def write(self, paths: Iterable[Path]) -> None:
-        """Write captures that are held; one that cannot be written is refused."""
+        """Write captures that are held; refuse those that cannot be written."""
         for path in paths:
             try:
                 write_capture(path, compact(self.release(path)))
@@ -220,47 +220,47 @@ class Captures(Struct):
                 note_loss(self.refused[-1])
 
     def release(self, path: Path) -> Capture:
-        """Return a capture that was held, and hold it no longer."""
+        """Remove and return a held capture."""
         capture = self.held.pop(path)
         self._holding -= capture.pages.nbytes
         return capture
 
 
 def _plain(name: str) -> str:
-    """Return a name as a part of a file's name."""
+    """Convert a name to part of a file name."""
     return "".join(letter if letter.isascii() and letter.isalnum() else "_" for letter in name)[:60]
 
 
 def joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Return ranges in their order, those that overlap as one."""
-    found: list[tuple[int, int]] = []
+    """Sort ranges and merge those that overlap."""
+    merged: list[tuple[int, int]] = []
     for address, size in sorted(ranges):
-        if found and address < sum(found[-1]):
-            found[-1] = found[-1][0], max(sum(found[-1]), address + size) - found[-1][0]
+        if merged and address < sum(merged[-1]):
+            merged[-1] = merged[-1][0], max(sum(merged[-1]), address + size) - merged[-1][0]
         else:
-            found.append((address, size))
-    return tuple(found)
+            merged.append((address, size))
+    return tuple(merged)
 
 
 def _elsewhere(aliases: bytes, own: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Return memory that devices have at other addresses than the process.
+    """Return memory that has other addresses on devices than in the process.
 
     Raises:
-        DeviceError: it is not apart from the other memory, page by page.
+        DeviceError: it overlaps other memory, or is not aligned to pages.
     """
-    found = []
+    memory = []
     for at in range(0, len(aliases), layout.ALIAS.size):
         address, size, host = (get_field(np.frombuffer(aliases, np.uint8), layout.ALIAS, name, at) for name in _ALIAS)
         if any(address < begin + length and begin < address + size for begin, length in own):
-            raise DeviceError(f"{size} bytes that devices have at {address:#x} overlap other memory")
+            raise DeviceError(f"{size} bytes of device memory at {address:#x} overlap other memory")
         if address % PAGE or host % PAGE:
-            raise DeviceError(f"{size} bytes that devices have at {address:#x} do not begin with a page")
-        found.append((address, size, host))
-    return found
+            raise DeviceError(f"{size} bytes of device memory at {address:#x} are not aligned to a page")
+        memory.append((address, size, host))
+    return memory
 
 
 def _tally(codes: Sequence[CodeCounts], code: int) -> dict[int, tuple[int, int]]:
-    """Return executions and lanes by record of one code."""
+    """Return record -> executions and lanes for one code."""
     rows = next((RecordCounts.read_rows(counted.records) for counted in codes if counted.code == code), None)
     return {} if rows is None else {record: (executions, lanes) for record, executions, lanes in rows.tolist()}
 
@@ -270,7 +270,7 @@ def _counts(plan: KernelPlan, first: dict[int, tuple[int, int]], last: dict[int,
     rows = []
     for record, (times, lanes) in last.items():
         if record >= len(addresses):
-            raise ProtocolError("counts of code that was never planned")
+            raise ProtocolError("counts belong to code that was never planned")
         before = first.get(record, (0, 0))
         if times != before[0]:
             rows.append((int(addresses[record]), times - before[0], lanes - before[1]))
@@ -278,7 +278,7 @@ def _counts(plan: KernelPlan, first: dict[int, tuple[int, int]], last: dict[int,
 
 
 def _made(begun: _RunningCapture, counts: NDArray[np.void]) -> Capture:
-    """Return what a launch that has ended did. Its pages are as they come: some may have the same contents."""
+    """Return the capture of a launch that has ended. Several of its pages may be equal."""
     wanted, packet, kernel, code = begun.wanted, begun.packet, begun.plan.kernel, begun.plan.code
     assert code.object is not None  # such a launch was refused
     private, group, descriptor, kernarg = packet[9], packet[10], packet[11], packet[12]
@@ -308,14 +308,14 @@ def _made(begun: _RunningCapture, counts: NDArray[np.void]) -> Capture:
 def assembled(
     manifest: CaptureManifest, object: bytes, before: ProcessPages, changed: ProcessPages, counts: NDArray[np.void]
 ) -> Capture:
-    """Return a capture of what was in memory before a launch, and of the pages that it has changed."""
+    """Return a capture from the memory before a launch and the pages that it changed."""
     before = before.filled()
     pages = np.concatenate([before.pages, changed.pages])
     return Capture(manifest, object, pages, before.places(0), changed.places(len(before)), counts)
 
 
 def arguments_in(kernel: Kernel, memory: ProcessPages, kernarg: int) -> tuple[CapturedArgument, ...]:
-    """Return the arguments of a kernel that are in memory at an address."""
+    """Read the arguments of a kernel from memory."""
     return tuple(
         CapturedArgument(
             a.name, a.type_name, a.value_kind, a.offset, a.size, memory.read(kernarg + a.offset, a.size).hex()

@@ -1,4 +1,4 @@
-"""Channels of the tools in a run: a ring for each on each device of each process, and where the records go."""
+"""Channels of the tools in a run: rings for each device of each process, and the destination of their records."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from luthier.run.tables import TableWriter
 
 Unpack = Callable[[NDArray[Any]], NDArray[Any] | None]
-"""Function that makes of pushed records those that they stand for; None if it has failed."""
+"""Expands pushed records into the records that they stand for; returns None if it fails."""
 _PIECE = 4096
-"""Records that are unpacked at a time: each may stand for one of every lane."""
+"""Number of records expanded at a time, since each may stand for one record of every lane."""
 Lose = Callable[[str], None]
-"""Function that notes what is lost."""
+"""Reports a loss."""
 
 
 class Channels:
-    """Takes the records of all processes, on a thread that exists as soon as there is a channel.
+    """Receives the records of all processes, on a thread that starts with the first channel.
 
-    Lines of `luthier::printf` go to standard error: standard output is the program's. Records go to their tool's
-    `at_records`; where there is none, to tables in the run directory.
+    Lines of `luthier::printf` go to standard error, since standard output belongs to the program. Records go to their
+    tool's `at_records`; without it, to tables in the run folder.
 
     Args:
-        folder: the run directory; None: records that no tool takes are counted only.
-        lose: notes records that are lost, and why.
+        folder: run folder; None: records that no tool takes are only counted.
+        lose: reports lost records with the reason.
     """
 
     def __init__(self, folder: Path | None, lose: Lose) -> None:
@@ -59,13 +59,13 @@ class Channels:
         sink: Sink | None,
         unpack: Unpack | None = None,
     ) -> None:
-        """Take what comes through a channel from now on.
+        """Start receiving the records of a channel.
 
         Args:
-            block: the variables among which the channel is.
+            block: variables that contain the channel.
             owner: name of its tool.
-            sink: gets the records; None if the tool does not want them.
-            unpack: makes of pushed records those that they stand for.
+            sink: receives the records; None if the tool does not want them.
+            unpack: expands pushed records.
         """
         with self._lock:
             if channel.ring.description.kind is Kind.LINES:
@@ -89,15 +89,15 @@ class Channels:
         return name if name not in taken else f"{name}-{owner or len(taken)}"
 
     def flush(self, session: Session, gpu: int) -> None:
-        """Hand over what a device has pushed so far."""
+        """Deliver the records that a device has pushed so far."""
         for channel in session.channels():
             if channel.gpu == gpu and self._drain is not None:
                 self._drain.flush(channel.ring)
 
     def retire(self, session: Session) -> None:
-        """Take what is left in a session's channels, and let no wave wait any more.
+        """Receive the remaining records of a session and stop waves from waiting for room.
 
-        The process has ended, or it is no longer known what it does.
+        The process has ended, or its state is unknown.
         """
         for channel in session.channels():
             channel.ring.mode = Mode.CLOSED
@@ -114,7 +114,7 @@ class Channels:
         return {file.name: file.rows for file in self._files.values() if file.rows}
 
     def close(self) -> None:
-        """Close all tables at the end of the run, when sessions are retired; tables are complete then."""
+        """Close all tables at the end of the run, after all sessions are retired, which completes them."""
         with self._lock:
             if self._drain is not None:
                 self._drain.stop()
@@ -130,7 +130,7 @@ def _print(text: str) -> None:
 
 
 def _unpacking(unpack: Unpack, sink: Sink) -> Sink:
-    """Return a sink that hands on what records stand for, a piece of a batch after the other."""
+    """Return a sink that expands records piece by piece and passes them on."""
 
     def hand_on(batch: NDArray[Any]) -> None:
         for first in range(0, len(batch), _PIECE):
@@ -142,16 +142,13 @@ def _unpacking(unpack: Unpack, sink: Sink) -> Sink:
 
 
 def _own_names(dtype: np.dtype[Any]) -> tuple[str, str]:
-    """Return the names of the columns for process and device: a record may have fields of the usual ones itself."""
+    """Return the names of the columns for process and device; records may have fields of the usual names."""
     process, device = (own if own not in (dtype.names or ()) else f"run_{own}" for own in ("process", "device"))
     return process, device
 
 
 class _ChannelTable:
-    """The table of one channel.
-
-    Errors of writing are reported once, and the program goes on.
-    """
+    """Table of one channel. The first write error is reported and ends the table, not the program."""
 
     def __init__(self, folder: Path, name: str, channel: LiveChannel, lose: Lose) -> None:
         self.name = name
@@ -161,11 +158,11 @@ class _ChannelTable:
 
     @property
     def rows(self) -> int:
-        """Return the number of records that are kept."""
+        """Return the number of records in the table."""
         return self._writer.rows if self._writer is not None and not self._failed else 0
 
     def sink(self, channel: LiveChannel) -> Sink:
-        """Return the function that takes the records of one device."""
+        """Return the sink for the records of one device."""
 
         def append(batch: NDArray[Any]) -> None:
             if self._failed:
@@ -175,7 +172,7 @@ class _ChannelTable:
                 self._open(batch.dtype).append(batch, **{process: channel.pid, device: channel.gpu})
             except LuthierError as problem:
                 self._failed = True
-                self._lose(f"records of {channel.name} are not kept: {problem}")
+                self._lose(f"records of {channel.name} are lost: {problem}")
 
         return append
 
@@ -196,9 +193,9 @@ class _ChannelTable:
         return self._writer
 
     def close(self) -> None:
-        """Give the file its name."""
+        """Complete the file and give it its name."""
         if self._writer is not None and not self._failed:
             try:
                 self._writer.close()
             except LuthierError as problem:
-                self._lose(f"records of {self.name} are not kept: {problem}")
+                self._lose(f"records of {self.name} are lost: {problem}")

@@ -19,34 +19,33 @@ from luthier.support.threads import Worker
 from luthier.terminal import say
 
 _CROWDED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-"""Errors of accept(2) after which there may be room again."""
+"""Errors of accept(2) that may be temporary."""
 _PAUSE = 0.05
-"""Seconds until the next try."""
+"""Seconds between attempts."""
 _FILES_OF_A_PROCESS = 6
-"""Open files that a process of the program takes here: two connections, and memory shared with it."""
+"""Open files that each process of the program needs here: two connections, and shared memory."""
 
 
 class Connections:
-    """Takes connections, and answers each on a thread of its own.
+    """Accepts connections, and answers each on its own thread.
 
     Args:
-        answer: answers a process until its end; is given its number here, whatever it is in a namespace of its own, or
-            0: it has none.
+        answer: answers a process until it ends; receives its process ID in this namespace, or 0 if it has none here.
     """
 
     def __init__(self, answer: Callable[[socket.socket, int], None]) -> None:
         self._answer = answer
         self._is_crowded = False
         self._threads: list[tuple[int, Worker]] = []
-        """Threads that answer processes; those that have ended go when another one begins."""
+        """Threads that answer processes; ended ones are removed when another begins."""
 
     def serve(self, first: socket.socket, further: Sequence[socket.socket] = ()) -> None:
-        """Take connections until a listener is closed; wait where the system lacks what one more needs.
+        """Accept connections until a listener is closed; wait while the system lacks resources for another.
 
         Args:
-            first: takes the first connection of each process. While there may be too few files for one more process,
-                none is taken: else all processes would have one connection, and none what it needs beside that.
-            further: take others of processes that have one.
+            first: accepts the first connection of each process, only while there are enough files for another process.
+                Otherwise all processes would get one connection, and none its other files.
+            further: accept other connections of processes that have one.
         """
         own = len(os.listdir("/proc/self/fd"))
         processes: list[Worker] = []
@@ -55,11 +54,11 @@ class Connections:
             has_room = not processes or own + _FILES_OF_A_PROCESS * (len(processes) + 1) <= _limit()
             if not has_room:
                 self._say_crowded(f"ulimit -n {_limit()}")
-            waiting = select.poll()  # select(2) takes no descriptor from 1,024 on
+            waiting = select.poll()  # select(2) is limited to descriptors below 1,024
             try:
                 for listener in (*further, *([first] if has_room else ())):
                     waiting.register(listener, select.POLLIN)
-            except ValueError:  # it is closed
+            except ValueError:  # a listener is closed
                 return
             ready = {descriptor for descriptor, _ in waiting.poll(None if has_room else _PAUSE * 1000)}
             for listener in (*further, first):
@@ -80,7 +79,7 @@ class Connections:
                     processes.append(thread)
 
     def _take(self, connection: socket.socket) -> Worker | None:
-        """Begin to answer a process; return the thread. None: it is another user's, or has lost its service."""
+        """Start to answer a process and return the thread; None if it belongs to another user or lost its service."""
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid, user, _ = struct.unpack("3i", credentials)
         if user != os.geteuid():
@@ -93,8 +92,8 @@ class Connections:
         return thread or None
 
     def _begin(self, connection: socket.socket, pid: int) -> Worker | Literal[False] | None:
-        """Return a thread that answers a process; None: there may be room for it when others have ended; False: there
-        is none, and the process has lost its service."""
+        """Return a thread that answers a process; None: retry after others have ended; False: there is no room, and
+        the process has lost its service."""
         self._threads = [one for one in self._threads if one[1].is_alive()]
         try:
             return Worker(self._answer, connection, pid)
@@ -103,17 +102,17 @@ class Connections:
                 self._say_crowded(str(problem))
                 return None
             connection.close()
-            note_loss(f"what process {pid} was to tell: {problem}")
+            note_loss(f"the results of process {pid}: {problem}")
             return False
 
     def _say_crowded(self, why: str) -> None:
-        """Say once that processes must wait until others have ended."""
+        """Print once that processes must wait for others to end."""
         if not self._is_crowded:
             self._is_crowded = True
-            say(f"luthier run: warning: processes wait until others have ended: {why}", file=sys.stderr)
+            say(f"luthier run: warning: processes must wait for others to end: {why}", file=sys.stderr)
 
     def wait_for_ended(self, seconds: float) -> None:
-        """Wait until what processes that have ended had to say is taken, at most so long."""
+        """Wait until the last messages of ended processes are handled, for a limited time."""
         patient_until = time.monotonic() + seconds
         for pid, thread in self._threads:
             if not os.path.exists(f"/proc/{pid}"):
@@ -121,6 +120,6 @@ class Connections:
 
 
 def _limit() -> int:
-    """Return how many files this process may have open."""
+    """Return the limit of open files of this process."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit

@@ -1,4 +1,4 @@
-"""The devices of a run: those that are asked for, else one that has the program's code."""
+"""The devices of a run: those requested, or one that runs the program's code."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Devices = Sequence[VirtualGpu] | MachineGpus
 
 
 def devices_for(text: str | None, command: Sequence[str]) -> Devices:
-    """Return the devices that ``--device`` names; without it a virtual one that runs the code in the program's file.
+    """Return the devices that ``--device`` names, by default a virtual one that runs the code in the program's file.
 
     Raises:
-        DeviceError: as of `parse_devices`, `parse_machine_gpus`.
-        TargetError: as of `parse_devices`.
+        DeviceError: as for `parse_devices`, `parse_machine_gpus`.
+        TargetError: as for `parse_devices`.
     """
     if text is not None and names_machine_gpus(text):
         return parse_machine_gpus(text)
@@ -34,43 +34,43 @@ def devices_for(text: str | None, command: Sequence[str]) -> Devices:
 
 
 def virtual_devices_for(text: str | None, command: Sequence[str]) -> Sequence[VirtualGpu]:
-    """Return the virtual devices that ``--device`` names; without it one that runs the code in the program's file.
+    """Return the virtual devices that ``--device`` names, by default one that runs the code in the program's file.
 
-    Without such code it is `DEFAULT`. Where no device that is named runs any, a line on standard error says what would;
-    libraries that the program loads may have other code.
+    Without such code it is `DEFAULT`. If no named device runs the code, a line on standard error names one that does;
+    libraries that the program loads may contain other code.
 
     Raises:
-        DeviceError: as of `parse_devices`.
+        DeviceError: as for `parse_devices`.
         TargetError: likewise.
     """
     if text is not None and names_machine_gpus(text):
-        raise DeviceError(f"this needs a virtual device, emu:TARGET: {KIND} is a GPU, which tells nobody what it does")
+        raise DeviceError(f"this needs a virtual device, emu:TARGET: the execution of {KIND} cannot be observed")
     code = targets_of_program(command[0])
     known = (DEFAULT, *(f"emu:{name}" for name in _virtual(code))) if code else ()
     fitting = [name for name in known if _run_any(code, name)]
     devices = parse_devices(text or (fitting or [DEFAULT])[0])
     if code and not any(_accepts(device, code) for device in devices):
-        remedy = f"; use --device {fitting[0]}" if fitting else ", for which there is no virtual device"
+        remedy = f"; use --device {fitting[0]}" if fitting else ", which no virtual device runs"
         names = ", ".join(str(one) for one in code)
-        say(f"luthier: {command[0]}: code is for {names}{remedy}", file=sys.stderr)
+        say(f"luthier: {command[0]}: its code is for {names}{remedy}", file=sys.stderr)
     return devices
 
 
 def targets_of_program(program: str) -> list[TargetId]:
-    """Return the targets of the device code in a program's file, each once; none where it has no code or is none."""
+    """Return the distinct targets of the device code in a program's file."""
     path = shutil.which(program)
-    found: dict[TargetId, None] = {}
+    targets: dict[TargetId, None] = {}
     try:
         for image in find_images(Path(path)) if path else ():
             with contextlib.suppress(TargetError):
-                found[image.target] = None
+                targets[image.target] = None
     except LuthierError:
-        pass  # the host's program alone; or what HIP will refuse itself
-    return list(found)
+        pass  # a program without device code, or one that HIP will refuse
+    return list(targets)
 
 
 def _virtual(code: Iterable[TargetId]) -> list[str]:
-    """Return the processors of virtual devices, those that code names first."""
+    """Return the processors of virtual devices, first those of the code."""
     known = [name for name, target in TARGETS.items() if target.device_id is not None]
     named = [one.target.name for one in code if one.target.device_id is not None]
     return [*named, *known]
@@ -82,6 +82,6 @@ def _run_any(code: Iterable[TargetId], name: str) -> bool:
 
 
 def _accepts(device: VirtualGpu, code: Iterable[TargetId]) -> bool:
-    """Return whether a device, which has neither XNACK nor SRAM ECC on, runs any of a program's code."""
+    """Return whether a device, with XNACK and SRAM ECC off, runs any of a program's code."""
     off = TargetId(device.target.target, False, False)
     return any(off.accepts(one) for one in code)

@@ -1,4 +1,4 @@
-"""Calls of API functions in a process: what its tool library records, and what tools get."""
+"""Calls of API functions in a process, from the records of its tool library to tools."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from luthier.wire.structures import ProtocolError
 from luthier.wire.tool_requests import ApiFunction, ApiValue
 
 RECORDS = 1 << 14
-"""Events of a process that wait to be delivered; when there are more the process waits."""
+"""Capacity of a process's event buffer; the process waits while it is full."""
 MEMORY = "memory"
-"""Stands for an API: what becomes of memory that the program has of HIP, which has no end as calls have."""
+"""Pseudo API of memory that the program allocates with HIP; its events have no end, unlike calls."""
 APIS = ("hsa", "hip", MEMORY)
-"""APIs whose calls tools may want reported."""
+"""APIs whose calls tools can observe."""
 RANGES = ("roctx", "roctx.range", "roctx.mark")
-"""The program's own ranges that are nested on a thread, those that are not, and marks, as if they were calls."""
+"""The program's ranges that nest on a thread, ranges that do not, and marks, treated like calls."""
 _NAMES = [member.name for member in EVENT_RECORD.members]
 
 
 def patterns(tools: Sequence[Tool], api: str) -> list[str]:
-    """Return the patterns of the functions of an API whose calls tools want reported."""
+    """Return the patterns of an API's functions whose calls tools observe."""
     wanted = (getattr(tool, f"{api}_events") for tool in tools if wants(tool, api))
     return list(dict.fromkeys(pattern for of_tool in wanted for pattern in of_tool))
 
 
 def wants(tool: Tool, api: str) -> bool:
-    """Return whether a tool has a method of its own for events of an API."""
+    """Return whether a tool handles events of an API."""
     name = f"at_{api}_event"
     return getattr(type(tool), name) is not getattr(Tool, name)
 
 
 class EventLog:
-    """The events of one process. Not safe from several threads."""
+    """Events of one process. Not thread-safe."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -49,34 +49,34 @@ class EventLog:
         records = self.memory.bytes[EVENT_HEAD.size :][: RECORDS * EVENT_RECORD.size]
         self._records = records.view(EVENT_RECORD.dtype)
         self._begun: dict[int, dict[str, int]] = {}
-        """By call: the arguments, which are not written down again at its end."""
+        """Call -> arguments, which its end does not repeat."""
 
     def add(self, functions: Sequence[ApiFunction]) -> None:
-        """Add the functions of which the process says that there will be events.
+        """Add functions whose events the process announces.
 
         Raises:
-            ProtocolError: a function of an unknown API.
+            ProtocolError: a function belongs to an unknown API.
         """
         for function in functions:
             if function.api not in APIS + RANGES:
-                raise ProtocolError(f"functions came of {function.api}, which is none of {', '.join(APIS + RANGES)}")
+                raise ProtocolError(f"functions of unknown API {function.api}: known are {', '.join(APIS + RANGES)}")
         self._functions += functions
 
     def take(self) -> Iterator[tuple[str, ApiEvent]]:
-        """Yield the events since the last call, with their API, in order; their memory is free at once.
+        """Yield the events since the last call, with their API, in order, and free their memory.
 
         Raises:
             ProtocolError: they are malformed.
         """
         written, read = int(self._head["written"][0]), int(self._head["read"][0])
         if not 0 <= written - read <= RECORDS:
-            raise ProtocolError("events that cannot be")
+            raise ProtocolError("the counters of the event buffer are malformed")
         records = self._records[np.arange(read, written) % RECORDS].tolist()
         self._head["read"][0] = written
         for values in records:
             record = dict(zip(_NAMES, values, strict=True))
             if record["function"] >= len(self._functions):
-                raise ProtocolError("an event of a function that was never told of")
+                raise ProtocolError("an event belongs to a function that was never announced")
             function = self._functions[record["function"]]
             yield function.api, self._event(function, record)
 
@@ -84,17 +84,17 @@ class EventLog:
         is_exit, call = bool(record["is_exit"]), record["call"]
         values = function.outputs if is_exit else function.arguments
         words = record["values"][: record["count"]]
-        told = {value.name: value.of(int(word)) for value, word in zip(values, words, strict=False)}
+        named = {value.name: value.of(int(word)) for value, word in zip(values, words, strict=False)}
         if not is_exit and function.api != MEMORY:
-            self._begun[call] = told
-        arguments = self._begun.pop(call, {}) if is_exit else told
+            self._begun[call] = named
+        arguments = self._begun.pop(call, {}) if is_exit else named
         where = is_exit, self._pid, record["thread"], call, record["time"]
         returned = ApiValue(function.result_is_signed, "").of(record["result"]) if record["has_result"] else None
-        return ApiEvent(str(function.name), *where, arguments, returned, told if is_exit else {})
+        return ApiEvent(str(function.name), *where, arguments, returned, named if is_exit else {})
 
 
 def is_for(tool: Tool, api: str, name: str) -> bool:
-    """Return whether a tool wants calls of a function reported."""
+    """Return whether a tool observes calls of a function."""
     return (
         api in APIS
         and wants(tool, api)

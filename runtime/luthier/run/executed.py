@@ -1,4 +1,4 @@
-"""Executions of each instruction, as the virtual devices have counted them."""
+"""Executions of each instruction, as counted by the virtual devices."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from luthier.support.table import Table
 
 
 class Executed:
-    """Counts by code object and virtual address, over all processes and devices. Safe from several threads."""
+    """Counts by code object and virtual address, over all processes and devices. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._objects: dict[bytes, CodeObject] = {}
         self._counts: dict[bytes, dict[int, list[int]]] = defaultdict(lambda: defaultdict(lambda: [0, 0]))
         self.elsewhere = 0
-        """Wave-instructions of code that is in no code object of the program, or was patched."""
+        """Wave-instructions of code outside of the program's code objects, or patched."""
         self.elsewhere_lanes = 0
-        """Lane-instructions of it."""
+        """Lane-instructions of the same code."""
         self.notes: list[str] = []
-        """Sentences about what is missing."""
+        """Sentences about missing counts."""
 
     def add(
         self,
@@ -43,7 +43,7 @@ class Executed:
                 self.elsewhere += int(executions.sum())
                 self.elsewhere_lanes += int(lanes.sum())
                 return
-            digest = hashlib.blake2b(object.data).digest()  # names of what is in no file are no names
+            digest = hashlib.blake2b(object.data).digest()  # objects without files have no unique names
             self._objects[digest] = object
             counts = self._counts[digest]
             for address, times, active in zip(addresses.tolist(), executions.tolist(), lanes.tolist(), strict=True):
@@ -53,8 +53,7 @@ class Executed:
     def objects(self) -> Iterator[tuple[CodeObject, dict[int, tuple[int, int]]]]:
         """Yield each code object with the counts of its instructions, by virtual address.
 
-        A count is how often a wave executed the instruction there, and the sum over those times of the lanes active in
-        EXEC.
+        A count is the number of executions by waves, and the sum of their active lanes (EXEC).
         """
         for digest, counts in self._counts.items():
             yield self._objects[digest], {address: (times, lanes) for address, (times, lanes) in counts.items()}
@@ -62,11 +61,11 @@ class Executed:
     def rows(self) -> Iterator[tuple[CodeObject, str | None, int, int]]:
         """Yield each code object's kernels with their wave- and lane-instructions.
 
-        Under None are those of its functions, which are in no kernel's own code.
+        The entry None is for its functions, which belong to no kernel's own code.
         """
         for object, counts in self.objects():
             left = dict(counts)
-            for part in parts(object):  # symbols of kernels in assembly often have no size
+            for part in parts(object):  # kernel symbols from assembly often have no size
                 inside = [left.pop(at) for at in list(left) if part.kernel and 0 <= at - part.address < part.size]
                 if inside:
                     yield object, part.name, sum(times for times, _ in inside), sum(lanes for _, lanes in inside)
@@ -75,7 +74,7 @@ class Executed:
                 yield object, None, sum(times for times, _ in functions), sum(lanes for _, lanes in functions)
 
     def table(self) -> Table:
-        """Return `rows` as a table for people."""
+        """Return `rows` as a table."""
         rows = [
             (f"functions of {object.name}" if kernel is None else kernel, waves, lanes)
             for object, kernel, waves, lanes in self.rows()
@@ -85,7 +84,7 @@ class Executed:
     def to_json(self) -> list[ExecutedKernel]:
         """Return `rows` for the summary of the run.
 
-        The last one, without an object, is what is in no code object of the program.
+        The last one, without an object, is for code outside of the program's code objects.
         """
         from luthier.run.patching import digest_of  # slow to import
 

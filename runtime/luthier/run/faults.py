@@ -1,4 +1,4 @@
-"""Descriptions of faults, from the state in which a kernel stopped in a program's process."""
+"""Errors for faults, from the state in which a kernel stopped in a program's process."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ def describe(
     ranges: NDArray[np.void],
     elsewhere: Callable[[int], str],
 ) -> EmulationError:
-    """Return what stopped a kernel, as an error.
+    """Return the error for the fault that stopped a kernel.
 
-    It is derived from one of `layout`'s codes, and the memory of its thread as the native executor had it.
+    It is derived from one of `layout`'s codes, and the memory of its thread in the native executor.
 
     Args:
-        elsewhere: as of `AllocationTable`.
+        elsewhere: as for `AllocationTable`.
 
     Raises:
-        DeviceError: sizes do not fit.
+        DeviceError: sizes do not match the layouts.
     """
     if len(context) != layout.CONTEXT.size or len(group) != layout.GROUP.size:
-        raise DeviceError("a fault was reported with other layouts")
+        raise DeviceError("the report of a fault has other layouts")
     arrays = [np.frombuffer(bytearray(part), np.uint8) for part in (context, group, waves)]
     stride, count = (get_field(arrays[1], layout.GROUP, field) for field in ("wave_stride", "wave_count"))
     current = get_field(arrays[0], layout.CONTEXT, "current") - get_field(arrays[1], layout.GROUP, "waves")
     if len(waves) != stride * count or not 0 <= current < len(waves):
-        raise DeviceError("a fault was reported with other layouts")
+        raise DeviceError("the report of a fault has other layouts")
     memory = AllocationTable(1 << 62, elsewhere)
     for address, size in ranges.tolist():
         if size:

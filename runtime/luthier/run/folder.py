@@ -1,5 +1,5 @@
-"""A run directory: whose it is while it is written, and reading it. It may come from strangers: what is missing,
-damaged or foreign is an error."""
+"""Run folders: exclusive writing, and reading. A run folder may come from an untrusted source: missing, damaged or
+foreign contents are errors."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from luthier.support.table import Table
 SUMMARY = "summary.json"
 _PARTIAL = f"{SUMMARY}.partial"
 _LARGEST_SUMMARY = 1 << 26
-"""Bytes."""
+"""In bytes."""
 _SIZES = tuple(f"{what}_{axis}" for what in ("grid", "block") for axis in "xyz")
 _SHOWN = 20
-"""Rows of a long table that are shown to people."""
+"""Number of rows shown of a long table."""
 
 
 class Claim:
-    """A run directory that this process alone writes. Its summary, while it is written, says so: the file is made by
-    whoever comes first, and locked as long as its process lives.
+    """A run folder that only this process writes. The partial summary file marks it: the first process creates it, and
+    holds a lock on it while it lives.
 
-    As a context manager it leaves no trace, unless it was finished.
+    As a context manager it removes everything unless it was finished.
 
     Args:
-        folder: a new one, which only this user may enter, or an empty one of this user's.
+        folder: new folder, which only this user may enter, or empty folder of this user.
 
     Raises:
-        LuthierError: another run writes there, there is something in it, or it cannot be made.
+        LuthierError: another run writes to it, it is not empty, or it cannot be created.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,7 +57,7 @@ class Claim:
             except FileExistsError:
                 raise LuthierError(_why_not(folder)) from None
             with suppress(OSError):  # file systems without locks
-                fcntl.flock(self._file, fcntl.LOCK_EX)  # it waits for those who look in `_why_not`, for a moment
+                fcntl.flock(self._file, fcntl.LOCK_EX)  # waits briefly for checks in `_why_not`
             if any(path.name != _PARTIAL for path in folder.iterdir()):  # another run began and ended meanwhile
                 self.discard()
                 raise LuthierError(_why_not(folder))
@@ -65,7 +65,7 @@ class Claim:
             raise LuthierError(f"cannot write {folder}: {problem.strerror or problem}") from problem
 
     def finish(self, summary: str) -> None:
-        """Write the summary, which makes the directory whole.
+        """Write the summary, which completes the folder.
 
         Raises:
             LuthierError: it cannot be written.
@@ -75,7 +75,7 @@ class Claim:
         try:
             file.write(summary + "\n")
             file.flush()
-            os.close(os.dup(file.fileno()))  # some file systems tell here what they cannot keep; the lock stays
+            os.close(os.dup(file.fileno()))  # some file systems report errors here; the lock stays
             self._partial.rename(self.folder / SUMMARY)
             self._file = None
             file.close()
@@ -83,7 +83,7 @@ class Claim:
             raise LuthierError(f"cannot write {self.folder}: {problem.strerror or problem}") from problem
 
     def discard(self) -> None:
-        """Let others have the directory, unless it is finished."""
+        """Release the folder, unless it is finished."""
         if self._file is not None:
             with suppress(OSError):
                 self._partial.unlink()
@@ -92,7 +92,7 @@ class Claim:
     def _close(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            with suppress(OSError):  # what could not be written is not to be tried again
+            with suppress(OSError):  # do not retry failed writes
                 file.close()
 
     def __enter__(self) -> Claim:
@@ -106,8 +106,8 @@ class Claim:
 
 
 def _why_not(folder: Path) -> str:
-    """Return why a run cannot be written to a folder that is not empty."""
-    for _ in range(20):  # between making the file and locking it there is a moment
+    """Return the reason why a run cannot be written to a folder that is not empty."""
+    for _ in range(20):  # the file may exist and not be locked yet
         try:
             descriptor = os.open(folder / _PARTIAL, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
@@ -115,21 +115,21 @@ def _why_not(folder: Path) -> str:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:
-            return f"another run is writing to {folder}: take another folder, or wait for its end"
+            return f"another run is writing to {folder}: choose another folder, or wait until it ends"
         finally:
             os.close(descriptor)
         time.sleep(0.02)
-    return f"{folder} has what a run left that was killed: remove it, or take another folder"
+    return f"{folder} contains the files of a killed run: remove it, or choose another folder"
 
 
 class RunFolder:
-    """A run directory.
+    """A run folder.
 
     Args:
-        path: of the folder.
+        path: path of the folder.
 
     Raises:
-        LuthierError: it is none, unfinished, damaged, or of another schema.
+        LuthierError: it is not a run folder, or is unfinished, damaged, or of another schema.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -145,10 +145,10 @@ class RunFolder:
     def _read_summary(self) -> RunSummary:
         file = self.path / SUMMARY
         if not file.exists() and any(self.path.glob("*.partial")):
-            raise LuthierError(f"{self.path} is of a run that has not ended, or was killed")
+            raise LuthierError(f"{self.path} belongs to a run that has not ended, or was killed")
         if not file.exists():
-            what = "has no summary.json" if self.path.is_dir() else "is no folder"
-            raise LuthierError(f"{self.path} is no run directory, as `luthier run -o` makes them: it {what}")
+            what = "has no summary.json" if self.path.is_dir() else "is not a folder"
+            raise LuthierError(f"{self.path} is not a run folder of `luthier run -o`: it {what}")
         try:
             with open_regular(file) as opened:
                 text = opened.read(_LARGEST_SUMMARY + 1)
@@ -159,7 +159,7 @@ class RunFolder:
         return read_summary(text, file, SCHEMA)
 
     def table(self, name: str) -> TableReader:
-        """Return one of its tables.
+        """Open a table.
 
         Raises:
             LuthierError: there is no such table, or it is damaged.
@@ -174,7 +174,7 @@ class RunFolder:
         """Yield the rows of a table.
 
         Raises:
-            LuthierError: as of `table`.
+            LuthierError: as for `table`.
         """
         with self.table(name) as reader:
             for batch in reader.batches(columns):
@@ -193,7 +193,7 @@ class RunFolder:
         ]
 
     def shown(self) -> Iterator[Table]:
-        """Yield everything for people: the tools' tables in full, of others what fits.
+        """Yield tables to show: the tools' tables in full, the first rows of others.
 
         Raises:
             LuthierError: a file is damaged.
@@ -232,7 +232,7 @@ class RunFolder:
         return Table("variables", columns, rows)
 
     def executed(self) -> Table:
-        """Return a table of what the virtual devices counted, where that was asked for."""
+        """Return a table of what the virtual devices counted, if that was requested."""
         columns = ("kernel", "object", "wave_instructions", "lane_instructions")
         return Table(
             "executed", columns, [[getattr(row, name) for name in columns] for row in self.summary.executed or ()]

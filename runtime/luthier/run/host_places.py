@@ -1,4 +1,4 @@
-"""Addresses that no memory of a device is at: what the process has there."""
+"""Descriptions of addresses at which a device has no memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _NAMES = {"[heap]": "the host's heap", "[stack]": "the host's stack"}
 
 
 def host_place(pid: int, address: int) -> str:
-    """Return what an address of a process is, for which a device has no memory; empty if nothing is known of it.
+    """Describe an address of a process at which a device has no memory; return "" if nothing is known about it.
 
     Args:
-        pid: of the process, which must wait meanwhile; 0: it has none here.
+        pid: process, which must wait meanwhile; 0: it has no ID here.
     """
     if null := null_pointer(address):
         return null
@@ -26,7 +26,7 @@ def host_place(pid: int, address: int) -> str:
         extent, permissions, _, _, _, *name = line.split(maxsplit=5)
         begin, end = (int(number, 16) for number in extent.split("-"))
         if begin <= address < end and not permissions.startswith("---"):  # ROCr reserves addresses
-            if not name:  # it may be that of another device
+            if not name:  # perhaps memory of another device
                 return "memory of the process that this device may not access"
             return f"{_NAMES.get(name[0]) or f'the file {name[0]} in memory of the host'}: no device may access it"
     return ""

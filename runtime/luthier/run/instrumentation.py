@@ -1,4 +1,4 @@
-"""Tools in a run: what the tool library in a program's processes asks for."""
+"""Tools in a run: handle the requests of the tool library in the program's processes."""
 
 from __future__ import annotations
 
@@ -42,48 +42,48 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 _RANKS = (b"OMPI_COMM_WORLD_RANK", b"PMI_RANK", b"PMIX_RANK", b"SLURM_PROCID", b"RANK")
-"""Environment variables by which launchers tell a process its rank."""
+"""Environment variables with which launchers set the rank of a process."""
 
 CAPTURES = "captures"
-"""Folder of a run directory that launches are captured to."""
+"""Subfolder of the run folder for captured launches."""
 _MOST_ARGUMENTS = 1 << 16
-"""Bytes of arguments that are read at a launch."""
+"""Maximum number of bytes of arguments read at a launch."""
 
 
 class Recording(Asked, Protocol):
-    """Protocol of what records the events of a run while the program runs."""
+    """Protocol of a recorder of the events of a running program."""
 
     @property
     def folder(self) -> Path:
-        """Return the run directory."""
+        """Return the run folder."""
 
     @property
     def apis(self) -> Sequence[str]:
-        """Return the APIs of which it wants to be told every call."""
+        """Return the APIs of which it records all calls."""
 
     def called(self, api: str, event: ApiEvent) -> None:
         """Record that a call of an API function has begun or ended."""
 
     def begin(self, sessions: Sequence[Session], tools: Sequence[str]) -> None:
-        """Start recording: the program is about to start.
+        """Start recording, before the program starts.
 
         Args:
-            sessions: its processes; more will come.
-            tools: their names.
+            sessions: sessions of the program's processes; more will be added.
+            tools: names of the tools.
         """
 
 
 class Instrumentation:
-    """The tools of a run, at work on all processes of the program. Safe from several threads.
+    """The tools of a run, for all processes of the program. Thread-safe.
 
     Args:
-        recorder: writes down sites and launches while the program runs, and has the folder for records that tools do
-            not take themselves.
-        patching: is entered while a kernel is patched, with its name: the program waits for that.
-        hoist: whether hooks that do nothing but count become counts; None: as usual.
-        asked: is told what tools ask for in kernels, in the recorder's place.
-        captures: gets all launches that it selects, captured, besides those that tools want captured; None: only these
-            are, to a folder in the recorder's.
+        recorder: records sites and launches while the program runs, and provides the folder for records that tools do
+            not handle.
+        patching: entered with a kernel's name while it is patched, for which the program waits.
+        hoist: whether hooks that only count become counts; None: the default.
+        asked: is notified of the requests of tools in kernels, instead of the recorder.
+        captures: receives all launches that it selects, besides those that tools request; None: only the latter, in a
+            subfolder of the recorder's folder.
     """
 
     def __init__(
@@ -107,19 +107,19 @@ class Instrumentation:
         self._launch_captures: LaunchCaptures | None = None
         self._patching = patching
         self.faults: list[str] = []
-        """Errors in the program's processes; the originals ran."""
+        """Errors in the program's processes, where the original kernels ran."""
         self.failures: list[str] = []
-        """Those of them that are errors in tools' own code."""
+        """The faults that are errors in tools' own code."""
         self.channels = Channels(None if recorder is None else recorder.folder, self.lose)
         self._lock = threading.RLock()
-        """Lock whose holder waits for no thread that hands over records: tools get them under it."""
+        """Its holder never waits for a thread that delivers records, since tools receive them under this lock."""
         self._has_ended = threading.Event()
         self._objects: dict[tuple[str, bytes], CodeObject] = {}
         """By name and digest."""
 
     @property
     def watches_launches(self) -> bool:
-        """Return whether a tool wants every launch reported; launches run one after the other then."""
+        """Return whether a tool observes every launch; then launches do not overlap."""
         return self._captures_selected or any(
             tool.reset_each_launch or overrides(tool, "at_kernel_launch") or overrides(tool, "at_kernel_end")
             for tool in self.tools.tools
@@ -127,16 +127,16 @@ class Instrumentation:
 
     @property
     def watches_objects(self) -> bool:
-        """Return whether a tool wants code objects reported when they are loaded."""
+        """Return whether a tool observes the loading of code objects."""
         return any(overrides(tool, "at_code_object") for tool in self.tools.tools)
 
     @property
     def watches_memory(self) -> bool:
-        """Return whether a tool wants to be told of the memory that the program has of HIP."""
+        """Return whether a tool observes memory that the program allocates with HIP."""
         return self.tools.watches_memory
 
     def begin(self) -> None:
-        """Tell the recorder and the tools that the program is about to start.
+        """Notify the recorder and the tools before the program starts.
 
         Raises:
             ToolError: a tool fails.
@@ -149,12 +149,12 @@ class Instrumentation:
             except LuthierError:
                 raise
             except Exception as problem:  # whatever a tool's own code raises
-                raise ToolError(f"{tool.label()} failed when it was to begin: {problem!r}") from problem
+                raise ToolError(f"{tool.label()} failed at the start of the run: {problem!r}") from problem
         if any(map(self._wanted_calls, events.APIS)) or self._wants_ranges:
             Worker(self._tell_events_soon)
 
     def end(self) -> None:
-        """Tell the tools that the program has ended, after all channels and events."""
+        """Notify the tools of the end of the program, after all records and events."""
         for session in self.sessions:
             self.channels.retire(session)
         self.channels.close()
@@ -172,7 +172,7 @@ class Instrumentation:
         return ToolView(self.sessions, self.patcher.modules_of[self.tools.tools.index(tool)], folder)
 
     def _call(self, tool: Tool, function: Callable[..., Result], *arguments: object) -> Result | None:
-        """Call a tool's own code and return what it does; what it raises is reported at the end, and None returned."""
+        """Call a tool's code and return its result; if it raises, report that at the end and return None."""
         try:
             with self._lock:
                 return function(*arguments)
@@ -181,14 +181,14 @@ class Instrumentation:
             return None
 
     def connect(self, pid: int, payload: bytes, devices: int | None = None) -> tuple[Session, requests.Wishes]:
-        """Begin a session with a process that has loaded the library.
+        """Start a session with a process that has loaded the library.
 
         Args:
-            payload: its first request.
-            devices: how many the process may have; None: nobody knows.
+            payload: first request of the process.
+            devices: number of its devices; None if unknown.
 
         Raises:
-            DeviceError: that library does not fit; this is also reported at the end of the run.
+            DeviceError: the library does not match; this is also reported at the end of the run.
         """
         try:
             asked = first(requests.Instrument, payload, "the tool library (libluthier_tools.so)")
@@ -216,7 +216,7 @@ class Instrumentation:
         return session, wishes
 
     def disconnect(self, session: Session) -> None:
-        """End the session of a process that has ended, or whose connection has."""
+        """End the session of a process that has ended or closed its connection."""
         self.channels.retire(session)
         session.close()
 
@@ -236,15 +236,15 @@ class Instrumentation:
             self.channels.open(session, block.block, channel, name, hand_over if takers else None, unpack)
 
     def block(self, session: Session, gpu: int, symbol: str) -> SessionVariables:
-        """Return memory for the variables that patched kernels refer to by a symbol, on a device of a process.
+        """Return memory for the variables that patched kernels reference by a symbol, on a device of a process.
 
         Raises:
-            DeviceError: there are none.
+            DeviceError: there are no such variables.
         """
         with self._lock:
             block = next((block for block in session.needed_blocks() if block.symbol == symbol), None)
             if block is None:
-                raise DeviceError("a request for variables that no tool has")
+                raise DeviceError("the requested variables belong to no tool")
             made, known = session.add_block(gpu, block)
         if not known:
             self._open_channels(session, made)
@@ -256,7 +256,7 @@ class Instrumentation:
         return self._captures
 
     def _capturing(self) -> LaunchCaptures:
-        """Return what captures launches, made at the first call."""
+        """Return the captures of launches, created at the first call."""
         from luthier.run.captures import MOST, Captures  # few runs need them
         from luthier.run.launch_captures import LaunchCaptures
 
@@ -271,10 +271,10 @@ class Instrumentation:
             return self._launch_captures
 
     def answer(self, session: Session, number: int, payload: bytes, files: Sequence[int] = ()) -> object:
-        """Return the reply to a request of a process, after tools have got the calls of its API functions before.
+        """Reply to a request of a process, after passing its recorded calls to tools.
 
         Args:
-            files: descriptors that came with the request.
+            files: file descriptors of the request.
         """
         self._tell_events(session)
         return _HANDLERS.answer(self, session, number, payload, files)
@@ -290,46 +290,46 @@ class Instrumentation:
     @handles(requests.ObjectLoaded)
     def _loaded_object(self, session: Session, loaded: requests.ObjectLoaded) -> None:
         session.check_device(loaded.gpu)
-        told = LoadedObject(_sent(session, loaded.object), session.pid, loaded.gpu)
+        object = LoadedObject(_sent(session, loaded.object), session.pid, loaded.gpu)
         for tool in self.tools.tools:
-            self._call(tool, tool.at_code_object, told)
+            self._call(tool, tool.at_code_object, object)
 
     @handles(requests.Functions)
-    def _functions(self, session: Session, told: requests.Functions) -> MemoryFile:
+    def _functions(self, session: Session, sent: requests.Functions) -> MemoryFile:
         with self._lock:
             if session.events is None:
                 session.events = events.EventLog(session.pid)
-            session.events.add(told.functions)
+            session.events.add(sent.functions)
             return MemoryFile(session.events.memory.size, File(session.events.memory.fd))
 
     @handles(requests.Drain)
     def _drain(self, session: Session, asked: requests.Drain) -> None:
-        """Do nothing: events are taken before each request."""
+        """Do nothing, since events are handled before each request."""
 
     @handles(requests.Fault)
     def _fault(self, session: Session, fault: requests.Fault) -> None:
         self.tell(str(fault.text))
 
     def fail(self, failure: str) -> None:
-        """Remember that a tool's own code has failed: that makes the run fail."""
+        """Record a failure of a tool's own code, which makes the run fail."""
         self.tell(failure)
         with self._lock:
             if failure not in self.failures:
                 self.failures.append(failure)
 
     def lose(self, fault: str) -> None:
-        """Remember that something was lost which the run is to have in its results."""
+        """Record that part of the results was lost."""
         self.tell(fault)
         note_loss(fault)
 
     def tell(self, fault: str) -> None:
-        """Remember what went wrong, once."""
+        """Record a fault once."""
         with self._lock:
             if fault not in self.faults:
                 self.faults.append(fault)
 
     def _wanted_calls(self, api: str) -> list[str]:
-        """Return the patterns of the functions of an API whose calls somebody wants reported."""
+        """Return the patterns of an API's functions whose calls the recorder or tools observe."""
         everything = ["*"] if self._recorder is not None and api in self._recorder.apis else []
         return [*everything, *events.patterns(self.tools.tools, api)]
 
@@ -338,7 +338,7 @@ class Instrumentation:
         return self._recorder is not None and not set(events.RANGES).isdisjoint(self._recorder.apis)
 
     def _tell_events(self, session: Session) -> None:
-        """Pass the calls of API functions that a process has recorded to tools."""
+        """Pass the API calls that a process has recorded to tools."""
         with self._lock:
             if session.events is None:
                 return
@@ -368,12 +368,12 @@ class Instrumentation:
             return len(session.objects) - 1
 
     def _object_of(self, name: str, data: bytes | memoryview) -> CodeObject:
-        """Return a code object, the same for all processes."""
+        """Return a code object, shared by all processes."""
         key = name, hashlib.blake2b(data).digest()
-        found = self._objects.get(key)
-        if found is None:
-            found = self._objects[key] = CodeObject(data, name)
-        return found
+        object = self._objects.get(key)
+        if object is None:
+            object = self._objects[key] = CodeObject(data, name)
+        return object
 
     @handles(requests.FindKernel)
     def _find_kernel(self, session: Session, wanted: requests.FindKernel) -> requests.FindKernelAnswer:
@@ -382,7 +382,7 @@ class Instrumentation:
         object = _sent(session, wanted.object)
         kernel = next((k for k in object.kernels.values() if k.descriptor_address == wanted.descriptor), None)
         if kernel is None:
-            raise ObjectError("the kernel that is launched is not in its code object", object=object.name)
+            raise ObjectError("the launched kernel is not in its code object", object=object.name)
         skipped = self.selection.skips(kernel.name, gpu)
         if skipped is None:
             with self._patching(kernel.name):
@@ -433,15 +433,15 @@ class Instrumentation:
         return requests.LaunchAnswer(launch.instrumented, room, kernel.kernel.kernarg_size)
 
     @handles(requests.LaunchMemory)
-    def _launch_memory(self, session: Session, told: requests.LaunchMemory) -> None:
-        self._capturing().take(session, _captured(session, told.gpu), told)
+    def _launch_memory(self, session: Session, memory: requests.LaunchMemory) -> None:
+        self._capturing().take(session, _captured(session, memory.gpu), memory)
 
     @handles(requests.LaunchUnread)
-    def _launch_unread(self, session: Session, told: requests.LaunchUnread) -> None:
-        self._capturing().refuse(session, _captured(session, told.gpu), told)
+    def _launch_unread(self, session: Session, unread: requests.LaunchUnread) -> None:
+        self._capturing().refuse(session, _captured(session, unread.gpu), unread)
 
     def begin_launch(self, session: Session, launch: Launch) -> None:
-        """Tell the tools that a launch is about to begin."""
+        """Notify the tools before a launch begins."""
         session.running[launch.gpu] = launch
         for tool in self.tools.tools:
             launch.run = self.view(tool)
@@ -455,7 +455,7 @@ class Instrumentation:
         self.end_launch(session, launch.gpu)
 
     def end_launch(self, session: Session, gpu: int) -> None:
-        """Tell the tools that the launch on a device has ended."""
+        """Notify the tools of the end of the launch on a device."""
         launch = session.running.pop(gpu, None)
         if launch is not None:
             self.channels.flush(session, launch.gpu)
@@ -465,14 +465,14 @@ class Instrumentation:
 
     @handles(requests.Loaded)
     def _loaded(self, session: Session, loaded: requests.Loaded) -> None:
-        from luthier.patch.payloads.code import ORIGINAL  # there since it was patched
+        from luthier.patch.payloads.code import ORIGINAL  # imported when it was patched
 
         if loaded.row >= len(session.kernels):
             raise ProtocolError(f"kernel {loaded.row} was never launched: there are {len(session.kernels)}")
         kernel = session.kernels[loaded.row]
         companion = kernel.patched.companion
         if companion is None or len(loaded.blocks) != len(companion.blocks):
-            raise ProtocolError("a kernel that was never patched")
+            raise ProtocolError("the loaded kernel was never patched")
         blocks = {block.symbol: address for block, address in zip(companion.blocks, loaded.blocks, strict=True)}
         session.companions[kernel.gpu, loaded.delta] = LoadedCompanion(
             self._object_of(kernel.object.name, companion.data),
@@ -484,12 +484,12 @@ class Instrumentation:
         )
 
     def companion_at(self, pid: int, gpu: int, delta: int) -> LoadedCompanion | None:
-        """Return the patched object that a process has loaded there."""
+        """Return the patched object that a process has loaded with an offset."""
         for session in reversed(self.sessions):
             if session.pid == pid:
                 if (gpu, delta) in session.companions:
                     return session.companions[gpu, delta]
-                if pid:  # it has executed another program since; many processes of other namespaces are 0
+                if pid:  # it has executed another program; 0 stands for many processes of other namespaces
                     return None
         return None
 
@@ -503,7 +503,7 @@ def _sent(session: Session, number: int) -> CodeObject:
     """Return a code object that a process has sent.
 
     Raises:
-        ProtocolError: it has not.
+        ProtocolError: the object was never sent.
     """
     if number >= len(session.objects):
         raise ProtocolError(f"code object {number} was never sent: there are {len(session.objects)}")
@@ -511,31 +511,31 @@ def _sent(session: Session, number: int) -> CodeObject:
 
 
 def _captured(session: Session, gpu: int) -> Launch:
-    """Return the launch that is captured on a device.
+    """Return the captured launch on a device.
 
     Raises:
         ProtocolError: there is none.
     """
     launch = session.running.get(gpu)
     if launch is None or not launch.captured:
-        raise ProtocolError(f"memory came of a launch on device {gpu}, which nobody asked for")
+        raise ProtocolError(f"unrequested memory of a launch on device {gpu} was sent")
     return launch
 
 
 def about_process(pid: int) -> dict[str, int | None]:
-    """Return the parent of a process and its rank under MPI or Slurm; None for what is not known."""
-    found: dict[str, int | None] = {"parent": None, "rank": None}
+    """Return the parent of a process and its rank under MPI or Slurm; None if unknown."""
+    facts: dict[str, int | None] = {"parent": None, "rank": None}
     with suppress(OSError, ValueError):
-        # After the command's name, which may hold anything but is in parentheses: state, parent.
-        found["parent"] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        # After the command name in parentheses, which may contain anything: state, parent.
+        facts["parent"] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         for variable in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
             name, _, value = variable.partition(b"=")
             if name in _RANKS:
-                found["rank"] = int(value)
+                facts["rank"] = int(value)
                 break
-    return found
+    return facts
 
 
 def overrides(tool: Tool, name: str) -> bool:
-    """Return whether a tool's class has a method of its own of that name."""
+    """Return whether a tool's class overrides a method."""
     return getattr(type(tool), name) is not getattr(Tool, name)

@@ -1,4 +1,4 @@
-"""Launches that are captured by what the tool library reads of their memory, on GPUs and on virtual devices."""
+"""Launches captured from the memory that the tool library reads, on GPUs and virtual devices."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from luthier.wire.structures import ProtocolError
 from luthier.wire.tool_requests import LaunchMemory, LaunchUnread, MemoryRange
 
 _FIRST_FREE = 1 << 32
-"""Address from which on there is a place for the packet: programs have nothing there."""
+"""Lowest address for the packet; programs use no memory there."""
 
 
 class _RunningLaunch(Struct):
-    """A launch that runs."""
+    """A launch that is running."""
 
     name: str
-    """Text that messages have for it."""
-    told: LaunchMemory
+    """Its name in messages."""
+    sent: LaunchMemory
     target: str
     before: ProcessPages
     ranges: tuple[tuple[int, int], ...]
     time: float
-    """When it began, by `time.monotonic`."""
+    """Start time, by `time.monotonic`."""
 
 
 class LaunchCaptures:
-    """Captures of launches, from what the processes of a run tell of their memory.
+    """Captures of launches, from the memory that the processes of a run send.
 
     Args:
-        captures: gets the captures.
+        captures: receives the captures.
     """
 
     def __init__(self, captures: Captures) -> None:
@@ -49,12 +49,12 @@ class LaunchCaptures:
         self._begun: dict[tuple[int, int], _RunningLaunch] = {}
 
     def selects(self, launch: Launch) -> bool:
-        """Return whether a launch is to be captured, whatever tools want."""
+        """Return whether a launch is selected for capture, apart from tools' requests."""
         chosen = self.captures.selection
         return chosen.skips(launch.kernel.name, launch.gpu) is None and chosen.takes(launch.number)
 
     def room_for(self, launch: Launch) -> int:
-        """Return how many bytes of memory a launch may have that is to be captured; 0: it cannot be, which is told."""
+        """Return the limit in bytes for the memory of a captured launch; 0 if it is refused, which is reported."""
         try:
             self.captures.check_room()
         except LuthierError as problem:
@@ -62,51 +62,51 @@ class LaunchCaptures:
             return 0
         return self.captures.most
 
-    def take(self, session: Session, launch: Launch, told: LaunchMemory) -> None:
-        """Take the memory of a launch at its begin or end.
+    def take(self, session: Session, launch: Launch, sent: LaunchMemory) -> None:
+        """Receive the memory of a launch at its begin or end.
 
         Raises:
             ProtocolError: the message is malformed.
         """
-        key = self._key(session, launch, told)
+        key = self._key(session, launch, sent)
         begun = self._begun.pop(key, None)
         try:
-            table = MemoryRange.read_rows(told.ranges)
-            memory = _memory(table, told.contents)
-            if not told.is_after:
+            table = MemoryRange.read_rows(sent.ranges)
+            memory = _memory(table, sent.contents)
+            if not sent.is_after:
                 ranges = joined((int(row["address"]), int(row["size"])) for row in table)
-                self._begun[key] = _RunningLaunch(_name(launch), told, told.device, memory, ranges, time.monotonic())
+                self._begun[key] = _RunningLaunch(_name(launch), sent, sent.device, memory, ranges, time.monotonic())
             elif begun is not None:
-                self._end(begun, session.kernels[told.row], launch, memory)
+                self._end(begun, session.kernels[sent.row], launch, memory)
         except ProtocolError:
             raise
         except LuthierError as refused:
             self.captures.refuse(_name(launch), refused)
 
-    def refuse(self, session: Session, launch: Launch, told: LaunchUnread) -> None:
-        """Take that the memory of a launch cannot be read.
+    def refuse(self, session: Session, launch: Launch, sent: LaunchUnread) -> None:
+        """Record that the memory of a launch cannot be read.
 
         Raises:
             ProtocolError: there is no such launch.
         """
-        self._begun.pop(self._key(session, launch, told), None)
-        self.captures.refuse(_name(launch), DeviceError(str(told.problem)))
+        self._begun.pop(self._key(session, launch, sent), None)
+        self.captures.refuse(_name(launch), DeviceError(str(sent.problem)))
 
-    def _key(self, session: Session, launch: Launch, told: LaunchMemory | LaunchUnread) -> tuple[int, int]:
-        if told.row >= len(session.kernels) or told.number != launch.number:
-            raise ProtocolError(f"memory came of launch {told.number} of kernel {told.row}, which is not under way")
-        return id(session), told.gpu
+    def _key(self, session: Session, launch: Launch, sent: LaunchMemory | LaunchUnread) -> tuple[int, int]:
+        if sent.row >= len(session.kernels) or sent.number != launch.number:
+            raise ProtocolError(f"memory of launch {sent.number} of kernel {sent.row} was sent, which is not running")
+        return id(session), sent.gpu
 
     def end(self) -> None:
-        """Refuse the launches that have not ended: the program has."""
+        """Refuse launches that had not ended when the program did."""
         for begun in self._begun.values():
-            self.captures.refused.append(f"{begun.name}: it had not ended when the program did")
+            self.captures.refused.append(f"{begun.name}: the program ended before it")
 
     def _end(self, begun: _RunningLaunch, launched: SessionKernel, launch: Launch, after: ProcessPages) -> None:
         seconds = time.monotonic() - begun.time
-        kernel, told = launched.kernel, begun.told
+        kernel, sent = launched.kernel, begun.sent
         packet = _free_page(begun.ranges)
-        before = _with_page(begun.before, packet, _packet(launch, kernel, told))
+        before = _with_page(begun.before, packet, _packet(launch, kernel, sent))
         manifest = CaptureManifest(
             schema=SCHEMA,
             target=begun.target,
@@ -118,13 +118,13 @@ class LaunchCaptures:
             group_segment=launch.group_segment,
             private_segment=launch.private_segment,
             dynamic_lds=max(0, launch.group_segment - kernel.group_segment_fixed_size),
-            cooperative=told.cooperative,
+            cooperative=sent.cooperative,
             packet=packet,
-            queue=told.queue,
-            kernarg=told.kernarg,
-            load_address=told.load_address,
-            id=told.id,
-            arguments=arguments_in(kernel, before, told.kernarg),
+            queue=sent.queue,
+            kernarg=sent.kernarg,
+            load_address=sent.load_address,
+            id=sent.id,
+            arguments=arguments_in(kernel, before, sent.kernarg),
             ranges=joined([*begun.ranges, (packet, PAGE)]),
             counted=False,
         )
@@ -139,36 +139,36 @@ def _name(launch: Launch) -> str:
 
 
 def _memory(table: NDArray[np.void], file: int) -> ProcessPages:
-    """Return the pages of ranges of which a file has the contents; beside the ranges are zeros.
+    """Return the pages of ranges from a file, with zeros outside of the ranges.
 
     Raises:
-        ProtocolError: they are not there.
+        ProtocolError: the file does not contain them.
     """
     pages: dict[int, NDArray[np.uint8]] = {}
     for address, size, offset in table.tolist():
         first, end = address // PAGE * PAGE, -(-(address + size) // PAGE) * PAGE
         place = offset - (address - first)
         if place < 0 or place % PAGE or place + end - first > os.fstat(file).st_size:
-            raise ProtocolError("memory of a launch that is not in its file")
+            raise ProtocolError("memory of a launch is not in its file")
         contents = _read(file, place, end - first).reshape(-1, PAGE)
         for row, page in enumerate(range(first, end, PAGE)):
-            # Two ranges may have parts of one page.
+            # Ranges may share a page.
             pages[page] = contents[row] | pages[page] if page in pages else contents[row]
     return _as_memory(pages)
 
 
 def _read(file: int, place: int, size: int) -> NDArray[np.uint8]:
-    """Return bytes of a file, which is not mapped: the process that it came from may cut it short at any time.
+    """Read a part of a file without mapping it, since the process that sent it may truncate it at any time.
 
     Raises:
-        ProtocolError: it has.
+        ProtocolError: the file was truncated.
     """
     contents = np.empty(size, np.uint8)
     done = 0
     while done < size:
         count = os.preadv(file, [contents[done:].data], place + done)
         if not count:
-            raise ProtocolError("memory of a launch whose file has been cut short")
+            raise ProtocolError("the file with the memory of a launch was truncated")
         done += count
     return contents
 
@@ -180,7 +180,7 @@ def _as_memory(pages: dict[int, NDArray[np.uint8]]) -> ProcessPages:
 
 
 def _with_page(memory: ProcessPages, address: int, contents: bytes) -> ProcessPages:
-    """Return memory with one more page."""
+    """Return memory with a page added."""
     page = np.zeros((1, PAGE), np.uint8)
     page[0, : len(contents)] = np.frombuffer(contents, np.uint8)
     at = int(np.searchsorted(memory.addresses, np.uint64(address)))
@@ -189,7 +189,7 @@ def _with_page(memory: ProcessPages, address: int, contents: bytes) -> ProcessPa
 
 
 def _changed(before: ProcessPages, after: ProcessPages) -> ProcessPages:
-    """Return the pages that are no longer what they were."""
+    """Return the pages that changed."""
     other = (before.pages != after.pages).any(axis=1)
     return ProcessPages(after.addresses[other], after.pages[other])
 
@@ -203,12 +203,12 @@ def _free_page(ranges: Sequence[tuple[int, int]]) -> int:
     return page
 
 
-def _packet(launch: Launch, kernel: Kernel, told: LaunchMemory) -> bytes:
-    """Return the packet as kernels read it: where it lies in the queue of the device, only the device knows."""
+def _packet(launch: Launch, kernel: Kernel, sent: LaunchMemory) -> bytes:
+    """Return a packet as kernels read it. Only the device knows its original place in the queue."""
     dimensions = max(axis + 1 for axis in range(3) if axis == 0 or launch.grid[axis] > 1)
     sizes = launch.private_segment, launch.group_segment
-    code = kernel.descriptor_address + told.load_address
-    return PACKET.pack(_DISPATCH, dimensions, *launch.block, 0, *launch.grid, *sizes, code, told.kernarg, 0, 0)
+    code = kernel.descriptor_address + sent.load_address
+    return PACKET.pack(_DISPATCH, dimensions, *launch.block, 0, *launch.grid, *sizes, code, sent.kernarg, 0, 0)
 
 
 _DISPATCH = 2

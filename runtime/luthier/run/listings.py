@@ -1,4 +1,4 @@
-"""A kernel's code as rows of `luthier.run.schema.LISTINGS` and `BLOCKS`."""
+"""Code of a kernel as rows of `luthier.run.schema.LISTINGS` and `BLOCKS`."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def blocks(lifted: LiftedRepresentation) -> dict[str, Any]:
     for loop in lifted.loops:
         for block in loop.blocks:
             depths[block] = max(loop.depth, depths.get(block, 0))
-    found = lifted.blocks
+    reached = lifted.blocks
     return {
-        "block": [block.index for block in found],
-        "function": [lifted.functions[block.function].name for block in found],
-        "address": [lifted.columns.address[block.first] for block in found],
-        "instructions": [block.last - block.first + 1 for block in found],
-        "depth": [depths.get(block.index, 0) for block in found],
-        "exit": [block.exit for block in found],
-        "successors": [[edge.to for edge in block.successors] for block in found],
-        "ways": [[edge.kind for edge in block.successors] for block in found],
+        "block": [block.index for block in reached],
+        "function": [lifted.functions[block.function].name for block in reached],
+        "address": [lifted.columns.address[block.first] for block in reached],
+        "instructions": [block.last - block.first + 1 for block in reached],
+        "depth": [depths.get(block.index, 0) for block in reached],
+        "exit": [block.exit for block in reached],
+        "successors": [[edge.to for edge in block.successors] for block in reached],
+        "ways": [[edge.kind for edge in block.successors] for block in reached],
     }

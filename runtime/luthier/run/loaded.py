@@ -1,4 +1,4 @@
-"""Patched objects as they lie in a program's memory: their code, and what it can reach of the original."""
+"""Patched objects in a program's memory: their code, and the code of the original that it can reach."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from luthier.objects.origins import Origins, Teller, origins_of, teller
 
 
 class LoadedCompanion(Struct, frozen=True, dict=True):
-    """A patched kernel's object beside the original."""
+    """Object of a patched kernel beside the original."""
 
     object: CodeObject
     delta: int
-    """Offset that was added to its virtual addresses."""
+    """Offset added to its virtual addresses."""
     original: CodeObject
     original_delta: int
     symbols: Mapping[str, int]
     """Addresses of its external symbols."""
     goes_back: bool
-    """It may call functions of the original."""
+    """Whether it may call functions of the original."""
 
     @property
     def kernel(self) -> Kernel:
@@ -41,15 +41,15 @@ class LoadedCompanion(Struct, frozen=True, dict=True):
         return origins_of(self.object)
 
     def original_address(self, address: int) -> int | None:
-        """Return the virtual address in the original of the program's instruction at an address; None if there is none
-        of the program's."""
-        for one in self._origins:
-            if one.start <= address - self.delta < one.start + one.size:
-                return one.original(address - self.delta)
+        """Return the virtual address in the original of the program's instruction at an address; None if the
+        instruction is not the program's."""
+        for origins in self._origins:
+            if origins.start <= address - self.delta < origins.start + origins.size:
+                return origins.original(address - self.delta)
         return address - self.original_delta
 
     def code(self) -> list[tuple[int, bytes]]:
-        """Return addresses and bytes of all code that it can reach, as the loader has written it.
+        """Return addresses and bytes of all code that it can reach, with relocations applied.
 
         Raises:
             ObjectError: its relocations cannot be resolved.

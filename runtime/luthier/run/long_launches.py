@@ -1,5 +1,5 @@
-"""Kernels that run for long: lines about them, since a program that waits for one looks as if nothing happened, and
-what they were doing when the program was ended."""
+"""Long-running kernels: progress lines, since a program that waits for one appears to hang, and what they were doing
+when the program was stopped."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from luthier.wire.device_requests import Running
 from luthier.wire.messages import Progress
 
 _APART = 9.0
-"""Seconds between two lines, at least: processes tell independently of each other."""
+"""Minimum seconds between two lines, since processes report independently."""
 
 
 class LongLaunch(Struct, frozen=True):
-    """A launch that had not ended when its process told of it."""
+    """A launch that had not ended when its process last reported."""
 
     process: int
     kernel: str
-    """Its name for people."""
+    """Its name in the source."""
     seconds: int
-    """How long it had run."""
+    """Running time so far."""
     progress: Progress
     places: Sequence[tuple[str, int]]
-    """Instructions at which waves are, and how many work-groups have some there; most first."""
+    """Instructions at which waves are, with the number of work-groups, most first."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
@@ -43,8 +43,7 @@ class LongLaunch(Struct, frozen=True):
 
 
 class LongLaunches:
-    """Prints lines about them on standard error, and keeps the last state of each process. Safe from several
-    threads."""
+    """Prints progress lines on standard error, and keeps the last state of each process. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,13 +52,13 @@ class LongLaunches:
         """By process."""
 
     def tell(self, process: object, pid: int, running: Running, plan: KernelPlan, counts: NDArray[np.int64]) -> None:
-        """Take the state of a launch, and print lines about it if they are due, unless the last ones are not long ago.
+        """Update the state of a launch and print progress lines if they are due.
 
         Args:
-            process: that launches,
-            pid: and its number.
-            plan: of its kernel.
-            counts: executions of each record of the plan's code, in this process.
+            process: process that launched it.
+            pid: its process ID.
+            plan: plan of its kernel.
+            counts: executions of each record of the plan's code in this process.
         """
         with self._lock:
             self._states[process] = pid, running, plan
@@ -69,29 +68,29 @@ class LongLaunches:
             self._last = now
         reached = plan.code.code.reach(*plan.roots)
         executed = int(counts[reached[reached < len(counts)]].sum())
-        others = f", as {running.others} others are" if running.others > 1 else ", as another one is"
+        more = f", like {running.others} others" if running.others > 1 else ", like another one"
         launch = _launch(pid, running, plan)
         say(
             f"luthier run: kernel {launch.kernel} has been running for {running.seconds} s"
-            f"{others if running.others else ''} (process {pid}; waves have executed {executed:,} of its instructions)",
+            f"{more if running.others else ''} (process {pid}; waves have executed {executed:,} of its instructions)",
             file=sys.stderr,
         )
         say_lines(launch)
 
     def forget(self, process: object) -> None:
-        """Take that no launch of a process runs for long any more."""
+        """Record that a process has no long-running launch."""
         with self._lock:
             self._states.pop(process, None)
 
     def unfinished(self) -> list[LongLaunch]:
-        """Return the launches that had not ended when their processes told last."""
+        """Return the launches that had not ended when their processes last reported."""
         with self._lock:
             states = list(self._states.values())
         return [_launch(*state) for state in states]
 
 
 def say_lines(launch: LongLaunch) -> None:
-    """Print what it does, on standard error."""
+    """Print what a launch is doing on standard error."""
     for line in progress_lines(launch.progress, launch.places):
         say(f"luthier run:   {line}", file=sys.stderr)
 

@@ -1,4 +1,4 @@
-"""The GPUs of the machine: programs find them as without Luthier, with the tool library beside."""
+"""GPUs of the machine, which programs use as without Luthier, except for the tool library."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from msgspec import Struct
 from luthier.errors import DeviceError
 
 KIND = "hip"
-"""Begin of their names, as of `luthier.open_device`."""
+"""Prefix of their names, as for `luthier.open_device`."""
 _VISIBLE = "ROCR_VISIBLE_DEVICES"
-"""Environment variable that tells ROCr which GPUs there are, by numbers or by their unique names."""
+"""Environment variable that selects GPUs for ROCr, by numbers or unique names."""
 
 
 class MachineGpus(Struct, frozen=True):
     """GPUs of the machine, which ROCm finds without Luthier."""
 
     numbers: tuple[int, ...] = ()
-    """Those that programs are to see, as ROCm counts; empty: all."""
+    """Those that programs see, by ROCm's numbers; empty: all."""
 
     @property
     def names(self) -> list[str]:
-        """Return what ``--device`` calls them."""
+        """Return their names for ``--device``."""
         return [f"{KIND}:{number}" for number in self.numbers] or [KIND]
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """Return variables that let programs see these alone.
+        """Return environment variables that restrict programs to these GPUs.
 
         Args:
-            base: the environment so far, which may hide some already: numbers count what it leaves.
+            base: environment so far; if it hides GPUs, the numbers count the remaining ones.
 
         Raises:
-            DeviceError: it does not leave so many.
+            DeviceError: not enough GPUs remain.
         """
         if not self.numbers:
             return {}
@@ -48,10 +48,10 @@ def names_machine_gpus(text: str) -> bool:
 
 
 def parse_machine_gpus(text: str) -> MachineGpus:
-    """Return the GPUs that ``--device`` names: ``hip`` for all, or ``hip:NUMBER``, several separated by commas.
+    """Return the GPUs that ``--device`` names: ``hip`` for all, or ``hip:NUMBER``, separated by commas.
 
     Raises:
-        DeviceError: something else is named, or one twice.
+        DeviceError: another device is named, or a GPU is named twice.
     """
     if text.strip() == KIND:
         return MachineGpus()
@@ -59,9 +59,7 @@ def parse_machine_gpus(text: str) -> MachineGpus:
     for name in text.split(","):
         kind, _, number = name.strip().partition(":")
         if kind != KIND or not number.isdecimal():
-            raise DeviceError(
-                f"no GPU of this machine: {name!r}; they are called {KIND}:0, {KIND}:1, …, all of them {KIND}"
-            )
+            raise DeviceError(f"{name!r} is not a GPU of this machine: use {KIND}:0, {KIND}:1, …, or {KIND} for all")
         numbers.append(int(number))
     if len({*numbers}) < len(numbers):
         raise DeviceError(f"a GPU is named twice: {text}")

@@ -1,8 +1,8 @@
-"""Kernels patched for a run, and kept on disk for the next one.
+"""Kernels patched for a run, and cached on disk for later runs.
 
-What is kept goes by what was asked for: tools are asked about every kernel in every run, since they may want to
-remember what they inserted where. Only what follows, compiling hooks, binding registers and laying out, is not done
-again for the same hooks at the same points of the same code.
+Cached kernels are found by what tools request: tools instrument every kernel in every run, since they may record what
+they inserted where. Only the work after that (compiling hooks, binding registers, layout) is skipped for the same hooks
+at the same points of the same code.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from luthier.tool.task import InstrumentationTask
 
 MOST_ASKED = 4096
-"""Bytes of stack beyond a kernel's fixed private memory that launches may ask for, where hooks have theirs above it."""
+"""Bytes of stack beyond a kernel's fixed private memory that launches may request if hooks use memory above it."""
 MOST_STACK = MOST_ASKED + DYNAMIC_STACK
-"""Bytes that the stack may then have: virtual devices give more than launches ask for."""
+"""Limit for the stack: virtual devices provide more than launches request."""
 _ANY = (1 << 32) - 1
 
 
@@ -48,20 +48,20 @@ class Patched(Struct, frozen=True):
     """Result of patching a kernel."""
 
     companion: Companion | None
-    """None: the original runs, for the reason given."""
+    """None if the original runs, for the given reason."""
     reason: str = ""
     report: KernelReport | None = None
-    """Report of what was asked for, and what of it was done; None if it did not come to that."""
+    """Report of what tools requested and what was done; None if patching did not start."""
     kept: bool = False
-    """It was found on disk."""
+    """Whether it was in the cache."""
     skipped: bool = False
-    """It was not to be instrumented."""
+    """Whether it was not selected."""
     idle: bool = False
-    """No tool wanted anything of it: there is nothing to instrument."""
+    """Whether no tool requested anything, so there is nothing to instrument."""
 
 
 def most_private(kernel: Kernel, patched: Patched) -> int:
-    """Return the largest private memory of a lane, in bytes, with which a launch may run a kernel instrumented."""
+    """Return the maximum private memory of a lane, in bytes, for instrumented launches of a kernel."""
     if not kernel.uses_dynamic_stack or patched.companion is None:
         return _ANY
     after = load_object(patched.companion.data).kernels[kernel.name]
@@ -70,7 +70,7 @@ def most_private(kernel: Kernel, patched: Patched) -> int:
 
 
 def most_group(kernel: Kernel, patched: Patched) -> int:
-    """Return the most LDS of a work-group, in bytes, with which a launch may run a kernel instrumented."""
+    """Return the maximum LDS of a work-group, in bytes, for instrumented launches of a kernel."""
     if patched.companion is None:
         return _ANY
     after = load_object(patched.companion.data).kernels[kernel.name]
@@ -79,9 +79,9 @@ def most_group(kernel: Kernel, patched: Patched) -> int:
 
 
 def most_items(kernel: Kernel, patched: Patched) -> int:
-    """Return the most work-items of a work-group with which a launch may run a kernel instrumented.
+    """Return the maximum number of work-items of a work-group for instrumented launches of a kernel.
 
-    Hooks' registers, and LDS for them, suffice for as many waves as its metadata allow.
+    Registers and LDS of hooks suffice for the number of waves that its metadata allows.
     """
     report = patched.report
     if report is None or (not report.in_lds and report.vgprs[1] <= report.vgprs[0]):
@@ -100,38 +100,38 @@ def patched_store() -> Store | None:
 
 @functools.lru_cache(maxsize=256)
 def digest_of(object: CodeObject) -> str:
-    """Return the digest of an object's contents, hexadecimal: its name in caches and results."""
+    """Return the hexadecimal digest of an object, which identifies it in caches and results."""
     return hashlib.blake2b(object.data, digest_size=16).hexdigest()
 
 
 class Asked(Protocol):
-    """Protocol of what is notified of what tools asked for in a kernel."""
+    """Protocol of an observer of tools' requests in kernels."""
 
     def asked(
         self, object: CodeObject, task: InstrumentationTask, shares: Sequence[TaskShare], report: KernelReport | None
     ) -> None:
-        """Note what tools asked for in a kernel.
+        """Handle the requests of tools in a kernel.
 
         Args:
-            shares: those of each tool.
-            report: what became of it; None if the kernel could not be patched at all.
+            shares: requests of each tool.
+            report: result; None if the kernel could not be patched at all.
         """
 
 
 class Patcher:
-    """Instruments kernels with the tools of a run, each kernel of an object once. Safe from several threads.
+    """Instruments kernels with the tools of a run, each kernel of an object once. Thread-safe.
 
     Args:
-        told: gets what tools asked for.
-        hoist: whether hooks that do nothing but count become counts; None: as usual.
+        asked: is notified of the requests of tools.
+        hoist: whether hooks that only count become counts; None: the default.
     """
 
-    def __init__(self, tools: ToolGroup, told: Asked | None = None, *, hoist: bool | None = None) -> None:
+    def __init__(self, tools: ToolGroup, asked: Asked | None = None, *, hoist: bool | None = None) -> None:
         self.tools = tools
         self._options = PatchOptions(hoist=hoist, solve_sums=True, most_stack=MOST_STACK)
-        self._told = told
+        self._asked = asked
         self.modules_of: list[dict[int, LoadedModule]] = [{} for _ in tools.tools]
-        """For each tool the modules whose hooks it inserted or whose variables it counts into, by identity."""
+        """For each tool, the modules whose hooks it inserted or whose variables it counts into, by identity."""
         self.failures: list[str] = []
         """Errors in tools' own code."""
         self._store = patched_store()
@@ -145,13 +145,13 @@ class Patcher:
         return len(self._done)
 
     def patch(self, object: CodeObject, kernel: str) -> Patched:
-        """Return what is to be launched in the place of a kernel."""
+        """Return what to launch instead of a kernel."""
         key = digest_of(object), kernel
         with self._lock:
-            found = self._done.get(key)
-            if found is None:
-                found = self._done[key] = self._patch(object, kernel, key[0])
-            return found
+            patched = self._done.get(key)
+            if patched is None:
+                patched = self._done[key] = self._patch(object, kernel, key[0])
+            return patched
 
     def _patch(self, object: CodeObject, kernel: str, digest: str) -> Patched:
         from luthier.lifting import lift  # not needed where nothing is launched
@@ -181,8 +181,8 @@ class Patcher:
             patched = Patched(None, str(problem), problem.report.kernels[0])
         except LuthierError as problem:
             patched = Patched(None, str(problem))
-        if self._told is not None:
-            self._told.asked(object, task, shares, patched.report)
+        if self._asked is not None:
+            self._asked.asked(object, task, shares, patched.report)
         return patched
 
     def _look_up(self, object: CodeObject, task: InstrumentationTask, digest: str) -> Patched:
@@ -196,7 +196,7 @@ class Patcher:
 
         companion = patch_task(object, task, self.block_of)
         (report,) = companion.report.kernels
-        # What the system ended may be there the next time.
+        # What the system interrupted may succeed next time.
         whole = all(refusal.kind != "unfinished" for refusal in report.refusals)
         if whole and self._store is not None and key is not None and all(one.unchanged() for one in makers or ()):
             self._store.put({key: _written(companion, task)})
@@ -219,26 +219,26 @@ class Patcher:
         return Patched(companion, "", report, kept=True)
 
     def block_of(self, module: LoadedModule) -> VariableBlock:
-        """Return the block of the module's variables, whose symbol is the same in every run."""
+        """Return the block of a module's variables, whose symbol is the same in every run."""
         from luthier.patch.output.companion import VariableBlock
 
         block = self._blocks.get(id(module))
         if block is None:
             if any(variable.storage.pointers for variable in module.variables.values()):
-                problem = "a variable holds an address initially, which `luthier run` cannot do"
+                problem = "the initial value of a variable contains an address, which `luthier run` does not support"
                 raise ToolError(problem, object=module.name)
             for variable in module.variables.values():
-                describe(variable.name, variable.storage.initial)  # a channel must be one that a run can open
-            # Of nothing that the source alone says: kept kernels stay good where it changes and the code does not.
+                describe(variable.name, variable.storage.initial)  # check that a run can open its channels
+            # Depends on the code only: cached kernels stay valid if only the source changes.
             block = self._blocks[id(module)] = VariableBlock.of(module, f"luthier.variables.{_digest(module)}")
         return block
 
 
-# What is kept --------------------------------------------------------------------------------------------------------
+# Cached kernels -------------------------------------------------------------------------------------------------------
 
 
 def _digest(module: LoadedModule) -> str:
-    """Return a name for a module's variables and their initial values, the same in every run."""
+    """Return a digest of a module's variables and their initial values, the same in every run."""
     described = hashlib.blake2b(module.name.encode(), digest_size=8)
     for name, variable in module.variables.items():
         # Most variables are large and zero: zeros at their end need not be hashed, since the size is.
@@ -257,10 +257,7 @@ def _written(companion: Companion, task: InstrumentationTask) -> bytes:
 
 
 def _makers(task: InstrumentationTask) -> tuple[Provenance, ...] | None:
-    """Return the provenance of what compiles hooks beside Luthier: intrinsics of other packages.
-
-    None if it is not known.
-    """
+    """Return the provenance of intrinsics of other packages that hooks use; None if it is unknown."""
     if not points_of(INTRINSICS):
         return ()
     from luthier.payload.calls import intrinsics_called  # what compiles hooks takes long to import
@@ -273,10 +270,8 @@ def _makers(task: InstrumentationTask) -> tuple[Provenance, ...] | None:
 
 
 def _key(task: InstrumentationTask, digest: str, makers: Sequence[Provenance]) -> bytes | None:
-    """Return a key of what a patched kernel depends on beside Luthier.
-
-    None if the task holds something whose meaning is not known here.
-    """
+    """Return a cache key of what a patched kernel depends on besides Luthier; None if the task contains a value of
+    unknown meaning."""
     fields = {name: value for name, value in vars(task).items() if name != "lifted" and not name.startswith("_")}
     try:
         asked = _stable(fields, {}, task)
@@ -293,17 +288,17 @@ def _module(module: LoadedModule, task: InstrumentationTask) -> str:
 
 
 def _field_names(value: object) -> tuple[str, ...] | None:
-    """Return the names of the fields of a record; None if it is something else."""
+    """Return the names of the fields of a record; None if it is not a record."""
     if isinstance(value, Struct):
         return value.__struct_fields__
     return tuple(field.name for field in dataclasses.fields(value)) if dataclasses.is_dataclass(value) else None
 
 
 def _stable(value: Any, seen: dict[int, str], task: InstrumentationTask) -> str:
-    """Return a text that two values share only if they mean the same, in this process and others.
+    """Return a text that two values share only if they mean the same, in any process.
 
     Raises:
-        TypeError: it is of a kind whose meaning is not known.
+        TypeError: the value is of an unknown kind.
     """
     if value is None or isinstance(value, bool | int | float | str | bytes | Enum):
         return repr(value)
@@ -324,7 +319,7 @@ def _stable(value: Any, seen: dict[int, str], task: InstrumentationTask) -> str:
         text = f"{type(value).__name__}({','.join(inside)})"
     else:
         raise TypeError(type(value).__name__)
-    if names is not None:  # shared by many insertions, and alive as long as the task
+    if names is not None:  # shared by many insertions, and kept alive by the task
         seen[id(value)] = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
         return seen[id(value)]
     return text

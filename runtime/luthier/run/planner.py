@@ -1,4 +1,4 @@
-"""Plans: how to start a kernel that lies in a program's memory, in a form that the native executor reads."""
+"""Plans that describe to the native executor how to start a kernel that is in a program's memory."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from luthier.run.watching import Watching
 
 ReadMemory = Callable[[int, int], bytes]
-"""Returns bytes of a program's memory, from an address on."""
+"""Reads bytes of a program's memory: address, size."""
 MEMORY = "memory"
-"""Where an object is from of which no file is known."""
+"""Name of an object without a file."""
 
 
 class OtherCode(Struct, frozen=True):
-    """Code of another object, at the end of a code that calls it."""
+    """Code of another object, appended to code that calls it."""
 
     object: CodeObject
     records: range
     distance: int
-    """From its virtual addresses to those of the code that calls it."""
+    """Offset from its virtual addresses to the addresses of the calling code."""
 
 
 class PlannedCode(Struct):
@@ -50,35 +50,35 @@ class PlannedCode(Struct):
 
     number: int
     object: CodeObject | None
-    """Code object that the code is from, at its virtual addresses; None if it is not known, or code of several lies
-    together."""
+    """Code object of the code, at its virtual addresses; None if it is unknown, or the code belongs to several
+    objects."""
     code: DecodedCode
     copy: NDArray[np.uint8]
-    """The bytes that were decoded, from the code's base on."""
+    """The decoded bytes, from the code's base."""
     part: SpacePart
-    """The shared memory of all of this."""
+    """The shared memory that holds all of this."""
     of_process: bool
-    """It is at addresses of the processes that use it, and goes with the last of them."""
+    """Whether its addresses are those of the processes that use it; then it is removed with the last of them."""
     users: int = 0
-    """Those processes."""
-    others: dict[tuple[bytes, int], OtherCode] = field(default_factory=dict)
+    """Number of these processes."""
+    other_code: dict[tuple[bytes, int], OtherCode] = field(default_factory=dict)
     """Code of other objects that it calls, by digest and distance."""
     watching: Watching | None = None
-    """Facts for the checks of waits and hazards, where these are made."""
+    """Facts for the checks of waits and hazards, if they are enabled."""
 
 
 class KernelPlan(Struct):
-    """One kernel's plan."""
+    """Plan of one kernel."""
 
     number: int
     kernel: Kernel
     object: str
-    """Name of the object that the kernel is from, for reports."""
+    """Name of the kernel's object, for reports."""
     code: PlannedCode
     fields: NDArray[np.uint8]
     """`layout.PLAN`."""
     roots: set[int]
-    """Records from which all that it executes is reached."""
+    """Records from which all executed code is reachable."""
 
     @property
     def address(self) -> int:
@@ -87,14 +87,14 @@ class KernelPlan(Struct):
 
 
 class Planner:
-    """Makes plans in shared memory, and binds what turns out to be reached. Safe from several threads.
+    """Makes plans in shared memory, and binds instructions when they are reached. Thread-safe.
 
     Args:
-        observed: the program's kernels tell what they access.
-        waits: they are checked for missing waits,
-        hazards: and for missing wait states.
-        floats: kinds of exceptional floats that they tell of: `layout.FLOAT_NAN` and the like.
-        undefined: they follow undefined values.
+        observed: kernels report their memory accesses.
+        waits: kernels are checked for missing waits.
+        hazards: kernels are checked for missing wait states.
+        floats: exceptional floats that kernels report, as bits: `layout.FLOAT_NAN` etc.
+        undefined: kernels track undefined values.
     """
 
     def __init__(
@@ -115,17 +115,17 @@ class Planner:
         self._codes: dict[Any, PlannedCode] = {}
         self._plans: dict[Any, KernelPlan] = {}
         self.plans: dict[int, KernelPlan] = {}
-        """By their numbers, which are never given to others."""
+        """By number; numbers are never reused."""
         self.codes: dict[int, PlannedCode] = {}
-        """By their numbers."""
+        """By number."""
         self._numbers = itertools.count()
 
     @contextmanager
     def holding(self, held: set[int]) -> Iterator[Callable[[KernelPlan], KernelPlan]]:
-        """Let nobody forget a plan between its making and a process's having it.
+        """Keep plans from being forgotten before a process has received them.
 
         Args:
-            held: gets the numbers of codes that the process keeps, until it is given to `let_go`.
+            held: receives the numbers of codes that the process keeps, until it is passed to `let_go`.
         """
 
         def hold(plan: KernelPlan) -> KernelPlan:
@@ -138,7 +138,7 @@ class Planner:
             yield hold
 
     def let_go(self, held: set[int]) -> None:
-        """Forget the codes that no process has any more, since one has ended."""
+        """Forget the codes that no process uses after one has ended."""
         with self._lock:
             for number in held:
                 self.codes[number].users -= 1
@@ -168,9 +168,9 @@ class Planner:
         `load_address`.
 
         Args:
-            uri: URI of the code object, as ROCr makes it.
+            uri: ROCr URI of the code object.
             contents: the code object.
-            read: reads the program's memory, where code has addresses of symbols that the program alone knows.
+            read: reads the program's memory, for code with addresses of symbols that only the program knows.
 
         Raises:
             LuthierError: the kernel cannot be executed.
@@ -178,32 +178,30 @@ class Planner:
         with self._lock:
             digest = hashlib.blake2b(contents).digest()
             virtual = address - load_address
-            found = self._plans.get((target, digest, virtual))
-            if found is not None:
-                return found
+            known = self._plans.get((target, digest, virtual))
+            if known is not None:
+                return known
             object = self._object(target, digest, contents, uri)
             if object is None:
                 return None
             ranges = _text(object, load_address, read)
-            # Code that the loader has written addresses into is another one wherever it is loaded.
+            # Code with relocations differs by load address.
             written = b"".join(data for _, data in ranges) if object.text_relocations else b""
             place = (load_address, hashlib.blake2b(written).digest()) if written else ()
-            if place and (found := self._plans.get((target, digest, virtual, *place))) is not None:
-                return found
+            if place and (known := self._plans.get((target, digest, virtual, *place))) is not None:
+                return known
             kernel = next((k for k in object.kernels.values() if k.descriptor_address == virtual), None)
             if kernel is None:
                 return None
             key = (target, digest, kernel.wave_size, *place)
-            of_process = bool(place) or uri == MEMORY  # which may hold addresses of its own, too
+            of_process = bool(place) or uri == MEMORY  # it may contain addresses, too
             code = self._code(key, target, kernel.wave_size, ranges, object, of_process=of_process)
             code.code.origin = teller(object)
             plan = self._plans[target, digest, virtual, *place] = self._make(target, kernel, object.name, code)
             return plan
 
     def plan_memory(self, target: TargetId, address: int, descriptor: bytes, start: int, contents: bytes) -> KernelPlan:
-        """Return the plan of a kernel of which no file is known, from the memory around it.
-
-        The memory begins at `start`.
+        """Return the plan of a kernel without a file, from the memory around it, which begins at `start`.
 
         Raises:
             LuthierError: there is no kernel, or it cannot be executed.
@@ -213,8 +211,8 @@ class Planner:
             plan = self.plan_file(target, address, start, MEMORY, image)
             if plan is not None:
                 return plan
-        # Kernels that ROCr itself brings begin with an amd_kernel_code_t, in which other fields are where a descriptor
-        # has sizes. These come with the packet.
+        # ROCr's own kernels begin with an amd_kernel_code_t, which has other fields in place of a descriptor's sizes.
+        # The sizes come with the packet.
         known = bytes(16) + descriptor[16:24] + bytes(20) + descriptor[44:60] + bytes(4)
         decoded = KernelDescriptor.decode(known, target.target)
         entry = address + decoded.kernel_code_entry_byte_offset
@@ -223,9 +221,9 @@ class Planner:
         before, after = contents[: entry - start], contents[entry - start :]
         with self._lock:
             key = (target, decoded.wave_size, start, entry, hashlib.blake2b(contents).digest())
-            found = self._plans.get((key, address))
-            if found is not None:
-                return found
+            known_plan = self._plans.get((key, address))
+            if known_plan is not None:
+                return known_plan
             ranges = [part for part in ((start, before), (entry, after)) if part[1]]
             code = self._code(key, target, decoded.wave_size, ranges)
             kernel = _nameless(f"kernel at {address:#x}", address, decoded)
@@ -236,19 +234,19 @@ class Planner:
         """Return the plan of a kernel at its address in a program's memory, with all code that it can reach.
 
         Raises:
-            LuthierError: it cannot be executed.
+            LuthierError: the kernel cannot be executed.
         """
         with self._lock:
             digests = tuple((start, hashlib.blake2b(data).digest()) for start, data in code)
             key = (target, kernel.wave_size, digests)
-            found = self._plans.get((key, kernel.descriptor_address))
-            if found is None:
+            plan = self._plans.get((key, kernel.descriptor_address))
+            if plan is None:
                 planned = self._code(key, target, kernel.wave_size, code)
-                found = self._plans[key, kernel.descriptor_address] = self._make(target, kernel, object, planned)
-            return found
+                plan = self._plans[key, kernel.descriptor_address] = self._make(target, kernel, object, planned)
+            return plan
 
     def bind(self, number: int, key: int, record: int) -> None:
-        """Bind what a kernel, by the number of its plan, reaches from a record, in the table `key`.
+        """Bind the instructions that a kernel, by the number of its plan, reaches from a record in the table `key`.
 
         Raises:
             DeviceError: there is no such plan, table or record.
@@ -256,7 +254,7 @@ class Planner:
         with self._lock:
             plan = self.plans.get(number)
             if plan is None or key >= layout.TABLES or record >= plan.code.code.count:
-                raise DeviceError("a request for code that was never planned")
+                raise DeviceError("the requested code was never planned")
             plan.code.code.ensure(key, record)
             if record not in plan.roots:
                 plan.roots.add(record)
@@ -265,11 +263,11 @@ class Planner:
     def find_outside(
         self, target: TargetId, number: int, code: int, address: int, load_address: int, uri: str, contents: bytes
     ) -> int | None:
-        """Return the record by which a kernel goes on at an address in another object; None if there is none.
+        """Return the record at which a kernel continues at an address in another object; None if there is none.
 
         Args:
-            number: the kernel's plan.
-            code: where the first byte of the kernel's code is.
+            number: number of the kernel's plan.
+            code: address of the first byte of the kernel's code.
             load_address: of the other object, as for `plan_file`.
 
         Raises:
@@ -277,11 +275,11 @@ class Planner:
         """
         with self._lock:
             if number not in self.plans:
-                raise DeviceError("a request for code that was never planned")
+                raise DeviceError("the requested code was never planned")
             planned = self.plans[number].code
             delta = code - planned.code.base
             digest = hashlib.blake2b(contents).digest()
-            other = planned.others.get((digest, load_address - delta))
+            other = planned.other_code.get((digest, load_address - delta))
             if other is None:
                 object = self._object(target, digest, contents, uri)
                 if object is None:
@@ -291,8 +289,8 @@ class Planner:
                     planned.watching.check_room(sum(len(text) for _, text in _text(object, load_address)) // 4)
                 planned.code.extend([(start + distance, text) for start, text in _text(object, load_address)])
                 records = range(first, planned.code.count)
-                other = planned.others[digest, distance] = OtherCode(object, records, distance)
-                # After the records themselves: a process may read meanwhile.
+                other = planned.other_code[digest, distance] = OtherCode(object, records, distance)
+                # Written after the records, since a process may read concurrently.
                 for plan in self.plans.values():
                     if plan.code is planned:
                         put_field(plan.fields, layout.PLAN, "record_count", planned.code.count + 1)
@@ -305,17 +303,17 @@ class Planner:
     # Making ---------------------------------------------------------------------------------------------------------
 
     def _object(self, target: TargetId, digest: bytes, data: bytes, uri: str) -> CodeObject | None:
-        """Return a code object for the target; None if the data is none."""
-        found = self._objects.get((target, digest))
-        if found is None:
+        """Return a code object for the target; None if the data is not one."""
+        object = self._objects.get((target, digest))
+        if object is None:
             try:
-                found = CodeObject(data, uri.partition("#")[0])
+                object = CodeObject(data, uri.partition("#")[0])
             except LuthierError:
                 return None
-            if not target.accepts(found.target):
+            if not target.accepts(object.target):
                 return None
-            self._objects[target, digest] = found
-        return found
+            self._objects[target, digest] = object
+        return object
 
     def _code(
         self,
@@ -327,9 +325,9 @@ class Planner:
         *,
         of_process: bool = True,
     ) -> PlannedCode:
-        found = self._codes.get(key)
-        if found is not None:
-            return found
+        known = self._codes.get(key)
+        if known is not None:
+            return known
         part = SpacePart(self._space)
         code = DecodedCode(Isa.of(target, wave_size), ranges, part.zeros)
         copy = part.bytes(code.size)
@@ -365,15 +363,15 @@ class Planner:
         return plan
 
     def _observe(self, planned: PlannedCode, key: int) -> dict[str, int]:
-        """Return the fields of the plan of a kernel that tells what it accesses."""
+        """Return the plan's fields for a kernel that reports its memory accesses."""
         from luthier.emulator.inspection.uses import RegisterUses  # few runs need it
 
         uses = planned.code.watcher(RegisterUses, lambda: RegisterUses(planned.code, planned.part.zeros))
-        uses.fill(())  # code may have come
+        uses.fill(())  # code may have been added
         return {"key": key | layout.OBSERVED, "stepping": layout.OBSERVED, "uses": uses.table.ctypes.data}
 
     def _watch(self, planned: PlannedCode, target: TargetId) -> dict[str, int]:
-        """Return the fields of the plan of a kernel that is checked for waits and hazards."""
+        """Return the plan's fields for a kernel that is checked for waits and hazards."""
         from luthier.run.watching import Watching  # few runs need it
 
         if planned.watching is None:
@@ -381,10 +379,10 @@ class Planner:
         return {"watch": planned.watching.address}
 
     def _look_at(self, plan: KernelPlan) -> None:
-        """Determine which reachable code must be unchanged, and which reachable records must not be executed."""
+        """Find the reachable code that must stay unchanged, and reachable records that must not be executed."""
         code = plan.code.code
         reached = code.reach(*plan.roots)
-        # What is called in other objects is looked up anew in each launch.
+        # Calls into other objects are looked up again in each launch.
         spans = [(begin, end) for begin, end in code.spans(reached) if 0 <= begin - code.base < code.size]
         stretches = [(begin - code.base, end - begin) for begin, end in spans]
         checks = plan.code.part.bytes(max(len(stretches), 1) * layout.CHECK.size)
@@ -394,12 +392,12 @@ class Planner:
         mask = np.zeros(code.count, np.bool_)
         mask[reached] = True
         refused = np.zeros(code.count, np.bool_)
-        for _, found, _ in beyond(plan.kernel, code, mask):
-            refused[found] = True
+        for _, excess, _ in beyond(plan.kernel, code, mask):
+            refused[excess] = True
         records = np.flatnonzero(refused).astype(np.uint32)  # `np.unique` imports masked arrays, for 15 ms
         shared = plan.code.part.zeros(max(len(records), 1), np.uint32)
         shared[: len(records)] = records
-        # A process may read meanwhile: never a count with a shorter list.
+        # A process may read concurrently: a count must never exceed its list.
         for name, value in (
             *(("check_count", 0), ("checks", checks.ctypes.data), ("check_count", len(stretches))),
             *(("beyond_count", 0), ("beyond", shared.ctypes.data), ("beyond_count", len(records))),
@@ -408,7 +406,7 @@ class Planner:
 
 
 def _text(object: CodeObject, load_address: int, read: ReadMemory | None = None) -> list[tuple[int, bytes]]:
-    """Return the code of an object that is loaded there, by its virtual addresses."""
+    """Return the code of a loaded object, by its virtual addresses."""
     if read is not None and any(one.definition is None for one in object.text_relocations):
         return [(start, read(start + load_address, size)) for start, size in object.text_ranges]
 
@@ -420,7 +418,7 @@ def _text(object: CodeObject, load_address: int, read: ReadMemory | None = None)
 
 
 def _nameless(name: str, address: int, descriptor: KernelDescriptor) -> Kernel:
-    """Return a kernel of which nothing but its descriptor is known."""
+    """Return a kernel that is known by its descriptor only."""
     return Kernel(
         name,
         name,

@@ -1,6 +1,6 @@
-"""Checks of what a run cannot do on this machine, reported by name before the program starts.
+"""Checks for problems of a run on this machine, before the program starts.
 
-Nothing heavy is imported here: the program starts before the service does.
+This module imports nothing slow, since the program starts before the service.
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from luthier.wire.topology import FILES_VARIABLE
 DRIVER = "/dev/kfd"
 PROCESSORS = "/sys/devices/system/cpu"
 SHARED_BYTES = 1 << 40
-"""Bytes of addresses that the service shares with each process of the program."""
+"""Bytes of address space that the service shares with each process of the program."""
 _OTHER_BYTES = 8 << 30
-"""Bytes of addresses that the service has beside."""
+"""Bytes of address space that the service needs besides."""
 _TEMPORARY_BYTES = 1 << 16
-"""Bytes that must fit into temporary files."""
+"""Bytes that must fit in temporary files."""
 _DESCRIPTORS = 32
-"""Open files of the service: a small program under a tool needs 20, and each of its processes that run some more."""
+"""Open files of the service: a small program under a tool needs 20, and each of its processes some more."""
 
 
 def check(command: Sequence[str], devices: Devices, base: Mapping[str, str]) -> None:
-    """Look for what would make the run fail later, and less clearly; warn of what may.
+    """Check for what would make the run fail later with a less clear error, and warn about possible problems.
 
     Args:
-        command: the program and its arguments.
+        command: program and its arguments.
         base: its environment.
 
     Raises:
         DeviceError: a limit is too low, or there is no GPU.
-        LuthierError: the program is one that no library can stand before, or the run is inside of another one.
+        LuthierError: libraries cannot be preloaded into the program, or the run is inside another one.
     """
     virtual = not isinstance(devices, MachineGpus)
-    # A program finds the virtual devices of an outer run as it finds the GPUs of a machine.
+    # To a program, virtual devices of an outer run are GPUs of the machine.
     if any(
         os.path.exists(base.get(one, "")) for one in (TOOLS_SOCKET_VARIABLE, *([SOCKET_VARIABLE] if virtual else []))
     ):
         raise LuthierError(
-            "this is inside of another `luthier run`, whose devices and tools the program has already: give the outer"
-            " one all tools (-t several times), or start this one outside of it"
+            "this is inside another `luthier run`, whose devices and tools the program already has: give all tools to"
+            " the outer one (-t several times), or start this one outside of it"
         )
     check_limits(has_virtual=virtual)
     if isinstance(devices, MachineGpus):
@@ -67,49 +67,49 @@ def check(command: Sequence[str], devices: Devices, base: Mapping[str, str]) -> 
         check_rights(Path(path))
     if not isinstance(devices, MachineGpus) and (unknown := unknown_targets(command[0], devices, base)):
         say(f"luthier run: warning: {unknown}", file=sys.stderr)
-    if not os.path.exists(PROCESSORS):  # libhsakmt 5.2.3 then finds no device, and HIP 5.2 crashes without any
+    if not os.path.exists(PROCESSORS):  # then libhsakmt 5.2.3 finds no device, and HIP 5.2 crashes
         say(
-            f"luthier run: warning: there is no {PROCESSORS} here, from which ROCm reads what processors there are: it"
-            " may find no device, or crash. Mount /sys",
+            f"luthier run: warning: {PROCESSORS} is missing, from which ROCm reads the processors: it may find no"
+            " device, or crash. Mount /sys",
             file=sys.stderr,
         )
 
 
 def check_limits(*, has_virtual: bool = True) -> None:
-    """Look at the limits of this process, which the program inherits.
+    """Check the limits of this process, which the program inherits.
 
     Args:
-        has_virtual: whether there are virtual devices, whose memory is in a file.
+        has_virtual: whether there are virtual devices, whose memory is a file.
 
     Raises:
-        DeviceError: one is too low.
+        DeviceError: a limit is too low.
     """
     addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
     needed = SHARED_BYTES + _OTHER_BYTES
     if addresses != resource.RLIM_INFINITY and addresses < needed:
         raise DeviceError(
-            f"the limit of addresses (ulimit -v) is {addresses >> 10} KiB, and virtual devices share {needed >> 10} KiB"
-            " of addresses with a program, most of them without memory: `ulimit -v unlimited`; memory itself can be"
-            " limited by a control group (systemd-run -p MemoryMax=…)"
+            f"the limit of address space (ulimit -v) is {addresses >> 10} KiB, but virtual devices share {needed >> 10}"
+            " KiB of address space with a program, mostly without memory: use `ulimit -v unlimited`; a control group"
+            " (systemd-run -p MemoryMax=…) can limit memory"
         )
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files != resource.RLIM_INFINITY and files < _DESCRIPTORS:
         raise DeviceError(
-            f"the limit of open files (ulimit -n) is {files}, and a run needs {_DESCRIPTORS} or more: `ulimit -n 1024`"
+            f"the limit of open files (ulimit -n) is {files}, but a run needs {_DESCRIPTORS}: use `ulimit -n 1024`"
         )
 
     size, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     if has_virtual and size != resource.RLIM_INFINITY and size < SHARED_BYTES:
         raise DeviceError(
-            f"the limit of the size of files (ulimit -f) is {size >> 10} KiB, and the memory of virtual devices is a"
-            f" file of {SHARED_BYTES >> 10} KiB, most of it empty: `ulimit -f unlimited`"
+            f"the limit of file sizes (ulimit -f) is {size >> 10} KiB, but the memory of virtual devices is a file of"
+            f" {SHARED_BYTES >> 10} KiB, mostly empty: use `ulimit -f unlimited`"
         )
 
 
 def unwritable_temporary(base: Mapping[str, str]) -> str | None:
-    """Return a sentence about the folder for temporary files if nothing can be written there.
+    """Return a sentence if nothing can be written to the folder for temporary files.
 
-    HIP writes code that it compiles to temporary files, and some of its versions crash where it cannot.
+    HIP writes code that it compiles to temporary files; some versions crash if that fails.
     """
     folder = base.get("TMPDIR") or "/tmp"
     try:
@@ -123,21 +123,21 @@ def unwritable_temporary(base: Mapping[str, str]) -> str | None:
 
 
 def check_driver(base: Mapping[str, str]) -> None:
-    """Look whether this machine has the kernel driver of AMD GPUs, or a run around this one.
+    """Check that this machine has the kernel driver of AMD GPUs, or an outer run provides one.
 
     Raises:
-        DeviceError: it has not.
+        DeviceError: there is none.
     """
     if not os.path.exists(DRIVER) and not os.path.exists(base.get(FILES_VARIABLE, "")):
         raise DeviceError(
-            f"there is no AMD GPU here, or no driver of it ({DRIVER}): --device emu:TARGET makes a virtual one"
+            f"there is no AMD GPU, or its driver is missing ({DRIVER}): --device emu:TARGET provides a virtual one"
         )
 
 
 def check_rights(program: Path) -> None:
-    """Look whether a program gets rights of its own when it starts.
+    """Check that a program gets no privileges of its own when it starts.
 
-    The dynamic loader ignores requests for libraries for such a program (ld.so(8), "Secure-execution mode").
+    The dynamic loader ignores preloaded libraries for such a program (ld.so(8), "Secure-execution mode").
 
     Raises:
         LuthierError: it does.
@@ -151,16 +151,16 @@ def check_rights(program: Path) -> None:
         kind = "setuid" if user else "setgid" if group else "file capabilities" if capabilities else None
         if kind is not None and not is_nosuid:
             raise LuthierError(
-                f"{program} runs with rights of its own ({kind}), and the system lets nobody choose the libraries of"
-                " such a program: run a copy without them, or `luthier run` as the user whose rights it is to have",
+                f"{program} runs with privileges of its own ({kind}), so the system ignores preloaded libraries: run a"
+                " copy without them, or start `luthier run` as the user whose privileges it needs",
                 object=str(program),
             )
 
 
 def unknown_targets(program: str, devices: Sequence[VirtualGpu], base: Mapping[str, str]) -> str | None:
-    """Return a sentence about devices whose names the ROCr that the program would load does not have in its table.
+    """Return a sentence about devices that the ROCr that the program would load does not list.
 
-    The program may load another one, in a way of its own.
+    The program may load another ROCr in its own way.
     """
     runtime = find_runtime(base, program)
     names = {device.target.target.name for device in devices}
@@ -173,4 +173,4 @@ def unknown_targets(program: str, devices: Sequence[VirtualGpu], base: Mapping[s
             unknown = sorted(name for name in names if contents.find(name.encode()) < 0)
     if not unknown:
         return None
-    return f"{runtime} does not know {' or '.join(unknown)}: a program that uses this ROCm finds no such device"
+    return f"{runtime} does not support {' or '.join(unknown)}: a program that uses this ROCm finds no such device"

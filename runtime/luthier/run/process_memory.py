@@ -1,4 +1,4 @@
-"""Memory of a process whose launch is captured: what is in it before, and what has changed after."""
+"""Memory of a process before and after a captured launch."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from luthier.capture.place import pieces, present, runs
 from luthier.errors import DeviceError
 
 _SHARED = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) ...s ")
-"""Begin of a line of /proc/PID/maps, of what is shared."""
+"""Beginning of a line of /proc/PID/maps for a shared mapping."""
 _LONGEST_SHARED = 40
-"""Bytes that this can be."""
+"""Maximum length of this in bytes."""
 _QUERY, _QUERY_SIZE, _NEXT_SHARED = 0xC0686611, 13 * 8, 0x18
-"""PROCMAP_QUERY of linux/fs.h: the request, bytes of its structure (size, flags, address, begin, end, …), and flags for
-the first shared mapping that ends behind an address."""
+"""PROCMAP_QUERY of linux/fs.h: request, size of its structure (size, flags, address, begin, end, …), and flags for the
+first shared mapping that ends after an address."""
 _AT_ONCE = 256
-"""Pages that are compared at once: the cache of a core has them twice."""
+"""Pages compared at once: two copies fit in the cache of a core."""
 _END = 1 << 63
-"""Address that all memory of processes is below."""
+"""Upper limit of addresses of process memory."""
 
 Ranges = Sequence[tuple[int, int]]
-"""Address and bytes of each."""
+"""Address and size of each."""
 Aliases = Sequence[tuple[int, int, int]]
-"""Devices' address, bytes and the process's address of each."""
+"""Device address, size and process address of each."""
 
 
 class ProcessPages(Struct, frozen=True):
-    """Pages by the devices' addresses."""
+    """Pages by device address."""
 
     addresses: NDArray[np.uint64]
-    """In their order."""
+    """Sorted."""
     pages: Pages
 
     def __len__(self) -> int:
         return len(self.addresses)
 
     def places(self, first: int) -> NDArray[np.void]:
-        """Return `PLACES` of the pages, which are numbered from `first` on."""
+        """Return `PLACES` of the pages, numbered from `first`."""
         table = np.zeros(len(self), PLACES)
         table["address"], table["page"] = self.addresses, np.arange(first, first + len(self))
         return table
@@ -61,31 +61,31 @@ class ProcessPages(Struct, frozen=True):
         return ProcessPages(self.addresses[some], self.pages[some])
 
     def without(self, rows: NDArray[np.intp]) -> ProcessPages:
-        """Return the pages but those of these numbers, each of which is given once."""
+        """Return the pages without those of these numbers, which must be distinct."""
         if len(rows) == len(self):
             return ProcessPages(self.addresses[:0], self.pages[:0])
-        others = np.ones(len(self), np.bool_)
-        others[rows] = False
-        return ProcessPages(self.addresses[others], self.pages[others])
+        kept = np.ones(len(self), np.bool_)
+        kept[rows] = False
+        return ProcessPages(self.addresses[kept], self.pages[kept])
 
     def read(self, address: int, size: int) -> bytes:
-        """Return bytes; zeros where no page is."""
+        """Return bytes; zeros outside of the pages."""
         held = bytearray()
         for page in range(address // PAGE * PAGE, address + size, PAGE):
             at = int(np.searchsorted(self.addresses, np.uint64(page)))
-            there = at < len(self) and int(self.addresses[at]) == page
-            held += self.pages[at].tobytes() if there else bytes(PAGE)
+            is_present = at < len(self) and int(self.addresses[at]) == page
+            held += self.pages[at].tobytes() if is_present else bytes(PAGE)
         return bytes(held[address % PAGE :][:size])
 
 
 class Room:
-    """Place for pages, used by one launch after the other: the system takes longer to give memory than to copy it."""
+    """Buffer for pages, reused by launches, since the system takes longer to provide memory than to copy it."""
 
     def __init__(self) -> None:
         self._pages = np.empty((0, PAGE), np.uint8)
 
     def take(self, count: int) -> Pages:
-        """Return place for so many pages, which is no longer the last one's."""
+        """Return a buffer for this number of pages, which invalidates the previous one."""
         if len(self._pages) < count:
             self._pages = np.empty((count, PAGE), np.uint8)
         return self._pages[:count]
@@ -95,9 +95,9 @@ class ProcessMemory:
     """The memory of a process that a launch may access.
 
     Args:
-        own: what is at the same addresses for the process and its devices, in order.
-        elsewhere: what is not.
-        most: bytes that may be read.
+        own: memory with the same address in the process and on its devices, sorted.
+        elsewhere: other memory.
+        most: limit in bytes.
     """
 
     def __init__(self, pid: int, own: Ranges, elsewhere: Aliases, most: int) -> None:
@@ -108,10 +108,10 @@ class ProcessMemory:
         self._elsewhere = elsewhere
 
     def before(self, room: Room) -> ProcessPages:
-        """Return its pages, with zeros beside the ranges, until the room is taken for something else.
+        """Return its pages, with zeros outside of the ranges, valid until the room is reused.
 
         Raises:
-            DeviceError: they cannot be read, or are too many.
+            DeviceError: they cannot be read, or exceed the limit.
         """
         addresses, places = self._present()
         pages = room.take(len(addresses))
@@ -119,47 +119,47 @@ class ProcessMemory:
         return ProcessPages(addresses, pages)
 
     def changed(self, before: ProcessPages) -> ProcessPages:
-        """Return the pages whose contents are no longer those of `before`.
+        """Return the pages whose contents differ from `before`.
 
         Raises:
-            DeviceError: pages cannot be read, or are too many.
+            DeviceError: pages cannot be read, or exceed the limit.
         """
         addresses, places = self._present()
         rows, known = _places(before.addresses, addresses)
         gone = before.without(rows[known]).filled()
-        found, contents = [gone.addresses], [np.zeros_like(gone.pages)]
+        changed, contents = [gone.addresses], [np.zeros_like(gone.pages)]
         now = np.empty((_AT_ONCE, PAGE), np.uint8)
         for first in range(0, len(addresses), _AT_ONCE):
             some = slice(first, first + _AT_ONCE)
             read = now[: len(addresses[some])]
             self._read(addresses[some], places[some], read)
             other = _differing(read, before.pages, rows[some], known[some])
-            found.append(addresses[some][other])
+            changed.append(addresses[some][other])
             contents.append(read[other])
-        all_addresses, all_pages = np.concatenate(found), np.concatenate(contents)
+        all_addresses, all_pages = np.concatenate(changed), np.concatenate(contents)
         order = np.argsort(all_addresses)
         return ProcessPages(all_addresses[order], all_pages[order])
 
     def _present(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return the pages that there are: the devices' addresses, in order, and the process's.
+        """Return the device addresses of existing pages, sorted, and their process addresses.
 
         Raises:
-            DeviceError: the system does not tell, or they are too many.
+            DeviceError: the system does not list them, or they exceed the limit.
         """
-        there = self._present_in_process()
+        present_pages = self._present_in_process()
         if not self._elsewhere:
-            return there, there
+            return present_pages, present_pages
         begins, ends = self._own.T
-        inside = np.searchsorted(begins, there, side="right") - 1
-        own = there[(inside >= 0) & (there < ends[inside])] if len(begins) else there[:0]
+        inside = np.searchsorted(begins, present_pages, side="right") - 1
+        own = present_pages[(inside >= 0) & (present_pages < ends[inside])] if len(begins) else present_pages[:0]
         places, addresses = [own], [own]
         for address, size, host in self._elsewhere:
-            first, end = np.searchsorted(there, np.array([host, host + size], np.uint64)).tolist()
-            places.append(there[first:end])
-            addresses.append(there[first:end] - np.uint64(host) + np.uint64(address))
+            first, end = np.searchsorted(present_pages, np.array([host, host + size], np.uint64)).tolist()
+            places.append(present_pages[first:end])
+            addresses.append(present_pages[first:end] - np.uint64(host) + np.uint64(address))
         of_device, of_process = np.concatenate(addresses), np.concatenate(places)
         if len(of_device) * PAGE > self._most:
-            raise DeviceError(f"{len(of_device) * PAGE} bytes of memory, of {self._most} (--most)")
+            raise DeviceError(f"{len(of_device) * PAGE} bytes of memory, and --most allows {self._most}")
         order = np.argsort(of_device)
         of_device, of_process = of_device[order], of_process[order]
         if (of_device[1:] == of_device[:-1]).any():
@@ -167,31 +167,31 @@ class ProcessMemory:
         return of_device, of_process
 
     def _present_in_process(self) -> NDArray[np.uint64]:
-        """Return the process's addresses of the pages that there are, in order.
+        """Return the process addresses of existing pages, sorted.
 
         Raises:
-            DeviceError: the system does not tell, or they are too many.
+            DeviceError: the system does not list them, or they exceed the limit.
         """
         try:
             shared = _shared(self._pid)
         except OSError as problem:
             raise _unreadable(self._pid, problem) from None
-        found = [present(self._pid, self._stretches)]
+        parts = [present(self._pid, self._stretches)]
         for begin, end in self._stretches:
-            at = bisect.bisect_right(shared, begin, key=lambda one: one[1])
-            until = bisect.bisect_left(shared, end, key=lambda one: one[0])
+            at = bisect.bisect_right(shared, begin, key=lambda mapping: mapping[1])
+            until = bisect.bisect_left(shared, end, key=lambda mapping: mapping[0])
             for first, last in shared[at:until]:
                 low, high = max(begin, first), min(end, last)
                 if high - low > self._most:
-                    raise DeviceError(f"{high - low} bytes of shared memory, of {self._most} (--most)")
-                found.append(np.arange(low, high, PAGE, dtype=np.uint64))
-        pages = found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+                    raise DeviceError(f"{high - low} bytes of shared memory, and --most allows {self._most}")
+                parts.append(np.arange(low, high, PAGE, dtype=np.uint64))
+        pages = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
         if len(pages) * PAGE > self._most:
-            raise DeviceError(f"{len(pages) * PAGE} bytes of memory, of {self._most} (--most)")
+            raise DeviceError(f"{len(pages) * PAGE} bytes of memory, and --most allows {self._most}")
         return pages
 
     def _read(self, addresses: NDArray[np.uint64], places: NDArray[np.uint64], pages: Pages) -> None:
-        """Read pages, with zeros beside the ranges.
+        """Read pages, with zeros outside of the ranges.
 
         Raises:
             DeviceError: they cannot be read.
@@ -228,7 +228,7 @@ def _unreadable(pid: int, problem: OSError) -> DeviceError:
 
 
 def _edges(ranges: Ranges) -> Iterator[tuple[int, NDArray[np.bool_]]]:
-    """Yield the pages that are not all within ranges, and which of their bytes are: others are none of the launch's."""
+    """Yield pages that are only partly in ranges, and which of their bytes belong to the launch."""
     for page in {at // PAGE * PAGE for address, size in ranges for at in (address, address + size) if at % PAGE}:
         inside = np.zeros(PAGE, np.bool_)
         for address, size in ranges:
@@ -237,7 +237,7 @@ def _edges(ranges: Ranges) -> Iterator[tuple[int, NDArray[np.bool_]]]:
 
 
 def _places(known: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return where values are in an array that is in order, and whether they are."""
+    """Return the positions of values in a sorted array, and whether it contains them."""
     places = np.searchsorted(known, wanted)
     inside = places < len(known)
     inside[inside] = known[places[inside]] == wanted[inside]
@@ -245,11 +245,11 @@ def _places(known: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> tuple[NDAr
 
 
 def _differing(now: Pages, before: Pages, rows: NDArray[np.intp], known: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the numbers of the pages that are not what they were.
+    """Return the numbers of the pages that changed.
 
     Args:
-        rows: which page of `before` each was,
-        known: if it was one; others were zeros.
+        rows: number of each page in `before`.
+        known: whether it was there; otherwise it was zero.
     """
     if known.all() and rows[-1] - rows[0] == len(rows) - 1:
         old = before[rows[0] : rows[-1] + 1]
@@ -262,25 +262,25 @@ def _differing(now: Pages, before: Pages, rows: NDArray[np.intp], known: NDArray
 
 
 def _read_at_once(pid: int, stretches: Ranges, pages: Pages) -> bool:
-    """Read memory of a process by process_vm_readv(2), and return whether that could be done: not what the process
-    itself may not read."""
+    """Read memory of a process with process_vm_readv(2); return whether that succeeded. It fails for memory that the
+    process itself may not read."""
     if not stretches:
         return True
-    there = np.array(stretches, np.uint64)
-    here = np.array([pages.ctypes.data, pages.nbytes], np.uint64)
-    return bool(_readv()(pid, here.ctypes.data, 1, there.ctypes.data, len(there), 0) == pages.nbytes)
+    remote = np.array(stretches, np.uint64)
+    local = np.array([pages.ctypes.data, pages.nbytes], np.uint64)
+    return bool(_readv()(pid, local.ctypes.data, 1, remote.ctypes.data, len(remote), 0) == pages.nbytes)
 
 
 def _read_each(pid: int, stretches: Sequence[tuple[int, Pages]]) -> None:
-    """Read memory of a process at addresses, whatever the process itself may read.
+    """Read memory of a process at addresses, even if the process itself may not read it.
 
     Raises:
-        OSError: the process is gone, or something of that is not there.
+        OSError: the process has ended, or part of the memory does not exist.
     """
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
         for begin, part in stretches:
             if not 0 <= begin < _END - part.nbytes:
-                raise OSError(errno.EFAULT, f"no process has {part.nbytes} bytes at {begin:#x}")
+                raise OSError(errno.EFAULT, f"{part.nbytes} bytes at {begin:#x} are outside of process memory")
             rest = part.data.cast("B")
             while rest:  # the system moves less than 2 GiB at once
                 moved = os.preadv(file.fileno(), [rest], begin + part.nbytes - len(rest))
@@ -299,7 +299,7 @@ def _readv() -> Callable[..., int]:
 
 
 def _shared(pid: int) -> list[tuple[int, int]]:
-    """Return begin and end of what others may have written of a process's memory: its page tables do not tell."""
+    """Return begin and end of shared mappings, which others may have written without a trace in the page tables."""
     with open(f"/proc/{pid}/maps", "rb", buffering=0) as file:
         try:
             return [*_shared_mappings(file.fileno())]
@@ -307,15 +307,15 @@ def _shared(pid: int) -> list[tuple[int, int]]:
             if problem.errno != errno.ENOTTY:  # a kernel before 6.11
                 raise
         lines = file.readall().split(b"\n")
-    found = (_SHARED.match(line) for line in lines if b"s " in line[:_LONGEST_SHARED])
-    return [(int(one[1], 16), int(one[2], 16)) for one in found if one]
+    matches = (_SHARED.match(line) for line in lines if b"s " in line[:_LONGEST_SHARED])
+    return [(int(one[1], 16), int(one[2], 16)) for one in matches if one]
 
 
 def _shared_mappings(file: int) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of shared mappings, as a /proc/PID/maps tells that is asked.
+    """Yield begin and end of shared mappings, by queries of a /proc/PID/maps.
 
     Raises:
-        OSError: the kernel cannot be asked.
+        OSError: the kernel does not support that.
     """
     at = 0
     while True:

@@ -1,6 +1,6 @@
-"""Running a program on virtual devices: its environment, its start, its end.
+"""Run a program on virtual devices: its environment, start and end.
 
-The program starts before the service is imported, which takes longer than a program needs to ask for it.
+The program starts before the service is imported, since the import takes longer than a program needs to ask for it.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
     from luthier.run.virtual_gpus import VirtualGpu
 
 ENDED = 124
-"""Exit code of a program that ran for too long, as timeout(1) has it."""
+"""Exit code of a program that exceeded its time limit, as for timeout(1)."""
 LIBRARY = "libluthier_kfd.so"
 TOOL_LIBRARY = "libluthier_tools.so"
 SANITIZER_LIBRARY = "libluthier_sanitizer.so"
 _LIBRARIES, _SERVICE, _TOOLS_SERVICE, _DRIVER = "libraries", "service", "tools", "driver"
-"""In the private folder of a run."""
+"""Names in the private folder of a run."""
 _FROM_OUTSIDE = (*FORWARDED, *LEFT_TO_OTHERS, signal.SIGKILL, signal.SIGXCPU)
-"""Signals that end a program which would have gone on. By others, as of `abort`, it ends itself."""
+"""Signals that stop a program from outside. It raises others, such as that of `abort`, itself."""
 
 
 def library_folder() -> Path:
     """Return the folder of the native libraries.
 
     Raises:
-        DeviceError: one was not built.
+        DeviceError: a library is missing.
     """
     folder = Path(__file__).parent / "native"
     for library in (LIBRARY, TOOL_LIBRARY, SANITIZER_LIBRARY):
@@ -74,18 +74,18 @@ def environment(
     ranges: bool = False,
     memory: bool = False,
 ) -> dict[str, str]:
-    """Return the program's environment: the kernel driver's shim before all libraries, and the place of the service.
+    """Return the program's environment, with preloaded libraries and the sockets of the service.
 
     Args:
-        folder: what `private_folder` gives, with a link to the libraries and the kernel driver's files.
-        virtual: whether its devices are virtual; else there is no shim.
-        tools: whether ROCr is to load the tool library.
-        checked: whether the program's allocations are to be told of.
-        ranges: whether its own marks and ranges (roctx) are.
-        memory: whether the tools are to be told of the allocations.
+        folder: result of `private_folder`, with a link to the libraries and the kernel driver's files.
+        virtual: whether its devices are virtual; otherwise there is no shim.
+        tools: whether ROCr loads the tool library.
+        checked: whether the program's allocations are reported for checks.
+        ranges: whether its marks and ranges (roctx) are reported.
+        memory: whether allocations are reported to tools.
     """
     result = dict(base)
-    others = result.get("LD_PRELOAD")
+    earlier = result.get("LD_PRELOAD")
     first = [
         *([LIBRARY] if virtual else []),
         *([SANITIZER_LIBRARY] if checked or memory else []),
@@ -93,28 +93,28 @@ def environment(
     ]
     ours = [str(folder / _LIBRARIES / library) for library in first]
     if ours:
-        result["LD_PRELOAD"] = os.pathsep.join([*ours, *([others] if others else [])])
+        result["LD_PRELOAD"] = os.pathsep.join([*ours, *([earlier] if earlier else [])])
     if virtual:
         result[FILES_VARIABLE] = str(folder / _DRIVER)
         result[SOCKET_VARIABLE] = str(folder / _SERVICE)
-        # Open MPI overwrites the code of `mmap`, also of the shim's, by one that goes to the kernel.
+        # Open MPI overwrites `mmap`, even the shim's, with code that calls the kernel.
         result.setdefault("OMPI_MCA_memory", "^patcher")
     if tools:
         result[TOOLS_SOCKET_VARIABLE] = str(folder / (_TOOLS_SERVICE if virtual else _SERVICE))
-        others = result.get("HSA_TOOLS_LIB")
-        # ROCr separates them by spaces; the last one's functions are called first.
-        result["HSA_TOOLS_LIB"] = " ".join([*([others] if others else []), str(folder / _LIBRARIES / TOOL_LIBRARY)])
-        # Where rocprofiler-register is there, tools in this variable are left out without it.
+        earlier = result.get("HSA_TOOLS_LIB")
+        # ROCr separates tools by spaces and calls the last one first.
+        result["HSA_TOOLS_LIB"] = " ".join([*([earlier] if earlier else []), str(folder / _LIBRARIES / TOOL_LIBRARY)])
+        # With rocprofiler-register, ROCr ignores tools in that variable unless this is set.
         result["HSA_TOOLS_ROCPROFILER_V1_TOOLS"] = "1"
     return result
 
 
 class Later:
-    """The tools of a run, made when they are first asked for, by whichever thread: importing what instruments takes
-    longer than a program needs to ask for it.
+    """The tools of a run, created on first use by any thread, since importing the instrumentation takes longer than a
+    program needs to ask for it.
 
     Args:
-        watches_memory: as of `Instrumentation`, which it must be.
+        watches_memory: value of the same property of the instrumentation.
     """
 
     def __init__(self, make: Callable[[], Instrumentation], *, watches_memory: bool = False) -> None:
@@ -124,7 +124,7 @@ class Later:
         self._lock = threading.Lock()
 
     def get(self) -> Instrumentation:
-        """Return the instrumentation, made at the first call."""
+        """Return the instrumentation, created at the first call."""
         with self._lock:
             if self._made is None:
                 self._made = self._make()
@@ -143,18 +143,18 @@ def run_program(
     ranges: bool = False,
     unfinished: Unfinished | None = None,
 ) -> int:
-    """Run a program to its end; its exit code, or of one that a signal killed minus the signal's number.
+    """Run a program and return its exit code, or minus the number of the signal that killed it.
 
-    Standard input and output are the program's own.
+    The program has the standard input and output of this process.
 
     Args:
-        tools: to run it under; what they found is in them afterwards.
-        executed: gets what the virtual devices have counted; GPUs count nothing.
-        captures: gets launches with the memory that they may access.
-        findings: gets what is wrong with the program's use of memory, which virtual devices then check.
-        seconds: how long the program may run; then it is ended, and the exit code is `ENDED`.
-        ranges: whether the tools' recorder wants the program's own ranges (roctx).
-        unfinished: gets what was cut short, if the program was ended.
+        tools: tools to run it under; they contain the results afterwards.
+        executed: receives the counts of virtual devices; GPUs do not count.
+        captures: receives launches with the memory that they may access.
+        findings: receives findings of checks, which virtual devices then perform.
+        seconds: time limit, after which the program is stopped and the exit code is `ENDED`.
+        ranges: whether the recorder wants the program's ranges (roctx).
+        unfinished: receives what was stopped, if anything was.
 
     Raises:
         DeviceError: the native library was not built, or a limit is too low.
@@ -167,7 +167,7 @@ def run_program(
     unfinished = unfinished or Unfinished()
     with private_folder() as folder, _listening(folder) as listeners, forwarded_signals() as (forward_to, received):
         with lacking(f"cannot write the files of a run to {folder.parent}"):
-            # Lists in environment variables can hold the link, wherever Luthier is installed.
+            # The link's path fits in lists of environment variables, wherever Luthier is installed.
             (folder / _LIBRARIES).symlink_to(libraries.absolute())
             if virtual:
                 topology.write(folder / _DRIVER, virtual)
@@ -190,10 +190,10 @@ def run_program(
         arguments = listeners, virtual, tools, executed, captures, findings, imported, services
         Worker(_serve, *arguments)
         code = wait(child, seconds)
-        if tools is not None:  # using the tools imports NumPy, too, which two threads must not do at once
+        if tools is not None:  # using the tools imports NumPy, which two threads must not do concurrently
             imported.wait()
         if code is None:
-            say(f"luthier run: the program was ended after {seconds:g} seconds (--time-limit)", file=sys.stderr)
+            say(f"luthier run: the program was stopped after {seconds:g} seconds (--time-limit)", file=sys.stderr)
         launches = [launch for service in services for launch in service.settle()]
         was_ended = code is None or -code in _FROM_OUTSIDE
         if was_ended or received:
@@ -203,16 +203,16 @@ def run_program(
 
 @dataclass
 class Unfinished:
-    """Launches, or a whole program, that a time limit or a signal ended."""
+    """Launches, or a whole program, that a time limit or a signal stopped."""
 
     program: bool = False
     launches: Sequence[LongLaunch] = ()
 
     def take(self, launches: Sequence[LongLaunch], *, is_program: bool) -> None:
-        """Take it, and print what the launches were doing."""
+        """Record what was stopped, and print what the launches were doing."""
         self.program, self.launches = is_program, launches
         for launch in launches:
-            from luthier.run.long_launches import say_lines  # is there, but few runs need it
+            from luthier.run.long_launches import say_lines  # few runs need it
 
             begin = f"luthier run: kernel {launch.kernel} of process {launch.process}"
             say(f"{begin} had not ended after {launch.seconds} s", file=sys.stderr)
@@ -220,7 +220,7 @@ class Unfinished:
 
     @property
     def what(self) -> str:
-        """Return what it was, for a sentence; empty: everything ended by itself."""
+        """Return what was stopped, for a sentence; "" if nothing was."""
         names = list(dict.fromkeys(f"kernel {launch.kernel}" for launch in self.launches))
         return " and ".join(names) or ("the program" if self.program else "")
 
@@ -230,9 +230,9 @@ class Unfinished:
 
 
 def _allow_files() -> None:
-    """Raise this process's limit of open files to the most that it may have: each process of the program takes some.
+    """Raise this process's limit of open files to its maximum, since each process of the program needs some.
 
-    The program keeps the limit that it was started with.
+    The program keeps its original limit.
     """
     with suppress(OSError, ValueError):
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -271,13 +271,11 @@ def _serve(
     imported: threading.Event,
     services: list[Service],
 ) -> None:
-    """Run the service.
-
-    If it cannot run, programs notice by a closed socket, and the user by a message.
+    """Run the service. If that fails, programs notice a closed socket, and the user a message.
 
     Args:
-        imported: set when the service and the tools are there, or cannot be.
-        services: gets the service.
+        imported: set when service and tools are imported, or cannot be.
+        services: receives the service.
     """
     try:
         try:
@@ -287,17 +285,17 @@ def _serve(
         finally:
             imported.set()
         if made is not None:
-            import luthier.patch.output.companion  # before a launch waits for it  # noqa: F401
+            import luthier.patch.output.companion  # before a launch needs it  # noqa: F401
         services.append(Service(devices, made, executed, captures, findings))
         services[0].serve(listeners[0], listeners[1:])
     except LuthierError as problem:
         say_text(f"luthier run: error: {problem}", file=sys.stderr)
-        note_loss(f"what the program does on devices: {problem}")
+        note_loss(f"the program's work on devices: {problem}")
         _close(listeners)
-    except BaseException as problem:  # programs must not wait for answers
+    except BaseException as problem:  # programs must not wait for replies
         text = shortage(problem)
-        if text is not None:  # noted before the program can end
-            note_loss(f"what the program's processes were to tell: {text}")
+        if text is not None:  # recorded before the program can end
+            note_loss(f"the results of the program's processes: {text}")
         _close(listeners)
         if text is None:
-            raise  # a bug of ours
+            raise  # a bug in Luthier

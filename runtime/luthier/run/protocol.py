@@ -1,8 +1,8 @@
-"""Conversations with native libraries, on a socket: `luthier.wire` declares what they ask.
+"""Communication with native libraries over a socket. `luthier.wire` declares the requests.
 
-A request has its number and its size before it, a reply its size. A reply is a tuple: why the request is refused, else
-nothing; the C functions that machine code has come to call since the last reply; the answer. File descriptors go beside
-the first byte.
+A request is preceded by its number and size, a reply by its size. A reply is a tuple: the reason if the request is
+refused, otherwise ""; the C functions that machine code has started to call since the last reply; and the result. File
+descriptors are sent with the first byte.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Asked = TypeVar("Asked", bound=Message)
 Handler = TypeVar("Handler", bound=Callable[..., object])
 
 LARGEST = 1 << 32
-"""Bytes of a request."""
+"""Maximum size of a request in bytes."""
 
 
 def handles(request: type[Message]) -> Callable[[Handler], Handler]:
-    """Return a decorator of a method that handles requests: it gets who asks and the request, and returns the reply."""
+    """Return a decorator for a method that handles a request: it takes peer and request, and returns the reply."""
 
     def decorate(method: Handler) -> Handler:
         method.__dict__["request"] = request
@@ -43,7 +43,7 @@ def handles(request: type[Message]) -> Callable[[Handler], Handler]:
 
 
 class Handlers(Generic[Owner, Peer]):
-    """Methods of a class that handle requests, by the number of the request."""
+    """Methods of a class that handle requests, by request number."""
 
     def __init__(self, owner: type[Owner]) -> None:
         handling = {name: method.request for name, method in vars(owner).items() if hasattr(method, "request")}
@@ -57,11 +57,11 @@ class Handlers(Generic[Owner, Peer]):
 
         Args:
             owner: object whose method handles it.
-            peer: who asks.
-            files: descriptors that came with it.
+            peer: sender of the request.
+            files: file descriptors of the request.
 
         Raises:
-            ProtocolError: it is unknown or malformed.
+            ProtocolError: the request is unknown or malformed.
         """
         if number not in self._methods:
             raise ProtocolError(f"there is no request of kind {number}")
@@ -70,13 +70,13 @@ class Handlers(Generic[Owner, Peer]):
 
 
 def first(request: type[Asked], payload: bytes, part: str) -> Asked:
-    """Return the first request of a connection, which begins with the digest of `agreement`.
+    """Parse the first request of a connection, which contains the digest of `agreement`.
 
     Args:
-        part: who asks.
+        part: name of the sender.
 
     Raises:
-        DeviceError: the digest is another one, or missing, as in libraries of other builds.
+        DeviceError: the digest differs or is missing, as in libraries of other builds.
     """
     with contextlib.suppress(ProtocolError):
         asked = request.unpack(payload)
@@ -89,11 +89,11 @@ Answer = Callable[[int, bytes, Sequence[int]], tuple[Sequence[str], object]]
 
 
 def converse(connection: socket.socket, pid: int, answer: Answer) -> None:
-    """Answer the requests of a process until it ends or sends what is no message.
+    """Answer the requests of a process until it ends or sends something that is not a message.
 
     Args:
-        pid: its number.
-        answer: is given a request's number, contents and descriptors of files, and returns imports and the reply.
+        pid: its process ID.
+        answer: takes a request's number, contents and file descriptors, and returns imports and reply.
     """
     with connection, contextlib.suppress(OSError, ProtocolError):
         while (message := receive(connection)) is not None:
@@ -101,7 +101,7 @@ def converse(connection: socket.socket, pid: int, answer: Answer) -> None:
             try:
                 imports, reply = answer(number, payload, files)
                 data, sent = pack(("", imports, reply))
-            except Exception as problem:  # it is reported to the program, and its process goes on
+            except Exception as problem:  # reported to the program, whose process continues
                 data, sent = pack((_refusal(pid, problem), (), None))
             finally:
                 for descriptor in files:
@@ -110,17 +110,17 @@ def converse(connection: socket.socket, pid: int, answer: Answer) -> None:
 
 
 def _refusal(pid: int, problem: Exception) -> str:
-    """Return why a request is refused; where the system lacked something, what was asked for is lost."""
+    """Return the reason to refuse a request; if the system lacked resources, record a loss."""
     if not isinstance(problem, LuthierError):
         lack = shortage(problem) or (problem.strerror if isinstance(problem, OSError) else None)
-        if lack is None:  # a bug of ours
+        if lack is None:  # a bug in Luthier
             import traceback
 
             say_text("".join(traceback.format_exception(problem)), file=sys.stderr, end="")
             return f"the Luthier service failed: {problem!r}"
         problem = LackError(lack)
     if isinstance(problem, LackError | UnfinishedError):
-        note_loss(f"what process {pid} asked for: {problem}")
+        note_loss(f"a request of process {pid}: {problem}")
     return visible_lines(str(problem)) or "refused"
 
 
@@ -128,7 +128,7 @@ def receive(connection: socket.socket) -> tuple[int, bytes, list[int]] | None:
     """Receive the next request: number, payload, file descriptors; None if the program has ended.
 
     Raises:
-        ProtocolError: it is too large.
+        ProtocolError: the request is too large.
         OSError: the connection broke.
     """
     descriptors = array.array("i")
@@ -142,7 +142,7 @@ def receive(connection: socket.socket) -> tuple[int, bytes, list[int]] | None:
             payload = _receive(connection, size, descriptors)
             message = None if payload is None else (kind, payload, list(descriptors))
     finally:
-        if message is None:  # nobody else knows them
+        if message is None:  # the caller does not receive them
             for descriptor in descriptors:
                 os.close(descriptor)
     return message

@@ -1,7 +1,7 @@
-"""Writing a run directory: launches and sites while the program runs, everything else at its end.
+"""Write a run folder: launches and sites while the program runs, everything else at its end.
 
-Nothing of it is in memory for long, so there may be many millions of both. ``summary.json`` is written last: a folder
-without it is of a run that was killed.
+Launches and sites stay in memory only briefly, so there may be many millions. ``summary.json`` is written last: a
+folder without it belongs to a run that was killed.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ from luthier.tool.task import InstrumentationTask
 from luthier.wire.memory import NEVER
 
 _BATCH = 1 << 16
-"""Rows that are written at a time."""
+"""Number of rows written at a time."""
 _PERIOD = 0.25
-"""Seconds between looks at what there is to write."""
+"""Seconds between checks for rows to write."""
 _PART = 1 << 12
-"""Elements of a variable in one row."""
+"""Number of elements of a variable in one row."""
 
 
 class Recorder:
-    """Writes the directory of one run. Safe from several threads.
+    """Writes the folder of one run. Thread-safe.
 
     Args:
-        folder: a new one, or empty.
-        calls: whether calls of HIP functions, and the program's own ranges, are recorded, too.
+        folder: a new or empty folder.
+        calls: whether to record calls of HIP functions, and the program's ranges.
 
     Raises:
-        LuthierError: it cannot be made, there is something in it, or another run writes there.
+        LuthierError: it cannot be created, is not empty, or another run writes to it.
     """
 
     def __init__(self, folder: Path, *, calls: bool = False) -> None:
         self.folder = folder
-        """The run directory."""
+        """The run folder."""
         self.apis: tuple[str, ...] = ("hip", *RANGES) if calls else ()
-        """APIs whose calls it wants to be told of, all of them."""
+        """APIs of which it records all calls."""
         self._calls = ApiCalls()
         self._tables: dict[str, TableWriter] = {}
         self._sites: list[dict[str, Any]] = []
-        """Not yet written: a kernel's each."""
+        """Rows of each kernel that are not written yet."""
         self._listed: set[tuple[str, str]] = set()
-        """Kernels whose instructions are written, by name and digest of their object."""
+        """Kernels with written instructions, by name and digest of their object."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._problem: LuthierError | None = None
-        """Reason why nothing is written any more."""
+        """Error that stopped the writing."""
         self._began = 0
         self._thread: Worker | None = None
         self._claim = Claim(folder)
@@ -77,11 +77,11 @@ class Recorder:
     # While the program runs -----------------------------------------------------------------------------------------
 
     def begin(self, sessions: Sequence[Session], tools: Sequence[str]) -> None:
-        """Start recording: the program is about to start.
+        """Start recording, before the program starts.
 
         Args:
-            sessions: its processes; more will come.
-            tools: their names.
+            sessions: sessions of the program's processes; more will be added.
+            tools: names of the tools.
         """
         self._sessions, self._tools = sessions, tools
         self._began = time.time_ns()
@@ -90,7 +90,7 @@ class Recorder:
     def asked(
         self, object: CodeObject, task: InstrumentationTask, shares: Sequence[TaskShare], report: KernelReport | None
     ) -> None:
-        """Record the hooks and counts that tools have asked for in a kernel."""
+        """Record the hooks and counts that tools requested in a kernel."""
         same = {"kernel": task.lifted.kernel.name, "object": object.name, "digest": digest_of(object)}
         sites = {**same, **_sites(task, shares, self._tools, report)}
         with self._lock:
@@ -124,7 +124,7 @@ class Recorder:
             rows = _launches(records[records["time"] != 0], session)
             if len(rows["number"]):
                 self._append(schema.LAUNCHES, rows, process=session.pid)
-            if len(records) < _BATCH or not records["time"].any():  # the process can write any number of records there
+            if len(records) < _BATCH or not records["time"].any():  # the process controls the number of records
                 return
 
     def _write_sites(self, least: int) -> None:
@@ -136,7 +136,7 @@ class Recorder:
             self._sites.clear()
 
     def _append(self, table: Schema, rows: Mapping[str, Any], **same: Any) -> None:
-        """Add rows; after a problem, nothing."""
+        """Append rows, unless writing has failed."""
         if self._problem is not None:
             return
         try:
@@ -152,13 +152,13 @@ class Recorder:
     # At its end -----------------------------------------------------------------------------------------------------
 
     def finish(self, instrumentation: Instrumentation, summary: RunSummary) -> None:
-        """Write all that is left.
+        """Write the remaining data.
 
         Args:
-            summary: without the times and tables, which are known here.
+            summary: summary without times and tables, which are added here.
 
         Raises:
-            LuthierError: something could not be written; the folder lacks the summary then.
+            LuthierError: something could not be written; then the folder lacks the summary.
         """
         self._end_drain()
         for session in self._sessions:
@@ -193,7 +193,7 @@ class Recorder:
             self._thread.join()
 
     def discard(self) -> None:
-        """Write no more; without `finish`, nothing of what was begun is left but whole tables of tools' records."""
+        """Stop writing; without `finish`, only complete tables of tools' records are left."""
         self._end_drain()
         for writer in self._tables.values():
             writer.discard()
@@ -201,13 +201,13 @@ class Recorder:
 
 
 Rows = Iterator[tuple[dict[str, Any], dict[str, Any]]]
-"""Batches: columns, and those that have one value in all rows."""
+"""Batches: columns, and columns with the same value in all rows."""
 
 
 def _launches(records: NDArray[np.void], session: Session) -> dict[str, Any]:
     kernels = session.kernels
     index: NDArray[np.int64] = records["kernel"].astype(np.int64)
-    index[index >= len(kernels)] = len(kernels)  # beyond the rows: nothing is known of them
+    index[index >= len(kernels)] = len(kernels)  # beyond the rows: unknown kernels
     known = np.flatnonzero(index < len(kernels))
     used = np.unique(index[known])
     names: list[dict[str, Any]] = [{} for _ in range(len(used) + 1)]
@@ -270,8 +270,8 @@ def _picked(values: Sequence[str | None]) -> Picked:
     return Picked(names, np.fromiter((number[value] for value in values), np.uint32, len(values)))
 
 
-def _kernels(found: Sequence[KernelResult]) -> Rows:
-    rows = [kernel.to_row() for kernel in found]
+def _kernels(results: Sequence[KernelResult]) -> Rows:
+    rows = [kernel.to_row() for kernel in results]
     if rows:
         yield {name: [row.get(name) for row in rows] for name in rows[0]}, {}
 
@@ -285,7 +285,7 @@ def _counters(instrumentation: Instrumentation, tools: Sequence[str]) -> Rows:
     for session in instrumentation.sessions:
         for block, variable in session.variables():
             if isinstance(block.module, CellModule):
-                continue  # what they say is in the table of counts
+                continue  # these are in the table of counts
             same = {
                 "tool": owners.get(id(block.module)),
                 "module": block.module.name,
@@ -300,7 +300,7 @@ def _counters(instrumentation: Instrumentation, tools: Sequence[str]) -> Rows:
 
 
 def _parts(variable: LiveVariable) -> Iterator[tuple[int, str, Any]]:
-    """Yield the number of the first element in each part of a variable, the column, and its value."""
+    """Yield the first element, the column and the value of each part of a variable."""
     elements = variable.elements
     column = "raw" if elements is None else {"u": "unsigned", "i": "signed", "f": "real"}[elements.dtype.kind]
     values = variable.read() if elements is None else elements

@@ -1,4 +1,4 @@
-"""Captured launches run again under tools, as if a program on virtual devices had launched them."""
+"""Replays of captured launches under tools, as if a program on virtual devices launched them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from luthier.tool.observation import Launch
 
 
 class ReplayedRun:
-    """Replays in this process, under tools: to them they are a run with this process, whose devices are the targets of
-    the captures. There are no calls of the API.
+    """Replays in this process under tools, which see a run with this process and the captures' targets as devices.
+    There are no API calls.
 
     Args:
-        recorder: writes the run directory.
-        hoist, asked: as of `Instrumentation`.
+        recorder: writes the run folder.
+        hoist, asked: as for `Instrumentation`.
     """
 
     def __init__(
@@ -56,15 +56,15 @@ class ReplayedRun:
         self._rows: dict[tuple[str, str, int], int] = {}
 
     def replay(self, original: PreparedLaunch, threads: int | None = None, check: Collection[str] = ()) -> Replayed:
-        """Run a launch with its kernel patched, or unchanged where tools want nothing of it or it cannot be patched.
+        """Run a launch with its kernel patched, or with the original if it cannot be or tools request nothing.
 
         Args:
-            original: what is instrumented.
-            check: as of `luthier.capture.replay.replay`; what is found in the patched kernel is told by the addresses
-                of the original.
+            original: launch to instrument.
+            check: as for `luthier.capture.replay.replay`; findings in the patched kernel have addresses of the
+                original.
 
         Raises:
-            AddressTaken: this process has something else where the program had its memory.
+            AddressTaken: an address of the program's memory is in use in this process.
             LuthierError: the launch cannot be run.
         """
         gpu = self._device(str(original.device))
@@ -82,7 +82,7 @@ class ReplayedRun:
             places[block.symbol] = int(shared.bytes.ctypes.data)
             variables.append((places[block.symbol], shared.size, "variables of tools", shared))
         goes_back = patched.companion.report.kernels[0].unknown_calls > 0
-        # Its code and the original's are one code then, with a table that has an entry for all between.
+        # Then both codes are decoded as one, whose table covers the addresses between them.
         beside = NearMemory(distance, original.capture.manifest.ranges) if goes_back else AllocationTable(limit=1 << 62)
         image = LoadedImage(companion, beside, places.get)
         taken = [memory.register(one.address, one.size, one.label, one.keep) for one in image.allocations]
@@ -94,8 +94,8 @@ class ReplayedRun:
             done = self._run(launch, number, threads, check, instrumented=True)
             return replace(done, findings=tuple(_in_original(one, loaded) for one in done.findings))
         finally:
-            for one in taken:
-                memory.free(one)
+            for allocation in taken:
+                memory.free(allocation)
             image.unload()
 
     def _device(self, target: str) -> int:
@@ -105,7 +105,7 @@ class ReplayedRun:
         return self.devices.index(target)
 
     def _row(self, launch: PreparedLaunch, gpu: int) -> int:
-        """Return the number of a launch's kernel in the session, for which tools were asked."""
+        """Return the number of a launch's kernel in the session, patched with the tools."""
         key = launch.kernel.name, digest_of(launch.object), gpu
         if key not in self._rows:
             patched = self.instrumentation.patcher.patch(launch.object, launch.kernel.name)
@@ -114,12 +114,12 @@ class ReplayedRun:
         return self._rows[key]
 
     def _exceeds(self, launch: PreparedLaunch, patched: Patched) -> bool:
-        """Return whether the launch is larger than the patched kernel allows, which is told."""
-        told, kernel = launch.capture.manifest, launch.kernel
+        """Return whether the launch exceeds the limits of the patched kernel, and report that."""
+        facts, kernel = launch.capture.manifest, launch.kernel
         for what, size, most in (
-            ("work-items in a work-group", told.block[0] * told.block[1] * told.block[2], most_items),
-            ("bytes of LDS", told.group_segment, most_group),
-            ("bytes of private memory", told.private_segment, most_private),
+            ("work-items in a work-group", facts.block[0] * facts.block[1] * facts.block[2], most_items),
+            ("bytes of LDS", facts.group_segment, most_group),
+            ("bytes of private memory", facts.private_segment, most_private),
         ):
             if size > most(kernel, patched):
                 reason = f"launches with more than {most(kernel, patched)} {what} run uninstrumented"
@@ -136,15 +136,15 @@ class ReplayedRun:
         *,
         instrumented: bool = False,
     ) -> Replayed:
-        told, kernel = launch.capture.manifest, self._session.kernels[number]
+        facts, kernel = launch.capture.manifest, self._session.kernels[number]
         began = Launch(
-            *(kernel.kernel, kernel.object, self._session.pid, kernel.gpu, told.number, told.grid, told.block),
-            *(told.group_segment, told.private_segment, instrumented),
+            *(kernel.kernel, kernel.object, self._session.pid, kernel.gpu, facts.number, facts.grid, facts.block),
+            *(facts.group_segment, facts.private_segment, instrumented),
         )
         now = time.time_ns()
         self.instrumentation.begin_launch(self._session, began)
         if began.captured:
-            self.instrumentation.tell("replays are not captured again: tools asked for it in vain")
+            self.instrumentation.tell("replays are not captured again, though a tool requested it")
         done = launch.run(threads, check)
         groups = sum(count[0] * count[1] * count[2] * launch.waves(items) for _, count, items in launch.parts())
         self._session.add_launch(number, began, groups, now)
@@ -153,7 +153,7 @@ class ReplayedRun:
 
 
 def _in_original(finding: Finding, loaded: LoadedCompanion) -> Finding:
-    """Return a finding in a patched kernel by the addresses of the original; what it finds in hooks says so."""
+    """Return a finding with addresses of the original kernel; a finding in a hook says so."""
     address = loaded.original_address(finding.offset)
     if address is None:
         origin = loaded.origin(finding.offset, lambda register: 0)
@@ -168,7 +168,7 @@ def _in_original(finding: Finding, loaded: LoadedCompanion) -> Finding:
 
 
 def _program(original: PreparedLaunch, loaded: LoadedCompanion) -> Program:
-    """Return a patched kernel in the place of the original one."""
+    """Return the program with the patched kernel."""
     kernel, before = loaded.kernel, original.kernel
     code = DecodedCode(isa_of(loaded.object, original.device, kernel), loaded.code())
     code.origin = loaded.origin

@@ -1,4 +1,4 @@
-"""Results of a run under tools: for the tools, for people, and as JSON."""
+"""Results of a run under tools: tables, summary and JSON."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 
 def kernels(instrumentation: Instrumentation) -> list[KernelResult]:
-    """Return the kernels launched so far; those of one name and object together."""
+    """Return the kernels launched so far; merged by name and object."""
     return launched_kernels(instrumentation.sessions)
 
 
 def tables(instrumentation: Instrumentation) -> Iterator[tuple[str, list[Table]]]:
-    """Yield each tool's name and what it reports; a tool that fails is reported, and the others are still asked."""
+    """Yield each tool's name and tables; a tool that fails is reported and does not affect others."""
     for tool in instrumentation.tools.tools:
         try:
             yield tool.name, list(tool.report(instrumentation.view(tool)))
@@ -41,7 +41,7 @@ def tables(instrumentation: Instrumentation) -> Iterator[tuple[str, list[Table]]
 
 
 def coverage(results: Iterable[KernelResult]) -> Table:
-    """Return a table of what was instrumented of what was launched."""
+    """Return a table of what was instrumented in the launched kernels."""
     rows = []
     for kernel in results:
         report = kernel.patched.report
@@ -52,9 +52,7 @@ def coverage(results: Iterable[KernelResult]) -> Table:
             ]
             if report.unknown_calls:
                 first = f": {report.unresolved[0]}" if report.unresolved else ""
-                notes.append(
-                    f"{report.unknown_calls} calls that may go where nobody knows: that runs uninstrumented{first}"
-                )
+                notes.append(f"{report.unknown_calls} calls have unknown targets, which run uninstrumented{first}")
         hooked, counted = _instrumented(report)
         launches = f"{kernel.instrumented} of {kernel.launches}"
         rows.append((kernel.name, launches, hooked, counted, "; ".join(notes)))
@@ -62,8 +60,7 @@ def coverage(results: Iterable[KernelResult]) -> Table:
 
 
 def _instrumented(report: KernelReport | None) -> tuple[str, str]:
-    """Return as words how many of the instructions have hooks that tools wanted some at, and whether others are
-    counted without."""
+    """Describe how many of the requested instructions have hooks, and whether others are counted in registers."""
     if report is None:
         return "", ""
     hooks = f"at {report.sites} of {report.requested_sites} instructions" if report.requested_sites else "none"
@@ -83,11 +80,11 @@ def summary(
     """Return the summary of a run that has ended.
 
     Args:
-        command: None: command lines are left out, the processes' too.
-        executed: what the virtual devices counted.
-        devices: their names.
-        options: as of `RunSummary`.
-        unfinished: what was ended before its end.
+        command: command line; None: all command lines are omitted, also those of processes.
+        executed: counts of the virtual devices.
+        devices: names of the devices.
+        options: as for `RunSummary`.
+        unfinished: what was stopped.
     """
     reported = list(reported)  # may add faults
     tool_options = [dataclasses.asdict(tool.options) for tool in instrumentation.tools.tools]
@@ -121,7 +118,7 @@ def summary(
 
 
 def document(instrumentation: Instrumentation, summary: RunSummary) -> dict[str, Any]:
-    """Return everything as plain data, except for single launches and sites."""
+    """Return everything except single launches and sites as plain data."""
     return {
         **summary.to_json(),
         "kernels": [kernel.to_json() for kernel in kernels(instrumentation)],
@@ -135,13 +132,13 @@ def document(instrumentation: Instrumentation, summary: RunSummary) -> dict[str,
             }
             for session in instrumentation.sessions
             for block, variable in session.variables()
-            if not isinstance(block.module, CellModule)  # nobody's variable
+            if not isinstance(block.module, CellModule)  # not a variable of a tool
         ],
     }
 
 
 def _value(variable: LiveVariable) -> Any:
-    """Return a variable of at most 8 bytes as a number, or a list of several, any other as hexadecimal text."""
+    """Return a variable of at most 8 bytes as a number or a list of numbers, others as hexadecimal text."""
     elements = variable.elements if variable.size <= _SMALL else None
     if elements is None:
         return variable.read().hex()
@@ -149,14 +146,14 @@ def _value(variable: LiveVariable) -> Any:
 
 
 _SMALL = 8
-"""Bytes of the largest variable whose value is told as numbers: others are tables, which the tools report."""
+"""Maximum bytes of a variable shown as numbers; larger ones are tables, which the tools report."""
 
 
 def check_tools(instrumentation: Instrumentation) -> None:
-    """Raise an error if a tool's own code has failed.
+    """Check that no tool's own code has failed.
 
     Raises:
-        ToolCodeError: it has.
+        ToolCodeError: it has failed.
     """
     failures = [*dict.fromkeys((*instrumentation.patcher.failures, *instrumentation.failures))]
     if failures:
@@ -165,20 +162,20 @@ def check_tools(instrumentation: Instrumentation) -> None:
 
 
 def check(instrumentation: Instrumentation) -> None:
-    """Raise an error if there are tools and nothing was instrumented.
+    """Check that something was instrumented if there are tools.
 
     Raises:
         ToolError: no process loaded the tool library, no kernel was launched, or none of them instrumented.
-        LuthierError: all faults that kept it from being instrumented.
+        LuthierError: the fault that prevented instrumentation.
     """
     results = kernels(instrumentation)
     if not instrumentation.tools.tools or any(kernel.instrumented for kernel in results):
         return
     asked = [kernel for kernel in results if not kernel.patched.skipped]
     if asked and all(kernel.patched.idle for kernel in asked):
-        return  # tools have looked at all of them, and that is all
+        return  # tools examined all kernels and requested nothing
     if not instrumentation.sessions:
-        raise ToolError("nothing was instrumented: the program did not load ROCr, or not with the tool library")
+        raise ToolError("nothing was instrumented: the program did not load ROCr with the tool library")
     if instrumentation.faults:
         raise LuthierError(f"nothing was instrumented: {instrumentation.faults[0]}")
     if not results:

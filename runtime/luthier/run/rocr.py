@@ -1,4 +1,4 @@
-"""The ROCr that a program would load, as far as that can be told before it does."""
+"""The ROCr that a program would load, predicted before it starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNTIMES = ("libhsa-runtime64.so.1", "libhsa-runtime64.so")
 def find_runtime(base: Mapping[str, str], program: str) -> Path | None:
     """Return the ROCr that a program would load.
 
-    It is looked for in the program's run path, the library path, ROCm's folder and the system's.
+    The search covers the program's run path, the library path, and the folders of ROCm and the system.
     """
     folders = []
     path = shutil.which(program, path=base.get("PATH"))
@@ -30,12 +30,12 @@ def find_runtime(base: Mapping[str, str], program: str) -> Path | None:
         folders += [folder.replace("$ORIGIN", origin) for value in run_paths for folder in value.split(":")]
     folders += [*base.get("LD_LIBRARY_PATH", "").split(":"), f"{base.get('ROCM_PATH', '/opt/rocm')}/lib"]
     folders += [f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib"]
-    found = (Path(folder, name) for folder in folders if folder for name in RUNTIMES)
-    return next((path for path in found if path.exists()), None)
+    candidates = (Path(folder, name) for folder in folders if folder for name in RUNTIMES)
+    return next((path for path in candidates if path.exists()), None)
 
 
 def _values(path: Path, name: str) -> list[str]:
-    """Return entries of the dynamic section; none if the file is no program or library."""
+    """Return entries of the dynamic section; none if the file is not a program or library."""
     with suppress(LuthierError):
         elf = E.ElfFile(FileSlice.of_file(path, str(path)).view, str(path))
         for section in elf.sections:

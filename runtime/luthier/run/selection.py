@@ -1,4 +1,4 @@
-"""Selection of the parts of a program that are instrumented: kernels by name, launches by number, devices."""
+"""Selection of what to instrument: kernels by name, launches by number, devices."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from luthier.errors import LuthierError
 from luthier.objects.names import is_selected, matches
 
 RUNTIME_KERNELS = ("__amd_rocclr_*",)
-"""Kernels that HIP launches of its own: copies and fills."""
+"""Kernels that HIP itself launches: copies and fills."""
 _ALL = 1 << 63
 
 
 class Selection(Struct, frozen=True):
-    """All of these must be so for a launch to run instrumented."""
+    """Conditions that must all hold for a launch to run instrumented."""
 
     kernels: Sequence[str] = ()
-    """Patterns as of `luthier.objects.names.is_selected`."""
+    """Patterns for `luthier.objects.names.is_selected`."""
     first: int = 0
-    """Launches of a kernel, counted from 0 in each process: the first one instrumented,"""
+    """First selected launch of a kernel, from 0 in each process."""
     end: int = _ALL
-    """the first one that is not any more,"""
+    """End of the selected launches, exclusive."""
     step: int = 1
-    """and every how manyth."""
+    """Distance between selected launches."""
     unique_grid: bool = False
-    """True if only the first of the launches of a kernel with the same grid and work-group is instrumented."""
+    """Select only the first launch of a kernel with the same grid and work-group size."""
     devices: frozenset[int] | None = None
-    """Numbers of devices; None is all."""
+    """Numbers of devices; None: all."""
     runtime_kernels: bool = False
-    """Also those that HIP itself launches."""
+    """Also select kernels that HIP itself launches."""
 
     def takes(self, number: int) -> bool:
-        """Return whether the launch of a kernel that has this number may be instrumented."""
+        """Return whether the launch of a kernel with this number may be instrumented."""
         return self.first <= number < self.end and (number - self.first) % self.step == 0
 
     def skips(self, kernel: str, gpu: int) -> str | None:
-        """Return why no launch of this kernel on that device is instrumented; None if some may be."""
+        """Return why no launch of a kernel on a device is instrumented; None if some may be."""
         if self.devices is not None and gpu not in self.devices:
             return "device not selected"
         if not self.runtime_kernels and is_of_runtime(kernel):
@@ -46,17 +46,17 @@ class Selection(Struct, frozen=True):
 
 
 def is_of_runtime(kernel: str) -> bool:
-    """Return whether HIP launches a kernel of its own."""
+    """Return whether HIP itself launches a kernel."""
     return any(matches(kernel, pattern) for pattern in RUNTIME_KERNELS)
 
 
 def parse_launches(text: str) -> tuple[int, int, int]:
     """Parse ``first:end:step``, as in Python's slices.
 
-    ``10`` is the first ten, ``5:8`` three, ``::100`` every hundredth.
+    ``10``: the first ten; ``5:8``: three; ``::100``: every hundredth.
 
     Raises:
-        LuthierError: the text is something else.
+        LuthierError: the text is malformed.
     """
     parts = text.split(":")
     try:
@@ -64,10 +64,10 @@ def parse_launches(text: str) -> tuple[int, int, int]:
     except ValueError:
         numbers = [-1]
     if not text or len(numbers) > 3 or any(number is not None and number < 0 for number in numbers):
-        raise LuthierError(f"launches are given as END, FIRST:END or FIRST:END:STEP, not {text!r}")
+        raise LuthierError(f"launches must be END, FIRST:END or FIRST:END:STEP, not {text!r}")
     if len(numbers) == 1:
         numbers = [0, numbers[0]]
     first, end, step = (*numbers, None, None)[:3]
     if step == 0 or (end is not None and end <= (first or 0)):
-        raise LuthierError(f"no launch is selected by {text!r}")
+        raise LuthierError(f"{text!r} selects no launch")
     return first or 0, _ALL if end is None else end, step or 1

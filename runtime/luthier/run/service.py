@@ -50,7 +50,7 @@ if TYPE_CHECKING:  # what few runs need
 _Counts = NDArray[np.int64]
 Part = TypeVar("Part")
 NOWHERE = (1 << 64) - 1
-"""Record of an instruction that there is not."""
+"""Record that stands for no instruction."""
 
 
 def _read_memory(pid: int, address: int, size: int) -> bytes:
@@ -60,53 +60,53 @@ def _read_memory(pid: int, address: int, size: int) -> bytes:
 
 
 def _read_file(uri: str, pid: int) -> bytes:
-    """Return a code object by its URI; nothing where it cannot be read: then the process asks again with its memory."""
+    """Return a code object by its URI; b"" if it cannot be read: then the process sends its memory."""
     with contextlib.suppress(ObjectError):
         return read_uri(uri, pid)
     return b""
 
 
 def _has(file: int, size: int) -> bool:
-    """Return whether a descriptor is of a file of so many bytes."""
+    """Return whether a descriptor is a regular file of at least this size."""
     status = os.fstat(file)
     return stat.S_ISREG(status.st_mode) and status.st_size >= size
 
 
 _PATIENCE = 3.0
-"""Seconds for what processes have told that are gone."""
+"""Seconds to wait for the last messages of ended processes."""
 
 _OF_HOST = FindingKind.DOUBLE_FREE, FindingKind.INVALID_FREE, FindingKind.LEAK
-"""Kinds of findings that no kernel makes."""
+"""Kinds of findings that no kernel causes."""
 
 
 class Process(Struct, eq=False):
-    """A process of the program, by its connection."""
+    """A process of the program, with one connection."""
 
     pid: int
-    """Its number here, whatever it is in a namespace of its own; 0: it has none."""
+    """Process ID in this namespace; 0 if it has none."""
     is_known: bool = False
-    """It has said `Hello`."""
+    """Whether it has sent `Hello`."""
     session: Session | None = None
-    """Session of its tool library, once that has said `Instrument`."""
+    """Session of its tool library, after `Instrument`."""
     imports: int = 0
-    """C functions that it has been given."""
+    """Number of C functions that it has received."""
     shared: set[int] = field(default_factory=set)
-    """Names of memory that it shares."""
+    """Names of the memory that it shares."""
     held: set[int] = field(default_factory=set)
-    """Codes that it may execute."""
-    told: requests.Counts | None = None
-    """Instructions that it had executed when it told last."""
+    """Numbers of codes that it may execute."""
+    counts: requests.Counts | None = None
+    """Its last report of executed instructions."""
     time: float = 0
-    """When it told, by `time.monotonic`."""
+    """Time of that report, by `time.monotonic`."""
     ended: float | None = None
-    """When its connection was closed."""
+    """Time when its connection was closed."""
 
 
 class Service:
-    """Answers the processes of a program, each connection on a thread of its own.
+    """Answers the processes of a program, each connection on its own thread.
 
     Raises:
-        DeviceError: the host does not allow what it needs.
+        DeviceError: the host lacks what the service needs.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Service:
         self._space = SharedSpace()
         machine_code().load_into(self._space)
         self._wanted = frozenset[str]() if findings is None else findings.kinds
-        # What `init` fills memory with is not told as exceptional.
+        # Fill patterns of `init` must not be reported as exceptional.
         is_filled = "uninitialised-read" in self._wanted and not self._wanted.isdisjoint(FLOAT_KINDS)
         self._undefined = is_filled or not self._wanted.isdisjoint(UNDEFINED)
         self._planner = Planner(
@@ -142,14 +142,14 @@ class Service:
         self._long_launches = LongLaunches()
         self._connections = Connections(self._serve)
         self._counting: list[Process] = []
-        """Processes that have not told of all that they executed."""
+        """Processes that have not reported all their executed instructions."""
 
     def serve(self, first: socket.socket, further: Sequence[socket.socket] = ()) -> None:
         """Answer processes until a listener is closed.
 
         Args:
-            first: takes the first connection of each process.
-            further: take others of processes that have one.
+            first: accepts the first connection of each process.
+            further: accept other connections of processes that have one.
         """
         self._connections.serve(first, further)
 
@@ -162,7 +162,7 @@ class Service:
         finally:
             self._unshare(process.shared)
             process.ended = time.monotonic()
-            if process not in self._counting:  # else its codes are wanted at the end
+            if process not in self._counting:  # otherwise its codes are needed at the end
                 self._planner.let_go(process.held)
             if self._instrumentation is not None and process.session is not None:
                 self._instrumentation.disconnect(process.session)
@@ -170,13 +170,13 @@ class Service:
     def _answer(
         self, process: Process, number: int, payload: bytes, files: Sequence[int]
     ) -> tuple[Sequence[str], object]:
-        """Return C functions that the process needs now, and the reply to its request."""
+        """Return C functions that the process now needs, and the reply to its request."""
         if number == requests.Hello.REQUEST:
             return (), self._hello(process, payload)
         if number not in _HANDLERS:
             return (), self._answer_tools(process, number, payload, files)
         if not process.is_known:
-            raise ProtocolError(f"a request of kind {number} came before the first")
+            raise ProtocolError(f"request {number} was sent before the first request")
         reply = _HANDLERS.answer(self, process, number, payload, files)
         imports = self._space.imports[process.imports :]
         process.imports += len(imports)
@@ -185,16 +185,16 @@ class Service:
     def _answer_tools(self, process: Process, number: int, payload: bytes, files: Sequence[int]) -> object:
         """Return the reply to a request of the tool library."""
         if self._instrumentation is None:
-            raise DeviceError("there are no tools in this run")
+            raise DeviceError("this run has no tools")
         if process.session is not None:
             return self._instrumentation.answer(process.session, number, payload, files)
         if number != Instrument.REQUEST:
-            raise ProtocolError(f"a request of kind {number} came before the first")
+            raise ProtocolError(f"request {number} was sent before the first request")
         process.session, wishes = self._instrumentation.connect(process.pid, payload, len(self._devices) or None)
         return wishes
 
     def _hello(self, process: Process, payload: bytes) -> requests.Setup:
-        """Return the description of the devices for a process."""
+        """Describe the devices to a process."""
         first(requests.Hello, payload, "the virtual device (libluthier_kfd.so)")
         setup = requests.Setup(
             base=BASE,
@@ -229,7 +229,7 @@ class Service:
     @handles(requests.Share)
     def _share(self, process: Process, wanted: requests.Share) -> int:
         if not wanted.size or not _has(wanted.memory, wanted.size):
-            raise ProtocolError("shared memory came without its file")
+            raise ProtocolError("shared memory was sent without its file")
         with self._lock:
             self._last_shared += 1
             self._shared[self._last_shared] = MemoryFile(wanted.size, File(os.dup(wanted.memory)))
@@ -244,7 +244,7 @@ class Service:
     def _attach(self, process: Process, wanted: requests.Attach) -> MemoryFile:
         memory = self._shared.get(wanted.name)
         if memory is None:
-            raise DeviceError(f"nobody shares memory {wanted.name}")
+            raise DeviceError(f"no process shares memory {wanted.name}")
         return memory
 
     @handles(requests.CaptureRequest)
@@ -256,14 +256,14 @@ class Service:
         _asked_for(self._captures, "captures").end(process.pid, ended)
 
     def _unshare(self, names: set[int]) -> None:
-        """Forget memory that its process has given back, or whose process has ended."""
+        """Forget memory that its process has freed, or whose process has ended."""
         for name in names:
             with self._lock:
                 if (memory := self._shared.pop(name, None)) is not None:
                     os.close(memory.memory)
 
     def _kernel(self, number: int) -> KernelCode:
-        """Return the code of a kernel that something was found in, by the number of its plan."""
+        """Return the code of a kernel with a finding, by the number of its plan."""
         from luthier.run.findings.collector import code_of  # few runs need it
 
         if number not in self._planner.plans:
@@ -274,25 +274,25 @@ class Service:
         return _asked_for(self._findings, "findings")
 
     @handles(requests.Found)
-    def _found(self, process: Process, found: requests.Found) -> None:
-        collector, seen = self._collector(), found.sighting
+    def _found(self, process: Process, report: requests.Found) -> None:
+        collector, seen = self._collector(), report.sighting
         code = None if seen.kind in _OF_HOST else self._kernel(seen.kernel)
         other = self._kernel(seen.other_kernel) if seen.has_launch else None
-        sites = [_sites(calls) for calls in (found.calls, found.allocated, found.freed)]
+        sites = [_sites(calls) for calls in (report.calls, report.allocated, report.freed)]
         collector.add(process.pid, seen, code, other, sites)
 
     @handles(requests.FoundCopy)
-    def _found_copy(self, process: Process, found: requests.FoundCopy) -> None:
-        collector, seen = self._collector(), found.sighting
-        collector.add_copy(process.pid, seen, self._kernel(seen.kernel), *_call(found))
+    def _found_copy(self, process: Process, report: requests.FoundCopy) -> None:
+        collector, seen = self._collector(), report.sighting
+        collector.add_copy(process.pid, seen, self._kernel(seen.kernel), *_call(report))
 
     @handles(requests.FoundCall)
-    def _found_call(self, process: Process, found: requests.FoundCall) -> None:
-        sites = [_sites(found.allocated), _sites(found.freed)]
-        self._collector().add_call(process.pid, found.sighting, *_call(found), sites)
+    def _found_call(self, process: Process, report: requests.FoundCall) -> None:
+        sites = [_sites(report.allocated), _sites(report.freed)]
+        self._collector().add_call(process.pid, report.sighting, *_call(report), sites)
 
     def _watching(self, kernel: int) -> Watching:
-        """Return what checks the waits and hazards of a kernel, by the number of its plan."""
+        """Return the watching of a kernel's waits and hazards, by the number of its plan."""
         plan = self._planner.plans.get(kernel)
         if plan is None or plan.code.watching is None:
             raise ProtocolError(f"waits and hazards of kernel {kernel} are not checked")
@@ -314,18 +314,18 @@ class Service:
             self._long_launches.forget(process)
             return
         if running.kernel not in self._planner.plans:
-            raise ProtocolError(f"a launch is of kernel {running.kernel}, which was never planned")
+            raise ProtocolError(f"a launch runs kernel {running.kernel}, which was never planned")
         plan = self._planner.plans[running.kernel]
         counts = np.zeros(plan.code.code.count, np.int64)
         for planned, record, executions, _ in self._counted(running.executed):
             if planned is plan.code:
-                known = record < len(counts)  # the code may have become longer meanwhile
+                known = record < len(counts)  # the code may have grown meanwhile
                 counts[record[known]] = executions[known]
         self._long_launches.tell(process, process.pid, running, plan, counts)
 
     @handles(requests.Hot)
     def _hot(self, process: Process, executed: requests.Hot) -> None:
-        from luthier.emulator.running import hot  # short programs have no use for it
+        from luthier.emulator.running import hot  # short programs do not need it
 
         for planned, record, executions, _ in self._counted(executed.codes):
             counts = np.zeros(planned.code.count, np.uint64)
@@ -334,43 +334,43 @@ class Service:
             hot.heat(planned.code).look(counts)
 
     def _counted(self, codes: Sequence[CodeCounts]) -> Iterator[tuple[PlannedCode, _Counts, _Counts, _Counts]]:
-        """Yield each code with its records that were executed, how often, and the lanes."""
+        """Yield each code with its executed records, their executions and lanes."""
         for counted in codes:
             rows = RecordCounts.read_rows(counted.records)
             planned = self._planner.codes.get(counted.code)
             if planned is None or (len(rows) and rows["record"].max() >= planned.code.count):
-                raise ProtocolError(f"counts are of instructions of code {counted.code} that were never planned")
+                raise ProtocolError(f"counts belong to instructions of code {counted.code} that were never planned")
             record, executions, lanes = (rows[name].astype(np.int64) for name in ("record", "executions", "lanes"))
             yield planned, record, executions, lanes
 
     @handles(requests.Counts)
     def _count_of(self, process: Process, counts: requests.Counts) -> None:
-        """Take what a process has executed: at its end, or so far, which counts if it is killed before."""
+        """Receive the executed instructions of a process, at its end or so far; the latter count if it is killed."""
         executed = _asked_for(self._executed, "counts")
         if counts.is_all:
             self._count(executed, counts)
             if process in self._counting:
                 self._counting.remove(process)
         elif process in self._counting:
-            process.told, process.time = counts, time.monotonic()
+            process.counts, process.time = counts, time.monotonic()
 
     def settle(self) -> list[LongLaunch]:
-        """Return the launches that had not ended when their processes told last, now that the program has ended.
+        """Finish after the program; return the launches that had not ended when their processes last reported.
 
-        What is known of the executed instructions of processes that did not come to their end is added.
+        Add the last known counts of processes that were killed or still run.
         """
         self._connections.wait_for_ended(_PATIENCE)
         for process in list(self._counting):
             assert self._executed is not None
             state = "is still running" if process.ended is None else "was ended"
-            if process.told is None:
-                self._executed.notes.append(f"process {process.pid} {state} and has not told what it executed")
+            if process.counts is None:
+                self._executed.notes.append(f"process {process.pid} {state} and has not reported what it executed")
                 continue
-            self._count(self._executed, process.told)
+            self._count(self._executed, process.counts)
             before = (process.ended or time.monotonic()) - process.time
             self._executed.notes.append(
-                f"process {process.pid} {state} and has not told all that it executed: "
-                f"counted is what it had {before:.1f} s before"
+                f"process {process.pid} {state} and has not reported all that it executed: "
+                f"the counts are those of {before:.1f} s before"
             )
         self._counting.clear()
         return self._long_launches.unfinished()
@@ -379,10 +379,10 @@ class Service:
         for planned, record, executions, lanes in self._counted(counts.codes):
             addresses = planned.code.addresses()[record]
             own = np.ones(len(record), np.bool_)
-            for other in planned.others.values():
-                there = (record >= other.records.start) & (record < other.records.stop)
-                own &= ~there
-                executed.add(other.object, addresses[there] - other.distance, executions[there], lanes[there])
+            for other in planned.other_code.values():
+                inside = (record >= other.records.start) & (record < other.records.stop)
+                own &= ~inside
+                executed.add(other.object, addresses[inside] - other.distance, executions[inside], lanes[inside])
             executed.add(planned.object, addresses[own], executions[own], lanes[own])
 
     @handles(requests.Plan)
@@ -390,7 +390,7 @@ class Service:
         address, load_address, is_file, pid = wanted.kernel, wanted.load_address, wanted.is_file, process.pid
         descriptor, uri, contents = wanted.descriptor, str(wanted.uri), wanted.contents
         if wanted.gpu >= len(self._devices) or len(descriptor) != DESCRIPTOR_SIZE:
-            raise ProtocolError("a malformed request for a plan")
+            raise ProtocolError("the request for a plan is malformed")
         target = self._devices[wanted.gpu].target
         patched = self._instrumentation and self._instrumentation.companion_at(pid, wanted.gpu, load_address)
         plan: KernelPlan | None
@@ -404,7 +404,7 @@ class Service:
                 name = f"{patched.object.name}, patched"
                 plan = self._planner.plan_code(target, patched.kernel, name, patched.code())
                 plan.code.code.origin = patched.origin
-                unknown = "tools have changed the kernel"
+                unknown = "the kernel is instrumented"
             elif is_file:
                 plan = self._planner.plan_file(target, address, load_address, uri, contents, partial(_read_memory, pid))
                 if plan is not None and self._findings is not None:
@@ -413,7 +413,7 @@ class Service:
                     variables = self._findings.variables.of(pid, plan.code.object, load_address)
             else:
                 plan = self._planner.plan_memory(target, address, descriptor, load_address, contents)
-                if plan.code.object is not None:  # else a kernel that ROCr itself brings
+                if plan.code.object is not None:  # otherwise it is ROCr's own kernel
                     unknown = "its file is gone"
             if self._findings is not None and unknown and plan is not None:
                 self._findings.without_variables(pid, plan, unknown)
@@ -423,7 +423,7 @@ class Service:
     def _outside(self, process: Process, wanted: requests.Outside) -> int:
         uri, contents = str(wanted.uri), wanted.contents
         if wanted.gpu >= len(self._devices):
-            raise ProtocolError("a malformed request for code of another object")
+            raise ProtocolError("the request for code of another object is malformed")
         target, place = self._devices[wanted.gpu].target, (wanted.code, wanted.address, wanted.load_address)
         if wanted.is_file:
             contents = contents or _read_file(uri, process.pid)
@@ -438,7 +438,7 @@ class Service:
         from luthier.run.host_places import host_place
 
         if fault.kernel not in self._planner.plans or len(fault.ranges) % layout.RANGE.size:
-            raise ProtocolError("a malformed report of a fault")
+            raise ProtocolError("the report of a fault is malformed")
         plan = self._planner.plans[fault.kernel]
         rows = np.frombuffer(fault.ranges, layout.RANGE.dtype)
         bytes_of = fault.context, fault.group, fault.waves
@@ -455,21 +455,21 @@ _HANDLERS: Handlers[Service, Process] = Handlers(Service)
 
 
 def _asked_for(part: Part | None, what: str) -> Part:
-    """Return a part of the run that requests are about.
+    """Return a part of the run that a request needs.
 
     Raises:
-        ProtocolError: the run does not have it.
+        ProtocolError: the run lacks it.
     """
     if part is None:
-        raise ProtocolError(f"{what} came that nobody asked for in this run")
+        raise ProtocolError(f"{what} were sent that this run did not request")
     return part
 
 
 def _sites(calls: Sequence[HostCall]) -> list[tuple[int, str, str]]:
-    """Return places in files: offset, symbol and path."""
+    """Return offset, symbol and path of calls."""
     return [(call.offset, str(call.symbol), str(call.file)) for call in calls]
 
 
-def _call(found: requests.FoundCall | requests.FoundCopy) -> tuple[str, str, str]:
-    """Return the function of HIP that is called, and the symbol and the file that the call is in."""
-    return str(found.function), str(found.symbol), str(found.file)
+def _call(report: requests.FoundCall | requests.FoundCopy) -> tuple[str, str, str]:
+    """Return the called HIP function, and symbol and file of the call."""
+    return str(report.function), str(report.symbol), str(report.file)

@@ -1,6 +1,6 @@
 """The processes of a program under tools, and the memory that they share with the service.
 
-That memory belongs to the service as well as to the process, so what was counted is there whatever becomes of it.
+The service keeps that memory, so counts survive the end of a process.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from luthier.run.events import EventLog
 
 ROWS = 1 << 16
-"""Kernels of a process that are counted; those beyond run uncounted."""
+"""Maximum number of kernels of a process that are counted; others run uncounted."""
 RECORDS = 1 << 25
-"""Launches of a process that are recorded one by one, where they are recorded. Their memory is there while they wait to
-be taken."""
+"""Maximum number of launches of a process that are recorded one by one. Their memory is allocated until they are
+taken."""
 _RING_ALIGNMENT = mmap.PAGESIZE
 _MOST_LAUNCHES = (1 << 63) - 1
 HEAD, ROW, RECORD = (one.dtype for one in (memory.LEDGER_HEAD, memory.LEDGER_ROW, memory.LEDGER_RECORD))
@@ -48,9 +48,9 @@ class SessionVariables(Struct, frozen=True):
     memory: SharedMemory
     channels: tuple[LiveChannel, ...]
     rings: tuple[range, ...]
-    """Bytes of the memory that the channels' rings are in."""
+    """Byte ranges of the channels' rings in the memory."""
     sums: Mapping[str, MissingSums]
-    """Sums that variables lack, by their symbols."""
+    """Sums that variables lack, by symbol."""
 
 
 class SessionKernel(Struct, frozen=True):
@@ -63,42 +63,38 @@ class SessionKernel(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return the mangled name, as the object's symbol."""
+        """Return the mangled name."""
         return self.kernel.name
 
     def waves(self, row: np.void) -> int:
-        """Return how many waves its patched launches had.
-
-        Args:
-            row: its `ROW`.
-        """
+        """Return the number of waves of its patched launches; `row`: its `ROW`."""
         return int(row["waves"][int(self.kernel.wave_size == 64)])
 
 
 @dataclass
 class Session:
-    """One process of the program."""
+    """A process of the program."""
 
     pid: int
     command: str
     records: int = 0
-    """Launches that are recorded one by one."""
+    """Number of launches that are recorded one by one."""
     about: dict[str, int | None] = field(default_factory=dict)
     """Facts about the process: its parent, its rank under MPI."""
     devices: int | None = None
-    """Number of devices that it may have; None: nobody knows."""
+    """Number of its devices; None if unknown."""
     taken: int = 0
-    """Records that were taken."""
+    """Number of records that were taken."""
     objects: list[CodeObject] = field(default_factory=list)
     kernels: list[SessionKernel] = field(default_factory=list)
     blocks: dict[tuple[int, str], SessionVariables] = field(default_factory=dict)
     """By device and symbol."""
     companions: dict[tuple[int, int], LoadedCompanion] = field(default_factory=dict)
-    """By device and what is added to their addresses."""
+    """By device and the offset added to their addresses."""
     running: dict[int, Launch] = field(default_factory=dict)
-    """By device, the launch that tools are handling."""
+    """Device -> launch that tools are handling."""
     events: EventLog | None = None
-    """Log through which calls of API functions reach tools."""
+    """Log that passes calls of API functions to tools."""
     ledger: SharedMemory = field(init=False)
     _head: NDArray[np.void] = field(init=False, repr=False)
 
@@ -111,10 +107,10 @@ class Session:
         """Check the number of a device.
 
         Raises:
-            ProtocolError: the run has none of that number.
+            ProtocolError: the run has no device of that number.
         """
         if self.devices is not None and gpu >= self.devices:
-            raise ProtocolError(f"a request about device {gpu}, of {self.devices}")
+            raise ProtocolError(f"a request names device {gpu}, but there are {self.devices}")
 
     @property
     def counts(self) -> NDArray[np.void]:
@@ -124,15 +120,15 @@ class Session:
     @property
     def launches(self) -> int:
         """Return the number of launches."""
-        return min(int(self._head["records"][0]), _MOST_LAUNCHES)  # the process can write anything there
+        return min(int(self._head["records"][0]), _MOST_LAUNCHES)  # the process may write any value
 
     def add_launch(self, row: int, launch: Launch, waves: int, time: int) -> None:
-        """Record a launch of this process itself, whose times on the device are not known.
+        """Record a launch of this process itself, whose device times are unknown.
 
         Args:
-            row: of its kernel in `kernels`.
-            waves: those that it had.
-            time: when it began; nanoseconds since 1970.
+            row: number of its kernel in `kernels`.
+            waves: number of its waves.
+            time: start, in nanoseconds since 1970.
         """
         counted = self.counts[row]
         counted["launches"] += 1
@@ -149,38 +145,38 @@ class Session:
             record["kernel"], record["time"], record["end"] = row, time, memory.NEVER
 
     def take_records(self, most: int, *, ended: bool) -> NDArray[np.void]:
-        """Return a `RECORD` for each of the next launches, in their order, and give their memory back.
+        """Return a `RECORD` for each of the next launches, in order, and free their memory.
 
         Args:
-            most: how many at most.
-            ended: the process has ended; else it stops where one is not complete.
+            most: maximum number of records.
+            ended: whether the process has ended; otherwise stop at the first incomplete record.
         """
         start = HEAD.itemsize + ROWS * ROW.itemsize
         count = min(self.launches, self.records) - self.taken
         place = start + self.taken * RECORD.itemsize
-        found = self.ledger.bytes[place : place + min(count, most) * RECORD.itemsize].view(RECORD)
+        records = self.ledger.bytes[place : place + min(count, most) * RECORD.itemsize].view(RECORD)
         if not ended:
-            complete = (found["time"] != 0) & (found["end"] != 0)
-            found = found if complete.all() else found[: complete.argmin()]
-        found = found.copy()
-        first_page = place // mmap.PAGESIZE * mmap.PAGESIZE  # begun with records that were taken before
-        self.ledger.give_back(max(first_page, start), place + found.nbytes)
-        self.taken += len(found)
-        return found
+            complete = (records["time"] != 0) & (records["end"] != 0)
+            records = records if complete.all() else records[: complete.argmin()]
+        records = records.copy()
+        first_page = place // mmap.PAGESIZE * mmap.PAGESIZE  # shared with records that were taken before
+        self.ledger.give_back(max(first_page, start), place + records.nbytes)
+        self.taken += len(records)
+        return records
 
     def needed_blocks(self) -> list[VariableBlock]:
-        """Return the blocks that patched kernels of this process refer to."""
+        """Return the blocks that patched kernels of this process reference."""
         companions = [kernel.patched.companion for kernel in self.kernels]
         return [block for companion in companions if companion is not None for block in companion.blocks]
 
     def add_block(self, gpu: int, block: VariableBlock) -> tuple[SessionVariables, bool]:
-        """Return memory for a block on a device, and whether it was there before: it is the same each time.
+        """Return the memory of a block on a device, and whether it existed: it is the same each time.
 
-        It holds the variables' initial values and the channels' rings.
+        It contains the variables' initial values and the channels' rings.
         """
-        found = self.blocks.get((gpu, block.symbol))
-        if found is not None:
-            return found, True
+        known = self.blocks.get((gpu, block.symbol))
+        if known is not None:
+            return known, True
         variables = {name: block.module.variables[name] for name in block.offsets}
         described = {name: describe(one.name, one.storage.initial) for name, one in variables.items()}
         places, size = [], block.size
@@ -192,7 +188,7 @@ class Session:
         shared = SharedMemory("luthier-variables", max(size, 1))
         for name, variable in variables.items():
             start, initial = block.offsets[name], variable.storage.initial.rstrip(b"\0")
-            # The memory is zero, and has no pages of its own until it is written.
+            # The memory is zero, and has no pages until it is written.
             shared.bytes[start : start + len(initial)] = np.frombuffer(initial, np.uint8)
         channels = []
         for name, description, place in places:
@@ -209,13 +205,13 @@ class Session:
         return [channel for block in list(self.blocks.values()) for channel in block.channels]
 
     def forget_rings(self) -> None:
-        """Give back the memory of records, which are all taken."""
+        """Free the memory of records, which are all taken."""
         for block in list(self.blocks.values()):
             for place in block.rings:
                 block.memory.give_back(place.start + RING.itemsize, place.stop)
 
     def close(self) -> None:
-        """Close the files of memory: the process has ended, and maps none of them any more."""
+        """Close the memory files after the process has ended."""
         self.ledger.close()
         for block in list(self.blocks.values()):
             block.memory.close()
@@ -223,7 +219,7 @@ class Session:
             self.events.memory.close()
 
     def string_at(self, gpu: int, address: int) -> bytes | None:
-        """Return a string among the variables of a device."""
+        """Return a string in the variables of a device; None if there is none."""
         for (number, symbol), block in list(self.blocks.items()):
             for companion in list(self.companions.values()):
                 start = companion.symbols.get(symbol)
@@ -233,10 +229,7 @@ class Session:
         return None
 
     def variables(self) -> list[tuple[VariableBlock, LiveVariable]]:
-        """Return every variable on every device, with its block.
-
-        Channels and constants are left out.
-        """
+        """Return every variable on every device, with its block, without channels and constants."""
         return [
             (block.block, self._variable(gpu, block, name))
             for (gpu, _), block in list(self.blocks.items())
@@ -250,7 +243,7 @@ class Session:
         return LiveVariable(variable, self.pid, gpu, place, block.sums[name])
 
     def _counted(self, gpu: int, module: LoadedModule, name: str) -> dict[int, int]:
-        """Return what kernels of a device counted for a variable and did not add to it: element -> value."""
+        """Return counts of a variable that kernels of a device did not add to it: element -> value."""
         waves: dict[int, int] = {}
         counted: dict[int, Companion] = {}
         rows = self.counts

@@ -17,7 +17,7 @@ from luthier.wire.structures import WireStructure
 
 _MAP_FAILED = ctypes.c_void_p(-1).value
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-"""A process that has the file cannot cut it short: an access beyond its end would end the service by SIGBUS."""
+"""Prevent processes from truncating the file: an access beyond its end would kill the service by SIGBUS."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 _LIBC.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -26,12 +26,12 @@ _LIBC.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def memory_file(name: str, size: int) -> int:
-    """Return a new file of memory, whose size no process can change.
+    """Create a memory file whose size no process can change.
 
     Raises:
-        LackError: it cannot be made.
+        LackError: it cannot be created.
     """
-    with lacking(f"cannot make {size} bytes of shared memory"):
+    with lacking(f"cannot create {size} bytes of shared memory"):
         fd = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, size)
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
@@ -42,11 +42,11 @@ def map_file(fd: int, size: int, address: int | None = None, flags: int = 0) -> 
     """Map a file, readable and writable.
 
     Args:
-        address: where; None: anywhere.
-        flags: of mmap(2), beside ``MAP_SHARED``.
+        address: required address; None: any.
+        flags: flags of mmap(2), besides ``MAP_SHARED``.
 
     Returns:
-        The address.
+        The address of the mapping.
 
     Raises:
         LackError: the host does not allow it.
@@ -59,14 +59,14 @@ def map_file(fd: int, size: int, address: int | None = None, flags: int = 0) -> 
 
 
 def free_pages(address: int, size: int) -> None:
-    """Free the memory of whole pages of a mapped file; they are zeros then, for all who map it."""
+    """Free the memory of whole pages of a mapped file, which become zero in all mappings."""
     _LIBC.madvise(address, size, mmap.MADV_REMOVE)
 
 
 class _FileMapping:
-    """A mapped file, as NumPy takes it: arrays hold it, and with the last of them it ends.
+    """A mapped file for NumPy: arrays refer to it, and it is unmapped with the last of them.
 
-    `mmap.mmap` would keep a descriptor open for as long.
+    `mmap.mmap` would keep a descriptor open until then.
     """
 
     def __init__(self, fd: int, size: int) -> None:
@@ -79,10 +79,10 @@ class _FileMapping:
 
 
 class SharedMemory:
-    """A file of memory, and its bytes here.
+    """A memory file and its mapping.
 
     Raises:
-        LackError: it cannot be made or mapped.
+        LackError: it cannot be created or mapped.
     """
 
     def __init__(self, name: str, size: int) -> None:
@@ -92,19 +92,19 @@ class SharedMemory:
         self.bytes: NDArray[np.uint8] = np.asarray(self._map)
 
     def close(self) -> None:
-        """Close the file: no other process is to map it. The bytes stay."""
+        """Close the file, so that no other process can receive it. The bytes stay mapped."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def head(self, structure: WireStructure) -> NDArray[np.void]:
-        """The structure that the memory begins with; its digest is written."""
+        """Return the structure at the beginning of the memory, with its digest set."""
         head = self.bytes[: structure.size].view(structure.dtype)
         head["digest"] = agreement.digest()
         return head
 
     def give_back(self, start: int, end: int) -> None:
-        """Free the memory of whole pages between two offsets; they are zeros then."""
+        """Free the memory of whole pages between two offsets, which become zero."""
         start, end = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
         if end > start:
             free_pages(self._map.address + start, end - start)

@@ -1,5 +1,5 @@
-"""Memory that the service shares with the processes of a program: at the same addresses in all, so that compiled code
-and records can be used as they are."""
+"""Memory that the service shares with the processes of a program at the same addresses, so that they can use compiled
+code and records directly."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from luthier.run.shared_memory import free_pages, map_file, memory_file
 from luthier.wire.memory import SPACE_HEAD
 
 BASE = 0x2000_0000_0000
-"""Far from where programs, their libraries and their allocations lie, and from what sanitizers take."""
+"""Far from programs, their libraries and allocations, and from memory of sanitizers."""
 CODE_SIZE = 1 << 32
 SIZE = SHARED_BYTES
-"""Bytes of addresses; memory is taken as it is used."""
+"""Bytes of address space; memory is allocated on use."""
 IMPORTS = BASE + SIZE
-"""Behind it each process has pointers to its own C functions."""
+"""After the space, each process has pointers to its own C functions."""
 
 _MAP_NORESERVE, _MAP_FIXED_NOREPLACE = 0x4000, 0x100000
 
@@ -32,7 +32,7 @@ _LEAST_BLOCK = 1 << 16
 
 
 class SharedSpace:
-    """A file of memory and what was taken of it. Only parts are given back. Safe from several threads.
+    """A memory file and its allocator. Only parts can be freed. Thread-safe.
 
     Raises:
         DeviceError: the host does not allow it.
@@ -45,13 +45,13 @@ class SharedSpace:
         self._next_code = BASE
         self._next_data = BASE + CODE_SIZE
         self._free: dict[int, list[int]] = {}
-        """Addresses of blocks that were given back, by their sizes."""
+        """Addresses of free blocks, by size."""
         self.bytes(SPACE_HEAD.size).view(SPACE_HEAD.dtype)["digest"] = agreement.digest()
         self.imports: list[str] = []
-        """C functions that code calls, in the order of their slots."""
+        """C functions that code calls, in order of their slots."""
 
     def code(self, size: int) -> tuple[memoryview, int]:
-        """Return room for machine code, and its address."""
+        """Allocate memory for machine code; return it and its address."""
         with self._lock:
             address = self._next_code
             self._next_code += (size + 63) // 64 * 64
@@ -67,16 +67,16 @@ class SharedSpace:
             return IMPORTS + 8 * self.imports.index(name)
 
     def bytes(self, size: int, align: int = 64) -> NDArray[np.uint8]:
-        """Return zeroed bytes; their address is ``array.ctypes.data``."""
+        """Allocate zeroed bytes; their address is ``array.ctypes.data``."""
         with self._lock:
             address = (self._next_data + align - 1) // align * align
             self._next_data = address + size
             if self._next_data > BASE + SIZE:
-                raise DeviceError("what is decoded of all kernels is too large")
+                raise DeviceError("the decoded code of all kernels is too large")
         return host_bytes(address, size)
 
     def take_block(self, size: int) -> int:
-        """Return the address of a zeroed block of a size that `SpacePart` takes."""
+        """Allocate a zeroed block of a size that `SpacePart` uses; return its address."""
         with self._lock:
             known = self._free.get(size)
             if known:
@@ -84,15 +84,15 @@ class SharedSpace:
         return int(self.bytes(size, mmap.PAGESIZE).ctypes.data)
 
     def give_back(self, address: int, size: int) -> None:
-        """Free a block, which nothing uses any more."""
+        """Free an unused block."""
         free_pages(address, size)
-        # Without the lock, whose holder this may interrupt.
+        # Without the lock, since this may interrupt its holder.
         self._free.setdefault(size, []).append(address)
 
 
 class SpacePart:
-    """Memory of a shared space for one purpose, which is given back as a whole: when neither this nor an array of it is
-    held any more."""
+    """Memory of a shared space for one purpose, freed as a whole when neither this object nor an array of it is
+    referenced."""
 
     def __init__(self, space: SharedSpace) -> None:
         self._space = space
@@ -100,7 +100,7 @@ class SpacePart:
         self._next = self._end = 0
 
     def bytes(self, size: int) -> NDArray[np.uint8]:
-        """Return zeroed bytes, at a multiple of 64."""
+        """Allocate zeroed bytes, aligned to 64."""
         room = max(size + 63, 64) // 64 * 64
         if room > self._end - self._next:
             block = max(1 << (room - 1).bit_length(), _LEAST_BLOCK)
@@ -111,7 +111,7 @@ class SpacePart:
         return host_bytes(self._next - room, size, self)
 
     def zeros(self, count: int, dtype: Any) -> NDArray[Any]:
-        """Return a zeroed array."""
+        """Allocate a zeroed array."""
         return self.bytes(count * np.dtype(dtype).itemsize).view(dtype)
 
     def __del__(self) -> None:

@@ -1,4 +1,4 @@
-"""Summary of a run: ``summary.json`` of a run directory, which may come from strangers, and the head of ``--json``."""
+"""Summary of a run: ``summary.json`` in a run folder, which may be untrusted, and the head of ``--json``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Number = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class ReportedTable(Struct):
-    """Table that a tool reported, as `luthier.support.table.Table.to_json` gives it."""
+    """Table that a tool reported, as `luthier.support.table.Table.to_json` returns it."""
 
     title: str
     columns: list[str]
@@ -50,7 +50,7 @@ class RunProcess(Struct):
 
 
 class ExecutedKernel(Struct):
-    """Number of instructions that virtual devices executed of a kernel."""
+    """Number of instructions of a kernel that virtual devices executed."""
 
     kernel: str | None
     object: str | None
@@ -68,7 +68,7 @@ class MergedRun(Struct):
 
 
 class RunSummary(Struct, kw_only=True, omit_defaults=True):
-    """Everything about a run that the tables of its directory do not hold. Whoever writes or reads one has this."""
+    """Facts about a run besides its tables. Writers and readers of runs share this class."""
 
     schema: int
     luthier: str | None
@@ -78,18 +78,18 @@ class RunSummary(Struct, kw_only=True, omit_defaults=True):
     devices: list[str] | None = None
     """Names of the devices: ``emu:gfx90a``, ``hip:0``."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Options of ``luthier run`` that decide what the results are, as they were given: name -> value."""
+    """Options of ``luthier run`` that affect the results: name -> value."""
     tools: list[ReportedTool]
     processes: list[RunProcess]
     faults: list[str]
     executed: list[ExecutedKernel] | None = None
-    """None: it was not asked for."""
+    """None if it was not requested."""
     executed_notes: list[str] = field(default_factory=list)
     """Reasons why counts of `executed` are too small."""
     ended_before: str = ""
-    """Launches and processes that a limit or a signal ended, in words."""
+    """Text that names launches and processes that a limit or a signal stopped."""
     unfinished: list[Any] = field(default_factory=list)
-    """The same launches with what they were doing."""
+    """These launches and what they were doing."""
     runs: list[MergedRun] | None = None
     """Runs that were merged."""
     began_ns: Number | None = None
@@ -103,7 +103,7 @@ class RunSummary(Struct, kw_only=True, omit_defaults=True):
         return data
 
     def option_words(self) -> str:
-        """Return the options as words of a shell: ``--kernel 'gemm*' --unique-grid``."""
+        """Return the options as shell words: ``--kernel 'gemm*' --unique-grid``."""
         words = []
         for name, value in self.options.items():
             for single in value if isinstance(value, list) else [value]:
@@ -112,7 +112,7 @@ class RunSummary(Struct, kw_only=True, omit_defaults=True):
         return shlex.join(words)
 
     def facts(self) -> Table:
-        """Return what people want to know about the run as a whole."""
+        """Return a table of general facts about the run."""
         seconds = (self.ended_ns - self.began_ns) / 1e9 if self.began_ns and self.ended_ns else None
         rows: list[tuple[str, Cell]] = [
             ("command", shlex.join(self.command)),
@@ -130,24 +130,24 @@ class RunSummary(Struct, kw_only=True, omit_defaults=True):
 
 
 def read_summary(text: bytes, file: Path, schema: int) -> RunSummary:
-    """Return the summary of a text.
+    """Parse the summary of a run.
 
     Args:
         text: contents of the file.
         file: name of the file in errors.
-        schema: the only one that is read.
+        schema: supported schema.
 
     Raises:
-        LuthierError: it is damaged, no summary, or of another schema.
+        LuthierError: it is damaged, not a summary, or of another schema.
     """
     try:
         data = json.loads(text)
     except (ValueError, RecursionError) as problem:
         raise LuthierError(f"{file} is damaged: {problem}") from None
     if not isinstance(data, dict) or "schema" not in data:
-        raise LuthierError(f"{file} is no summary of a run")
+        raise LuthierError(f"{file} is not a summary of a run")
     if data["schema"] != schema:
-        raise LuthierError(f"{file.parent} has schema {data['schema']!r:.40}, this Luthier reads {schema}")
+        raise LuthierError(f"{file.parent} has schema {data['schema']!r:.40}, this version of Luthier reads {schema}")
     try:
         return msgspec.convert({"luthier": None, **data}, RunSummary)
     except (msgspec.ValidationError, RecursionError) as problem:

@@ -1,10 +1,9 @@
-"""Tables of a run directory: Parquet, written and read batch by batch, so that none need fit into memory.
+"""Tables of a run folder: Parquet, written and read in batches, so that they may exceed memory.
 
-A table is described by a `Schema`, which is also in the file: the number of the layout, and what each column means, as
-metadata of the fields. A file gets its name when it is whole; ``NAME.parquet.partial`` is one that is being written, or
-that a killed run has left.
+The `Schema` of a table is also in the file: layout number, and meaning of each column as metadata of the fields. A file
+gets its name when it is complete; ``NAME.parquet.partial`` is being written, or left by a killed run.
 
-pyarrow takes 0.2 s to import, so it is imported when something is written or read.
+pyarrow takes 0.2 s to import, so it is imported on first use.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from numpy.typing import NDArray
 from luthier.errors import LuthierError
 
 SCHEMA = 2
-"""Schema of run directories that are written and read; it grows when something in them changes its meaning or goes."""
+"""Schema of run folders; incremented if a field changes its meaning or is removed."""
 SUFFIX = ".parquet"
 _KEY = b"luthier.schema"
 _GROUP_ROWS, _GROUP_BYTES = 1 << 17, 1 << 24
-"""The most rows and bytes that are held back before they are written, as a row group."""
+"""Maximum number of rows and bytes that are buffered before they are written as a row group."""
 _LARGEST_GROUP = 1 << 30
-"""Bytes of a row group that is read, uncompressed: 64 times what is written leaves room for other writers."""
+"""Maximum bytes of a row group that is read, uncompressed: 64 times ours, to allow for other writers."""
 
 
 class Column(Struct, frozen=True):
@@ -39,16 +38,16 @@ class Column(Struct, frozen=True):
 
     name: str
     type: str
-    """Arrow's name of it (``int64``, ``bool``, ``string``, ``binary``), with ``[n]`` behind it for n of them in each
-    row, or ``[]`` for any number. Any value may be null."""
+    """Arrow's type name (``int64``, ``bool``, ``string``, ``binary``), followed by ``[n]`` for n values in each row, or
+    by ``[]`` for any number. Values may be null."""
     what: str
     """Meaning, with its unit."""
     added: bool = False
-    """Tables of this schema may lack it, since the first Luthiers that wrote it did not have it."""
+    """Tables of this schema may lack it, since it was added later."""
 
 
 class Schema(Struct, frozen=True, dict=True):
-    """One table."""
+    """Schema of a table."""
 
     name: str
     """Name of the file, without `SUFFIX`."""
@@ -57,10 +56,10 @@ class Schema(Struct, frozen=True, dict=True):
 
     @classmethod
     def of_dtype(cls, name: str, what: str, dtype: np.dtype[np.void], meanings: Mapping[str, str]) -> Schema:
-        """Return the schema of a table of records; fields that `meanings` does not name are left out.
+        """Return the schema of a table of records, with the fields that `meanings` names.
 
         Args:
-            dtype: structured, each field of numbers or a one-dimensional array of them.
+            dtype: structured, each field a number or a one-dimensional array of numbers.
         """
         columns = []
         for field, meaning in meanings.items():
@@ -70,7 +69,7 @@ class Schema(Struct, frozen=True, dict=True):
 
     @cached_property
     def arrow(self) -> Any:
-        """Return the schema as pyarrow has it."""
+        """Return the pyarrow schema."""
         import pyarrow as pa
 
         fields = [pa.field(one.name, _arrow_type(one.type), metadata={"what": one.what}) for one in self.columns]
@@ -86,22 +85,22 @@ def _arrow_type(name: str) -> Any:
 
 
 class Picked(Struct, frozen=True):
-    """A column of few values, as ``names[index]`` for each row."""
+    """A column with few distinct values: ``names[index]`` for each row."""
 
     names: Sequence[str | None]
     index: NDArray[Any]
 
 
 class TableWriter:
-    """Writes a table. Safe from several threads.
+    """Writes a table. Thread-safe.
 
-    As a context manager it leaves a whole file, or none if the block raises.
+    As a context manager it leaves a complete file, or none if the block raises.
 
     Args:
-        folder: the run directory.
+        folder: run folder.
 
     Raises:
-        LuthierError: the file cannot be made.
+        LuthierError: the file cannot be created.
     """
 
     def __init__(self, folder: Path, schema: Schema) -> None:
@@ -110,7 +109,7 @@ class TableWriter:
         self.schema = schema
         self.path = folder / f"{schema.name}{SUFFIX}"
         self.rows = 0
-        """Appended so far."""
+        """Number of rows appended so far."""
         self._partial = folder / f"{schema.name}{SUFFIX}.partial"
         self._lock = threading.Lock()
         self._held: list[Any] = []
@@ -123,15 +122,15 @@ class TableWriter:
             )
 
     def append(self, columns: Mapping[str, Any] | NDArray[np.void], **same: Any) -> None:
-        """Add rows.
+        """Append rows.
 
         Args:
-            columns: for each column an array (NumPy's, a masked one where there are nulls, or pyarrow's), a list, or a
-                `Picked`; columns that are not given are null. Or records: fields that are no columns are left out.
+            columns: for each column an array (NumPy, masked if there are nulls, or pyarrow), a list, or a `Picked`;
+                missing columns are null. Or records, whose other fields are ignored.
             same: columns that have one value in all of these rows.
 
         Raises:
-            LuthierError: it cannot be written, or the values do not fit the columns. The table is lost then.
+            LuthierError: writing fails, or the values do not fit the columns. Then the table is lost.
         """
         import pyarrow as pa
 
@@ -166,10 +165,10 @@ class TableWriter:
         self._held, self._held_rows, self._held_bytes = [], 0, 0
 
     def close(self) -> None:
-        """Give the file its name; once.
+        """Complete the file and give it its name; later calls do nothing.
 
         Raises:
-            LuthierError: it cannot be written.
+            LuthierError: writing fails.
         """
         with self._lock, _writing(self.path, self._give_up):
             if self._file is not None:
@@ -180,7 +179,7 @@ class TableWriter:
                 self._file = None
 
     def discard(self) -> None:
-        """Leave no file, unless it was closed."""
+        """Remove the file, unless it was closed."""
         with self._lock:
             self._give_up()
 
@@ -189,7 +188,7 @@ class TableWriter:
         if file is not None:
             with suppress(Exception):
                 self._writer.close()
-            self._writer.is_open = False  # or it would try again when it is collected
+            self._writer.is_open = False  # otherwise it retries when it is collected
             with suppress(OSError):
                 file.close()
             self._partial.unlink(missing_ok=True)
@@ -218,7 +217,7 @@ def _array(value: Any, type: Any) -> Any:
 
 @contextmanager
 def _writing(path: Path, give_up: Any = None) -> Iterator[None]:
-    """Turn errors inside into a `LuthierError`."""
+    """Convert errors to `LuthierError`."""
     import pyarrow as pa
 
     try:
@@ -234,10 +233,10 @@ def _writing(path: Path, give_up: Any = None) -> Iterator[None]:
 
 
 def table_names(folder: Path) -> list[str]:
-    """Return the names of the tables in a run directory.
+    """Return the names of the tables in a run folder.
 
     Raises:
-        LuthierError: the directory cannot be read.
+        LuthierError: the folder cannot be read.
     """
     try:
         return sorted(path.name.removesuffix(SUFFIX) for path in folder.iterdir() if path.name.endswith(SUFFIX))
@@ -246,16 +245,16 @@ def table_names(folder: Path) -> list[str]:
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file of a run directory, which may come from strangers: no link out of it, nothing that blocks.
+    """Open a regular file of a run folder, which may be untrusted: no link, nothing that blocks.
 
     Raises:
-        LuthierError: it is something else, or cannot be read.
+        LuthierError: it is not a regular file, or cannot be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.close(descriptor)
-            raise LuthierError(f"{path} is no regular file")
+            raise LuthierError(f"{path} is not a regular file")
         return os.fdopen(descriptor, "rb")
     except OSError as problem:
         reason = "it is a link" if path.is_symlink() else problem.strerror or problem
@@ -263,15 +262,15 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 class TableReader:
-    """Reads a table of a run directory.
+    """Reads a table of a run folder.
 
     Args:
-        folder: the run directory.
-        name: the table's.
-        schema: what must be in it; without, whatever is.
+        folder: run folder.
+        name: name of the table.
+        schema: required columns; None: any.
 
     Raises:
-        LuthierError: there is no such table, it is damaged, of another layout, or lacks columns.
+        LuthierError: there is no such table, it is damaged or of another layout, or lacks columns.
     """
 
     def __init__(self, folder: Path, name: str, schema: Schema | None = None) -> None:
@@ -280,7 +279,7 @@ class TableReader:
         self.path = folder / f"{name}{SUFFIX}"
         self._open = open_regular(self.path)
         with self._reading():
-            # Buffering ahead would keep all of the file that was read.
+            # Buffering ahead would keep the whole file in memory.
             self._file = pq.ParquetFile(self._open, page_checksum_verification=True, pre_buffer=False)
             self.arrow = self._file.schema_arrow
             self.rows = int(self._file.metadata.num_rows)
@@ -288,7 +287,7 @@ class TableReader:
             sizes = [metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)]
         layout = (self.arrow.metadata or {}).get(_KEY, b"none").decode(errors="replace")
         if layout != str(SCHEMA):
-            raise LuthierError(f"{self.path} has schema {layout}, this Luthier reads {SCHEMA}")
+            raise LuthierError(f"{self.path} has schema {layout}, this version of Luthier reads {SCHEMA}")
         if any(not 0 <= size <= _LARGEST_GROUP for size in sizes):
             raise LuthierError(f"{self.path} is damaged: a row group claims {max(sizes)} bytes")
         twice = next((name for name in self.arrow.names if self.arrow.names.count(name) > 1), None)
@@ -299,9 +298,9 @@ class TableReader:
                 if column.added:
                     continue
                 raise LuthierError(f"{self.path} lacks the column {column.name}")
-            found = self.arrow.field(column.name).type
-            if found != _arrow_type(column.type):
-                raise LuthierError(f"{self.path} has {found} in the column {column.name}, not {column.type}")
+            actual = self.arrow.field(column.name).type
+            if actual != _arrow_type(column.type):
+                raise LuthierError(f"the column {column.name} of {self.path} has type {actual}, not {column.type}")
 
     @property
     def columns(self) -> list[str]:
@@ -309,10 +308,10 @@ class TableReader:
         return list(self.arrow.names)
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Any]:
-        """Yield the rows, some at a time, as `pyarrow.RecordBatch`.
+        """Yield the rows in batches, as `pyarrow.RecordBatch`.
 
         Args:
-            columns: names of those that are wanted; None is all.
+            columns: names of the columns to read; None: all.
 
         Raises:
             LuthierError: the file is damaged.

@@ -1,8 +1,8 @@
-"""The files in which the amdgpu kernel driver describes its devices, for ROCm's runtime to read.
+"""The files with which the amdgpu kernel driver describes its devices to ROCm's runtime.
 
-They are in a folder of the run; the library that is loaded before all others (``runtime/native/kfd_shim``) leads a
-program there instead of to ``/sys`` and ``/dev``, as `luthier.wire.topology.PLACES` says. Devices are empty files, by
-which opened ones are recognised.
+They are in a folder of the run. A preloaded library (``runtime/native/kfd_shim``) redirects a program from ``/sys`` and
+``/dev`` to this folder, as declared in `luthier.wire.topology.PLACES`. Devices are empty files, which identify opened
+devices.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _FRAME_BUFFER, _SYSTEM = 1, 0
 _DATA_CACHE_OF_UNITS = 1 | 8
 _PCI_EXPRESS = 2
 _LINK_MB_PER_SECOND = 31500
-"""Bandwidth of a link: of PCI Express 4.0 with 16 lanes, which programs choose their ways by."""
+"""Bandwidth of a PCI Express 4.0 link with 16 lanes, by which programs choose their paths."""
 
 
 def write(folder: Path, devices: Sequence[VirtualGpu]) -> None:
-    """Write them for the devices of a run."""
+    """Write the files for the devices of a run."""
     folders: set[str] = set()
     for name, text in _files(devices):
         path = f"{folder}/{name}"
@@ -37,7 +37,7 @@ def write(folder: Path, devices: Sequence[VirtualGpu]) -> None:
 
 
 def _files(devices: Sequence[VirtualGpu]) -> Iterator[tuple[str, str]]:
-    """Yield the files, by their paths in the folder, and their contents."""
+    """Yield path in the folder and contents of each file."""
     count = len(devices) + 1
     yield f"{facts.NODES}/generation_id", "1\n"
     yield f"{facts.NODES}/system_properties", "platform_oem 0\nplatform_id 0\nplatform_rev 0\n"
@@ -85,30 +85,30 @@ max_engine_clk_ccompute {facts.HOST_CLOCK_MHZ}
 
 def gpu(device: VirtualGpu, number: int, devices: int) -> str:
     """Return the node of a device."""
-    told = device.facts
-    version = told.engine_major * 10000 + told.engine_minor * 100 + told.engine_stepping
+    shown = device.facts
+    version = shown.engine_major * 10000 + shown.engine_minor * 100 + shown.engine_stepping
     return f"""\
 cpu_cores_count 0
-simd_count {told.units * told.simds_per_unit}
+simd_count {shown.units * shown.simds_per_unit}
 mem_banks_count 1
 caches_count {len(facts.CACHE_KIB)}
 io_links_count {devices}
 p2p_links_count 0
 cpu_core_id_base 0
 simd_id_base 0
-max_waves_per_simd {told.waves_per_simd}
-lds_size_in_kb {told.lds_bytes >> 10}
+max_waves_per_simd {shown.waves_per_simd}
+lds_size_in_kb {shown.lds_bytes >> 10}
 gds_size_in_kb 0
 num_gws {facts.GLOBAL_WAVE_SYNC}
-wave_front_size {told.wave_size}
+wave_front_size {shown.wave_size}
 array_count 1
 simd_arrays_per_engine 1
-cu_per_simd_array {told.units}
-simd_per_cu {told.simds_per_unit}
+cu_per_simd_array {shown.units}
+simd_per_cu {shown.simds_per_unit}
 max_slots_scratch_cu {facts.SCRATCH_SLOTS}
 gfx_target_version {version}
 vendor_id {facts.VENDOR_ID}
-device_id {told.device_id}
+device_id {shown.device_id}
 location_id {number << 8}
 domain 0
 drm_render_minor {facts.FIRST_MINOR + number - 1}
@@ -117,8 +117,8 @@ num_sdma_engines {facts.COPY_ENGINES}
 num_sdma_xgmi_engines 0
 num_sdma_queues_per_engine {facts.QUEUES_OF_COPY_ENGINE}
 num_cp_queues {facts.COMPUTE_QUEUES}
-max_engine_clk_fcompute {told.clock_mhz}
-local_mem_size {told.memory_bytes}
+max_engine_clk_fcompute {shown.clock_mhz}
+local_mem_size {shown.memory_bytes}
 fw_version 0
 capability {facts.CAPABILITIES}
 debug_prop 0

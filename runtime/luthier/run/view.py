@@ -1,4 +1,4 @@
-"""The view that tools have of a run so far."""
+"""View of a run for tools."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class KernelResult(Struct, frozen=True):
-    """A kernel of one code object, in all processes and on all devices."""
+    """A kernel of a code object, over all processes and devices."""
 
     kernel: Kernel
     code_object: CodeObject
@@ -42,7 +42,7 @@ class KernelResult(Struct, frozen=True):
 
     @property
     def covered(self) -> bool:
-        """Return whether every launch ran with every hook that the tools asked for."""
+        """Return whether every launch ran with every hook that tools requested."""
         report = self.patched.report
         return report is not None and not report.refusals and self.launches == self.instrumented
 
@@ -113,9 +113,9 @@ class ToolView:
     """`luthier.tool.observation.Run` for one tool.
 
     Args:
-        sessions: the processes; more may come.
-        modules: identities of the tool's modules; more may come.
-        folder: the run directory.
+        sessions: sessions of processes; more may be added.
+        modules: identities of the tool's modules; more may be added.
+        folder: run folder.
     """
 
     def __init__(self, sessions: Sequence[Session], modules: Collection[int], folder: Path | None = None) -> None:
@@ -129,10 +129,7 @@ class ToolView:
         return launched_kernels(self._sessions)
 
     def variables(self, name: str | None = None) -> list[LiveVariable]:
-        """Return the tool's variables of that name, or all.
-
-        There is one for each device of each process that has come to need it.
-        """
+        """Return the tool's variables of a name, or all: one for each device of each process that needed it."""
         return [
             variable
             for session in list(self._sessions)
@@ -141,10 +138,7 @@ class ToolView:
         ]
 
     def channels(self, name: str | None = None) -> list[LiveChannel]:
-        """Return the tool's channels of that name, or all.
-
-        There is one for each device of each process that has come to need it.
-        """
+        """Return the tool's channels of a name, or all: one for each device of each process that needed it."""
         return [
             channel
             for session in list(self._sessions)
@@ -155,11 +149,9 @@ class ToolView:
         ]
 
     def counts(self) -> list[KernelCounts]:
-        """Return the counts that go to no variable, for each kernel, over all devices and processes.
-
-        They are those of `InstrumentationTask.count`.
-        """
-        found = []
+        """Return the counts of `InstrumentationTask.count` without a variable, for each kernel, over all devices and
+        processes."""
+        counts = []
         sessions = list(self._sessions)
         companions = {
             id(companion): companion
@@ -179,8 +171,8 @@ class ToolView:
                 for block, variable in session.variables()
                 if block.symbol in symbols and variable.name == counters.symbol
             ]
-            found.append(counters.together(memories, _waves(sessions, companion)))
-        return found
+            counts.append(counters.together(memories, _waves(sessions, companion)))
+        return counts
 
     def total(self, name: str) -> int | float:
         """Return the sum of the variable's values over devices and processes; 0 if there is none yet."""
@@ -188,7 +180,7 @@ class ToolView:
 
 
 def _waves(sessions: Iterable[Session], companion: Companion) -> int:
-    """Return how many waves have run a patched kernel."""
+    """Return the number of waves that ran a patched kernel."""
     return sum(
         kernel.waves(row)
         for session in sessions
@@ -198,8 +190,8 @@ def _waves(sessions: Iterable[Session], companion: Companion) -> int:
 
 
 def launched_kernels(sessions: Iterable[Session]) -> list[KernelResult]:
-    """Return the kernels launched so far; those of one name and object together."""
-    found: dict[tuple[str, str, int], list[Any]] = {}
+    """Return the kernels launched so far; merged by name and object."""
+    entries: dict[tuple[str, str, int], list[Any]] = {}
     for session in list(sessions):
         for kernel, row in zip(list(session.kernels), session.counts, strict=False):
             patched = kernel.patched
@@ -208,7 +200,7 @@ def launched_kernels(sessions: Iterable[Session]) -> list[KernelResult]:
                 digest_of(kernel.object),
                 id(patched.companion) if patched.companion else hash(patched.reason),
             )
-            entry = found.setdefault(key, [kernel.kernel, kernel.object, 0, 0, patched])
+            entry = entries.setdefault(key, [kernel.kernel, kernel.object, 0, 0, patched])
             entry[2] += int(row["launches"])
             entry[3] += int(row["instrumented"])
-    return [KernelResult(*entry) for entry in found.values()]
+    return [KernelResult(*entry) for entry in entries.values()]

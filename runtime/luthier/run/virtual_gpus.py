@@ -1,4 +1,4 @@
-"""The virtual GPUs: which exist, and what programs see of them."""
+"""Virtual GPUs, and the facts that programs see."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from luthier.wire.topology import COMPUTE_UNITS
 
 
 class VirtualGpu(Struct, frozen=True):
-    """One device of a run."""
+    """A virtual device of a run."""
 
     target: TargetId
 
@@ -38,22 +38,22 @@ class VirtualGpu(Struct, frozen=True):
 
 
 def parse_devices(text: str) -> Sequence[VirtualGpu]:
-    """Return the devices that ``--device`` names: ``emu:TARGET``, several separated by commas.
+    """Return the devices that ``--device`` names: ``emu:TARGET``, separated by commas.
 
     Raises:
-        DeviceError: another kind of device, features, or a target that there is no virtual device of.
+        DeviceError: another kind of device, features, or a target without a virtual device.
         TargetError: unknown target.
     """
     devices = []
     for name in text.split(","):
         kind, _, rest = name.strip().partition(":")
         if kind != "emu" or not rest:
-            raise DeviceError(f"no device {name!r}: a virtual one is called emu:<target>, e.g. emu:gfx90a")
+            raise DeviceError(f"no device {name!r}: virtual devices are named emu:<target>, e.g. emu:gfx90a")
         target = TargetId.parse(rest)
         if target.target.device_id is None:
             known = ", ".join(name for name, known in TARGETS.items() if known.device_id is not None)
-            raise DeviceError(f"there is no virtual {target.target.name}; there are {known}")
+            raise DeviceError(f"there is no virtual {target.target.name}; choose from {known}")
         if target.xnack or target.sramecc:
-            raise DeviceError(f"virtual devices have neither XNACK nor SRAM ECC on: {target}")
+            raise DeviceError(f"virtual devices do not support XNACK and SRAM ECC: {target}")
         devices.append(VirtualGpu(TargetId(target.target)))
     return devices

@@ -1,4 +1,4 @@
-"""Waits and hazards of a program's kernels: what native code is told of instructions, and what it found in words."""
+"""Checks of waits and hazards: facts about instructions for native code, and its sightings."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from luthier.isa.targets import TargetId
 from luthier.run.space import SpacePart
 
 MORE = 1 << 20
-"""Instructions of other objects that a kernel may call by pointers; memory that is not touched costs nothing."""
+"""Capacity for instructions of other objects that a kernel calls by pointers; unused memory costs nothing."""
 
 
 class Watching:
-    """Facts about one code, in memory that the program's processes share.
+    """Facts about one code, in memory shared with the program's processes.
 
     Args:
         code: the code.
-        target: that of its object.
-        space: that memory.
-        waits: look for missing waits,
-        hazards: for missing wait states.
+        target: target of its object.
+        space: shared memory.
+        waits: check for missing waits.
+        hazards: check for missing wait states.
     """
 
     def __init__(self, code: DecodedCode, target: TargetId, space: SpacePart, *, waits: bool, hazards: bool) -> None:
@@ -37,50 +37,48 @@ class Watching:
         self._watch = space.bytes(layout.WATCH.size)
         fields = {} if self._facts is None else self._facts.fields
         if self._automaton is not None:
-            # Processes ask by a message instead of by a function that is here.
+            # Processes send a message instead of calling a function here.
             fields |= {name: self._automaton.fields[name] for name in ("automaton", "hits")}
         for name, value in fields.items():
             put_field(self._watch, layout.WATCH, name, value)
 
     @property
     def address(self) -> int:
-        """Return where the `layout.WATCH` is that launches begin with."""
+        """Return the address of the initial `layout.WATCH` of launches."""
         return int(self._watch.ctypes.data)
 
     def check_room(self, words: int) -> None:
-        """Make sure that so many words of code of another object may come.
+        """Check that this number of words of another object's code fits.
 
         Raises:
-            DeviceError: there are too many.
+            DeviceError: it does not.
         """
         self._room -= words + 1
         if self._room < 0:
-            raise DeviceError(
-                "a kernel calls code of other objects that is too large for the checks of waits and hazards"
-            )
+            raise DeviceError("a kernel calls too much code of other objects for the checks of waits and hazards")
 
     def follow(self, state: int, record: int) -> bytes:
-        """Return steps of the automaton of hazards, as `layout.TRANSITION`s.
+        """Return transitions of the hazard automaton, as `layout.TRANSITION`s.
 
         Raises:
-            DeviceError: hazards are not checked, or there are no such state and record.
+            DeviceError: hazards are not checked, or there is no such state or record.
         """
         if self._automaton is None or record >= self._code.count or not self._automaton.knows(state):
-            raise DeviceError("a step of an automaton that there is not")
+            raise DeviceError("there is no such state or record of the hazard automaton")
         return np.array(self._automaton.follow(state, record), layout.TRANSITION.dtype).tobytes()
 
-    def sightings(self, found: bytes, met: bytes) -> list[PairSighting]:
-        """Return what the watch of a launch found.
+    def sightings(self, missed: bytes, met: bytes) -> list[PairSighting]:
+        """Return the sightings of the watch of a launch.
 
         Args:
-            found: `layout.FOUND`s.
+            missed: `layout.FOUND`s.
             met: `layout.MET`s.
 
         Raises:
             DeviceError: they are malformed.
         """
         try:
-            waits = np.frombuffer(found, layout.FOUND.dtype())
+            waits = np.frombuffer(missed, layout.FOUND.dtype())
             hazards = np.frombuffer(met, layout.MET.dtype())
         except ValueError as problem:
             raise DeviceError(f"malformed findings: {problem}") from problem

@@ -1,7 +1,7 @@
 "use strict";
-// The page of two runs: what each kernel costs in both, blocks that ran another number of times, and what else differs.
+// The page of two runs: costs of kernels, blocks with different numbers of executions, and other differences.
 
-/** How a number changed from the other run to this one, in words: +12.5 %, new, gone. */
+/** The change of a number from the other run to this one as text: +12.5 %, new, gone. */
 function change(run, against) {
   if (against === null || against === undefined) return run === null || run === undefined ? "" : "new";
   if (run === null || run === undefined) return "gone";
@@ -11,13 +11,13 @@ function change(run, against) {
   return `${share > 0 ? "+" : "−"}${size < 0.1 ? "<0.1" : size < 1000 ? size.toFixed(1) : exact(Math.round(size))} %`;
 }
 
-/** A change as it is shown; more is worse where `worse` is 1, better where it is -1, and neither where it is 0. */
+/** A change as an element; an increase is worse if `worse` is 1, better if -1, neutral if 0. */
 function changed(run, against, worse = 1) {
   const text = change(run, against), sign = Math.sign((run ?? 0) - (against ?? 0)) * worse;
   return h("span", { class: text === "=" ? "quiet" : text === "new" || text === "gone" ? null : sign > 0 ? "bad" : sign < 0 ? "good" : null }, text);
 }
 
-/** Rows of a table of differences by what they are of: key to {names, numbers: what to [run, against]}. */
+/** Rows of a table of differences by key: {names, numbers: name to [run, against]}. */
 function grouped(table, keys) {
   const found = new Map();
   for (const row of table.rows) {
@@ -30,7 +30,7 @@ function grouped(table, keys) {
 
 const COSTS = [["executed", "executed", short, 1], ["time_ns", "time", duration, 1], ["mean_ns", "mean time", (value) => duration(value === null ? null : Math.round(value)), 1],
   ["lanes active", "lanes active", (value) => (value === null || value === undefined ? "" : percent(value, 1)), -1]];
-const FACTS = [["launches", "launches", 0], ["vgprs", "VGPRs", 1], ["sgprs", "SGPRs", 1], ["waves_per_simd", "waves a SIMD", -1], ["group_segment", "LDS", 1], ["private_segment", "scratch", 1], ["instructions", "instructions", 0]];
+const FACTS = [["launches", "launches", 0], ["vgprs", "VGPRs", 1], ["sgprs", "SGPRs", 1], ["waves_per_simd", "waves per SIMD", -1], ["group_segment", "LDS", 1], ["private_segment", "scratch", 1], ["instructions", "instructions", 0]];
 
 function drawTotals(kernels) {
   const sum = (what, which) => kernels.reduce((total, one) => total + (one.numbers[what]?.[which] ?? 0), 0);
@@ -50,13 +50,13 @@ function drawKernels(kernels) {
   const columns = [{ name: "kernel", get: (row) => row.names[0], show: (value) => h("span", { class: "mono" }, cut(value)), hint: (row) => row.names[0] }];
   for (const [what, name, show, worse] of COSTS.filter(([what]) => has(what)))
     columns.push({ name, title: "In this run", right: true, get: at(what, 0), show }, { name: "against", title: `${name} in the other run`, right: true, get: at(what, 1), show },
-      { name: "change", title: `Of ${name}; sorted by how much it is`, right: true, get: by(what), show: (_, row) => changed(at(what, 0)(row), at(what, 1)(row), worse) });
+      { name: "change", title: `Of ${name}; sorted by its size`, right: true, get: by(what), show: (_, row) => changed(at(what, 0)(row), at(what, 1)(row), worse) });
   for (const [what, name, worse] of FACTS.filter(([what]) => has(what)))
     columns.push({ name, right: true, get: at(what, 0), show: (_, row) => {
       const [run, against] = [at(what, 0)(row), at(what, 1)(row)];
       return run === against ? h("span", {}, short(run)) : h("span", {}, `${short(against) || "–"} → ${short(run) || "–"} `, changed(run, against, worse));
     } });
-  if (has("emulation_ns")) columns.push({ name: "emulation time", title: "Of the emulator, not of a GPU, without first launches: it is not compared", right: true, get: at("emulation_ns", 0), show: (_, row) => [1, 0].map((which) => duration(at("emulation_ns", which)(row)) || "–").join(", ") });
+  if (has("emulation_ns")) columns.push({ name: "emulation time", title: "Of the emulator, not of a GPU, excluding first launches: not compared", right: true, get: at("emulation_ns", 0), show: (_, row) => [1, 0].map((which) => duration(at("emulation_ns", which)(row)) || "–").join(", ") });
   if (new Set(kernels.map((one) => one.names[1])).size > 1) columns.push({ name: "target", get: (row) => row.names[1] });
   byId("kernel-table").append(sortable(columns, kernels, { sort: has("executed") ? 3 : null, label: "Kernels" }).element);
 }
@@ -76,14 +76,14 @@ function drawBlocks(data) {
       { name: "at", right: true, get: (row) => row.run?.address ?? null, show: hex },
       { name: "other's block", right: true, get: (row) => row.against?.number ?? null },
       { name: "other's at", right: true, get: (row) => row.against?.address ?? null, show: hex },
-      ...(data.blocks.some(lines) ? [{ name: "lines", title: "In this run, and where that differs, in the other one", get: lines, show: (_, row) => h("span", { class: "mono" }, bothLines(row)) }] : []),
+      ...(data.blocks.some(lines) ? [{ name: "lines", title: "In this run, and in the other one if they differ", get: lines, show: (_, row) => h("span", { class: "mono" }, bothLines(row)) }] : []),
       { name: "begins with", get: (row) => row.first, show: (value) => h("span", { class: "mono" }, cut(value, 50)) },
       { name: "entered", right: true, get: (row) => row.run?.executions ?? null, show: exact },
       { name: "against", right: true, get: (row) => row.against?.executions ?? null, show: exact },
-      { name: "instructions", title: "By how many executed instructions it differs", right: true, most, get: (row) => Math.abs(by(row)), show: (_, row) => (by(row) ? (by(row) > 0 ? "+" : "−") + exact(Math.abs(by(row))) : "=") },
+      { name: "instructions", title: "Difference in executed instructions", right: true, most, get: (row) => Math.abs(by(row)), show: (_, row) => (by(row) ? (by(row) > 0 ? "+" : "−") + exact(Math.abs(by(row))) : "=") },
       { name: "change", right: true, get: (row) => (row.against?.executions ? (row.run?.executions ?? 0) / row.against.executions : null), show: (_, row) => changed(row.run?.executions ?? null, row.against?.executions ?? null) }], data.blocks, { label: "Blocks" }).element);
   }
-  const notes = [data.blocks.length ? "" : "No block that both runs counted ran another number of times.", `${amount(data.blocks_same, "block")} ran equally often.`, data.blocks_left_out ? `${exact(data.blocks_left_out)} more blocks differ, each by less than these.` : ""];
+  const notes = [data.blocks.length ? "" : "All blocks that both runs counted ran equally often.", `${amount(data.blocks_same, "block")} ran equally often.`, data.blocks_left_out ? `${exact(data.blocks_left_out)} more blocks differ by less.` : ""];
   place.append(h("p", { class: "quiet" }, notes.filter(Boolean).join(" ")));
   if (data.not_compared.length) place.append(h("h3", {}, "Not compared by block"), sortable([
     { name: "kernel", get: (row) => row[0], show: (value) => cut(value) }, { name: "target", get: (row) => row[1] }, { name: "reason", long: true, get: (row) => row[2] }], data.not_compared, { label: "Not compared", narrow: true }).element);
@@ -96,7 +96,7 @@ function drawOthers(tables) {
     const columns = table.columns.slice(0, keys).map((name, at) => ({ name, get: (row) => row[at], show: (value) => cut(String(value), 50), hint: (row) => String(row[at]) }));
     columns.push({ name: "run", right: true, get: (row) => row[keys + 1], show: exact }, { name: "against", right: true, get: (row) => row[keys + 2], show: exact },
       { name: "change", right: true, get: (row) => Math.abs((row[keys + 1] ?? 0) - (row[keys + 2] ?? 0)), show: (_, row) => changed(row[keys + 1], row[keys + 2], 0) });
-    byId("other-tables").append(h("h3", {}, `${table.title}: ${exact(rows.length)} differ, ${exact(same)} the same`), ...(rows.length ? [sortable(columns, rows, { label: table.title }).element] : []));
+    byId("other-tables").append(h("h3", {}, `${table.title}: ${exact(rows.length)} differ, ${exact(same)} equal`), ...(rows.length ? [sortable(columns, rows, { label: table.title }).element] : []));
   }
   if (!byId("other-tables").children.length) byId("others").hidden = true;
 }

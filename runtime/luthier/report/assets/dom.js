@@ -1,5 +1,5 @@
 "use strict";
-// Elements, numbers as people read them, and the data in the page. Text from the run only ever becomes text nodes.
+// Elements, formatted numbers, and the data of the page. Text from the run only becomes text nodes.
 
 /** An element with attributes and children; a function as an attribute listens to the event of that name. */
 function h(tag, attributes = {}, ...children) {
@@ -49,13 +49,13 @@ function duration(ns) {
   return `${ns} ns`;
 }
 
-/** A name with its middle left out, where it is longer than that. */
+/** A name, with its middle omitted if it is too long. */
 function cut(name, most = 70) {
   return name.length <= most ? name : `${name.slice(0, most - 22)} … ${name.slice(-18)}`;
 }
 
-/** Words as a shell would take them; a run may be written without them. */
-const commandLine = (words) => words.map((one) => (/^[\w@%+=:,./-]+$/.test(one) ? one : JSON.stringify(one))).join(" ") || "(no command line was kept)";
+/** Words in shell syntax; a run may lack them. */
+const commandLine = (words) => words.map((one) => (/^[\w@%+=:,./-]+$/.test(one) ? one : JSON.stringify(one))).join(" ") || "(no command line was recorded)";
 
 /** A piece of the page's data; null if the page has no such piece. */
 async function unpack(name) {
@@ -66,17 +66,17 @@ async function unpack(name) {
   return new Response(stream).json();
 }
 
-/** The value of a colour variable, for canvases, which know none. */
+/** The value of a colour variable, for canvases, which do not resolve variables. */
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** Listeners that draw anew when light turns to dark. */
+/** Functions that redraw when the colour theme changes. */
 const themed = [];
 
 function setTheme(dark, keep) {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   byId("theme").textContent = dark ? "Light" : "Dark";
   byId("theme").setAttribute("aria-label", `Switch to ${dark ? "light" : "dark"} colours`);
-  if (keep) try { localStorage.setItem("luthier-theme", dark ? "dark" : "light"); } catch { /* the browser keeps nothing for files */ }
+  if (keep) try { localStorage.setItem("luthier-theme", dark ? "dark" : "light"); } catch { /* no storage for files in this browser */ }
   for (const draw of themed) draw();
 }
 

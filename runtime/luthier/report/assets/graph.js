@@ -1,5 +1,5 @@
 "use strict";
-// The control-flow graph of a kernel, laid out when the report was made.
+// The control-flow graph of a kernel, with the layout from the report.
 
 function drawGraph(place, code, shares, onBlock) {
   const graph = code.graph;

@@ -1,5 +1,5 @@
 "use strict";
-// One kernel: what of it is dear and why, its registers, blocks, graph and listing.
+// One kernel: its costs and their causes, registers, blocks, graph and listing.
 
 const KINDS = ["vector", "matrix", "memory", "lds", "scalar", "scalar memory", "control", "wait", "other"];
 const KIND_COLOURS = ["--c0", "--c4", "--c3", "--c1", "--c2", "--c7", "--c5", "--other", "--other"];
@@ -18,8 +18,8 @@ async function openKernel(data, sources, number, target = null) {
   drawShapes(data, number);
   if (!coded) return;
   const mine = opened, code = await unpack(`code-${number}`);
-  if (mine !== opened) return; // another one was opened meanwhile
-  const pickLine = (at, from) => { // a line, by its position among those of the kernel
+  if (mine !== opened) return; // another kernel was opened meanwhile
+  const pickLine = (at, from) => { // a line, by its position among the kernel's lines
     source.mark(at);
     listing.mine(at < 0 ? null : at);
     if (from === undefined && at >= 0) listing.goTo(listing.rowOf.get(dearest(code, at)));
@@ -40,7 +40,7 @@ async function openKernel(data, sources, number, target = null) {
     listing.setMetric(metric);
     chart.make();
     const sum = metric.values.reduce((total, one) => total + (one ?? 0), 0);
-    scale.textContent = `0 to ${exact(listing.most)}${metric.sum ? `, ${exact(sum)} in all` : ""}`;
+    scale.textContent = `0 to ${exact(listing.most)}${metric.sum ? `, ${exact(sum)} in total` : ""}`;
   };
   byId("kernel-code").append(
     h("div", { class: "tools" }, h("h3", {}, "Source and instructions"), h("label", { for: "metric" }, "coloured by"), choice, scale,
@@ -67,7 +67,7 @@ async function openKernel(data, sources, number, target = null) {
   if (target) opened.goTo(target);
 }
 
-/** Of the instructions of a line, the one that ran most often, the first of these. */
+/** The first of the most executed instructions of a line. */
 function dearest(code, line) {
   let best = -1;
   code.place.forEach((one, at) => { if (one === line && (best < 0 || (code.executions?.[at] ?? 0) > (code.executions?.[best] ?? 0))) best = at; });
@@ -77,16 +77,16 @@ function dearest(code, line) {
 function legend(listing) {
   const sites = listing.code.sites.reduce((all, one) => all | one, 0);
   const mark = (sign, name, says) => h("li", {}, h("span", { class: `mono ${name}` }, sign), ` ${says}`);
-  return h("ul", { class: "legend", "aria-label": "Legend" }, h("li", {}, h("span", { class: "scale" }), "none to most"), h("li", {}, h("span", { class: "swatch chosen" }), "of the chosen line"),
+  return h("ul", { class: "legend", "aria-label": "Legend" }, h("li", {}, h("span", { class: "scale" }), "none to most"), h("li", {}, h("span", { class: "swatch chosen" }), "of the selected line"),
     ...(sites & 1 ? [mark("●", "", "has a hook")] : []), ...(sites & 2 ? [mark("○", "", "counted")] : []), ...(sites & 4 ? [mark("✕", "bad", "hook refused")] : []));
 }
 
 function noCode(kernel) {
-  if (kernel.instructions) return "Its listing is not in this page: the kernels that cost more filled it.";
-  return kernel.reason ? `It was not instrumented: ${kernel.reason}.` : "Tools were not asked for this kernel, so its code was not recorded.";
+  if (kernel.instructions) return "Its listing is not on this page, which has room only for more costly kernels.";
+  return kernel.reason ? `It was not instrumented: ${kernel.reason}.` : "It was not passed to tools, so its code was not recorded.";
 }
 
-/** Of all executed instructions, the share of each block; null where nothing was counted. */
+/** The share of each block in all executed instructions; null if nothing was counted. */
 function blockShares(code) {
   const { blocks, executions } = code;
   if (!executions) return blocks.block.map(() => null);
@@ -108,10 +108,10 @@ function why(kernel, code, shares) {
     const depth = code.blocks.depth[hottest];
     const where = `${code.blocks.title[hottest] ? `${code.blocks.title[hottest]}, ` : ""}block ${code.blocks.block[hottest]}${depth ? `, in ${depth === 1 ? "a loop" : `${depth} nested loops`}` : ""}`;
     if (shares[hottest] >= 0.1) parts.push(`${percent(shares[hottest], 1)} of its executed instructions are in ${where}.`);
-    else parts.push(`Its cost is spread over ${amount(shares.filter(Boolean).length, "block")}: ${percent(shares[hottest], 1)} of the executed instructions are in ${where}, which has most.`);
+    else parts.push(`Its cost is spread over ${amount(shares.filter(Boolean).length, "block")}: ${percent(shares[hottest], 1)} of the executed instructions are in ${where}, which has the most.`);
   }
   const kinds = weights(code).sort((one, other) => other[1] - one[1]), total = kinds.reduce((sum, one) => sum + one[1], 0);
-  if (kinds.length) parts.push(`${percent(kinds[0][1], total)} ${code.executions ? "of what ran" : "of the code"} is ${kinds[0][0]}${kinds[1] ? `, ${percent(kinds[1][1], total)} ${kinds[1][0]}` : ""}.`);
+  if (kinds.length) parts.push(`${percent(kinds[0][1], total)} ${code.executions ? "of the executed instructions" : "of the code"} is ${kinds[0][0]}${kinds[1] ? `, ${percent(kinds[1][1], total)} ${kinds[1][0]}` : ""}.`);
   if (kernel.lanes && kernel.executed) parts.push(`${percent(kernel.lanes, kernel.executed * kernel.wave_size)} of the lanes were active.`);
   const live = Math.max(...code.live_vgprs);
   parts.push(`At most ${live} of ${kernel.vgprs} vector registers are live at once.`);
@@ -131,11 +131,11 @@ function facts(kernel) {
   const rows = [
     ["symbol", kernel.symbol !== kernel.name ? kernel.symbol : ""], ["target", `${kernel.target}, wave${kernel.wave_size}`],
     ["vector registers", change(kernel.vgprs, kernel.patched_vgprs)], ["scalar registers", change(kernel.sgprs, kernel.patched_sgprs)],
-    ["waves a SIMD", change(kernel.waves_per_simd, kernel.patched_waves_per_simd)], ["static LDS", `${exact(kernel.group_segment)} B`], ["scratch", `${exact(kernel.private_segment)} B a lane`],
+    ["waves per SIMD", change(kernel.waves_per_simd, kernel.patched_waves_per_simd)], ["static LDS", `${exact(kernel.group_segment)} B`], ["scratch", `${exact(kernel.private_segment)} B per lane`],
     ["instructions", kernel.instructions ? `${exact(kernel.instructions)}${kernel.added_instructions ? ` + ${exact(kernel.added_instructions)}` : ""}` : ""], ["code", kernel.code_bytes ? `${change(kernel.code_bytes, kernel.patched_bytes)} B` : ""],
     ["launches", `${exact(kernel.launches)}, ${exact(kernel.instrumented)} instrumented`], ["sites", kernel.requested_sites ? `${exact(kernel.sites)} of ${exact(kernel.requested_sites)}` : ""], ["object", kernel.object]];
   byId("kernel-facts").replaceChildren(...rows.filter(([, value]) => value).map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", { title: String(value) }, cut(String(value), 80)))));
-  byId("kernel-facts").title = "a → b: of the original and of the patched kernel";
+  byId("kernel-facts").title = "a → b: original and instrumented kernel";
 }
 
 function blockTable(code, shares, listing, go) {

@@ -1,16 +1,16 @@
 "use strict";
-// A kernel's instructions: only the rows that can be seen exist.
+// A kernel's instructions: only visible rows have elements.
 
 const ROW = 20;
 
-/** What instructions can be coloured by: name, a value for each, and whether its sum means something. */
+/** Measures by which instructions can be coloured: name, values, and whether their sum has a meaning. */
 function metrics(kernel, code) {
   const found = [];
   if (code.executions) found.push({ name: "executions by waves", values: code.executions, sum: true });
-  if (code.lanes) found.push({ name: "active lanes, added up", values: code.lanes, sum: true });
+  if (code.lanes) found.push({ name: "active lanes, summed", values: code.lanes, sum: true });
   if (code.executions && code.lanes) {
     const idle = code.lanes.map((lanes, at) => (lanes === null || code.executions[at] === null ? null : code.executions[at] * kernel.wave_size - lanes));
-    if (idle.some((one) => one)) found.push({ name: "idle lanes, added up", values: idle, sum: true });
+    if (idle.some((one) => one)) found.push({ name: "idle lanes, summed", values: idle, sum: true });
   }
   for (const one of code.heat) found.push({ name: `${one.tool}: ${one.name}`, values: one.values });
   found.push({ name: "live vector registers", values: code.live_vgprs }, { name: "live scalar registers", values: code.live_sgprs });
@@ -34,7 +34,7 @@ function lines(code, sources) {
   return rows;
 }
 
-/** Where an instruction is charged to, and if that is not its own place, where it is from. */
+/** The line to which an instruction is charged, and its own line if that differs. */
 function placeText(code, sources, at) {
   const place = code.place[at], chain = code.chain.which[at];
   if (place < 0) return chain < 0 ? null : code.chain.texts[chain];
@@ -113,7 +113,7 @@ class Listing {
     return [blocks.title[at] || `block ${blocks.block[at]}`, h("span", { class: "quiet" }, `${blocks.title[at] ? ` · block ${blocks.block[at]}` : ""}${called}${depth ? ` · loop depth ${depth}` : ""}${entered === null ? "" : ` · entered ${amount(entered, "time")}`}`, ...links)];
   }
 
-  /** How often waves came into a block; null if that was not counted. */
+  /** How often waves entered a block; null if not counted. */
   entered(at) {
     const first = this.rows[this.rowOfBlock.get(at) + 1];
     if (!this.code.executions || !first) return null;
@@ -149,7 +149,7 @@ class Listing {
   }
 }
 
-/** The metric over all instructions, in order: where in the code it is. A click goes there. */
+/** The metric over all instructions in order. A click goes to the instruction. */
 function profile(listing) {
   const chart = h("div", { class: "profile chart" });
   let plot = null;

@@ -1,5 +1,5 @@
 "use strict";
-// Puts the page together.
+// Assembles the page.
 
 function drawHead(data) {
   const { summary } = data, span = summary.began_ns && summary.ended_ns ? duration(summary.ended_ns - summary.began_ns) : "";
@@ -14,11 +14,11 @@ function drawHead(data) {
   }
 }
 
-/** Time is a cost where a GPU took it. An emulator's says how long the run was, and nothing of the kernel. */
+/** Time is a cost only on a GPU: emulation time shows the length of the run, not the cost of a kernel. */
 function timeTile(data) {
   const time = data.kernels.reduce((total, one) => total + (one.time ?? 0), 0);
-  if (!data.emulated) return ["Time on devices", duration(time) || "0", "instrumentation included"];
-  return data.kernels.some((one) => one.time !== null) ? ["Emulation time", duration(time), "not of a GPU; without first launches"] : null;
+  if (!data.emulated) return ["Time on devices", duration(time) || "0", "including instrumentation"];
+  return data.kernels.some((one) => one.time !== null) ? ["Emulation time", duration(time), "not of a GPU; excluding first launches"] : null;
 }
 
 function drawTotals(data) {
@@ -37,21 +37,21 @@ function drawTotals(data) {
 
 function drawKernels(data, open) {
   if (!data.kernels.length) {
-    byId("kernel-table").append(h("p", { class: "notice" }, "No kernel was launched. If the program should have launched some, see whether it found the devices: luthier doctor tells what this machine has."));
+    byId("kernel-table").append(h("p", { class: "notice" }, "No kernel was launched. If the program should have launched one, check that it found the devices: luthier doctor lists what this machine has."));
     return () => {};
   }
   const has = (name) => data.kernels.some((one) => one[name]);
   const most = (name) => Math.max(...data.kernels.map((one) => one[name] ?? 0)), all = (name) => data.kernels.reduce((total, one) => total + (one[name] ?? 0), 0);
-  const costs = [["executed", "executed", short, "Instructions that waves executed, over all launches"], ...(data.emulated ? [] : [["time", "time", duration, "Time on the device, of launches whose times are known"]])].filter(([name]) => has(name))
+  const costs = [["executed", "executed", short, "Instructions executed by waves, over all launches"], ...(data.emulated ? [] : [["time", "time", duration, "Time on the device, over launches with known times"]])].filter(([name]) => has(name))
     .map(([key, name, show, title]) => ({ name, title, right: true, get: (row) => row[key], show: (value, row) => (value === null ? "" : bar(value, most(key), h("span", { title: exact(value) }, show(value)), percent(value, all(key)))) }));
   const columns = [
     { name: "kernel", long: false, get: (row) => row.name, show: (value, row) => h("a", { class: "open mono", href: `#kernel-${row.number}`, click: (event) => event.preventDefault() }, cut(value)), hint: (row) => `${row.name}\n${row.object ?? ""}` },
     ...costs,
     { name: "launches", right: true, get: (row) => row.launches, show: exact },
     ...(data.kernels.some((one) => Object.keys(one.units).length) ? [{ name: "units", title: "Executed instructions by unit", get: (row) => Object.keys(row.units).length, show: (_, row) => unitBar(row.units) }] : []),
-    ...(has("lanes") ? [{ name: "lanes", title: "Share of lanes that were active", right: true, get: (row) => (row.lanes ? row.lanes / (row.executed * row.wave_size) : null), show: (value) => (value === null ? "" : percent(value, 1)) }] : []),
+    ...(has("lanes") ? [{ name: "lanes", title: "Share of active lanes", right: true, get: (row) => (row.lanes ? row.lanes / (row.executed * row.wave_size) : null), show: (value) => (value === null ? "" : percent(value, 1)) }] : []),
     { name: "VGPRs", right: true, get: (row) => row.vgprs }, { name: "SGPRs", right: true, get: (row) => row.sgprs },
-    { name: "waves", title: "Most waves on a SIMD, by registers and static LDS", right: true, get: (row) => row.waves_per_simd },
+    { name: "waves", title: "Maximum waves per SIMD, by registers and static LDS", right: true, get: (row) => row.waves_per_simd },
     { name: "LDS", right: true, get: (row) => row.group_segment, show: short },
     ...(new Set(data.kernels.map((one) => one.target)).size > 1 ? [{ name: "target", get: (row) => row.target }] : []),
     ...(!data.kernels.some((one) => one.requested_sites || one.reason) ? [] : [{ name: "instrumented", right: true, get: (row) => (row.requested_sites ? row.sites / row.requested_sites : null), show: (value, row) => h("span", { class: row.covered ? "good" : row.reason && !row.skipped ? "bad" : "quiet", title: row.reason ?? "" }, row.requested_sites ? `${exact(row.sites)}/${exact(row.requested_sites)} sites` : row.skipped ? "not selected" : row.reason ? "no" : "") }])];
@@ -65,13 +65,13 @@ function drawResults(data) {
   byId("results").hidden = false;
   const names = new Map(data.kernels.map((one) => [one.symbol, one.name]));
   byId("tables").append(...data.tables.map((table) => h("details", { class: table.columns.length > 5 ? "wide" : null, open: table.rows.length <= 12 && data.tables.length <= 12 }, h("summary", {}, h("strong", {}, table.tool), ` ${cut(names.get(table.title) ?? String(table.title), 90)} `, h("span", { class: "quiet" }, amount(table.rows.length, "row"))), plainTable(table))));
-  if (data.tables_left_out) byId("tables").append(h("p", { class: "notice" }, `${exact(data.tables_left_out)} more tables are in the run directory and not in this page.`));
+  if (data.tables_left_out) byId("tables").append(h("p", { class: "notice" }, `${exact(data.tables_left_out)} more tables are in the run folder, but not on this page.`));
 }
 
 function drawCoverage(data) {
   const { tools, refusals, more } = data.coverage, place = byId("coverage-tables");
   if (!Object.keys(tools).length) {
-    place.append(h("p", { class: "notice" }, "Tools asked for no hook and no count."));
+    place.append(h("p", { class: "notice" }, "Tools requested no hooks and no counts."));
     return;
   }
   const status = (name) => ({ name, right: true, get: (row) => row[1][name] ?? 0, show: exact });

@@ -1,9 +1,9 @@
 "use strict";
-// What a reader wants first: what is wrong or wasteful, and the source lines that cost most.
+// The beginning of the page: errors and losses, and the most costly source lines.
 
 const FINDING_KINDS = { wrong: "wrong", "cache lines": "memory", "bank conflicts": "LDS", "idle lanes": "divergence", scratch: "scratch", "not instrumented": "coverage" };
 
-/** A link to a line, or where none is known to the kernel. */
+/** A link to a line, or to the kernel if the line is unknown. */
 function placeLink(data, sources, kernel, place, at, open) {
   const name = place ? `${fileName(sources[place[0]].path)}:${place[1]}` : at === null ? "kernel" : "code";
   return h("a", { class: "mono place", href: `#kernel-${kernel}`, title: place ? sources[place[0]].path : data.kernels[kernel].name, click: (event) => { event.preventDefault(); event.stopPropagation(); open(kernel, { place, at }); } }, name);
@@ -12,7 +12,7 @@ function placeLink(data, sources, kernel, place, at, open) {
 function drawFindings(data, sources, open) {
   const place = byId("finding-list"), most = data.findings.reduce((top, one) => Math.max(top, one.lost), 0);
   if (!data.findings.length) {
-    place.append(h("p", { class: "notice" }, data.coded.length ? "Nothing was found. What is wasted is measured by the tools coalescing, divergence and lds_bank_conflicts; lds_race and wait_check look for what is wrong." : "No tool measured code in this run."));
+    place.append(h("p", { class: "notice" }, data.coded.length ? "Nothing was found. The tools coalescing, divergence and lds_bank_conflicts measure losses; lds_race and wait_check find errors." : "No tool measured code in this run."));
     return;
   }
   const item = (one) => h("li", { class: one.kind === "wrong" ? "wrong" : null },
@@ -25,13 +25,13 @@ function drawFindings(data, sources, open) {
     const more = h("button", { type: "button", click: () => { list.append(...data.findings.slice(8).map(item)); more.remove(); } }, `Show ${exact(data.findings.length - 8)} more`);
     place.append(h("p", { class: "more" }, more));
   }
-  place.append(h("p", { class: "quiet note" }, "Ranked by what is lost, in slots of a wave: an instruction with all lanes idle, a cache line more than needed, and a cycle of bank conflicts count one each. This ranks; it predicts no time."));
+  place.append(h("p", { class: "quiet note" }, "Ranked by loss in slots of a wave: an instruction with all lanes idle, an unneeded cache line, and a cycle of a bank conflict count one each. The ranking does not predict time."));
 }
 
 function drawHot(data, sources, open) {
   const place = byId("hot-list"), { hot } = data;
   if (!hot.lines.length) {
-    place.append(h("p", { class: "notice" }, hot.counted ? "The code objects say no source lines: compile with -g." : "No tool counted instructions: run with -t block_profile."));
+    place.append(h("p", { class: "notice" }, hot.counted ? "The code objects have no source lines: compile with -g." : "No tool counted instructions: run with -t block_profile."));
     return;
   }
   const most = hot.lines[0][3];
@@ -44,15 +44,15 @@ function drawHot(data, sources, open) {
     { name: "source", long: true, get: text, show: (value, row) => h("span", { class: "mono" }, value || data.kernels[row[0]].name) }],
     hot.lines.slice(0, 40), { sort: 1, pick: (row) => open(row[0], { place: [row[1], row[2]], at: null }), label: "Hot source lines", rows: 8 });
   place.append(table.element, unitLegend());
-  if (hot.unknown) place.append(h("p", { class: "quiet note" }, `${percent(hot.unknown, hot.counted)} of the instructions are of no line.`));
+  if (hot.unknown) place.append(h("p", { class: "quiet note" }, `${percent(hot.unknown, hot.counted)} of the instructions have no source line.`));
 }
 
-/** Instructions by the unit that they are for, as one bar. */
+/** Instructions by unit, as one bar. */
 function unitBar(units) {
   const total = Object.values(units).reduce((sum, one) => sum + one, 0);
   const known = KINDS.filter((kind) => units[kind]);
   const say = known.map((kind) => `${kind} ${percent(units[kind], total)}`).join(", ");
-  return h("span", { class: "units", role: "img", "aria-label": say || "not known", title: say }, known.map((kind) => h("span", { style: { width: `${(100 * units[kind]) / total}%`, background: `var(${KIND_COLOURS[KINDS.indexOf(kind)]})` } })));
+  return h("span", { class: "units", role: "img", "aria-label": say || "unknown", title: say }, known.map((kind) => h("span", { style: { width: `${(100 * units[kind]) / total}%`, background: `var(${KIND_COLOURS[KINDS.indexOf(kind)]})` } })));
 }
 
 const unitLegend = () => h("ul", { class: "legend" }, KINDS.filter((kind) => kind !== "other").map((kind) => h("li", {}, h("span", { class: "swatch", style: { background: `var(${KIND_COLOURS[KINDS.indexOf(kind)]})` } }), kind === "wait" ? "wait and other" : kind)));
@@ -66,10 +66,10 @@ function drawShapes(data, number) {
   const whole = data.emulated ? "emulation time" : "time";
   const timed = rows.some((one) => one[7] !== null);
   const waves = rows.every((one) => one[6] !== null) ? rows.reduce((sum, one) => sum + one[6], 0) : null;
-  const each = kernel.executed && waves && kernel.instrumented === kernel.launches ? ` ${short(kernel.executed / waves)} instructions a wave.` : "";
-  place.append(h("div", { class: "tools" }, h("h3", {}, "Launches by size"), h("span", { class: "quiet" }, `Counts of the kernel are over all of them.${each}`)), sortable([
+  const each = kernel.executed && waves && kernel.instrumented === kernel.launches ? ` ${short(kernel.executed / waves)} instructions per wave.` : "";
+  place.append(h("div", { class: "tools" }, h("h3", {}, "Launches by size"), h("span", { class: "quiet" }, `Counts of the kernel cover all of them.${each}`)), sortable([
     { name: "work-items", get: (row) => row[1][0] * row[1][1] * row[1][2], show: (_, row) => size(row[1]) }, { name: "of a group", get: (row) => row[2][0] * row[2][1] * row[2][2], show: (_, row) => size(row[2]) },
     { name: "LDS", right: true, get: (row) => row[3], show: exact }, { name: "launches", right: true, get: (row) => row[4], show: exact }, { name: "instrumented", right: true, get: (row) => row[5], show: exact },
     { name: "waves", right: true, get: (row) => row[6], show: (value) => (value === null ? "" : exact(value)) },
-    ...(timed ? [{ name: whole, title: data.emulated ? "Of the emulator, not of a GPU; without first launches, which compile" : "On the device", right: true, get: (row) => row[7], show: (value) => (value === null ? "" : duration(value)) }] : [])], rows, { sort: 3, label: "Launches by size", narrow: true }).element);
+    ...(timed ? [{ name: whole, title: data.emulated ? "Of the emulator, not of a GPU; excluding first launches, which compile" : "On the device", right: true, get: (row) => row[7], show: (value) => (value === null ? "" : duration(value)) }] : [])], rows, { sort: 3, label: "Launches by size", narrow: true }).element);
 }

@@ -1,11 +1,11 @@
 "use strict";
-// One field for kernels, source lines, instructions of all kernels, and the tools' tables. `/` goes there, arrows choose, Enter opens, Escape leaves.
+// Search for kernels, source lines, instructions of all kernels, and tools' tables. `/` focuses it, arrows select, Enter opens, Escape leaves.
 
 function startSearch(data, sources, open) {
   const field = byId("search"), list = byId("found");
   let found = [], chosen = 0, codes = null, asked = 0, looking = Promise.resolve();
 
-  /** The code of all kernels, which is unpacked when somebody first searches. */
+  /** The code of all kernels, unpacked at the first search. */
   const unpacked = async () => {
     codes ??= Promise.all(data.coded.map(async (number) => [number, await unpack(`code-${number}`)]));
     return codes;

@@ -1,9 +1,9 @@
 "use strict";
-// A kernel's source text beside its instructions, with what its lines cost: only the rows that can be seen exist.
+// A kernel's source text beside its instructions, with the costs of its lines: only visible rows have elements.
 
-/** Measures of lines that have a column of their own where tools have them: name in a tool's table, and the head. */
-const LINE_MEASURES = [["lines/request", "lines/rq", "Cache lines that a request of a wave touches"], ["efficiency %", "eff %", "Bytes used of the cache lines that were touched"],
-  ["conflicts", "confl", "Cycles that banks of LDS were in conflict"], ["divergent", "diverg", "Times that a branch divided the lanes of a wave"]];
+/** Measures of tools with a column of their own: name in a tool's table, heading, meaning. */
+const LINE_MEASURES = [["lines/request", "lines/rq", "Cache lines accessed by a request of a wave"], ["efficiency %", "eff %", "Bytes used of the accessed cache lines"],
+  ["conflicts", "confl", "Cycles of LDS bank conflicts"], ["divergent", "diverg", "Times that a branch divided the lanes of a wave"]];
 
 class Source {
   constructor(kernel, code, sources, pick) {
@@ -23,8 +23,8 @@ class Source {
     this.most = (source.executed ?? []).reduce((most, one) => Math.max(most, one ?? 0), 0);
     this.columns = [];
     const column = (name, title, get, share) => source.line.some((_, at) => get(at)) && this.columns.push({ name, title, get, share });
-    if (source.executed) column("instr", "Instructions that waves executed for the line", (at) => short(source.executed[at]), (at) => source.executed[at] / (this.most || 1));
-    if (source.times) column("runs", "Executions by waves: of the line's instruction that ran most often", (at) => short(source.times[at]));
+    if (source.executed) column("instr", "Instructions executed by waves", (at) => short(source.executed[at]), (at) => source.executed[at] / (this.most || 1));
+    if (source.times) column("runs", "Executions of the line's most executed instruction", (at) => short(source.times[at]));
     if (source.lanes) column("lanes", `Active lanes of a wave, of ${kernel.wave_size}`, (at) => (source.lanes[at] === null ? "" : source.lanes[at].toFixed(1)));
     for (const [name, head, title] of LINE_MEASURES) {
       const one = source.measures.find((measure) => measure.name === name && measure.values.some((value) => value !== null));
@@ -40,10 +40,10 @@ class Source {
       h("div", { class: "code source-code", role: "table", "aria-label": "Source", style: { "--measures": widths || "0" } },
         this.head, this.view));
     if (this.files.length) this.show(this.file);
-    else this.note.textContent = "The code object says no source lines: compile with -g.";
+    else this.note.textContent = "The code object has no source lines: compile with -g.";
   }
 
-  /** Show a file: its text, or where there is none, the lines that have instructions. */
+  /** Show a file: its text, or if that is missing, the lines with instructions. */
   show(file) {
     this.file = file;
     this.choice.value = this.files.indexOf(file);
@@ -51,7 +51,7 @@ class Source {
     const known = this.code.source.line.filter((_, at) => this.code.source.file[at] === file);
     const last = known.reduce((most, one) => Math.max(most, one), 0);
     this.rows = lines && last <= lines.length ? lines.map((text, at) => [at + 1, text]) : known.map((line) => [line, ""]);
-    this.note.textContent = lines && last > lines.length ? `${path} has ${amount(lines.length, "line")} now, and the code is of line ${exact(last)}: it is another version, and not shown.` : note ? `${path}: ${note}` : path;
+    this.note.textContent = lines && last > lines.length ? `${path} has ${amount(lines.length, "line")} now, but the code refers to line ${exact(last)}: it is another version and not shown.` : note ? `${path}: ${note}` : path;
     const widest = this.rows.reduce((most, [, text]) => Math.max(most, text.length), 0);
     this.space.style.minWidth = `calc(${widest + 2}ch + 3rem + ${this.columns.length} * 4.3rem)`;
     this.space.style.height = `${this.rows.length * ROW}px`;
@@ -80,10 +80,10 @@ class Source {
     if (share) style["--warmth"] = (0.22 * share).toFixed(3);
     return h("div", { class: `row${share ? " hot" : ""}${at === undefined ? " idle" : ""}${line === this.marked ? " at" : ""}`, role: "row", style, "data-line": line, click: at === undefined ? null : () => this.pick(at) },
       this.columns.map((one, column) => h("span", { role: "cell", class: column || !one.share ? "measured" : "measured heat" }, at === undefined ? "" : one.get(at))),
-      h("span", { role: "cell", class: "number quiet" }, `${line}`), h("span", { role: "cell", class: "text" }, text || (at === undefined ? "" : "(text not in this page)")));
+      h("span", { role: "cell", class: "number quiet" }, `${line}`), h("span", { role: "cell", class: "text" }, text || (at === undefined ? "" : "(text not on this page)")));
   }
 
-  /** Mark a line, by its position among those that have code, and bring it into view. */
+  /** Mark a line, by its position among the lines with code, and bring it into view. */
   mark(at) {
     if (at < 0) { this.marked = null; return this.draw(); }
     const file = this.code.source.file[at];

@@ -1,5 +1,5 @@
 "use strict";
-// Tables that can be sorted, of which only so many rows are made at first.
+// Sortable tables, which show a limited number of rows at first.
 
 const PAGE = 100;
 
@@ -40,7 +40,7 @@ function sortable(columns, rows, options = {}) {
           return h("td", { "data-label": column.name, style: share ? { "--share": `${(100 * share).toFixed(1)}%` } : {}, class: [column.right && "right", column.long && "long", share && "share"].filter(Boolean).join(" ") || null, title: column.hint ? column.hint(row) : null }, content instanceof Node ? content : String(content));
         }))));
     const rest = found.length - shown;
-    more.replaceChildren(...(rest > 0 ? [h("button", { type: "button", click: () => { shown += 10 * PAGE; draw(); } }, `Show ${exact(Math.min(rest, 10 * PAGE))} more`), ` of ${exact(rest)} that are left`] : []));
+    more.replaceChildren(...(rest > 0 ? [h("button", { type: "button", click: () => { shown += 10 * PAGE; draw(); } }, `Show ${exact(Math.min(rest, 10 * PAGE))} more`), ` of ${exact(rest)} remaining`] : []));
   }
 
   draw();
@@ -52,7 +52,7 @@ function sortable(columns, rows, options = {}) {
   };
 }
 
-/** Rows become cards where a table is wider than its place, so that no column is cut off. */
+/** Show rows as cards if a table is wider than its container, so that no column is cut off. */
 function fitting(place, table) {
   let before = 0;
   new ResizeObserver(() => {
@@ -64,13 +64,13 @@ function fitting(place, table) {
   }).observe(place);
 }
 
-/** A value as a bar, which is full at `most`, and texts behind it. */
+/** A value as a bar, which is full at `most`, followed by texts. */
 function bar(value, most, ...texts) {
   const width = most ? `${Math.max((100 * value) / most, value ? 0.5 : 0)}%` : "0";
   return h("div", { class: "measure" }, h("span", { class: "track" }, h("span", { class: "bar", style: { width } })), texts.map((text) => h("span", {}, text)));
 }
 
-/** Columns whose numbers are names, not amounts. */
+/** Columns whose numbers are identifiers, not amounts. */
 const NAMES = /^(block|number|process|device|queue|line|lane|rank|size)$/;
 
 /** A tool's own table: numbers to the right, amounts as bars behind them, so that a table of addresses is a heat map. */

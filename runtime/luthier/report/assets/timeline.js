@@ -1,9 +1,9 @@
 "use strict";
-// Launches on a time line, drawn by uPlot: its axes and zoom, our bars.
+// Timeline of launches, with axes and zoom of uPlot and bars of our own.
 
 const LANE = 30;
 
-/** The colour of a kernel: its own if it is among the dearest, else that of all others. */
+/** The colour of a kernel: its own if it is one of the most costly, otherwise a shared one. */
 function kernelColour(data, number) {
   const at = data.timeline.colours.indexOf(number);
   return colour(at < 0 ? "--other" : `--c${at}`);
@@ -38,7 +38,7 @@ function drawTimeline(data, open) {
     };
     if (line.launches) for (const [lane, row, begin, end, kernel, number, instrumented] of line.launches) {
       const name = data.kernels[kernel]?.name ?? "unknown kernel";
-      const what = `${cut(name)}, launch ${number}\n${end === null ? "times on the device are not known" : `${duration(end - begin)}${data.emulated ? " of emulation" : ""}`}${instrumented ? "" : "\nnot instrumented"}`;
+      const what = `${cut(name)}, launch ${number}\n${end === null ? "times on the device are unknown" : `${duration(end - begin)}${data.emulated ? " of emulation" : ""}`}${instrumented ? "" : "\nnot instrumented"}`;
       put(lane, row, begin, end ?? begin, kernelColour(data, kernel), end === null ? 0.35 : 1, [what, kernel]);
     }
     else {
@@ -97,9 +97,9 @@ function drawTimeline(data, open) {
   const legend = line.colours.map((number) =>
     h("li", {}, h("span", { class: "swatch", style: { background: `var(--c${line.colours.indexOf(number)})` } }), cut(data.kernels[number].name, 60)));
   if (data.kernels.length > line.colours.length) legend.push(h("li", {}, h("span", { class: "swatch", style: { background: "var(--other)" } }), "all others"));
-  const notes = [line.launches ? "" : `${exact(line.rows)} launches, drawn as how busy each queue was in every ${duration(line.bin_ns)}.`,
-    line.unknown ? `Of ${exact(line.unknown)} the times on the device are not known: they are low marks where they were written.` : "",
-    line.left_out ? `${line.left_out} more queues are not drawn.` : "", data.emulated ? "Times are the emulator's, not a GPU's; first launches compile." : "", "Drag to zoom in, double-click for all."].filter(Boolean).join(" ");
+  const notes = [line.launches ? "" : `${exact(line.rows)} launches, drawn as the load of each queue in intervals of ${duration(line.bin_ns)}.`,
+    line.unknown ? `${exact(line.unknown)} have unknown times on the device: they are low marks at the time when they were written.` : "",
+    line.left_out ? `${line.left_out} more queues are not drawn.` : "", data.emulated ? "Times are the emulator's, not a GPU's; first launches compile." : "", "Drag to zoom in, double-click to reset."].filter(Boolean).join(" ");
   place.append(chart, h("ul", { class: "legend" }, legend), h("p", { class: "quiet" }, notes));
   make();
   chart.addEventListener("click", () => { const hit = at(plot); if (hit && hit[4][1] !== undefined && plot.select.width < 2) open(hit[4][1]); });

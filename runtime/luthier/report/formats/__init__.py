@@ -1,12 +1,12 @@
-"""The formats of `luthier report`: a module each, and those that packages add.
+"""The formats of `luthier report`: one module each, and those that packages add.
 
-A format is a `ReportFormat`. Those of packages are found by entry points of group ``luthier.report_formats``, which
-are called as the format is::
+A format is a `ReportFormat`. Packages add formats as entry points of group ``luthier.report_formats``, whose name is
+that of the format::
 
     [project.entry-points."luthier.report_formats"]
     markdown = "my_package:MARKDOWN"
 
-Formats are imported when they are chosen, or their help is shown.
+A format is imported when it is chosen, or when its help is printed.
 """
 
 from __future__ import annotations

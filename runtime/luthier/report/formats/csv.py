@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def write_table(folder: RunFolder, table: str, out: IO[bytes]) -> None:
-    """Write one table, with a line of column names; nulls are empty, lists JSON, bytes hexadecimal."""
+    """Write one table with a header; nulls are empty, lists JSON, bytes hexadecimal."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -42,4 +42,4 @@ def _text(value: Any) -> str | None:
     return value.hex() if isinstance(value, bytes) else strict_json.dumps(value, default=hexadecimal)
 
 
-FORMAT = ReportFormat(help="one table, or a file for each in a folder", write_table=write_table, suffix=".csv")
+FORMAT = ReportFormat(help="one table, or all tables as files in a folder", write_table=write_table, suffix=".csv")

@@ -10,31 +10,30 @@ from luthier.errors import LuthierError
 
 
 class ReportFormat(Struct, frozen=True, kw_only=True):
-    """A format of `luthier report`, which calls it as its entry point is called.
+    """A format of `luthier report`, named by its entry point.
 
-    It can write whole runs, single tables, or both. Its functions write bytes to a file that is open; where one raises
-    a `LuthierError`, no file is left.
+    It writes whole runs, single tables, or both. Its functions write bytes to an open file, which is removed if they
+    raise a `LuthierError`.
     """
 
     help: str
-    """One line: what is written."""
+    """One line of help."""
     write: Callable[..., None] | None = None
-    """Function that writes a run (`RunFolder`, file). Without it, only tables are written: to a folder unless one is
-    chosen."""
+    """Writes a run (`RunFolder`, file). Without it, tables are written: the one that is chosen, or all to a folder."""
     write_table: Callable[..., None] | None = None
-    """Function that writes the table of a name (``--table``): run (`RunFolder`), name, file."""
+    """Writes the table of a name (``--table``): run (`RunFolder`), name, file."""
     suffix: str = ""
-    """Suffix of the names of tables' files in a folder, such as ``.csv``."""
+    """Suffix of table files in a folder, such as ``.csv``."""
     compare: Callable[..., None] | None = None
-    """Function that writes the differences between a run and another one (``--against``; both `RunFolder`, file)."""
+    """Writes the differences between a run and another one (``--against``; both `RunFolder`, file)."""
 
     sources: bool = False
-    """Whether `write` shows source files: it is called with ``roots``, the folders to look in, too."""
+    """Whether `write` shows source files; then it also takes ``roots``, the folders to look in."""
 
     verdicts: bool = False
-    """Whether `write` and `compare` show what conditions (``--fail-if``) say: they are called with ``verdicts``, a
-    sequence of `luthier.report.conditions.Verdict`, too."""
+    """Whether `write` and `compare` show conditions (``--fail-if``); then they also take ``verdicts``, a sequence of
+    `luthier.report.conditions.Verdict`."""
 
     def __post_init__(self) -> None:
         if self.write is None and self.write_table is None:
-            raise LuthierError("a report format writes runs or tables")
+            raise LuthierError("a report format must write runs or tables")

@@ -1,4 +1,4 @@
-"""The report page, and that of two runs."""
+"""The report page of a run, or of two runs."""
 
 from __future__ import annotations
 
@@ -26,4 +26,4 @@ def compare(folder: RunFolder, against: RunFolder, out: IO[bytes]) -> None:
     write_comparison(folder, against, out)
 
 
-FORMAT = ReportFormat(help="a page that is one file", write=write, compare=compare, sources=True)
+FORMAT = ReportFormat(help="a page in one file", write=write, compare=compare, sources=True)

@@ -1,4 +1,4 @@
-"""Tables as JSON, row by row; the comparison of two runs."""
+"""Tables as JSON, row by row, and the comparison of two runs."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ def _write_rows(folder: RunFolder, name: str, out: IO[bytes]) -> None:
 
 
 def hexadecimal(value: object) -> str:
-    """Return the JSON form of a value of a type that JSON does not have: bytes as hexadecimal text.
+    """Return the JSON form of bytes: hexadecimal text.
 
     Raises:
         LuthierError: the value is not bytes.
     """
     if isinstance(value, bytes):
         return value.hex()
-    raise LuthierError(f"a value of type {type(value).__name__} has no JSON")
+    raise LuthierError(f"a value of type {type(value).__name__} has no JSON form")
 
 
 def compare(folder: RunFolder, against: RunFolder, out: IO[bytes]) -> None:
-    """Write what both runs have, and what is different."""
+    """Write the comparison of two runs."""
     from luthier.report.compare import as_json
 
     out.write(strict_json.dumps(as_json(folder, against), indent=2).encode() + b"\n")
 
 
 FORMAT = ReportFormat(
-    help="all tables, or one, as arrays of objects",
+    help="one or all tables as arrays of objects",
     write=write,
     write_table=write_table,
     compare=compare,

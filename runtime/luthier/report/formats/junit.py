@@ -1,4 +1,4 @@
-"""Findings and conditions as test cases, in the XML that continuous integration knows from JUnit."""
+"""Findings and conditions as test cases, in JUnit's XML, for continuous integration."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def write(folder: RunFolder, out: IO[bytes], verdicts: Sequence[Verdict] = ()) -> None:
     """Write a suite of conditions, and one of the run's findings.
 
-    A condition that is fulfilled, and what is wrong, are failures; findings about waste and notes are the output of
-    test cases that pass.
+    Conditions that hold and errors are failures; other findings are output of test cases that pass.
     """
     from luthier.report.results import results
 
@@ -33,23 +32,23 @@ def compare(folder: RunFolder, against: RunFolder, out: IO[bytes], verdicts: Seq
     _write(violations(verdicts), verdicts, out)
 
 
-def _write(found: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
+def _write(results: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
     suites = Element("testsuites", name="luthier report")
     conditions = SubElement(suites, "testsuite", name="conditions")
     for verdict in verdicts:
         text = verdict.condition.text
-        broken = [one for one in found.results if one.rule == text]
+        broken = [one for one in results.results if one.rule == text]
         _case(conditions, "--fail-if", text, broken, [counted(verdict.rows, "row"), *verdict.unjudged()])
     findings = SubElement(suites, "testsuite", name="findings")
-    told: dict[tuple[str, str], list[ReportResult]] = {}
-    for one in found.results:
-        if one.rule not in {verdict.condition.text for verdict in verdicts}:
-            told.setdefault((one.kernel or "unknown", one.rule), []).append(one)
-    for (kernel, rule), several in told.items():
+    results_by_case: dict[tuple[str, str], list[ReportResult]] = {}
+    for result in results.results:
+        if result.rule not in {verdict.condition.text for verdict in verdicts}:
+            results_by_case.setdefault((result.kernel or "unknown", result.rule), []).append(result)
+    for (kernel, rule), several in results_by_case.items():
         wrong = [one for one in several if one.level == "error"]
         _case(findings, kernel, rule, wrong, (_line(one) for one in several if one.level != "error"))
-    if found.left_out:
-        SubElement(findings, "system-out").text = _clean("\n".join(found.left_out))
+    if results.left_out:
+        SubElement(findings, "system-out").text = _clean("\n".join(results.left_out))
     for suite in (conditions, findings):
         failures = len(suite.findall("testcase/failure"))
         _number(suite, len(suite.findall("testcase")), failures)
@@ -72,8 +71,8 @@ def _case(suite: Element, group: str, name: str, failures: Sequence[ReportResult
         SubElement(case, "system-out").text = _clean(text)
 
 
-def _line(one: ReportResult) -> str:
-    return f"{one.text} [{one.where}]" if one.where else one.text
+def _line(result: ReportResult) -> str:
+    return f"{result.text} [{result.where}]" if result.where else result.text
 
 
 def _number(suite: Element, tests: int, failures: int) -> None:
@@ -83,12 +82,12 @@ def _number(suite: Element, tests: int, failures: int) -> None:
 
 
 def _clean(text: str) -> str:
-    """Return text that XML can hold: what is not printable is visible."""
+    """Escape characters that are not printable, for XML."""
     from luthier.terminal import visible_lines
 
     return visible_lines(text)
 
 
 FORMAT = ReportFormat(
-    help="findings and conditions (--fail-if) as test cases, JUnit's XML", write=write, compare=compare, verdicts=True
+    help="findings and conditions (--fail-if) as test cases in JUnit's XML", write=write, compare=compare, verdicts=True
 )

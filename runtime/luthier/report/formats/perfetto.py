@@ -1,4 +1,4 @@
-"""Launches, waits and calls on a time line, in the trace event format of Chrome and Perfetto."""
+"""Timeline of launches, waits and calls, in the trace event format of Chrome and Perfetto."""
 
 from __future__ import annotations
 
@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 
 
 def write(folder: RunFolder, out: IO[bytes]) -> None:
-    """Write a run on a time line: a process each, in it tracks of what ran, waited, and was called.
+    """Write a run as a timeline, with tracks for each process:
 
-    - a track for each queue of a device, a slice for each launch. Where a queue runs launches at the same time, those
-      that overlap are on further tracks of it. A launch whose times on the device are not known is a mark at the time
-      when it was written to the queue, and says so;
-    - for each queue what waited there, from the time when a launch was written to it until it began;
-    - a track for each thread, a slice for each call of HIP, if the run has recorded them. Those that copy or fill
-      memory have a category of their own. Around them are the program's own ranges (roctx), and its marks. Ranges that
-      need not be nested have tracks of their own.
+    - a track for each queue of a device, with a slice for each launch; launches that overlap on a queue get more
+      tracks. A launch without device times is a mark at the time when it was written to the queue, and says so;
+    - for each queue, the waits of launches from when they were written to it until they began;
+    - a track for each thread, with a slice for each HIP call, if they were recorded. Copies and fills have a category
+      of their own. The program's ranges (roctx) and marks enclose them; ranges that may overlap get their own tracks.
     """
     began = folder.summary.began_ns or 0
     out.write(b'{"displayTimeUnit": "ns", "otherData": {"began_ns": "%d"}, "traceEvents": [' % began)
@@ -37,7 +35,7 @@ def write(folder: RunFolder, out: IO[bytes]) -> None:
 
 
 def _json(event: Any) -> str:
-    """Return an event as JSON, with its letters as they are: Perfetto does not read their escapes."""
+    """Return an event as JSON without escapes of letters, which Perfetto does not read."""
     text = strict_json.dumps(event, separators=(",", ":"))
     if "\\u" in text:
         text = json.dumps(json.loads(visible_json(text)), separators=(",", ":"), ensure_ascii=False)
@@ -45,7 +43,7 @@ def _json(event: Any) -> str:
 
 
 class _Pids(dict[int, int]):
-    """Processes -> their numbers on the time line: their own, or where it is too large, another one that is free."""
+    """Process -> number on the timeline: its own, or a free one if its own is too large."""
 
     def __missing__(self, process: int) -> int:
         used = set(self.values())
@@ -59,23 +57,23 @@ def _fits(process: int | None) -> bool:
 
 
 _LARGEST_PID = (1 << 31) - 1
-"""What Perfetto reads as a process's number; those of merged runs may be larger, and it would take them for 0."""
+"""Largest process number that Perfetto accepts; it reads larger ones, which merged runs may have, as 0."""
 
 
 class _TimeLine:
-    """The events of one run.
+    """Events of one run.
 
     Args:
-        began: nanoseconds since 1970 that are the time 0.
+        began: start of the timeline, in nanoseconds since 1970.
     """
 
     def __init__(self, folder: RunFolder, began: int) -> None:
         self._folder, self._began = folder, began
         self._tracks = itertools.count(1)
-        """Numbers for tracks, which stand in for those of threads."""
+        """Numbers of tracks, used as thread numbers."""
 
     def events(self) -> Iterator[dict[str, Any]]:
-        """Yield them, each track's name before what is on it."""
+        """Yield all events, each track's name before its events."""
         for process in self._folder.summary.processes:
             rank = "" if process.rank is None else f"rank {process.rank}: "
             number = "" if _fits(process.process) else f" (process {process.process})"
@@ -90,7 +88,7 @@ class _TimeLine:
             row["kernel"]: row["name"] or row["kernel"] for row in self._folder.rows("kernels", ["kernel", "name"])
         }
         queues: dict[tuple[int, int | None, int], list[tuple[int, int]]] = {}
-        """For each queue its tracks, and when the last launch on each ended."""
+        """Tracks of each queue, and when the last launch on each ended."""
         for number, row in enumerate(self._folder.rows("launches")):
             queue = f"device {row['device']}, queue {row['queue']}"
             lanes = queues.setdefault((row["process"], row["device"], row["queue"]), [])
@@ -119,9 +117,9 @@ class _TimeLine:
                 yield {"ph": "i", "s": "t", **event}
 
     def _wait(self, row: dict[str, Any], number: int, queue: str, kernel: str) -> Iterator[dict[str, Any]]:
-        """Yield the wait of a launch for its turn. Many wait at once, so these are no slices of one track.
+        """Yield the wait of a launch for its turn. Waits overlap, so they are not slices of one track.
 
-        Their numbers are the process's own (`id2`): viewers show those with numbers for all beside all processes.
+        Their IDs are local to the process (`id2`): viewers show global IDs apart from all processes.
         """
         if row["time_ns"] is not None and row["time_ns"] < row["begin_ns"]:
             same = {"cat": "wait", "name": queue, "id2": {"local": f"wait {number}"}, "pid": row["process"], "tid": 0}
@@ -132,7 +130,7 @@ class _TimeLine:
         threads: dict[tuple[int, int], int] = {}
         for number, row in enumerate(self._folder.rows("calls")):
             if row["name"] is None or row["begin_ns"] is None:
-                raise LuthierError(f"{self._folder.path}: a call without a name, or without the time when it began")
+                raise LuthierError(f"{self._folder.path}: a call has no name or no start time")
             key = row["process"], row["thread"]
             if key not in threads:
                 threads[key] = next(self._tracks)
@@ -160,12 +158,12 @@ class _TimeLine:
 
     def _arguments(self, text: str | None) -> dict[str, Any]:
         try:
-            found = json.loads(text or "{}")
+            arguments = json.loads(text or "{}")
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
-            raise LuthierError(f"{self._folder.path}: the arguments of a call are no JSON object")
-        return found
+            arguments = None
+        if not isinstance(arguments, dict):
+            raise LuthierError(f"{self._folder.path}: the arguments of a call are not a JSON object")
+        return arguments
 
     def _named(self, process: int, track: int, name: str) -> dict[str, Any]:
         return {"ph": "M", "name": "thread_name", "pid": process, "tid": track, "args": {"name": name}}
@@ -181,4 +179,4 @@ _ARGUMENTS = (
 )
 
 
-FORMAT = ReportFormat(help="launches, waits and HIP calls on a time line, for ui.perfetto.dev", write=write)
+FORMAT = ReportFormat(help="timeline of launches, waits and HIP calls, for ui.perfetto.dev", write=write)

@@ -1,4 +1,4 @@
-"""Findings and fulfilled conditions as SARIF, which code hosts show beside the source."""
+"""Findings and conditions that hold as SARIF, which code hosts show beside the source."""
 
 from __future__ import annotations
 
@@ -15,43 +15,43 @@ if TYPE_CHECKING:
 
 
 def write(folder: RunFolder, out: IO[bytes], verdicts: Sequence[Verdict] = ()) -> None:
-    """Write the findings of a run, and what fulfils conditions."""
+    """Write the findings of a run and violated conditions."""
     from luthier.report.results import results
 
     _write(results(folder, verdicts), verdicts, out)
 
 
 def compare(folder: RunFolder, against: RunFolder, out: IO[bytes], verdicts: Sequence[Verdict] = ()) -> None:
-    """Write by which differences of two runs conditions are fulfilled."""
+    """Write the differences of two runs for which conditions hold."""
     from luthier.report.results import violations
 
     _write(violations(verdicts), verdicts, out)
 
 
-def _write(found: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
+def _write(reported: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
     from luthier import __version__
     from luthier.report.findings import KINDS
     from luthier.support.sarif import log
 
     rules = {kind: one.text for kind, one in KINDS.items()}
     rules |= {one.condition.text: f"the report fails if {one.condition.text}" for one in verdicts}
-    notes = [*found.left_out, *(line for one in verdicts for line in one.unjudged())]
-    told = [{"level": "warning", "message": {"text": text}} for text in notes]
-    ended = {"executionSuccessful": True, **({"toolExecutionNotifications": told} if told else {})}
-    results = [_result(one, rules) for one in found.results]
+    notes = [*reported.left_out, *(line for one in verdicts for line in one.unjudged())]
+    notifications = [{"level": "warning", "message": {"text": text}} for text in notes]
+    ended = {"executionSuccessful": True, **({"toolExecutionNotifications": notifications} if notifications else {})}
+    results = [_result(one, rules) for one in reported.results]
     data = log("luthier report", __version__, rules, results, invocations=[ended])
     out.write(strict_json.dumps(data, indent=2).encode() + b"\n")
 
 
-def _result(one: ReportResult, rules: dict[str, str]) -> dict[str, Any]:
+def _result(reported: ReportResult, rules: dict[str, str]) -> dict[str, Any]:
     from luthier.support.sarif import location, physical, rule
 
-    source = None if one.place is None else physical(one.place.file, one.place.line)
-    result = {**rule(rules, one.rule), "level": one.level, "message": {"text": one.text}}
-    if place := location(source, one.symbol, one.kernel):
+    source = None if reported.place is None else physical(reported.place.file, reported.place.line)
+    result = {**rule(rules, reported.rule), "level": reported.level, "message": {"text": reported.text}}
+    if place := location(source, reported.symbol, reported.kernel):
         result["locations"] = [place]
-    if one.address is not None:
-        result["properties"] = {"address": one.address}
+    if reported.address is not None:
+        result["properties"] = {"address": reported.address}
     return result
 
 

@@ -1,1 +1,1 @@
-"""Findings of the checks of a program: their form, suppressions, and the formats that they are written in."""
+"""Findings of the checks of a program, from what its processes report."""

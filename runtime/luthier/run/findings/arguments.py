@@ -1,4 +1,4 @@
-"""Launches that give their arguments as so many bytes, beside what the kernel takes."""
+"""Launches that pass fewer bytes of arguments than their kernel takes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from luthier.objects.arguments import size_of
 
 
 class ArgumentSizes:
-    """Compares what launches give with what kernels take, whichever is known first. Safe from several threads.
+    """Compares the bytes that launches pass with those that kernels take, whichever is known first. Thread-safe.
 
-    Kernels are known by their names; where several have the same one, what the smallest takes is enough.
+    Kernels are identified by name; if several share one, the smallest size is required.
 
     Args:
-        keep: takes a finding.
+        keep: receives the findings.
     """
 
     def __init__(self, keep: Callable[[Finding], None]) -> None:
@@ -27,7 +27,7 @@ class ArgumentSizes:
         self._waiting: dict[str, list[tuple[Finding, int]]] = defaultdict(list)
 
     def given(self, finding: Finding, kernel: str, size: int) -> None:
-        """Take a launch, as the finding that it is if the kernel takes more bytes than it gives."""
+        """Add a launch, with the finding to report if its kernel takes more bytes."""
         with self._lock:
             if kernel not in self._taken:
                 self._waiting[kernel].append((finding, size))
@@ -36,7 +36,7 @@ class ArgumentSizes:
         self._compare(finding, kernel, size, taken)
 
     def takes(self, kernel: Kernel) -> None:
-        """Take a kernel that is launched."""
+        """Add a launched kernel."""
         size = size_of(kernel)
         with self._lock:
             self._taken[kernel.name] = min(size, self._taken.get(kernel.name, size))

@@ -1,4 +1,4 @@
-"""Findings of a run, as the processes of the program tell of them."""
+"""Findings of a run, from the reports of the program's processes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from luthier.wire.messages import CallSighting, Sighting
 
 _OUTSIDE = FindingKind.OUTSIDE.label
 _VARIABLES = "bounds of the variables of the code object"
-_BY_PAGES, _KNOWN_BY_PAGES = "bounds to the byte of memory", "it is known by pages only"
-_PIECES = "bounds of each variable that OpenMP maps", "what is known is the memory of all that one construct maps"
-_ONLY_PAGES = "bounds to the byte", "the allocations of the process were known by pages only"
+_BY_PAGES, _KNOWN_BY_PAGES = "bounds to the byte of memory", "only its pages are known"
+_PIECES = "bounds of each variable that OpenMP maps", "only the memory of all variables that a construct maps is known"
+_ONLY_PAGES = "bounds to the byte", "only the pages of the process's allocations were known"
 
 
 class Collector(FindingSet):
-    """Takes what the processes of a program have seen.
+    """Collects what the processes of a program report.
 
     Args:
-        kinds: what is wanted, of `luthier.findings.kinds.KINDS`.
+        kinds: wanted kinds, of `luthier.findings.kinds.KINDS`.
     """
 
     def __init__(self, kinds: Collection[str]) -> None:
@@ -38,7 +38,7 @@ class Collector(FindingSet):
         self.variables = Variables()
 
     def without_variables(self, process: int, plan: KernelPlan, why: str) -> None:
-        """Take that the variables of a kernel's code object are not known."""
+        """Record that the variables of a kernel's code object are unknown."""
         if _OUTSIDE in self.kinds and not is_of_runtime(plan.kernel.name):
             self.leave(Unchecked(process, plan.kernel.name, _VARIABLES, why))
 
@@ -50,7 +50,7 @@ class Collector(FindingSet):
         other: KernelCode | None = None,
         calls: Sequence[Sites] = ((), (), ()),
     ) -> None:
-        """Take what a process has seen; arguments and errors as of `FindingSet.add`."""
+        """Add a sighting of a process; arguments and errors as for `FindingSet.add`."""
         if seen.kind == FindingKind.ONLY_PAGES and code is not None and not seen.has_other:
             if _OUTSIDE in self.kinds and code.of_program:
                 self.leave(Unchecked(process, code.kernel, *_ONLY_PAGES))
@@ -58,16 +58,16 @@ class Collector(FindingSet):
         super().add(process, seen, code, other, calls)
 
     def add_copy(self, process: int, seen: Sighting, code: KernelCode, function: str, symbol: str, file: str) -> None:
-        """Take a race of a kernel with a copy.
+        """Add a race of a kernel with a copy.
 
         Args:
             code: code of the kernel.
-            function: HIP's that copies; empty if it is not known, as the rest.
-            symbol: what the call is in, as far as the file tells.
-            file: executable or library of the call.
+            function: HIP function that copies; "" if unknown, like the rest.
+            symbol: function that contains the call, if known.
+            file: executable or library that contains the call.
 
         Raises:
-            DeviceError: there is no such kind.
+            DeviceError: the kind is unknown.
         """
         kind = self.wanted(seen.kind)
         if kind is None:
@@ -89,16 +89,16 @@ class Collector(FindingSet):
     def add_call(
         self, process: int, seen: CallSighting, function: str, symbol: str, file: str, calls: Sequence[Sites] = ((), ())
     ) -> None:
-        """Take what a process has seen of a call of HIP.
+        """Add a sighting of a call of HIP.
 
         Args:
-            function: HIP's, with the name of the error, or of the kernel, or of both, behind colons.
-            symbol: what the call is in, as far as the file tells.
-            file: executable or library of the call.
-            calls: that asked for the allocation, and that gave it back, as of `add`.
+            function: HIP function, followed by the error, the kernel, or both, separated by colons.
+            symbol: function that contains the call, if known.
+            file: executable or library that contains the call.
+            calls: the calls that allocated and freed the memory, as for `add`.
 
         Raises:
-            DeviceError: there is no such kind.
+            DeviceError: the kind is unknown.
         """
         if seen.kind == FindingKind.ONLY_PAGES:
             if _OUTSIDE in self.kinds:
@@ -122,29 +122,29 @@ class Collector(FindingSet):
         self.keep(finding)
 
     def allocation(self, process: int, seen: Sighting) -> NearbyAllocation | None:
-        """Return the allocation, or the variable, that something was seen of; None: none is known."""
+        """Return the allocation or variable of a sighting; None if unknown."""
         if not seen.is_variable:
             return super().allocation(process, seen)
         return NearbyAllocation(seen.base, seen.extent, seen.allocation, *self.variables.at(process, seen.base))
 
     def place_of(self, process: int, address: int) -> str:
-        """Return what an address of a process is; empty if nothing is known of it."""
+        """Describe an address of a process; "" if nothing is known about it."""
         return host_place(process, address)
 
 
 def code_of(plan: KernelPlan) -> KernelCode:
-    """Return the code of a kernel that a program runs."""
+    """Return the code of a planned kernel."""
     of_program = plan.code.object is not None and not is_of_runtime(plan.kernel.name)
     return KernelCode(plan.kernel.name, plan.object, partial(_instruction, plan), of_program)
 
 
 def _instruction(plan: KernelPlan, record: int) -> InstructionSite:
-    """Return where an instruction is."""
+    """Return the site of an instruction."""
     code = plan.code.code
     if record >= code.count:
-        raise DeviceError("a finding at code that was never planned")
+        raise DeviceError("a finding is in code that was never planned")
     address, object = code.address_of(record), plan.code.object
-    for other in plan.code.others.values():
+    for other in plan.code.other_code.values():
         if record in other.records:
             address, object = address - other.distance, other.object
     return instruction_site(address, code.text(record), object)

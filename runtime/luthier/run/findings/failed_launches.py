@@ -1,4 +1,4 @@
-"""Reasons why launches fail: what they ask for, beside what there is."""
+"""Reasons for failed launches: requested sizes compared with the limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_ITEMS = (1 << 32) - 1
 
 
 def launch_of(seen: CallSighting, kernel: str) -> FailedLaunch | None:
-    """Return the launch that a call has made; None if it is about none."""
+    """Return the launch of a call; None if it makes none."""
     if not seen.has_launch:
         return None
     groups = (seen.groups_x, seen.groups_y, seen.groups_z)
@@ -21,10 +21,10 @@ def launch_of(seen: CallSighting, kernel: str) -> FailedLaunch | None:
 
 
 def _reasons(seen: CallSighting, groups: tuple[int, ...], items: tuple[int, ...]) -> list[str]:
-    """Return all that is too much, or too little."""
+    """Return all sizes that are out of range."""
     reasons = []
     if not all((*groups, *items)):
-        reasons.append("no work-items: a size is 0")
+        reasons.append("a size is 0")
     in_group = prod(items)
     if seen.device_items and in_group > seen.device_items:
         reasons.append(f"{in_group:,} work-items in a work-group, the device has at most {seen.device_items:,}")

@@ -1,4 +1,4 @@
-"""Variables of the code objects that processes have loaded."""
+"""Variables of loaded code objects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from luthier.wire.device_requests import Bounds
 
 
 class Variables:
-    """Knows names by their addresses in processes. Safe from several threads."""
+    """Maps addresses in processes to names of variables. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -24,7 +24,7 @@ class Variables:
 
     @contextmanager
     def connected(self, process: int) -> Iterator[None]:
-        """Keep what is known of a process for as long as one of its connections lasts."""
+        """Keep the names of a process while one of its connections lasts."""
         with self._lock:
             self._connections[process] += 1
         try:
@@ -37,14 +37,14 @@ class Variables:
                     self._names.pop(process, None)
 
     def of(self, process: int, object: CodeObject, load_address: int) -> list[Bounds]:
-        """Return the bounds of an object's variables in the memory of a process that has loaded it there."""
+        """Return the bounds of the variables of an object that a process has loaded."""
         with self._lock:
-            if (found := self._bounds.get(object)) is None:
-                found = self._bounds[object] = data_bounds(object)
+            if (bounds := self._bounds.get(object)) is None:
+                bounds = self._bounds[object] = data_bounds(object)
             names = self._names.setdefault(process, {})
-            names.update({load_address + one.address: (one.name, object.name) for one in found})
-            return [Bounds(load_address + one.address, one.size, one.reserved) for one in found]
+            names.update({load_address + one.address: (one.name, object.name) for one in bounds})
+            return [Bounds(load_address + one.address, one.size, one.reserved) for one in bounds]
 
     def at(self, process: int, address: int) -> tuple[str, str]:
-        """Return the symbol of the variable that begins there in a process, and the name of its object."""
+        """Return symbol and object name of the variable that begins at an address in a process."""
         return self._names.get(process, {}).get(address, ("", ""))
