@@ -1,6 +1,6 @@
-"""Channels in the memory of a device: what `luthier/channel.h` fills in, and what the host reads.
+"""Channels in device memory, which `luthier/channel.h` fills and the host reads.
 
-Tools that were built before go on to work while this stays as it is: what changes raises `VERSION`.
+Tools that were built before keep working while this is unchanged; changes increment `VERSION`.
 """
 
 from __future__ import annotations
@@ -10,51 +10,51 @@ import enum
 from luthier.wire.structures import WireStructure
 
 MAGIC = b"luthier.channel\0"
-"""Bytes that the contents of a channel begin with."""
+"""First bytes of a channel."""
 VERSION = 1
 LARGEST_RECORD = 128
-"""Bytes."""
+"""In bytes."""
 CHANNEL = WireStructure(
     magic="S16",
     version="u4",
     record_size="u4",
     field_count="u4",
-    capacity="u4",  # that the author wishes for, in records; 0: whatever the host thinks best
-    mode="u4",  # Mode to begin with
+    capacity="u4",  # requested records; 0: the host decides
+    mode="u4",  # initial Mode
     kind="u4",  # Kind
-    ring="i8",  # bytes from here to the ring; 0: nobody listens
+    ring="i8",  # bytes from here to the ring; 0: no reader
     shift="u4",  # the ring has 1 << shift records, at least as many as the largest wave has lanes
     more="u4",
-    unheard="u8",  # records pushed while nobody listened
+    unheard="u8",  # records pushed without a reader
 )
-"""Part that all channels share: the first bytes of the variable."""
+"""Common part of all channels: the first bytes of the variable."""
 FIELD = WireStructure(
     name="S32",  # ends with a zero
     offset="u2",  # bytes
     size="u2",  # bytes of an element
     count="u2",  # elements; 0: not an array
-    kind="S1",  # i, u, f, b (bool) or V (bytes), as NumPy calls them
+    kind="S1",  # i, u, f, b (bool) or V (bytes), as in NumPy
     unused="S1",
 )
 """Description of one field of a record; one for each field follows `CHANNEL`."""
 RING = WireStructure(
-    reserved="u8",  # tickets that waves have taken
+    reserved="u8",  # tickets taken by waves
     dropped="u8",  # records
     unused="u8[6]",
-    read="u8",  # tickets that the host has done with
+    read="u8",  # tickets processed by the host
     mode="u4",  # Mode; the host may change it at any time
     more="u4[13]",
 )
-"""Beginning of a ring; sequence words and then records follow, each aligned to 64 bytes."""
+"""Beginning of a ring, followed by sequence words and records, each aligned to 64 bytes."""
 
 
 class Mode(enum.IntEnum):
-    """Behaviour of a wave that finds no room."""
+    """Behaviour of a wave if the ring is full."""
 
     WAIT = 0
     DROP = 1
     CLOSED = 2
-    """No room will be made: it gives up, and its records are lost."""
+    """The ring is not emptied any more: its records are lost."""
 
 
 class Kind(enum.IntEnum):
@@ -79,7 +79,7 @@ class Passed(enum.IntEnum):
 
 
 LINE_WORDS = 8
-"""Words of a slot of `luthier::printf`: the format's address, the number of arguments and four bits for the kind of
-each, six arguments; the other arguments, if any, in a second slot that begins with `LINE_MORE`."""
+"""Words of a slot of `luthier::printf`: address of the format, number of arguments with four bits for the kind of each,
+six arguments; more arguments are in a second slot that begins with `LINE_MORE`."""
 LINE_MORE, LINE_FIRST, LINE_MOST = 1, 6, 13
-"""Value that a second slot begins with; number of arguments in the first slot, and in both."""
+"""First word of a second slot; number of arguments in the first slot, and in both."""

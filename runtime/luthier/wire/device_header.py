@@ -1,6 +1,6 @@
-"""``luthier/channel_layout.h``: channels as device code has them, in C++14.
+"""``luthier/channel_layout.h``: channels for device code, in C++14.
 
-Projects compile it without Luthier's build, so it is among the sources; the build writes it anew where it changed.
+Projects compile it without Luthier's build, so it is part of the sources; the build updates it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ PATH = "compiler_plugin/include/luthier/channel_layout.h"
 
 
 def header() -> str:
-    """Return its text."""
+    """Return the text of the header."""
     head = ["//===- luthier/channel_layout.h - channels in memory -----------------------===//", "//"]
     head += ["// Part of Luthier, under the Apache License v2.0.", "//"]
     head += ["// Made from luthier/wire/channels.py of the runtime, which says what each field is.", "//"]

@@ -24,7 +24,7 @@ class Gpu(Message, frozen=True):
 
 
 class Setup(Message, frozen=True):
-    """Properties that all virtual devices share, and the devices."""
+    """Common properties of all virtual devices, and the devices."""
 
     base: int  # address of the shared space in every process
     size: int
@@ -34,12 +34,12 @@ class Setup(Message, frozen=True):
     private_base: int  # aperture of scratch
     counts_wanted: bool
     capture_patience: int
-    """Milliseconds that launches wait for another one, which is captured, to end; 0: no captures are wanted."""
-    races: bool  # races are looked for
-    uninitialised: bool  # reads of memory that was never written are looked for
-    barriers: bool  # barriers that waves or lanes miss are looked for
-    floats_flow: bool  # exceptional floats are looked for where an operand is exceptional, too
-    undefined: bool  # undefined values are followed
+    """Milliseconds that launches wait for a captured one to end; 0: no captures are wanted."""
+    races: bool  # check for races
+    uninitialised: bool  # check for reads of memory that was never written
+    barriers: bool  # check for barriers that waves or lanes miss
+    floats_flow: bool  # report exceptional floats also for exceptional operands
+    undefined: bool  # track undefined values
     findings: bool  # findings of any check are wanted
     constants: bytes  # inline constants of instructions
     gpus: tuple[Gpu, ...]
@@ -48,24 +48,24 @@ class Setup(Message, frozen=True):
 
 @request(1, Setup)
 class Hello(Message, frozen=True):
-    """Begin of a connection."""
+    """Beginning of a connection."""
 
-    digest: str  # that of `luthier.emulator.agreement`
+    digest: str  # digest of `luthier.emulator.agreement`
 
 
 class Bounds(Message, frozen=True):
-    """A variable of a code object; without bytes: room in front of the first one."""
+    """A variable of a code object; without bytes, unused memory before the first one."""
 
     address: int
     size: int
-    reserved: int  # bytes from there on that are nobody else's
+    reserved: int  # bytes from its address that belong to nothing else
 
 
 class PlanAnswer(Message, frozen=True):
     """A plan."""
 
     address: int  # 0: there is none
-    variables: tuple[Bounds, ...]  # variables of the code object, where bounds are checked
+    variables: tuple[Bounds, ...]  # variables of the code object, if bounds are checked
 
 
 @request(2, PlanAnswer)
@@ -92,7 +92,7 @@ class Bind(Message, frozen=True):
 
 @request(4, int)
 class Outside(Message, frozen=True):
-    """An address outside a kernel's own code, to which it jumps."""
+    """An address outside of a kernel's own code to which it jumps."""
 
     kernel: int
     gpu: int
@@ -119,7 +119,7 @@ class Explain(Message, frozen=True):
 
 @request(6, int)
 class Share(Message, frozen=True):
-    """Memory that other processes may attach to."""
+    """Memory to which other processes may attach."""
 
     size: int
     memory: File
@@ -127,7 +127,7 @@ class Share(Message, frozen=True):
 
 @request(7)
 class Unshare(Message, frozen=True):
-    """Memory that no other process may attach to any more."""
+    """Memory to which other processes may no longer attach."""
 
     name: int
 
@@ -143,7 +143,7 @@ class Attach(Message, frozen=True):
 class Counts(Message, frozen=True):
     """Instructions that the process has executed."""
 
-    is_all: bool  # true as the process ends, else so far
+    is_all: bool  # true at the end of the process
     codes: tuple[CodeCounts, ...]
 
 
@@ -156,20 +156,20 @@ class Hot(Message, frozen=True):
 
 @request(11)
 class Running(Message, frozen=True):
-    """A launch that has not ended for long."""
+    """A long-running launch."""
 
     kernel: int  # number of its plan
     seconds: int
-    others: int  # launches of the process that run, too
-    is_due: bool  # the user is to be told
+    others: int  # other launches of the process that run
+    is_due: bool  # a progress line is due
     progress: Progress
-    """Without work-groups: no launch of the process runs for long any more, and nothing else is meant."""
+    """Without work-groups: the process has no long-running launch any more; other fields are unused."""
     executed: tuple[CodeCounts, ...]  # instructions of its code that the process has executed, if it is due
 
 
 @request(12, bool)
 class CaptureRequest(Message, frozen=True):
-    """A launch that is about to begin, where captures are wanted, and waits for the reply."""
+    """A launch that may be captured and waits for the reply before it begins."""
 
     gpu: int
     plan: int  # number of the kernel's plan
@@ -185,7 +185,7 @@ class CaptureRequest(Message, frozen=True):
 
 @request(13)
 class Captured(Message, frozen=True):
-    """The end of a launch that is captured."""
+    """The end of a captured launch."""
 
     failed: bool
     outside: bool  # it ran code of other objects
@@ -196,7 +196,7 @@ class Captured(Message, frozen=True):
 
 @request(14, bytes)
 class Follow(Message, frozen=True):
-    """A step of the automaton of hazards that a wave is about to make for the first time."""
+    """A step of the hazard automaton that a wave makes for the first time."""
 
     kernel: int  # number of its plan
     state: int
@@ -205,7 +205,7 @@ class Follow(Message, frozen=True):
 
 @request(15)
 class Watched(Message, frozen=True):
-    """A launch that has ended in which waits or hazards were found to be missing."""
+    """A launch that has ended, with missing waits or hazards."""
 
     kernel: int  # number of its plan
     launch: int  # number among the launches of the kernel in the process
@@ -218,9 +218,9 @@ class Found(Message, frozen=True):
     """A finding in the program's memory."""
 
     sighting: Sighting
-    calls: tuple[HostCall, ...]  # calls that it is about, the innermost first
-    allocated: tuple[HostCall, ...]  # calls that asked for the allocation
-    freed: tuple[HostCall, ...]  # calls that gave it back
+    calls: tuple[HostCall, ...]  # calls that caused it, innermost first
+    allocated: tuple[HostCall, ...]  # calls that allocated the memory
+    freed: tuple[HostCall, ...]  # calls that freed it
 
 
 @request(17)
@@ -229,10 +229,10 @@ class FoundCall(Message, frozen=True):
 
     sighting: CallSighting
     function: PathText
-    symbol: PathText  # symbol that the call is in
+    symbol: PathText  # symbol that contains the call
     file: PathText
-    allocated: tuple[HostCall, ...]  # calls that asked for the allocation
-    freed: tuple[HostCall, ...]  # calls that gave it back
+    allocated: tuple[HostCall, ...]  # calls that allocated the memory
+    freed: tuple[HostCall, ...]  # calls that freed it
 
 
 @request(18)
@@ -240,6 +240,6 @@ class FoundCopy(Message, frozen=True):
     """A race of a kernel with a copy."""
 
     sighting: Sighting
-    function: PathText  # function of HIP that copies
-    symbol: PathText  # symbol that its call is in
+    function: PathText  # HIP function that copies
+    symbol: PathText  # symbol that contains its call
     file: PathText

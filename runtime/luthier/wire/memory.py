@@ -1,6 +1,6 @@
 """Structures in memory that processes of a program share with the service.
 
-Each mapping begins with the digest of `luthier.emulator.agreement`, which whoever maps it compares with its own.
+Each mapping begins with the digest of `luthier.emulator.agreement`, which the other side compares with its own.
 """
 
 from __future__ import annotations
@@ -10,27 +10,27 @@ from luthier.wire.structures import WireStructure
 SPACE_HEAD = WireStructure(digest="S64")
 """Beginning of tables in the shared space; records and decoded code follow."""
 LEDGER_HEAD = WireStructure(digest="S64", records="u8", reserved="u8[7]")
-"""Beginning of the ledger: launches in all; only as many as there is room for are recorded."""
+"""Beginning of the ledger: number of launches, of which only those that fit are recorded."""
 LEDGER_ROW = WireStructure(launches="u8", instrumented="u8", waves="u8[2]", reserved="u8[4]")
-"""One for each kernel. Waves: of launches that ran instrumented, if waves have 32 lanes and if they have 64."""
+"""One for each kernel. Waves: those of instrumented launches, with 32 and with 64 lanes."""
 LEDGER_RECORD = WireStructure(
-    time="u8",  # when it was written to the queue; nanoseconds since 1970, as all times; 0: not yet
-    number="u8",  # among the launches of the kernel
+    time="u8",  # when it was written to the queue, in nanoseconds since 1970 like all times; 0: not yet
+    number="u8",  # number among the launches of the kernel
     begin="u8",  # on the device
-    end="u8",  # NEVER if the times on the device will not be known
+    end="u8",  # NEVER if the times on the device stay unknown
     kernel="u2",  # its row
     instrumented="u2",
     grid="u4[3]",  # work-items
     group_segment="u4",
     private_segment="u4",
     block="u2[3]",
-    queue="u2",  # among those of this process
+    queue="u2",  # number among those of this process
 )
-"""Record of one launch; one for each follows the rows."""
+"""Record of one launch; the records follow the rows."""
 NEVER = (1 << 64) - 1
-"""`end` of a launch whose times on the device will not be known."""
+"""`end` of a launch whose times on the device stay unknown."""
 EVENT_HEAD = WireStructure(digest="S64", written="u8", read="u8", reserved="u8[6]")
-"""Beginning of the ring of API events: how many the process has written, and the service has read."""
+"""Beginning of the ring of API events: numbers of events written by the process and read by the service."""
 EVENT_RECORD = WireStructure(
     time="u8",  # nanoseconds since 1970
     call="u8",  # its number in this process

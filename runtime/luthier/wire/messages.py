@@ -1,4 +1,4 @@
-"""Parts of messages between the processes of a run and its service: what is executed, and what checks find."""
+"""Parts of messages between the processes of a run and its service: counts and findings."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 from luthier.wire.structures import File, Message, PathText
 
 SOCKET_VARIABLE = "LUTHIER_RUN_SOCKET"
-"""Environment variable that tells the virtual device where its service is."""
+"""Environment variable with the service's socket for the virtual device."""
 TOOLS_SOCKET_VARIABLE = "LUTHIER_TOOLS_SOCKET"
-"""Environment variable that tells the tool library. On GPUs that a run does not make, the virtual device may be that of
-another run."""
+"""Environment variable with the service's socket for the tool library. It is separate, since on the machine's GPUs the
+virtual device may belong to another run."""
 
 
 class MemoryFile(Message, frozen=True):
@@ -21,7 +21,7 @@ class MemoryFile(Message, frozen=True):
 
 
 class RecordCounts(Message, frozen=True):
-    """Executions of an instruction, and the number of lanes that took part."""
+    """Executions of an instruction, and the sum of active lanes."""
 
     record: int
     executions: int
@@ -36,7 +36,7 @@ class CodeCounts(Message, frozen=True):
 
 
 class RunningPlace(Message, frozen=True):
-    """An instruction at which waves are that neither wait at a barrier nor have ended."""
+    """An instruction at which waves are, without waves that wait at a barrier or have ended."""
 
     record: int
     groups: int  # work-groups of these waves
@@ -48,25 +48,25 @@ class Progress(Message, frozen=True):
     groups: int  # work-groups of the launch
     begun: int  # work-groups that have begun
     running: int  # work-groups that have begun and not ended
-    resident: int  # work-groups that the device holds at once
-    is_full: bool  # as many run as can, and others have not begun
-    repeats: bool  # it is full, and those that run have come back to a state in which they were
+    resident: int  # work-groups that fit on the device at once
+    is_full: bool  # no more work-groups fit, and some have not begun
+    repeats: bool  # it is full, and the running work-groups are in an earlier state again
     places: tuple[RunningPlace, ...]
 
 
 class HostCall(Message, frozen=True):
     """A call in the program."""
 
-    offset: int  # address in its file, from where that is loaded
+    offset: int  # address in its file, relative to where that is loaded
     symbol: PathText
     file: PathText
 
 
 class Sighting(Message, frozen=True):
-    """Something that a check of the program's memory found, as often as a launch did it."""
+    """Something that a check of the program's memory found, with its number of occurrences in a launch."""
 
     kind: int
-    """`luthier.findings.kinds.FindingKind`. What kernels have nothing to do with has 0 in all that is about them."""
+    """`luthier.findings.kinds.FindingKind`. Sightings without a kernel have 0 in the kernel's fields."""
     kernel: int
     record: int
     address: int
@@ -77,22 +77,22 @@ class Sighting(Message, frozen=True):
     group: int
     """Number of the work-group in the launch."""
     base: int
-    """Address of the allocation that is meant, or is the nearest."""
+    """Address of the allocation, or of the nearest one."""
     extent: int
-    """Bytes of it, as the program asked for them."""
+    """Its bytes, as requested by the program."""
     allocation: int
-    """Its number among those of the process, from 1 on; 0: there is none."""
+    """Its number among those of the process, from 1; 0: none."""
     is_variable: bool
-    """It is a variable of a code object."""
+    """Whether it is a variable of a code object."""
     count: int
     launch: int
     """Number among the launches of the kernel in the process."""
     in_lds: bool
-    """The address is an offset in LDS."""
+    """Whether the address is an offset in LDS."""
     operands: int
-    """Kinds of floats among the first lane's operands: `luthier.wire.floats.FLOAT_NAN` and the like."""
+    """Classes of floats among the first lane's operands, as bits: `luthier.wire.floats.FLOAT_NAN` etc."""
     has_other: bool
-    """There is another instruction: what follows is about it."""
+    """Whether there is another instruction, described by the next fields."""
     other_record: int
     other_address: int
     other_size: int
@@ -100,14 +100,14 @@ class Sighting(Message, frozen=True):
     other_wave: int
     other_group: int
     has_launch: bool
-    """The other instruction is of another launch:"""
+    """Whether the other instruction belongs to another launch:"""
     other_kernel: int
     other_launch: int
     has_copy: bool
-    """There is no other instruction, but a copy: its place and size are told as another one's, `other_record` is the
-    call's address in its file, as that of a `CallSighting`."""
+    """Whether there is a copy instead of another instruction: the fields of the other instruction have its place and
+    size, and `other_record` the call's address in its file, as in a `CallSighting`."""
     copy_writes: bool
-    """It writes there; else it reads."""
+    """Whether it writes there, not reads."""
 
 
 class CallSighting(Message, frozen=True):
@@ -116,19 +116,19 @@ class CallSighting(Message, frozen=True):
     kind: int
     """`luthier.findings.kinds.FindingKind`."""
     error: int
-    """What the function returned; 0 where that is not meant."""
+    """Returned error; 0 if the sighting is about something else."""
     offset: int
-    """Address of the call in its file, from where that is loaded."""
+    """Address of the call in its file, relative to where that is loaded."""
     address: int
-    """Of bytes that the call is about; 0: of none."""
+    """Address of the bytes that the call accesses; 0: none."""
     size: int
-    """How many."""
+    """Number of these bytes."""
     base: int
-    """Address of the allocation that they begin in; 0: there is none."""
+    """Address of the allocation in which they begin; 0: none."""
     extent: int
-    """Bytes of it, as the program asked for them."""
+    """Its bytes, as requested by the program."""
     has_launch: bool = False
-    """A launch failed, of which is the rest; the kernel's symbol is behind the name of the error."""
+    """Whether a launch failed, described by the other fields; the kernel's symbol follows the name of the error."""
     groups_x: int = 0
     """Work-groups of the grid."""
     groups_y: int = 0
@@ -138,13 +138,13 @@ class CallSighting(Message, frozen=True):
     items_y: int = 0
     items_z: int = 0
     lds: int = 0
-    """Bytes of a work-group, beside those of the kernel."""
+    """Bytes of dynamic LDS."""
     kernel_lds: int = 0
     kernel_items: int = 0
-    """Work-items of a work-group for which the kernel was compiled at most; 0: not known, as the next two."""
+    """Maximum work-items of a work-group for which the kernel was compiled; 0: unknown, like the next two."""
     device_lds: int = 0
-    """Bytes that a work-group may have."""
+    """Maximum bytes of a work-group."""
     device_items: int = 0
-    """Work-items that it may have."""
+    """Maximum work-items of a work-group."""
     most_groups: int = 0
-    """Work-groups of a cooperative launch that the device holds at once."""
+    """Work-groups of a cooperative launch that fit on the device at once."""

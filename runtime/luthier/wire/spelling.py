@@ -1,4 +1,4 @@
-"""Declarations as C++ has them."""
+"""Declarations in C++."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from luthier.wire.structures import FieldLayout, File, ForeignText, Message, Pat
 
 
 def camel(name: str) -> str:
-    """Return a name of a constant: ``LAUNCH_END`` is ``kLaunchEnd``."""
+    """Return the name of a constant: ``LAUNCH_END`` becomes ``kLaunchEnd``."""
     return "k" + "".join(word.capitalize() for word in name.split("_"))
 
 
 def structure(name: str, declared: WireStructure) -> Iterator[str]:
-    """Yield a structure, and what holds the compiler to its offsets."""
+    """Yield a structure, and assertions of its offsets."""
     yield f"struct {name} {{"
     for member in declared.members:
         if member.kind == "S":
@@ -37,15 +37,15 @@ PRELUDE = """struct File { int fd = -1; };
 template <typename Row> struct Rows : std::vector<Row> { using std::vector<Row>::vector; };
 struct Done {};
 """.splitlines()
-"""Types of fields and replies that have no other name: a descriptor, messages of numbers in memory, nothing."""
+"""Types of fields and replies without other names: a descriptor, rows of numbers, nothing."""
 _TYPES = {int: "uint64_t", bool: "bool", str: "std::string", File: "File", type(None): "Done"}
 
 
 def message(declared: type[Message], requests: Container[type[Message]]) -> Iterator[str]:
-    """Yield a message as a structure. A function in it calls another one with all fields, to read and write them.
+    """Yield a message as a structure, with a function that calls another one with all fields.
 
     Args:
-        requests: messages that native code sends, in which bytes and foreign texts are not copied.
+        requests: messages that native code sends, whose bytes and foreign texts are not copied.
     """
     blocks = "std::string_view" if declared in requests else "std::string"
     types = declared.types()
@@ -73,7 +73,7 @@ def parts(declared: type[Message]) -> Iterator[type[Message]]:
 
 
 def _spelled(type: Any, blocks: str) -> str:
-    """Return the type of a field; `blocks`: that of bytes."""
+    """Return the type of a field; `blocks`: type of bytes."""
     if get_origin(type) is tuple:
         return f"std::vector<{_spelled(get_args(type)[0], blocks)}>"
     if get_origin(type) is Annotated:
@@ -91,7 +91,7 @@ def enumeration(declared: type[enum.IntEnum], type: str, *, scoped: bool = True)
 
 
 def constants(values: Mapping[str, object]) -> Iterator[str]:
-    """Yield constants: those of a module that are named in capitals, numbers, texts and tuples of numbers."""
+    """Yield constants for upper-case names of a module: numbers, texts and tuples of numbers."""
     for name, value in values.items():
         if not re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
             continue

@@ -1,4 +1,4 @@
-"""Ways to declare what Python and native code both read: structures, layouts, messages."""
+"""Declarations that Python and native code share: structures, layouts, messages."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class Member(Struct, frozen=True):
     kind: str
     """``u`` or ``i``: an integer; ``S``: characters."""
     width: int
-    """Bytes of one."""
+    """Bytes of an element."""
     count: int | None
-    """Number of elements; None: it is no array."""
+    """Number of elements; None: not an array."""
     offset: int
 
     @property
     def size(self) -> int:
-        """Return its bytes in all."""
+        """Return its total size in bytes."""
         return self.width * (1 if self.count is None else self.count)
 
 
 class WireStructure:
-    """A structure of C whose fields leave no gaps between them (the C++ compiler checks it).
+    """A C structure without padding between its fields, which the C++ compiler checks.
 
     Args:
         fields: names and types: ``u4``, ``i8``, ``S16`` (characters), ``u4[3]`` (an array).
@@ -65,23 +65,23 @@ class WireStructure:
 
     @functools.cached_property
     def dtype(self) -> np.dtype[np.void]:
-        """Return NumPy's type of it."""
+        """Return the NumPy type."""
         import numpy as np
 
         formats: list[tuple[Any, ...]] = []
-        for one in self.members:
-            format = f"S{one.width}" if one.kind == "S" else f"<{one.kind}{one.width}"
-            formats.append((one.name, format) if one.count is None else (one.name, format, one.count))
+        for member in self.members:
+            format = f"S{member.width}" if member.kind == "S" else f"<{member.kind}{member.width}"
+            formats.append((member.name, format) if member.count is None else (member.name, format, member.count))
         return np.dtype(formats)
 
 
 class FieldLayout:
-    """Unsigned fields at increasing offsets, each aligned to its size (at most 8 bytes). C++ reads them by their
-    offsets, since compiled code does.
+    """Unsigned fields at increasing offsets, each aligned to its size (at most 8 bytes). C++ reads them by offset, as
+    compiled code does.
 
     Args:
-        start: offset of the first one.
-        fields: names and bytes.
+        start: offset of the first field.
+        fields: names and sizes in bytes.
     """
 
     def __init__(self, start: int = 0, **fields: int) -> None:
@@ -98,10 +98,10 @@ class FieldLayout:
         return self.fields[name].offset
 
     def dtype(self, **arrays: tuple[str, int]) -> np.dtype[np.void]:
-        """Return NumPy's type of it.
+        """Return the NumPy type.
 
         Args:
-            arrays: fields that have several elements: type and number of them.
+            arrays: fields with several elements: type and number.
         """
         import numpy as np
 
@@ -116,25 +116,25 @@ class FieldLayout:
 
 
 class ProtocolError(LuthierError):
-    """A message that is malformed."""
+    """A malformed message."""
 
 
 class File(int):
-    """Descriptor of an open file, which goes beside a message: the message has its place among them.
+    """Descriptor of an open file, sent beside a message, which contains its index.
 
-    Who receives a request closes its files after the reply.
+    The receiver of a request closes its files after the reply.
     """
 
 
 class ForeignText(bytes):
-    """Bytes of a text that programs wrote; `str` returns it, with U+FFFD for what is no UTF-8."""
+    """Bytes of a text from a program; `str` decodes it, with U+FFFD for invalid UTF-8."""
 
     def __str__(self) -> str:
         return self.decode(errors="replace")
 
 
 class PathText(bytes):
-    """Bytes of a path or a symbol; `str` returns it, as `os.fsdecode` does."""
+    """Bytes of a path or symbol; `str` decodes it like `os.fsdecode`."""
 
     def __str__(self) -> str:
         return os.fsdecode(bytes(self))
@@ -144,24 +144,24 @@ class Message(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A request, a reply, or a part of them, sent as MessagePack (https://msgpack.org): an array of its fields.
 
     Fields are of type `int`, `bool`, `str`, `bytes`, `File`, `ForeignText`, `PathText`, another message, or a tuple of
-    any number of one of these; ``Annotated[bytes, Row]`` is rows of a message of numbers, as C++ has them in memory.
+    any number of one of these; ``Annotated[bytes, Row]`` is rows of a message of numbers, with the layout of C++.
     """
 
     REQUEST: ClassVar[int] = 0
     """Number of a request."""
     REPLY: ClassVar[type] = NoneType
-    """Type of the reply to it."""
+    """Type of its reply."""
 
     def __post_init__(self) -> None:
-        """Check that its numbers are unsigned.
+        """Check that its numbers are not negative.
 
         Raises:
-            ValueError: one is not.
+            ValueError: a number is negative.
         """
         for value in astuple(self):
             for number in value if value.__class__ is tuple else (value,):
                 if number.__class__ is int and number < 0:
-                    raise ValueError(f"{number} is no unsigned number")
+                    raise ValueError(f"{number} is not an unsigned number")
 
     @classmethod
     def types(cls) -> dict[str, Any]:
@@ -172,27 +172,27 @@ class Message(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     @classmethod
     @functools.cache
     def dtype(cls) -> np.dtype[np.void]:
-        """Return NumPy's type of a message of numbers."""
+        """Return the NumPy type of a message of numbers."""
         import numpy as np
 
         return np.dtype([(name, "?" if type is bool else "<u8") for name, type in cls.types().items()], align=True)
 
     @classmethod
     def read_rows(cls, data: bytes) -> NDArray[np.void]:
-        """Return messages of numbers that are in memory one after the other.
+        """Return consecutive messages of numbers in memory.
 
         Raises:
-            ProtocolError: the last one is not whole.
+            ProtocolError: the last one is incomplete.
         """
         import numpy as np
 
         if len(data) % cls.dtype().itemsize:
-            raise ProtocolError(f"{len(data)} bytes are no rows of {cls.dtype().itemsize} bytes")
+            raise ProtocolError(f"{len(data)} bytes are not rows of {cls.dtype().itemsize} bytes")
         return np.frombuffer(data, cls.dtype())
 
     @classmethod
     def unpack(cls, data: bytes, files: Sequence[int] = ()) -> Self:
-        """Return the message that was sent as `data`, beside descriptors of files.
+        """Decode the message that was sent as `data`, with file descriptors beside it.
 
         Raises:
             ProtocolError: it is malformed.
@@ -203,13 +203,13 @@ class Message(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
         except (MsgspecError, UnicodeDecodeError, RecursionError) as problem:
             raise ProtocolError(f"a message is malformed: {problem}") from None
         if left:
-            raise ProtocolError("a message came with files that do not belong to it")
+            raise ProtocolError("a message was sent with files that do not belong to it")
         assert isinstance(message, cls)
         return message
 
 
 def pack(value: object) -> tuple[bytes, list[int]]:
-    """Return a message, or a tuple with messages, as it is sent, and the descriptors of its files."""
+    """Encode a message, or a tuple with messages; return it and the descriptors of its files."""
     files: list[int] = []
 
     def encode(value: object) -> object:
@@ -226,10 +226,10 @@ Requested = TypeVar("Requested", bound=Message)
 
 
 def request(number: int, reply: type = NoneType) -> Callable[[type[Requested]], type[Requested]]:
-    """Return a decorator that makes a message a request.
+    """Return a decorator that declares a message as a request.
 
     Args:
-        number: that it is sent with.
+        number: number of the request.
         reply: type of the reply: a message, or one of the types of their fields.
     """
 
@@ -241,13 +241,13 @@ def request(number: int, reply: type = NoneType) -> Callable[[type[Requested]], 
 
 
 def _decode(type: type, value: Any, files: list[int]) -> object:
-    """Return a value of one of the types that MessagePack does not have."""
+    """Decode a value of a type that MessagePack does not have."""
     if type is File:
         if value != 0 or not files:
-            raise ProtocolError("a message came without its file")
+            raise ProtocolError("a message was sent without its file")
         return File(files.pop())
     if not isinstance(value, bytes):
-        raise ProtocolError("a message is malformed: a text is no bytes")
+        raise ProtocolError("a message is malformed: a text is not bytes")
     return type(value)
 
 

@@ -9,29 +9,29 @@ from luthier.wire.structures import File, ForeignText, Message, request
 
 
 class Wishes(Message, frozen=True):
-    """Launches that are to run instrumented, and events that tools want reported."""
+    """Launches to instrument, and events that tools observe."""
 
     first: int  # number of the first launch of each kernel that runs instrumented
     end: int
     step: int
-    unique_grid: bool  # of launches that differ in nothing but their number, the first one only
-    launches: bool  # launches run one after the other on each device, and are reported before and after
+    unique_grid: bool  # of launches that differ only in their number, the first only
+    launches: bool  # launches on a device do not overlap, and are reported before and after
     code_objects: bool
     ranges: bool  # marks and ranges of roctx are reported
-    rows: int  # kernels that the ledger has room for
-    records: int  # launches that the ledger has room for
-    hsa: tuple[str, ...]  # patterns of functions of HSA
-    hip: tuple[str, ...]  # patterns of functions of HIP
-    memory: tuple[str, ...]  # patterns of what becomes of memory that the program has of HIP
+    rows: int  # capacity of the ledger for kernels
+    records: int  # capacity of the ledger for launches
+    hsa: tuple[str, ...]  # patterns of HSA functions
+    hip: tuple[str, ...]  # patterns of HIP functions
+    memory: tuple[str, ...]  # patterns of events of memory allocated with HIP
     ledger: File
 
 
 @request(19, Wishes)
 class Instrument(Message, frozen=True):
-    """Begin of a connection."""
+    """Beginning of a connection."""
 
-    digest: str  # that of `luthier.emulator.agreement`
-    command: ForeignText  # command line of the process, its parts separated by blanks
+    digest: str  # digest of `luthier.emulator.agreement`
+    command: ForeignText  # command line of the process, separated by blanks
 
 
 @request(20, int)
@@ -43,7 +43,7 @@ class SendObject(Message, frozen=True):
 
 
 class Limits(Message, frozen=True):
-    """Limits of what a launch of a patched kernel may ask for."""
+    """Limits for launches of a patched kernel."""
 
     private_segment: int
     group_segment: int
@@ -54,17 +54,17 @@ class FindKernelAnswer(Message, frozen=True):
     """A kernel."""
 
     row: int  # row in the ledger
-    arguments: int  # bytes of arguments that are to be read at a launch
+    arguments: int  # bytes of arguments to read at a launch
     name: str
     symbol: str  # symbol of the descriptor
     object: bytes  # patched code object; empty: the original runs
-    blocks: tuple[str, ...]  # symbols of the blocks of variables that the patched object refers to
+    blocks: tuple[str, ...]  # symbols of the blocks of variables that the patched object references
     limits: Limits
 
 
 @request(21, FindKernelAnswer)
 class FindKernel(Message, frozen=True):
-    """A kernel that is launched for the first time."""
+    """A kernel's first launch."""
 
     gpu: int
     object: int
@@ -81,7 +81,7 @@ class FindBlockAnswer(Message, frozen=True):
 
 @request(22, FindBlockAnswer)
 class FindBlock(Message, frozen=True):
-    """A block of variables that a patched object refers to."""
+    """A block of variables that a patched object references."""
 
     gpu: int
     symbol: str
@@ -92,8 +92,8 @@ class Loaded(Message, frozen=True):
     """A patched object that has been loaded."""
 
     row: int
-    delta: int  # value that was added to its addresses
-    original_delta: int  # value that was added to the original's
+    delta: int  # offset added to its addresses
+    original_delta: int  # offset added to the original's
     blocks: tuple[int, ...]  # addresses of its blocks of variables
 
 
@@ -109,8 +109,8 @@ class LaunchAnswer(Message, frozen=True):
     """Treatment of a launch that is about to begin."""
 
     instrumented: bool
-    capture: int  # bytes of memory that it may have if it is to be captured; 0: it is not
-    arguments: int  # bytes of its arguments, the hidden ones among them
+    capture: int  # limit in bytes for its memory if it is captured; 0: it is not
+    arguments: int  # bytes of its arguments, including hidden ones
 
 
 @request(25, LaunchAnswer)
@@ -120,7 +120,7 @@ class LaunchRequest(Message, frozen=True):
     gpu: int
     row: int
     number: int  # number among the launches of the kernel
-    chosen: bool  # true if it is to run instrumented
+    chosen: bool  # selected to run instrumented
     grid_x: int
     grid_y: int
     grid_z: int
@@ -142,7 +142,7 @@ class LaunchEnd(Message, frozen=True):
 
 
 class MemoryRange(Message, frozen=True):
-    """Addresses, and where their contents are in a file; where pages begin, pages begin there, too."""
+    """Addresses and the place of their contents in a file, with the same alignment to pages."""
 
     address: int
     size: int
@@ -151,7 +151,7 @@ class MemoryRange(Message, frozen=True):
 
 @request(27)
 class LaunchMemory(Message, frozen=True):
-    """Memory that a launch may access, where it is captured."""
+    """Memory that a captured launch may access."""
 
     gpu: int
     row: int
@@ -159,7 +159,7 @@ class LaunchMemory(Message, frozen=True):
     is_after: bool  # true when the launch has ended
     kernarg: int  # address of the arguments
     queue: int  # address of the queue
-    load_address: int  # value that is added to the virtual addresses of the kernel's code object
+    load_address: int  # offset added to virtual addresses of the kernel's code object
     id: int  # number of the packet in its queue
     cooperative: bool
     device: str  # name of the device's target
@@ -169,7 +169,7 @@ class LaunchMemory(Message, frozen=True):
 
 @request(28)
 class LaunchUnread(Message, frozen=True):
-    """A launch whose memory cannot be read, where it was to be captured."""
+    """A launch that cannot be captured, since its memory cannot be read."""
 
     gpu: int
     row: int
@@ -178,13 +178,13 @@ class LaunchUnread(Message, frozen=True):
 
 
 class ApiValue(Message, frozen=True):
-    """An argument, or what a pointer points at when the function has returned."""
+    """An argument, or the pointee of a pointer after the function has returned."""
 
     is_signed: bool
     name: str
 
     def of(self, word: int) -> int:
-        """Return the integer in 64 bits."""
+        """Return the value of a 64-bit word."""
         return word - (1 << 64) if self.is_signed and word >> 63 else word
 
 
@@ -200,18 +200,18 @@ class ApiFunction(Message, frozen=True):
 
 @request(29, MemoryFile)
 class Functions(Message, frozen=True):
-    """Functions that there will be events of; the reply is the memory for events."""
+    """Functions whose events will follow; the reply is the memory for events."""
 
     functions: tuple[ApiFunction, ...]
 
 
 @request(30)
 class Drain(Message, frozen=True):
-    """Events are to be taken, so that there is room for others."""
+    """Request to take events, to make room for others."""
 
 
 @request(31)
 class Fault(Message, frozen=True):
-    """An error in the process, for the end of the run."""
+    """An error in the process, reported at the end of the run."""
 
     text: ForeignText
