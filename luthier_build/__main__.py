@@ -1,7 +1,7 @@
-"""``python -m luthier_build``: where other build systems find what they need of this installation.
+"""``python -m luthier_build``: print the folders of this installation that other build systems need.
 
-``cmake-dir`` has ``LuthierConfig.cmake``, for ``-DLuthier_DIR``; ``pkgconfig-dir`` has ``luthier.pc``, for
-``PKG_CONFIG_PATH``; ``include-dir`` has ``luthier/luthier.h``, for ``-I``.
+``cmake-dir`` contains ``LuthierConfig.cmake``, for ``-DLuthier_DIR``; ``pkgconfig-dir`` contains ``luthier.pc``, for
+``PKG_CONFIG_PATH``; ``include-dir`` contains ``luthier/luthier.h``, for ``-I``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _FOLDERS: dict[str, Callable[[], Path]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print a folder; the exit status."""
+    """Print a folder and return the exit status."""
     parser = argparse.ArgumentParser("python -m luthier_build", description=__doc__.partition("\n")[0])
     parser.add_argument("folder", choices=[*_FOLDERS])
     try:

@@ -13,18 +13,18 @@ from luthier.cache.folder import VARIABLE, find_folder, is_own, tell
 from luthier.errors import BuildError, CacheError
 
 FIX = f"set {VARIABLE} to a writable folder"
-"""Remedy for a cache that cannot be used, for messages."""
+"""Remedy for an unusable cache, for messages."""
 _LOCKS = (".lock", ".luthier-build")
-"""Files that are held and not read."""
+"""Lock files, whose contents are not read."""
 
 
 def cache_dir(name: str, environment: Mapping[str, str] | None = None) -> Path:
-    """Return folder `name` of the cache, creating it where it is missing; an existing one may be read-only.
+    """Return folder `name` of the cache and create it if it is missing; an existing folder may be read-only.
 
-    See `luthier.cache.folder` for where it is.
+    See `luthier.cache.folder` for its location.
 
     Raises:
-        BuildError: the folder cannot be made, others could have written what is in it, or the cache is off.
+        BuildError: the folder cannot be made, other users could have written its contents, or the cache is off.
     """
     try:
         folder = find_folder(name, environment)
@@ -36,22 +36,22 @@ def cache_dir(name: str, environment: Mapping[str, str] | None = None) -> Path:
 
 
 def drop_foreign(folder: Path) -> None:
-    """Remove from a folder of the cache all that others could have written, and report it: it is made again.
+    """Remove from a cache folder everything that other users could have written, and report it; it will be rebuilt.
 
-    No other process may use it meanwhile.
+    No other process may use the folder at the same time.
 
     Raises:
-        BuildError: it cannot be removed.
+        BuildError: a file cannot be removed.
     """
     for path in sorted(folder.rglob("*")):
         if path.name in _LOCKS:
             continue
-        if path.is_symlink() or path.exists():  # not in a folder that is gone by now
+        if path.is_symlink() or path.exists():  # its folder may be removed by now
             drop_if_foreign(path)
 
 
 def drop_if_foreign(path: Path) -> None:
-    """Remove a file or a folder, if it is there and others could have written it."""
+    """Remove a file or a folder if it exists and other users could have written it."""
     if is_own(path) or not (path.is_symlink() or path.exists()):
         return
     tell(f"{path} is made again: others could have written it")
@@ -65,19 +65,19 @@ def drop_if_foreign(path: Path) -> None:
 
 
 def keep_own(*paths: Path) -> None:
-    """Take from others the right to write files that were just made, and what is in folders: a user's umask may have
-    given it to them."""
+    """Remove other users' write permission from new files and the contents of new folders; a umask may have granted
+    it."""
     for path in paths:
-        for one in (path, *path.rglob("*")):
+        for file in (path, *path.rglob("*")):
             with contextlib.suppress(OSError):
-                mode = one.lstat().st_mode
-                if mode & 0o022 and not one.is_symlink():
-                    one.chmod(stat.S_IMODE(mode) & ~0o022)
+                mode = file.lstat().st_mode
+                if mode & 0o022 and not file.is_symlink():
+                    file.chmod(stat.S_IMODE(mode) & ~0o022)
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold `path` as a lock against other processes and threads while the block runs (they wait)."""
+    """Hold `path` as a lock while the block runs; other processes and threads wait."""
     try:
         lock = path.open("a")
     except OSError as problem:

@@ -1,8 +1,8 @@
-"""Check, at build time, that every hook of a device module can be spliced into a kernel.
+"""Check at build time that every hook of a device module can be spliced into a kernel.
 
-A hook is compiled as for a kernel that has every register to spare, for each target, with all its arguments in
-registers; where it says that it needs constants (the number of a register, say), with constants. Hooks are compiled in
-children of this process, so that nothing LLVM does can end the build.
+For each target, a hook is compiled as for a kernel in which every register is free, with all arguments in registers.
+If the hook needs constants (for example a register number), it is compiled with constants. Hooks are compiled in child
+processes, so that a crash of LLVM cannot end the build.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from luthier_build.jobs import run_all
 
 
 def check_objects(objects: Mapping[str, Path], jobs: int = 0) -> None:
-    """Check the hooks in one module's code objects, target -> path, several at once.
+    """Check the hooks in one module's code objects (target -> path), several at once.
 
     Raises:
-        BuildError: one line for each reason a hook cannot be spliced, with its place and targets.
+        BuildError: one line for each reason why a hook cannot be spliced, with its source location and targets.
     """
     work = [functools.partial(_problems_of_object, path, TargetId.parse(target)) for target, path in objects.items()]
     raise_problems(dict(zip(objects, run_all(work, jobs), strict=True)))
 
 
-def raise_problems(found: Mapping[str, Iterable[str]]) -> None:
-    """Raise a `BuildError` if there are problems, target -> their texts; what several targets share is said once."""
+def raise_problems(problems_by_target: Mapping[str, Iterable[str]]) -> None:
+    """Raise a `BuildError` if there are problems (target -> texts); a problem that several targets share is listed
+    once."""
     targets: dict[str, list[str]] = {}
-    for target, problems in found.items():
+    for target, problems in problems_by_target.items():
         for problem in problems:
             targets.setdefault(problem, []).append(target)
     if targets:
@@ -47,9 +48,9 @@ def raise_problems(found: Mapping[str, Iterable[str]]) -> None:
 
 
 def problems_of_module(module: ToolModule, target: TargetId) -> list[str]:
-    """Return why hooks of a module cannot be spliced.
+    """Return the reasons why hooks of a module cannot be spliced, each with the hook's source location.
 
-    It is one text each with the hook's place; empty when all can. Hooks that the target does not have are left out.
+    Hooks that the target does not have are left out.
     """
     hooks = (module.hooks[hook.symbol] for hook in module.contents_for(target).hooks)
     return [problem for hook in hooks for problem in _problems_of_hook(hook, target)]
@@ -65,8 +66,8 @@ def _problems_of_hook(hook: Hook, target: TargetId) -> Iterator[str]:
         place = f"{hook.location}: " if hook.location else ""
         name = f" {parameter.name!r}" if parameter.name else ""
         yield (
-            f"{place}parameter{name} of hook {hook.name} is passed in memory: take numbers, pointers or vectors, not "
-            "structures"
+            f"{place}parameter{name} of hook {hook.name} is passed in memory: use numbers, pointers or vectors instead "
+            "of structures"
         )
     if in_memory:
         return
@@ -83,8 +84,8 @@ def _splice(hook: Hook, target: TargetId) -> None:
         except LuthierError as problem:
             if wave_size != target.target.default_wave_size:
                 problem.message += (
-                    f" (in kernels of wave{wave_size}; with LUTHIER_ONE_WAVE_SIZE defined before luthier.h there are "
-                    "no hooks for them)"
+                    f" (in wave{wave_size} kernels; to build no hooks for these, define LUTHIER_ONE_WAVE_SIZE before "
+                    "including luthier.h)"
                 )
             raise
 
@@ -101,10 +102,8 @@ def _splice_anyhow(hook: Hook, target: TargetId, wave_size: int) -> None:
 
 
 def _source_of(source: Input, number: int) -> int:
-    """Return a register that an input may come from.
-
-    It is the one that the hook names, or any with a value per lane, or per wave.
-    """
+    """Return a register that can hold an input: the register that the hook names, otherwise any SGPR for a uniform
+    value or any VGPR."""
     if source.argument is None and not source.state:
         return source.unit
     return (SGPRS if source.uniform else VGPRS).start + number

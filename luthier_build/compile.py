@@ -1,4 +1,4 @@
-"""Device code: HIP sources to one offload bundle with a code object, and its embedded bitcode, for every target."""
+"""Compile HIP sources to one offload bundle with a code object and its embedded bitcode for every target."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DeviceModule:
     """Target id -> code object, in the order of the settings."""
     sources: tuple[Path, ...]
     dependencies: tuple[Path, ...]
-    """Every file that the compiler read, sources and system headers included."""
+    """Every file that the compiler read, including sources and system headers."""
     compiled: tuple[str, ...]
     """Targets compiled by this call; the others were up to date."""
     arguments: tuple[str, ...] = field(repr=False)
@@ -49,10 +49,10 @@ class DeviceModule:
 
 
 def copy_headers(folder: Path) -> Path:
-    """Copy Luthier's device headers into the build folder.
+    """Copy Luthier's device headers into the build folder; files that are already equal are not written.
 
-    An isolated build runs Luthier from a folder that is gone afterwards; the copy keeps dependencies and the
-    compilation database true, and is only written to when a header changed.
+    An isolated build runs Luthier from a temporary folder. The copy keeps paths in dependencies and in the compilation
+    database valid.
     """
     source, copy = include_dir(), folder / "include"
     for header in source.rglob("*"):
@@ -81,13 +81,11 @@ def _bundle(name: str, objects: Mapping[str, Path], folder: Path, settings: Sett
 
 
 def _check_temporary() -> None:
-    """Do nothing if the folder for temporary files that compilers take from the environment can be written.
-
-    clang names neither variable nor folder.
-    """
-    name = next((one for one in ("TMPDIR", "TMP", "TEMP", "TEMPDIR") if os.environ.get(one)), None)
+    """Raise a `BuildError` if the environment's folder for temporary files is not writable; clang's error does not name
+    it."""
+    name = next((name for name in ("TMPDIR", "TMP", "TEMP", "TEMPDIR") if os.environ.get(name)), None)
     if name and not (os.path.isdir(os.environ[name]) and os.access(os.environ[name], os.W_OK | os.X_OK)):
-        raise BuildError(f"{name} is {os.environ[name]}, which is no folder that compilers could write to")
+        raise BuildError(f"{name} is {os.environ[name]}, which is not a writable folder")
 
 
 def compile_modules(
@@ -99,14 +97,14 @@ def compile_modules(
     folder: Path,
     report: Report = print,
 ) -> list[DeviceModule]:
-    """Compile device modules for their targets, every (module, target) side by side, only what is not up to date.
+    """Compile every (module, target) that is not up to date, in parallel.
 
     Args:
         project: folder that sources and include folders are relative to.
         folder: a folder held by `workspace.build_folder`.
 
     Raises:
-        BuildError: a missing source, or the compiler's own message.
+        BuildError: a source is missing, or the compiler fails (with its message).
     """
     project, folder = project.resolve(), folder.resolve()
     for module in modules:
@@ -145,7 +143,7 @@ def compile_modules(
 
 
 def _compile_commands(outputs: Mapping[BuildUnit, Path]) -> str:
-    """Return the compilation database for editors, without the plugin, which an editor's clang may fail to load."""
+    """Return the compilation database for editors, without the plugin: an editor's clang may fail to load it."""
     rows = [
         {
             "directory": str(unit.project),
@@ -174,8 +172,8 @@ def compile_device(
 
     Args:
         folder: a folder held by `workspace.build_folder`.
-        name: of the module; default: the stem of the last source.
-        project: what relative sources are relative to; default: the current folder.
+        name: name of the module; default: the stem of the last source.
+        project: base folder of relative sources; default: the current folder.
     """
     base = (project or Path.cwd()).resolve()
     named = [os.path.relpath(base / source, base) for source in sources]
@@ -184,9 +182,8 @@ def compile_device(
     module = ModuleSettings(name or Path(named[-1]).stem, tuple(named))
     check_targets(targets, "the caller")
     chosen = replace(settings or Settings(), targets=tuple(targets))
-    return compile_modules([module], chosen, toolchain or Toolchain.find(), project=base, folder=folder, report=report)[
-        0
-    ]
+    toolchain = toolchain or Toolchain.find()
+    return compile_modules([module], chosen, toolchain, project=base, folder=folder, report=report)[0]
 
 
 def compile_application(
@@ -200,7 +197,7 @@ def compile_application(
     """Compile an application's kernels to a code object, without Luthier's plugin; for tests and examples of tools.
 
     Raises:
-        BuildError: the compiler's own message; `output` is then as it was.
+        BuildError: the compiler fails (with its message); `output` is unchanged.
     """
     chosen = toolchain or Toolchain.find()
     with replacing(output) as fresh:

@@ -1,8 +1,8 @@
-"""ROCm's device library (``ocml.bc`` and the like) as the compiler at hand wants it.
+"""ROCm's device library (``ocml.bc`` and others), completed for the compiler in use.
 
 clang links one small module per processor, ``oclc_isa_version_<processor>.bc``, and one per ABI version,
-``oclc_abi_version_<n>.bc``, each holding one constant that the library's code branches on. A library older than the
-processor or the compiler lacks some of them; a folder that adds them makes it work again.
+``oclc_abi_version_<n>.bc``, each holding one constant that the library's code branches on. A library that is older than
+the processor or the compiler lacks some of them; a folder in the cache adds them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from luthier_build.cache import cache_dir, drop_foreign, keep_own, locked
 from luthier_build.workspace import digest, digest_text, forget, is_current, remember, replacing
 
 ABI_VERSIONS = (400, 500, 600)
-"""Hundred times the code object versions that clang asks for (`-mcode-object-version`)."""
+"""Code object versions that clang requests (`-mcode-object-version`), times 100."""
 
 
 def isa_version(processor: str) -> int:
     """Return `__oclc_ISA_version` of a processor: major * 1000 + minor * 100 + stepping, e.g. 9402 for ``gfx942``.
 
     Raises:
-        BuildError: it is not the name of a processor.
+        BuildError: `processor` is not the name of a processor.
     """
     try:
         major, minor, stepping = version_of(processor)
@@ -39,10 +39,7 @@ def isa_version(processor: str) -> int:
 
 
 def find_library(rocm_path: Path, resource_dir: Path) -> Path | None:
-    """Return the folder with ROCm's device library; None if absent.
-
-    It is looked for where ROCm and Linux distributions put it.
-    """
+    """Return the folder with ROCm's device library from the places that ROCm and Linux distributions use, or None."""
 
     def candidates() -> Iterator[Path]:
         yield rocm_path / "amdgcn/bitcode"
@@ -58,19 +55,19 @@ def find_library(rocm_path: Path, resource_dir: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class _Module:
-    """One generated file."""
+    """A generated bitcode file."""
 
     constants: tuple[tuple[str, str, int], ...]
-    """C type, name and value of each."""
+    """(C type, name, value)."""
     functions: tuple[tuple[str, Path], ...] = ()
-    """Functions that become part of it, and the library's file that has each."""
+    """(name, library file) of functions to link into it."""
 
 
 def library_for(library: Path, processor: str, clang: Path, clang_version: str) -> Path:
-    """Return `library` if it has all that `processor` needs, else a folder in the cache that adds what is missing.
+    """Return `library` if it is complete for `processor`, otherwise a folder in the cache that adds what is missing.
 
     Args:
-        clang_version: full text of ``clang --version``; generated bitcode is only for that compiler.
+        clang_version: full text of ``clang --version``; generated bitcode is valid only for that compiler.
     """
     made = {
         name: _Module((("int", "__oclc_ABI_version", version),))
@@ -92,7 +89,7 @@ def library_for(library: Path, processor: str, clang: Path, clang_version: str) 
         drop_foreign(folder)
         for original in library.glob("*.bc"):
             link = folder / original.name
-            if link.name not in made and not link.is_file():  # a file: made for another processor
+            if link.name not in made and not link.is_file():  # a file was generated for another processor
                 _link(link, original)
         for name, module in sorted(made.items()):
             if not is_current(folder / name, key):
@@ -106,7 +103,7 @@ def library_for(library: Path, processor: str, clang: Path, clang_version: str) 
 def _no_longer_linked(
     library: Path, clang_version: str
 ) -> tuple[tuple[tuple[str, str, int], ...], tuple[tuple[str, Path], ...]]:
-    """Return the constants and functions that an old library or its headers expect and a newer clang does not link."""
+    """Return the constants and functions that an older library or its headers need and a newer clang does not link."""
     match = re.search(r"clang version (\d+)", clang_version)
     major = int(match[1]) if match else 0
     constants: tuple[tuple[str, str, int], ...] = ()
@@ -125,17 +122,15 @@ def _link(link: Path, original: Path) -> None:
 
 
 def _generate(path: Path, module: _Module, clang: Path) -> None:
-    """Generate constants in the constant address space.
-
-    They are compiled so that data layout and bitcode are this compiler's.
-    """
+    """Compile constants in the constant address space; data layout and bitcode version are then those of this
+    compiler."""
     hidden = '__attribute__((visibility("hidden"), weak))'
     place = f"{hidden} __attribute__((address_space(4)))"
     source = "".join(f"{place} extern const {kind} {symbol} = {value};\n" for kind, symbol, value in module.constants)
-    # No code object version: the file is linked into modules of every version.
+    # No code object version, because the file is linked into modules of every version.
     flags = ["--target=amdgcn-amd-amdhsa", "-nogpulib", "-w", "-Xclang", "-mcode-object-version=none"]
     for function, library in module.functions:
-        # Only what is referred to is linked in; who refers to it here is of no use to anyone and left behind later.
+        # Only referenced functions are linked. Nothing uses the referencing function, so it is dropped later.
         source += f"void {function}(void); {hidden} void *__luthier_uses{function}(void) {{ return {function}; }}\n"
         flags += ["-Xclang", "-mlink-bitcode-file", "-Xclang", os.fspath(library)]
     with replacing(path) as fresh:

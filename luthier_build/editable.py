@@ -1,7 +1,7 @@
-"""Device modules built into the source tree, by an editable install or `luthier build`, follow their sources.
+"""Rebuild device modules in a source tree (from an editable install or `luthier build`) when their sources change.
 
-Such a build leaves a record beside them of everything it read, and of the variables by which the compiler found it.
-Whoever loads the modules asks `refresh`, which builds them again if anything has changed since.
+Such a build writes a record next to the modules: every file that it read, and the variables that choose the compiler's
+headers. Code that loads the modules calls `refresh`, which rebuilds them if anything has changed.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from luthier_build.workspace import digest, digest_text, made_by, state_of, writ
 
 VARIABLE = "LUTHIER_EDITABLE_REBUILD"
 UNCERTAIN: list[int | str] = [-1]
-"""In a record, the state of a file that was written while the modules were built: the next use builds them again."""
+"""State, in a record, of a file that was written during the build; the next use rebuilds the modules."""
 _FILES_OF_SETTINGS = ("pyproject.toml", "setup.py")
 
 
 def _states(paths: Iterable[Path]) -> dict[str, list[int | str] | None]:
-    """Return the digest of each file, and by what it is the same without being read; None if it is missing."""
+    """Return the digest and `state_of` each file; None for a missing file."""
     states: dict[str, list[int | str] | None] = {}
     for path in sorted(set(paths)):
         states[str(path)] = None
@@ -46,7 +46,7 @@ def _states(paths: Iterable[Path]) -> dict[str, list[int | str] | None]:
 
 
 def _is_same(path: Path, known: list[int | str] | None) -> bool:
-    """Return whether a file is as it was. One that was only touched or copied is."""
+    """Return whether a file has the recorded contents; touching or copying a file does not change them."""
     try:
         state = [*state_of(path)]
         return known is not None and (known[1:] == state or known[:1] == [digest(path)])
@@ -55,7 +55,7 @@ def _is_same(path: Path, known: list[int | str] | None) -> bool:
 
 
 def _own_state() -> str:
-    """Return a digest of Luthier, as far as it is in device modules."""
+    """Return a digest of the parts of Luthier that affect device modules."""
     sources = plugin_sources()
     return digest_text(made_by("manifest"), *(f"{path.relative_to(sources)} {digest(path)}" for path in own_files()))
 
@@ -71,14 +71,14 @@ def write_record(
     built: Iterable[BuiltModule],
     table: Mapping[str, Any] | None = None,
 ) -> None:
-    """Leave the record of a build into the source tree.
+    """Write the record of a build into the source tree.
 
     Args:
-        settings: with all targets, also those that are not compiled yet.
-        table: what ``setup(luthier=…)`` was given in place of ``[tool.luthier]``.
+        settings: with all targets, including those that are not compiled yet.
+        table: the value of ``setup(luthier=…)``, if it replaces ``[tool.luthier]``.
     """
     project = project.resolve()
-    # What was given at this build counts in the next; what the file says is read anew.
+    # Explicit values of this build apply to the next build too; values in the file are read again.
     given = {
         name: getattr(settings, name)
         for name, origin in settings.origins.items()
@@ -112,7 +112,7 @@ def for_targets(settings: Settings, choose: Callable[[ModuleSettings, Sequence[s
     """Return settings with fewer targets of each module.
 
     Args:
-        choose: which, given a module and all that it has.
+        choose: returns the targets to keep, given a module and all of its targets.
     """
     modules = [
         dataclasses.replace(module, targets=tuple(choose(module, module.targets or settings.targets)))
@@ -122,7 +122,7 @@ def for_targets(settings: Settings, choose: Callable[[ModuleSettings, Sequence[s
 
 
 def for_first_targets(settings: Settings, target: TargetId | None = None) -> Settings:
-    """Return settings with one target of each module: the first, or that of an application."""
+    """Return settings with one target for each module: the application's `target` or, without one, the first."""
     return for_targets(settings, lambda _, targets: [first_of(targets, target)])
 
 
@@ -132,7 +132,7 @@ def _built(folder: Path, module: str) -> tuple[str, ...]:
 
 
 def _missing(folder: Path, record: Mapping[str, Any], target: TargetId | None) -> dict[str, list[str]]:
-    """Return module -> the targets that it is to have, of those that lack code for an application's target."""
+    """Return module -> targets to compile, for modules that lack code for an application's target."""
     missing: dict[str, list[str]] = {}
     if target is None:
         return missing
@@ -140,21 +140,21 @@ def _missing(folder: Path, record: Mapping[str, Any], target: TargetId | None) -
         built = _built(folder, module)
         chosen = first_of(targets, target)
         if chosen not in built and TargetId.parse(chosen).serves(target):
-            missing[module] = [one for one in targets if one in (*built, chosen)]
+            missing[module] = [name for name in targets if name in (*built, chosen)]
     return missing
 
 
 def refresh(folder: Path, target: TargetId | None = None) -> None:
-    """Build the device modules in a package's folder again if their sources have changed; prints what is compiled.
+    """Rebuild the device modules in a package's folder if their sources have changed; print what is compiled.
 
-    Only code for one target is compiled: the application's, else the first. What is there already gets code for the
-    application's target if it lacks it.
+    Only code for one target is compiled: the application's or, without one, the first. If existing modules lack code
+    for the application's target, it is added.
 
-    Nothing happens in a folder without a record. With the setting `editable-rebuild` off, or `VARIABLE` now, a line on
-    standard error says that they are stale.
+    Do nothing in a folder without a record. If the setting `editable-rebuild` or the variable `VARIABLE` is off, only
+    print to standard error that the modules are stale.
 
     Raises:
-        BuildError: they have changed and cannot be built.
+        BuildError: sources have changed and the modules cannot be built.
     """
     path = folder / RECORD
     if not path.is_file():
@@ -170,15 +170,15 @@ def refresh(folder: Path, target: TargetId | None = None) -> None:
         rebuild = os.environ.get(VARIABLE, "1" if record["rebuild"] else "0")
         given, setup = dict(record["given"]), record["setup"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise BuildError(f"{path} is damaged ({problem!r}): remove it, and install the tool again") from problem
+        raise BuildError(f"{path} is damaged ({problem!r}): remove it and reinstall the tool") from problem
     missing = {} if changed else _missing(folder, record, target)
     if not changed and not missing:
         return
-    why = f"{changed[0]} has changed since" if changed else f"code for {target} was not among what was compiled when"
+    why = f"{changed[0]} has changed since" if changed else f"no code for {target} was compiled when"
     if rebuild.lower() in ("0", "off", "no", "false", ""):
         say(
-            f"luthier: {package}: {why} the device modules were built, which are used as they are ({VARIABLE} is off); "
-            f"`{again}` builds them",
+            f"luthier: {package}: {why} the device modules were built; they are used unchanged ({VARIABLE} is off). "
+            f"Rebuild them with `{again}`",
             file=sys.stderr,
         )
         return
@@ -188,11 +188,11 @@ def refresh(folder: Path, target: TargetId | None = None) -> None:
 
     try:
         if table is not None and setup != _digest(project / "setup.py"):
-            raise BuildError(f"setup.py, which holds their settings, is another: `{again}`")
-        found = table if table is not None else read_table(project)
-        if found is None:
+            raise BuildError(f"setup.py, which contains their settings, has changed: run `{again}`")
+        table_now = table if table is not None else read_table(project)
+        if table_now is None:
             raise BuildError(f"no [tool.luthier] in {project / 'pyproject.toml'}")
-        settings = load_settings(found, flags=given, environment={})
+        settings = load_settings(table_now, flags=given, environment={})
         settings = dataclasses.replace(settings, package=package)
         chosen = for_first_targets(settings, target)
         if missing:

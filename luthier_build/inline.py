@@ -1,9 +1,8 @@
-"""A device module from source in a string: what `luthier.load_inline` has compiled.
+"""Compile a device module from a source string, for `luthier.load_inline`.
 
-Each source has a build folder of its own in the user's cache, named by source and settings. Inside it the books of
-every build decide (`luthier_build.workspace`), so a header or a compiler that changed is noticed; its lock lets one
-process or thread compile and the others take what it made. Folders that nobody used for a month go when a new one is
-made.
+Each source has its own build folder in the user's cache, named by source and settings. The records in the folder
+(`luthier_build.workspace`) detect changes of headers and compiler. Its lock lets one process or thread compile while
+the others wait for the result. Creating a folder removes folders that were unused for a month.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from luthier_build.workspace import build_folder, digest_text, forget_unused, ma
 
 PACKAGE = "inline"
 MOST = 256
-"""Sources that are kept, about a megabyte each."""
+"""Number of sources to keep, about a megabyte each."""
 _MARK = "MARK_LUTHIER_DEVICE_MODULE"
 _HEADERS = ("-include", "hip/hip_runtime.h", "-include", "luthier/luthier.h")
 
@@ -37,15 +36,15 @@ _HEADERS = ("-include", "hip/hip_runtime.h", "-include", "luthier/luthier.h")
 def compile_inline(
     source: str, name: str, given: Mapping[str, object], caller: str, target: TargetId | None = None
 ) -> tuple[bytes, ModuleManifest, tuple[TargetId, ...], bool]:
-    """Return the offload bundle of a source for one target, and its manifest; compiled only if it is not in the cache.
+    """Return the offload bundle and the manifest of a source for one target, from the cache if possible.
 
-    Also return the targets that it may be compiled for, and whether it may be for any other processor.
+    Also return the targets that it may be compiled for, and whether any other processor is allowed too.
 
     Args:
         name: name of the module.
-        given: settings by field name; the environment has the others, as for every build.
-        caller: file that has `source` as a literal: places in errors are then lines of that file.
-        target: of an application; None: not known.
+        given: settings by field name; the environment supplies the others, as for every build.
+        caller: file that contains `source` as a literal; errors then refer to lines of that file.
+        target: the application's target; None if unknown.
 
     Raises:
         BuildError: there is no compiler, the compiler fails, or a hook cannot be spliced.
@@ -68,7 +67,7 @@ def compile_inline(
         targets=(first_of(offered, target, every=every),),
         modules=(module,),
         flags=(*_HEADERS, *settings.flags),
-        # The compiler runs in the cache, where relative paths would lead nowhere.
+        # The compiler runs in the cache, where relative paths are not valid.
         include_dirs=tuple(str(Path(folder).absolute()) for folder in settings.include_dirs),
     )
     toolchain = find_toolchain(settings)
@@ -89,7 +88,7 @@ def compile_inline(
             )
             manifest = describe_module(device, PACKAGE, toolchain, folder, folder / "build", report)
             if not manifest.hooks:
-                raise BuildError("no hooks in the source: the definition of one starts with LUTHIER_HOOK_ANNOTATE")
+                raise BuildError("no hooks in the source: start the definition of a hook with LUTHIER_HOOK_ANNOTATE")
             if settings.check_hooks:
                 check_hooks(device, folder / "build", settings.jobs)
         except BuildError as problem:
@@ -102,13 +101,13 @@ def compile_inline(
 
 
 def _lists(given: Mapping[str, object]) -> dict[str, object]:
-    """Return settings, with a single string in a list's place as that list's only member."""
+    """Return settings in which a string given for a list becomes a list of that string."""
     lists = {item.name for item in dataclasses.fields(Settings) if isinstance(item.default, tuple)}
     return {name: [value] if name in lists and isinstance(value, str) else value for name, value in given.items()}
 
 
 def _what_matters(settings: Settings) -> list[str]:
-    """Return settings as text, without those that do not affect what is made."""
+    """Return the settings that affect the output, as text."""
     left_out = ("origins", "jobs", "verbose", "build_dir", "editable_rebuild")
     return [
         f"{item.name}={getattr(settings, item.name)!r}"
@@ -118,24 +117,20 @@ def _what_matters(settings: Settings) -> list[str]:
 
 
 def _placed(text: str, source: str, file_name: str, caller: str) -> str:
-    """Return `text` with places in the source replaced by lines of the file that has it.
-
-    The places are ``name.hip:line``; they stay where the file is not found.
-    """
+    """Return `text` with each ``name.hip:line`` replaced by the line in the caller's file; unchanged if the source is
+    not found there."""
     start = _first_line(source, caller)
     if start is None:
         return text
 
-    def place(found: re.Match[str]) -> str:
-        return f"{caller}:{int(found[1]) + start - 1}:"
+    def place(match: re.Match[str]) -> str:
+        return f"{caller}:{int(match[1]) + start - 1}:"
 
     return re.sub(rf"(?<![^\s'\"(/]){re.escape(file_name)}:(\d+):", place, text)
 
 
 def _first_line(source: str, caller: str) -> int | None:
-    """Return the line of a Python file, or of a notebook's cell, that a string literal begins in.
-
-    None if it does not stand in it as it is, or more than once.
-    """
+    """Return the line of a Python file or notebook cell where a string literal begins; None unless it occurs exactly
+    once."""
     text = "".join(linecache.getlines(caller))
     return text.count("\n", 0, text.index(source)) + 1 if source and text.count(source) == 1 else None

@@ -1,4 +1,4 @@
-"""Several compilations at once, as many as processors and memory allow."""
+"""Run as many compilations in parallel as processors and memory allow."""
 
 from __future__ import annotations
 
@@ -14,14 +14,11 @@ from luthier.errors import BuildError, LuthierError
 T = TypeVar("T")
 
 MEMORY_OF_ONE_COMPILATION = 1 << 30
-"""Bytes reserved for one compiler process: clang needs about 250 MB for HIP's headers alone, templates add to it."""
+"""Bytes reserved for one compiler process: clang needs about 250 MB for HIP's headers alone, and more for templates."""
 
 
 def available_memory() -> int | None:
-    """Return the bytes usable without swapping.
-
-    They are the kernel's estimate or what the control group leaves, whichever is less.
-    """
+    """Return the bytes usable without swapping: the smaller of the kernel's estimate and the control group's rest."""
     limits = []
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -40,7 +37,7 @@ def available_memory() -> int | None:
 
 
 def job_count(requested: int, tasks: int) -> int:
-    """Return how many of `tasks` to run at once; `requested` 0 means: decide, 1 or more: obey."""
+    """Return how many of `tasks` to run in parallel; `requested` 0 selects the number automatically."""
     if requested > 0:
         return max(1, min(requested, tasks))
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
@@ -50,9 +47,9 @@ def job_count(requested: int, tasks: int) -> int:
 
 
 def run_all(tasks: Sequence[Callable[[], T]], jobs: int = 0) -> list[T]:
-    """Run `tasks` side by side; their results in order.
+    """Run `tasks` in parallel and return their results in order.
 
-    After a failure no further task starts; those under way end.
+    After a failure, no further task starts; running tasks finish.
 
     Raises:
         BuildError: with the message of every task that failed.
@@ -74,7 +71,7 @@ def run_all(tasks: Sequence[Callable[[], T]], jobs: int = 0) -> list[T]:
         try:
             while pending:
                 _, pending = wait(pending, return_when=FIRST_COMPLETED)
-        except BaseException:  # Ctrl-C: let nothing new start while the pool shuts down
+        except BaseException:  # Ctrl-C: start no further task while the pool shuts down
             stop.set()
             raise
     problems = [problem for future in futures if (problem := future.exception()) is not None]

@@ -1,6 +1,6 @@
-"""Location of a project's packages: flat, under ``src``, or as ``[tool.setuptools]`` says.
+"""Location of a project's packages: flat, under ``src``, or as set in ``[tool.setuptools]``.
 
-setuptools knows by itself; this is for the builds that run without it (`luthier build`, SCons).
+For builds without setuptools (`luthier build`, SCons).
 """
 
 from __future__ import annotations
@@ -13,39 +13,39 @@ from typing import Any
 from luthier.errors import BuildError
 
 _NOT_PACKAGES = frozenset({"tests", "test", "docs", "examples", "benchmarks", "build", "dist"})
-"""Folders that setuptools' discovery passes over, too."""
+"""Folders that setuptools' discovery skips, too."""
 
 
 def _setuptools(project: Path) -> dict[str, Any]:
-    """Return the table ``[tool.setuptools]``; empty where there is none."""
+    """Return the table ``[tool.setuptools]``, or an empty one."""
     try:
         with (project / "pyproject.toml").open("rb") as file:
             table = tomllib.load(file).get("tool", {}).get("setuptools", {})
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
-        return {}  # whoever reads the settings has said it
+        return {}  # reading the settings has reported it
     return table if isinstance(table, dict) else {}
 
 
 def _roots(project: Path, table: dict[str, Any]) -> list[Path]:
-    """Return the folders that packages may lie in, the most likely first."""
+    """Return the folders that may contain packages, the most likely first."""
     folders, packages = table.get("package-dir"), table.get("packages")
     root = folders.get("") if isinstance(folders, dict) else None
     if isinstance(root, str):
         return [project / root]
-    found = packages.get("find") if isinstance(packages, dict) else None
-    where = found.get("where") if isinstance(found, dict) else None
+    find = packages.get("find") if isinstance(packages, dict) else None
+    where = find.get("where") if isinstance(find, dict) else None
     if isinstance(where, list) and where:
         return [project / str(folder) for folder in where]
     return [project / "src", project] if (project / "src").is_dir() else [project]
 
 
 def package_folder(project: Path, package: str) -> Path:
-    """Return the source folder of a package; where none is there yet, the one it would have."""
+    """Return the source folder of a package, which need not exist yet."""
     table = _setuptools(project)
     named = table.get("package-dir")
     parts = package.split(".")
     if isinstance(named, dict):
-        for length in range(len(parts), 0, -1):  # the longest name that is given a folder of its own
+        for length in range(len(parts), 0, -1):  # the longest name with its own folder
             folder = named.get(".".join(parts[:length]))
             if isinstance(folder, str):
                 return project.joinpath(folder, *parts[length:])
@@ -54,17 +54,18 @@ def package_folder(project: Path, package: str) -> Path:
 
 
 def outermost(packages: Iterable[str], folder_of: Callable[[str], Path]) -> list[str]:
-    """Return the packages that are in no other one, without those that are only namespaces: folders with no Python in
-    them but packages."""
+    """Return the packages that are not inside another package, without pure namespaces (folders that contain packages
+    but no Python files)."""
     names = {str(name) for name in packages}
 
-    def within(name: str, others: Iterable[str]) -> bool:
-        return any(name.startswith(f"{other}.") for other in others)
+    def within(name: str, outer: Iterable[str]) -> bool:
+        return any(name.startswith(f"{other}.") for other in outer)
 
-    real = {
-        one for one in names if any(folder_of(one).glob("*.py")) or not any(within(other, [one]) for other in names)
-    }
-    return sorted(name for name in real if not within(name, real))
+    def has_code(name: str) -> bool:
+        return any(folder_of(name).glob("*.py")) or not any(within(other, [name]) for other in names)
+
+    packages = set(filter(has_code, names))
+    return sorted(name for name in packages if not within(name, packages))
 
 
 def only_package(project: Path) -> str:
@@ -79,7 +80,7 @@ def only_package(project: Path) -> str:
         packages = {str(name) for name in listed}
     else:
         root = _roots(project, table)[0]
-        depth = "*" if root == project else "**"  # beside the project's own files there are no namespaces
+        depth = "*" if root == project else "**"  # a flat project has no namespaces
         packages = {
             ".".join(path.parent.relative_to(root).parts)
             for path in root.glob(f"{depth}/__init__.py")
@@ -88,7 +89,7 @@ def only_package(project: Path) -> str:
     top = outermost(packages, lambda name: package_folder(project, name))
     if len(top) != 1:
         raise BuildError(
-            "the device modules' package is not clear: set `package` in [tool.luthier]; "
+            "cannot tell which package receives the device modules: set `package` in [tool.luthier]; "
             f"the project has {', '.join(top) or 'no packages'}"
         )
     return top[0]

@@ -1,4 +1,4 @@
-"""Make the manifest of a device module from what its code objects and its sources say."""
+"""Make the manifest of a device module from its code objects and its sources."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PASSABLE = {
     "pointer": (4, 8),
     "vector": None,
 }
-"""Kind of parameter -> sizes in bytes that fit registers (None: any)."""
+"""Kind of parameter -> sizes in bytes that can be passed in registers (None: any)."""
 
 _TAKEN = frozenset({"name", *(name for name in vars(ToolModule) if not name.startswith("_"))})
-"""Attributes of a `ToolModule`, which hooks are attributes of, too."""
+"""Attributes of `ToolModule`; hooks are attributes too and cannot have these names."""
 
 
 def make_manifest(
@@ -33,12 +33,12 @@ def make_manifest(
     contents: Sequence[DeviceContents],
     declarations: Mapping[str, SourceDeclaration],
 ) -> ModuleManifest:
-    """Put together what the code objects of all targets and the sources say.
+    """Return the manifest for the code objects of all targets and the declarations in the sources.
 
     Args:
-        compiler: its version line.
-        contents: one a target.
-        declarations: by mangled name; may be empty, then parameters have no names and only LLVM types.
+        compiler: version line of the compiler.
+        contents: one for each target.
+        declarations: by mangled name; if empty, parameters have no names and only LLVM types.
 
     Raises:
         BuildError: a hook with a parameter that cannot be passed, or that differs between targets.
@@ -48,17 +48,15 @@ def make_manifest(
     for content in contents:
         for hook in content.hooks:
             if _types(hooks.setdefault(hook.symbol, hook)) != _types(hook):
-                raise BuildError(f"hook {hook.symbol} has other parameters than elsewhere", target=str(content.target))
+                raise BuildError(f"parameters of hook {hook.symbol} differ between targets", target=str(content.target))
         for variable in content.variables:
             if variables.setdefault(variable.symbol, variable) != variable:
-                raise BuildError(
-                    f"variable {variable.symbol} is declared otherwise elsewhere", target=str(content.target)
-                )
+                problem = f"declarations of variable {variable.symbol} differ between targets"
+                raise BuildError(problem, target=str(content.target))
     for hook in hooks.values():
         if hook.symbol in _TAKEN:
             raise BuildError(
-                f"{hook.location or module}: a hook cannot be called {hook.symbol!r}, which is an attribute of every "
-                "ToolModule: rename it"
+                f"{hook.location or module}: hook {hook.symbol!r} has the name of an attribute of ToolModule: rename it"
             )
     everywhere = tuple(str(content.target) for content in contents)
 
@@ -97,19 +95,19 @@ def _hook(hook: Hook, declaration: SourceDeclaration | None, targets: tuple[str,
         if sizes is not None and parameter.size not in sizes:
             raise BuildError(
                 f"{parameter.location}: parameter {parameter.name!r} of hook {declaration.name} has type "
-                f"{parameter.type!r}, which cannot be passed in registers: take numbers, pointers or vectors"
+                f"{parameter.type!r}, which cannot be passed in registers: use numbers, pointers or vectors"
             )
     if len(declaration.parameters) != len(hook.parameters):
         raise BuildError(
             f"{declaration.location}: hook {declaration.name} is declared with {len(declaration.parameters)} "
-            f"parameters and compiled with {len(hook.parameters)}: take numbers, pointers or vectors"
+            f"parameters but compiled with {len(hook.parameters)}: use numbers, pointers or vectors"
         )
     return Hook(
         declaration.name,
         hook.symbol,
         tuple(
-            Parameter(told.name, told.type, told.kind, told.size, parameter.llvm)
-            for told, parameter in zip(declaration.parameters, hook.parameters, strict=True)
+            Parameter(declared.name, declared.type, declared.kind, declared.size, parameter.llvm)
+            for declared, parameter in zip(declaration.parameters, hook.parameters, strict=True)
         ),
         declaration.documentation,
         declaration.location,

@@ -1,4 +1,4 @@
-"""A whole tool: every device module compiled, described, and put into the tool's Python package."""
+"""Build a whole tool: compile and describe every device module, and install it into the tool's Python package."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _INCLUDE = re.compile(r"""^[ \t]*\#[ \t]*include[ \t]*[<"]([^>"\n]+)[>"]""", re.
 
 @dataclass(frozen=True)
 class BuiltModule:
-    """The files of one device module as they are installed."""
+    """The installed files of one device module."""
 
     device: DeviceModule
     manifest: ModuleManifest
     artefacts: tuple[Path, ...]
     start: int
-    """Time (`time.time_ns`) when its sources began to be read."""
+    """Time (`time.time_ns`) before its sources were read."""
 
 
 def artefact_names(module: ModuleSettings) -> tuple[str, ...]:
@@ -56,52 +56,52 @@ def artefact_names(module: ModuleSettings) -> tuple[str, ...]:
 
 
 def source_files(settings: Settings, project: Path) -> list[str]:
-    """Return what a source distribution must carry: sources, and headers beside them and in include folders.
+    """Return the files for a source distribution: sources, and the headers next to them and in include folders.
 
-    Paths are relative to the project. Symbolic links are among them by their own names, and what they lead to.
+    Paths are relative to the project. For a symbolic link, both the link and its target are returned.
 
     Raises:
-        BuildError: a source outside the project, which no source distribution could carry.
+        BuildError: a source is outside the project, so that a source distribution cannot contain it.
     """
-    found: set[Path] = set()
+    files: set[Path] = set()
     project = project.resolve()
     for module in settings.modules:
         folders = [_named(project / name) for name in (*module.include_dirs, *settings.include_dirs)]
         for folder in folders:
             if folder.resolve().is_relative_to(project) and folder.is_dir():
-                found.update(path for path in folder.rglob("*") if path.suffix in HEADER_SUFFIXES)
+                files.update(path for path in folder.rglob("*") if path.suffix in HEADER_SUFFIXES)
         for source in module.sources:
             path = _named(project / source)
             if not path.resolve().is_relative_to(project):
                 raise BuildError(f"module {module.name!r}: source {source} lies outside the project {project}")
             if path.parent.is_dir():
-                found.update(path for path in path.parent.iterdir() if path.suffix in HEADER_SUFFIXES)
-            _add_included(path, folders, project, found)
-    every = {*found, *(path.resolve() for path in found)}
+                files.update(path for path in path.parent.iterdir() if path.suffix in HEADER_SUFFIXES)
+            _add_included(path, folders, project, files)
+    every = {*files, *(path.resolve() for path in files)}
     return sorted(str(path.relative_to(project)) for path in every if path.is_relative_to(project))
 
 
 def _named(path: Path) -> Path:
-    """Return a path without dots, its symbolic links as they are."""
+    """Return a path without ``.`` and ``..``, with symbolic links kept."""
     return Path(os.path.normpath(path))
 
 
-def _add_included(path: Path, folders: Sequence[Path], project: Path, found: set[Path]) -> None:
-    """Add to `found` the file at `path` and what it includes inside the project, at any depth and of any suffix."""
+def _add_included(path: Path, folders: Sequence[Path], project: Path, files: set[Path]) -> None:
+    """Add to `files` the file at `path` and, recursively, the files in the project that it includes."""
     waiting = [path]
     seen = set()
     while waiting:
-        here = waiting.pop()
-        if here in seen:
+        file = waiting.pop()
+        if file in seen:
             continue
-        seen.add(here)
-        found.add(here)
+        seen.add(file)
+        files.add(file)
         try:
-            names = _INCLUDE.findall(here.read_text(errors="replace"))
+            names = _INCLUDE.findall(file.read_text(errors="replace"))
         except OSError:
-            continue  # a missing source is the compilation's to report
+            continue  # the compilation reports a missing source
         for name in names:
-            for folder in (here.parent, *folders):
+            for folder in (file.parent, *folders):
                 included = _named(folder / name)
                 if included.resolve().is_relative_to(project) and included.is_file():
                     waiting.append(included)
@@ -116,14 +116,14 @@ def compile_tool(
     report: Report = print,
     whole: bool = True,
 ) -> list[BuiltModule]:
-    """Build every device module of a tool and put its artefacts into `destination`, the folder of its package.
+    """Build every device module of a tool and write its artefacts to `destination`, the folder of the tool's package.
 
     Args:
-        whole: these are all device modules that the package has: what a build made of others there is removed.
+        whole: the settings list all device modules of the package; artefacts of other modules are removed.
 
     Raises:
-        BuildError: no toolchain, a compiler error, a hook that cannot be called, a folder that cannot be written, a
-            file of the author's where an artefact is to be.
+        BuildError: no toolchain, a compiler error, a hook that cannot be called, a folder that cannot be written, or a
+            file of the author in place of an artefact.
     """
     if not settings.modules:
         raise BuildError("no device modules: add a table [tool.luthier.modules.NAME] with sources to pyproject.toml")
@@ -144,7 +144,7 @@ def compile_tool(
             built.append(BuiltModule(device, manifest, paths, start))
             if settings.check_hooks:
                 check_hooks(device, folder, settings.jobs)
-        # Only now, and together, so that an error in any module leaves the package as it was.
+        # Written last and together, so that an error in any module leaves the package unchanged.
         files: dict[Path, bytes | str] = {}
         for module in built:
             bundle, description, python, stub = module.artefacts
@@ -157,15 +157,15 @@ def compile_tool(
 
 
 def python_files(manifest: ModuleManifest, python: Path, stub: Path) -> dict[Path, str]:
-    """Return the Python module and its stub with their text."""
+    """Return the Python module and its stub: path -> text."""
     return {python: stubs.python_module(manifest), stub: stubs.stub(manifest)}
 
 
 def check_replaceable(artefacts: Iterable[Path]) -> None:
-    """Refuse to build where an artefact would replace a file that no build has made.
+    """Check that artefacts replace only files made by a build.
 
     Raises:
-        BuildError: there is such a file of the author's.
+        BuildError: an artefact would replace another file.
     """
     for path in artefacts:
         if path.is_file() and not _is_made(path):
@@ -175,7 +175,7 @@ def check_replaceable(artefacts: Iterable[Path]) -> None:
 
 
 def _is_made(artefact: Path) -> bool:
-    """Return whether a file with the name of an artefact is one."""
+    """Return whether a build made the file."""
     content = artefact.read_bytes()
     if artefact.suffix == ".hipfb":
         return content.startswith(FAT_BINARY_MAGICS)
@@ -183,14 +183,14 @@ def _is_made(artefact: Path) -> bool:
 
 
 def remove_stale(folder: Path, settings: Settings, report: Report = print) -> None:
-    """Remove from a package what was generated for device modules that its settings no longer have.
+    """Remove from a package the files generated for device modules that are no longer in the settings.
 
-    Files of the author's are known by not saying that they were generated, and stay.
+    Files without the mark `GENERATED` are the author's, and stay.
     """
     current = {module.name for module in settings.modules}
     for python in sorted(folder.glob("*.py")):
         name, text = python.stem, ""
-        with contextlib.suppress(OSError):  # the link of an editor's lock, somebody else's file
+        with contextlib.suppress(OSError):  # the link of an editor's lock, or an unreadable file
             text = python.read_text(errors="replace")
         if name in current or f'"""Device module {name!r} of {settings.package}. {GENERATED}' not in text:
             continue
@@ -201,15 +201,15 @@ def remove_stale(folder: Path, settings: Settings, report: Report = print) -> No
 
 
 def check_hooks(device: DeviceModule, folder: Path, jobs: int) -> None:
-    """Refuse a module with a hook that cannot be spliced, unless these very objects were found good before.
+    """Check that all hooks of a module can be spliced, unless the same objects have passed before.
 
     Raises:
-        BuildError: each reason, with the hook's place and targets.
+        BuildError: each reason, with the hook's source location and targets.
     """
     stamp = folder / device.name / f"{device.name}.checked"
     key = digest_text(made_by("check"), version("llvmlite"))
     if not is_current(stamp, key, device.objects.values()):
-        from luthier_build.check import check_objects  # LLVM, which a build with nothing to do can spare
+        from luthier_build.check import check_objects  # imports LLVM, which an up-to-date build does not need
 
         forget(stamp)
         check_objects(device.objects, jobs)
@@ -218,7 +218,7 @@ def check_hooks(device: DeviceModule, folder: Path, jobs: int) -> None:
 
 
 def find_toolchain(settings: Settings) -> Toolchain:
-    """Return the toolchain that the settings name, else the best one found."""
+    """Return the toolchain named in the settings, or the best one installed."""
     return Toolchain.find({**os.environ, "LUTHIER_CLANG": settings.clang} if settings.clang else None)
 
 
@@ -230,7 +230,7 @@ def describe_module(
     folder: Path,
     report: Report = print,
 ) -> ModuleManifest:
-    """Return the manifest, made anew only if a code object or a source changed."""
+    """Return the manifest; make it again only if a code object or a source has changed."""
     output = folder / device.name / f"{device.name}.json"
     inputs: Sequence[Path] = [*device.objects.values(), *device.dependencies]
     environment = str(toolchain.llvm_major), str(sources.available()), str(header_variables())
@@ -256,12 +256,10 @@ def describe_objects(
     project: Path,
     report: Report = print,
 ) -> ModuleManifest:
-    """Return the manifest of a module from its code objects and, where libclang is there, its sources.
-
-    Code objects are given as target -> path.
+    """Return the manifest of a module from its code objects (target -> path) and, with libclang, its sources.
 
     Args:
-        arguments: those of the compiler, without plugin, input and output.
+        arguments: arguments of the compiler, without plugin, input and output.
 
     Raises:
         BuildError: a hook cannot be called.

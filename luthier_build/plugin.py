@@ -1,4 +1,4 @@
-"""The compiler plugin: built on demand for the compiler at hand, kept per user, given to clang."""
+"""Build the compiler plugin on demand for the compiler in use, cache it per user, and pass it to clang."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _FLAGS = (
 
 
 def include_dir() -> Path:
-    """Return the folder to give to ``-I`` so that device code can ``#include <luthier/luthier.h>``."""
+    """Return the folder for ``-I`` with which device code can ``#include <luthier/luthier.h>``."""
     return plugin_sources() / "include"
 
 
 def own_files() -> list[Path]:
-    """Return the files of Luthier that are in device modules: its headers, and the sources of the plugin."""
+    """Return the files of Luthier that affect device modules: its headers and the sources of the plugin."""
     return sorted(path for path in plugin_sources().glob("*/**/*") if path.is_file())
 
 
 def plugin_for(toolchain: Toolchain) -> Path:
-    """Return the plugin for exactly this compiler, built if it is not in the cache.
+    """Return the plugin for exactly this compiler; build it if it is not in the cache.
 
     Raises:
         BuildError: LLVM's headers or a C++ compiler are missing, the cache cannot be written, or the plugin does not
@@ -51,10 +51,10 @@ def plugin_for(toolchain: Toolchain) -> Path:
 
 @functools.lru_cache(maxsize=8)
 def _plugin(toolchain: Toolchain, cache: Path, given: tuple[str, ...]) -> Path:
-    # The compiler may have been replaced since `Toolchain.find`; a plugin for another one is refused or crashes.
+    # The compiler may have been replaced since `Toolchain.find`; it rejects another compiler's plugin, or crashes.
     clang, version = toolchain.clang, toolchain.version
     if run([clang, "--version"]) != version:
-        raise BuildError(f"{clang} changed while it was in use; start again")
+        raise BuildError(f"{clang} changed during the build; run the build again")
     folder = plugin_sources() / "src"
     sources = sorted(folder.glob("*.cpp"))
     contents = (f"{path.name} {digest(path)}" for path in sorted(folder.iterdir()))
@@ -64,12 +64,12 @@ def _plugin(toolchain: Toolchain, cache: Path, given: tuple[str, ...]) -> Path:
     if is_own(plugin) and is_own(record) and is_current(plugin, key):
         return plugin
     if not os.access(cache, os.W_OK | os.X_OK):
-        raise BuildError(f"no whole compiler plugin for {clang} in the cache {cache}, which cannot be written; {FIX}")
+        raise BuildError(f"no compiler plugin for {clang} in the cache {cache}, which is not writable; {FIX}")
     with locked(plugin.with_suffix(".lock")):
         for path in (plugin, record):
             drop_if_foreign(path)
-        if not is_current(plugin, key):  # another process may have built it meanwhile
-            forget(plugin)  # one that was damaged since, by a full disk for instance, is built anew
+        if not is_current(plugin, key):  # another process may have built it
+            forget(plugin)
             with replacing(plugin) as fresh:
                 _build(sources, toolchain, given, fresh)
             remember(plugin, key, ())
@@ -78,22 +78,22 @@ def _plugin(toolchain: Toolchain, cache: Path, given: tuple[str, ...]) -> Path:
 
 
 def _build(sources: list[Path], toolchain: Toolchain, given: tuple[str, ...], output: Path) -> None:
-    # One translation unit: reading LLVM's headers is most of the work.
+    # One translation unit, because parsing LLVM's headers is most of the work.
     unit = "".join(f'#include "{source.name}"\n' for source in sources)
     run([*(given or _host_compiler(toolchain)), *plugin_compile_flags(toolchain), "-o", output, "-"], stdin=unit)
     try:
         run([toolchain.clang, f"-fpass-plugin={output}", "-x", "c", "-c", "-o", os.devnull, os.devnull])
     except BuildError as problem:
-        if not re.search(r"failed with exit code \d+$", problem.message):  # it was killed
+        if not re.search(r"failed with exit code \d+$", problem.message):  # clang was killed
             raise
         raise BuildError(
             f"the compiler plugin built with the headers in {toolchain.llvm_include} does not load into "
-            f"{toolchain.clang}: they are of different builds of LLVM\n{problem}"
+            f"{toolchain.clang}: the two are from different builds of LLVM\n{problem}"
         ) from problem
 
 
 def plugin_compile_flags(toolchain: Toolchain) -> list[str]:
-    """Return the flags that the plugin for a compiler is built with, without its source.
+    """Return the flags that build the plugin for a compiler, without the source.
 
     Raises:
         BuildError: LLVM's headers are missing.
@@ -106,36 +106,34 @@ def plugin_compile_flags(toolchain: Toolchain) -> list[str]:
 
 
 def _given_compiler() -> tuple[str, ...]:
-    """Return the command that CXX holds, such as ``ccache g++``.
-
-    It is empty if it is a hipcc, or what starts one: that is for what is built with the plugin.
-    """
+    """Return the command in CXX, such as ``ccache g++``; empty for hipcc or a wrapper of it, which compile user code,
+    not the plugin."""
     setting = os.environ.get("CXX", "")
     try:
         words = [setting] if shutil.which(setting) else shlex.split(setting)
     except ValueError as problem:
         raise BuildError(f"CXX is {setting}: {problem}") from problem
     programs = [shutil.which(word) for word in words]
-    if any("hipcc" in os.path.basename(word) for word in words) or any(is_wrapper(one) for one in programs if one):
+    if any("hipcc" in os.path.basename(word) for word in words) or any(is_wrapper(path) for path in programs if path):
         return ()
     if words and not programs[0]:
-        raise BuildError(f"CXX is {setting}, which is no program")
+        raise BuildError(f"CXX is {setting}, which is not a program")
     return tuple(words)
 
 
 def _host_compiler(toolchain: Toolchain) -> list[str]:
     beside = toolchain.clang.with_name("clang++")
     for name in ("g++", "c++", "clang++", os.fspath(beside)):
-        if found := shutil.which(name):
-            return [found]
-    raise BuildError("no C++ compiler to build Luthier's compiler plugin with: apt install g++, or set CXX")
+        if compiler := shutil.which(name):
+            return [compiler]
+    raise BuildError("no C++ compiler to build Luthier's compiler plugin: apt install g++, or set CXX")
 
 
 def plugin_flags(toolchain: Toolchain) -> list[str]:
-    """Return compiler flags that load the plugin where device code is generated, and nowhere else.
+    """Return compiler flags that load the plugin only for device code.
 
-    Compiler caches do not hash ``-fpass-plugin``, nor does ``-MD`` name it: ``-fplugin`` of the same file and a
-    dependency entry make a new plugin cause a new object.
+    Compiler caches do not hash ``-fpass-plugin``, and ``-MD`` does not list it. ``-fplugin`` of the same file and a
+    dependency entry make a new plugin cause a rebuild.
     """
     plugin = plugin_for(toolchain)
     return [

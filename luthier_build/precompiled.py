@@ -1,9 +1,8 @@
-"""Precompiled headers: what every HIP source begins with, read once for a compiler, a target and flags.
+"""Precompiled headers of what every HIP source includes first, made once for a compiler, a target and flags.
 
-Reading clang's and HIP's own headers is most of what compiling a tool's device code takes. A precompiled header holds
-what the compiler reads before a source's own text, so the code that is made is the same to the last byte. Where that
-is not certain there is none: with debug information or without optimisation, where the order of what is made may
-differ, or with flags that are not known here.
+Parsing clang's and HIP's headers takes most of the time of compiling a tool's device code. A precompiled header holds
+what the compiler reads before a source's own text, so the output is identical. Where that is not certain, none is
+used: with debug information or without optimisation, where the order of the output may differ, or with unknown flags.
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ from luthier_build.workspace import (
 )
 
 MOST = 64
-"""Precompiled headers that are kept, of some 12 MB each."""
+"""Number of precompiled headers to keep, about 12 MB each."""
 _MOST_NAMES = 5_000
 _FOLDER = "precompiled"
 _HIP = "#include <hip/hip_runtime.h>\n"
 _STARTS_WITH_HIP = re.compile(rf"(\s|//.*\n)*{_HIP}")
 _WITHOUT_EFFECT = re.compile(r"-w|-W(?!p,|l,|a,)[\w=+-]+|-ffile-prefix-map=.*|-cuid=.*|-DLUTHIER_\w+(=.*)?")
-"""Flags that are nothing to those headers."""
+"""Flags that do not affect the headers."""
 _KNOWN = re.compile(
     r"-O[123sz]|-[DUI].+|-std=[\w+]+|-m(no-)?[\w=+-]+|-ffp-contract=\w+|-f(no-)?(fast-math|unroll-loops|inline)"
     r"|--(offload-arch|rocm-path|hip-version|rocm-device-lib-path)=.*"
 )
-"""Flags with which headers are precompiled, each time anew."""
+"""Flags that need their own precompiled header."""
 
 
 @dataclass(frozen=True)
@@ -58,32 +57,32 @@ class Beginning:
 
     clang: Path
     compiler: tuple[str, ...]
-    """What changes when the compiler does."""
+    """Identifies the compiler."""
     flags: tuple[str, ...]
     folder: Path
-    """Where the compiler runs."""
+    """Working folder of the compiler."""
     included: str = ""
-    """The first file that flags include."""
+    """The first file included by flags."""
 
     @classmethod
     def of(
         cls, toolchain: Toolchain, target: str, flags: Sequence[str] = (), folder: Path | None = None
     ) -> Beginning | None:
-        """Return that of HIP device code under some flags beside those of the target; None if it is not certain."""
+        """Return the beginning of HIP device code with `flags` besides those of the target; None if it is uncertain."""
         if header_variables():
             return None
         own, included = _split_includes(flag for flag in flags if not _WITHOUT_EFFECT.fullmatch(flag))
         if not all(map(_KNOWN.fullmatch, own)) or not any(flag.startswith("-O") for flag in own):
             return None
-        # Flags with the same meaning in every folder share one.
+        # Flags that mean the same in every folder share one header.
         relative = any(flag.startswith("-I") and not os.path.isabs(flag[2:]) for flag in own)
         where = (folder or Path.cwd()) if relative else Path("/")
         return cls(toolchain.clang, toolchain.compiler, (*toolchain.device_flags(target), *own), where, *included[:1])
 
     def flags_for(self, source: Path) -> tuple[list[str], tuple[Path, ...]]:
-        """Return flags by which a source is compiled with a precompiled header, and the files that are in it.
+        """Return the flags that use a precompiled header for a source, and the files in the header.
 
-        Both are empty where there is none: one is made when a second source asks for it.
+        Both are empty if there is none; a header is made at the second request.
         """
         try:
             text = f"#include <{self.included}>\n" if self.included else source.read_text(errors="replace")
@@ -96,7 +95,7 @@ class Beginning:
         return ["-Xclang", "-include-pch", "-Xclang", str(header)], tuple(inputs)
 
     def _header(self, text: str) -> Path | None:
-        """Return the precompiled form of a text; None if this is the first time, or it cannot be made or kept."""
+        """Return the precompiled form of a text; None at the first request, or if it cannot be made or stored."""
         try:
             cache = cache_dir(_FOLDER)
             flags = [_kept_copy(flag, cache) for flag in self.flags]
@@ -128,12 +127,12 @@ class Beginning:
                 _forget_unused(cache)
                 self._make(header, key, flags, text)
             return header
-        except BuildError:  # the compiler says of the source itself what is wrong with it
+        except BuildError:  # compiling the source itself reports the error
             return None
 
     def _names_in(self, include: str) -> list[str] | None:
-        """Return the names of all in a folder that flags name, since a new header may hide one of HIP's; None if there
-        are too many. Hidden folders and build folders are left out.
+        """Return the names of all files in an include folder, since a new header may hide one of HIP's; None if there
+        are too many. Hidden folders and build folders are skipped.
         """
         root, names = os.path.join(self.folder, include), list[str]()
         for folder, inner, files in os.walk(root, followlinks=True):
@@ -152,7 +151,7 @@ class Beginning:
         forget(header)
         start = time.time_ns()
         with replacing(header) as fresh, replacing(header.with_suffix(".d")) as depfile:
-            # Templates that the headers use are instantiated once, too; without time stamps, contents decide.
+            # Instantiate the headers' templates once, too; without time stamps, only contents matter.
             options = ["-emit-pch", "-fpch-instantiate-templates", "-fno-pch-timestamp"]
             options += ["-dependency-file", str(depfile), "-sys-header-deps", "-MT", header.name]
             through = [part for option in options for part in ("-Xclang", option)]
@@ -171,20 +170,20 @@ def compile_after(
     cwd: Path | None = None,
     warnings: Callable[[str], object] | None = None,
 ) -> tuple[Path, ...]:
-    """Run a compiler's command, with a precompiled header where there is one.
+    """Run a compiler's command, with a precompiled header if there is one.
 
     Returns:
-        The files in the header, which the compiler did not read.
+        The files in the header; the compiler did not read these itself.
 
     Raises:
-        BuildError: the compiler's own message.
+        BuildError: the compiler fails (with its message).
     """
     flags, inputs = beginning.flags_for(source) if beginning else ([], ())
     if flags:
-        said: list[str] = []
-        with contextlib.suppress(BuildError):  # errors are told as they are without it
-            run([*command, *flags], cwd=cwd, warnings=said.append)
-            for text in said:
+        output: list[str] = []
+        with contextlib.suppress(BuildError):  # the run without the header reports errors
+            run([*command, *flags], cwd=cwd, warnings=output.append)
+            for text in output:
                 if warnings:
                     warnings(text)
             return inputs
@@ -193,7 +192,7 @@ def compile_after(
 
 
 def _split_includes(flags: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return flags without ``-include FILE``, and those files."""
+    """Return the flags without ``-include FILE``, and the files."""
     rest, files, each = [], [], iter(flags)
     for flag in each:
         if flag == "-include":
@@ -204,14 +203,14 @@ def _split_includes(flags: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 def is_part(path: Path) -> bool:
-    """Return whether a file is a precompiled header, or what one was made of, and not a source of somebody's."""
+    """Return whether a file belongs to the precompiled headers, and not to the user."""
     with contextlib.suppress(BuildError):
         return os.path.normpath(path.parent) == os.path.normpath(cache_dir(_FOLDER))
     return False
 
 
 def _kept_copy(flag: str, cache: Path) -> str:
-    """Return a flag; if it is the path of a header of Luthier's, that of a copy: builds have it in other folders."""
+    """Return the flag; replace the path of a Luthier header by that of a copy, because its folder differs by build."""
     if not flag.startswith(f"{include_dir()}{os.sep}"):
         return flag
     header = Path(flag)
@@ -223,7 +222,7 @@ def _kept_copy(flag: str, cache: Path) -> str:
 
 
 def _usable(header: Path, key: str) -> bool:
-    """Return whether a precompiled header is whole, of files that have not changed since, and nobody else's."""
+    """Return whether a precompiled header is complete, up to date, and writable only by this user."""
     if not (is_own(header) and is_own(record_of(header)) and is_current(header, key)):
         return False
     with contextlib.suppress(OSError):
@@ -238,7 +237,7 @@ def _files_of(header: Path) -> Iterator[Path]:
 
 
 def _forget_unused(cache: Path) -> None:
-    """Remove precompiled headers that were not used for long, and of the others those beyond the `MOST` used last."""
+    """Remove precompiled headers that have not been used for `UNUSED_FOR`, and all but the `MOST` last used."""
     used = {}
     for header in cache.glob("*.pch"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""ROCm's libraries on this machine: which there are, and of which version."""
+"""Find ROCm's libraries on this machine, with their versions."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Library:
 
     path: Path
     version: str
-    """Version in its file name; "" if there is none."""
+    """Version in the file name, or ""."""
 
 
 def find(name: str) -> Library | None:
-    """Return the library that a program would get: ``name`` or ``name.N``, the highest of several."""
+    """Return the library that a program would load: ``name`` or ``name.N``, the highest version of several."""
     for folder in _folders():
-        found = [path for path in folder.glob(f"{name}*") if re.fullmatch(r"(\.\d+)*", path.name.removeprefix(name))]
-        if found:
-            versions = {path: _version(path, name) for path in found if path.exists()}
+        paths = [path for path in folder.glob(f"{name}*") if re.fullmatch(r"(\.\d+)*", path.name.removeprefix(name))]
+        if paths:
+            versions = {path: _version(path, name) for path in paths if path.exists()}
             if versions:
                 best = max(versions, key=lambda path: [int(part) for part in versions[path].split(".") if part])
                 return Library(best.resolve(), versions[best])
@@ -36,13 +36,14 @@ def find(name: str) -> Library | None:
 
 
 def _version(path: Path, name: str) -> str:
-    """Return the version in the name of the file that a library leads to; in its own if that is called otherwise."""
+    """Return the version in the name of the file that a library resolves to; if its name differs, that in its own."""
     names = (path.resolve().name, path.name)
-    return next(found[1] for one in names if (found := re.fullmatch(rf"{re.escape(name)}\.?((?:\d+\.?)*)", one)))
+    pattern = rf"{re.escape(name)}\.?((?:\d+\.?)*)"
+    return next(match[1] for file_name in names if (match := re.fullmatch(pattern, file_name)))
 
 
 def _folders() -> Iterator[Path]:
-    """Yield the folders where the loader looks, in its order, after ROCm's own folder."""
+    """Yield ROCm's own folder, then the folders that the loader searches, in its order."""
     yield Path(os.environ.get("ROCM_PATH", "/opt/rocm")) / "lib"
     yield from map(Path, filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(":")))
     try:

@@ -4,13 +4,13 @@ Use it from an installed Luthier, in an SConstruct::
 
     from luthier_build import scons
     env = Environment(tools=["default", scons.generate])
-    env.LuthierTool()                                        # everything [tool.luthier] in pyproject.toml describes
+    env.LuthierTool()                                        # everything in [tool.luthier] of pyproject.toml
     env.LuthierDeviceModule("out", ["a.hip"], LUTHIER_TARGETS=["gfx942"])
     env.LuthierPatched("app.counted.hsaco", "app.hsaco", LUTHIER_TOOL="instr_count")
 
-or as the site tool ``luthier_device`` from `site_scons`. (One called ``luthier`` would hide the Python package.)
+or as the site tool ``luthier_device`` from `site_scons`. (A site tool ``luthier`` would hide the Python package.)
 
-Construction variables: every setting of ``[tool.luthier]`` as ``LUTHIER_<NAME>``; they win over the environment and
+Construction variables: every setting of ``[tool.luthier]`` as ``LUTHIER_<NAME>``; they override the environment and
 pyproject.toml. ``LUTHIER`` is the command `luthier`.
 """
 
@@ -50,11 +50,11 @@ from luthier_build.workspace import digest, digest_text, made_by, write_together
 _SETTINGS = [item.name for item in dataclasses.fields(Settings) if "help" in item.metadata]
 _c_scanner = CScanner()
 _NAMING = re.compile(r"(-I|-isystem|-iquote|-idirafter|(?P<file>-include|-imacros))(?P<name>.*)")
-"""Compiler flags that name a folder of headers or a file to include; without a name, the next flag is it."""
+"""Compiler flags that name a folder of headers or a file to include; without a name, the next argument is the name."""
 
 
 def exists(env: Any) -> bool:
-    """Return whether the tool can be used, which SCons asks; a builder that is called reports what is missing."""
+    """Return whether the tool can be used (called by SCons); builders report missing programs themselves."""
     return True
 
 
@@ -82,7 +82,7 @@ def generate(env: Any) -> None:
 
 
 def device_module(env: Any, destination: Any, source: Sequence[Any], name: str = "", **overrides: Any) -> list[Any]:
-    """Build one device module into a folder: `env.LuthierDeviceModule(destination, source, name="")`.
+    """Build one device module in a folder: `env.LuthierDeviceModule(destination, source, name="")`.
 
     Args:
         destination: the folder, usually that of a Python package.
@@ -91,7 +91,7 @@ def device_module(env: Any, destination: Any, source: Sequence[Any], name: str =
         overrides: construction variables, e.g. ``LUTHIER_TARGETS``.
 
     Returns:
-        The nodes of bundle, manifest, Python module and stub.
+        The nodes of the bundle, the manifest, the Python module and the stub.
     """
     project = env.Dir(".").srcnode()
     sources = tuple(env.File(item).srcnode().get_path(project) for item in env.Flatten([source]))
@@ -102,15 +102,15 @@ def device_module(env: Any, destination: Any, source: Sequence[Any], name: str =
 
 
 def tool(env: Any, project: Any = ".", destination: Any = None) -> list[Any]:
-    """Build the package that ``[tool.luthier]`` describes: `env.LuthierTool(project=".", destination=None)`.
+    """Build the package described by ``[tool.luthier]``: `env.LuthierTool(project=".", destination=None)`.
 
     Args:
-        project: the folder of pyproject.toml; the device modules come out byte by byte as from pip.
-        destination: where the package's folder is made; default: ``build/scons`` in the project.
+        project: the folder of pyproject.toml; the device modules are byte for byte the same as from pip.
+        destination: folder that receives the package's folder; default: ``build/scons`` in the project.
 
     Returns:
-        The nodes of the device modules' files and of the Python files of the package and its subpackages. Data files
-        are for `env.InstallAs`.
+        The nodes of the device modules' files and of the Python files of the package and its subpackages. Install data
+        files with `env.InstallAs`.
     """
     root = env.Dir(project).srcnode()
     try:
@@ -121,7 +121,7 @@ def tool(env: Any, project: Any = ".", destination: Any = None) -> list[Any]:
         raise SCons.Errors.UserError(f"no [tool.luthier] in {root.File('pyproject.toml')}")
     settings = _settings(env, table)
     if not settings.package:
-        raise SCons.Errors.UserError("set `package` in [tool.luthier]: SCons does not guess it")
+        raise SCons.Errors.UserError("set `package` in [tool.luthier]: builds with SCons need it")
     parts = settings.package.split(".")
     folder = (env.Dir(destination) if destination else root.Dir("build/scons")).Dir("/".join(parts))
     nodes = []
@@ -137,7 +137,7 @@ def tool(env: Any, project: Any = ".", destination: Any = None) -> list[Any]:
 
 
 def _python_files(package: Any) -> Iterator[Any]:
-    """Yield the Python files of a package and its subpackages, also those that are yet to be made."""
+    """Yield the Python files of a package and its subpackages, including files that are yet to be built."""
     yield from (*package.glob("*.py"), *package.glob("py.typed"))
     for inner in package.glob("*/__init__.py"):
         yield from _python_files(inner.dir)
@@ -158,14 +158,14 @@ def _settings(env: Any, table: dict[str, Any]) -> Settings:
 
 
 def _plain(value: object) -> object:
-    """Return SCons's own strings as Python's."""
+    """Return SCons's strings as `str`."""
     return tuple(str(part) for part in value) if isinstance(value, tuple) else value
 
 
 def _module(env: Any, module: ModuleSettings, settings: Settings, folder: Any, project: Any) -> list[Any]:
     artefacts = [folder.File(name) for name in artefact_names(module)]
     try:
-        check_replaceable(Path(node.abspath) for node in artefacts)  # now: SCons removes targets before it builds them
+        check_replaceable(Path(node.abspath) for node in artefacts)  # before SCons removes targets to build them
         toolchain = find_toolchain(settings)
         headers = include_dir()
         units = plan_units(module, settings, toolchain, project=Path(project.abspath), headers=headers)
@@ -180,7 +180,7 @@ def _module(env: Any, module: ModuleSettings, settings: Settings, folder: Any, p
         "LUTHIER_TOOLCHAIN": toolchain,
         "LUTHIER_SETTINGS": settings,
     }
-    # By package and destination, for two tools of a project, or two variants of one, may each call a module `device`.
+    # By package and destination: two tools of a project, or two variants of one, may each have a module `device`.
     where = digest_text(os.path.relpath(folder.abspath, project.abspath))[:8]
     intermediate = project.Dir("/".join(filter(None, ("build/scons.objects", settings.package, module.name, where))))
     objects = []
@@ -188,7 +188,7 @@ def _module(env: Any, module: ModuleSettings, settings: Settings, folder: Any, p
         (node,) = env.LuthierCodeObject(
             intermediate.File(unit.file_name), sources, LUTHIER_UNIT=unit, LUTHIER_KEY=unit.key, **common
         )
-        # The plugin is no header, and the scanner may miss headers that are named by macros.
+        # The plugin is not a header, and the scanner may miss headers that are named by macros.
         env.Depends(node, [env.File(name) for name in _plugin_files(unit)])
         env.Clean(node, intermediate.File(f"{Path(unit.file_name).stem}.d"))
         objects.append(node)
@@ -209,20 +209,20 @@ def _plugin_files(unit: BuildUnit) -> set[str]:
 
 
 def _named_in(flags: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the folders of headers, and the files to include, that compiler flags name."""
+    """Return the folders of headers and the files to include that are named by compiler flags."""
     folders: list[str] = []
     files: list[str] = []
     words = iter([flag for flag in flags if flag != "-Xclang"])
     for word in words:
-        if found := _NAMING.fullmatch(word):
-            place = files if found["file"] else folders
-            place.append(found["name"] or next(words, ""))
+        if match := _NAMING.fullmatch(word):
+            place = files if match["file"] else folders
+            place.append(match["name"] or next(words, ""))
     return folders, files
 
 
 def _includes(node: Any, env: Any, path: Any) -> list[Any]:
-    """Return files that a HIP source includes, by itself or by flags; code objects, which are sources too, include
-    nothing."""
+    """Return the files that a HIP source includes, itself or by flags; code objects, which are sources too, include
+    none."""
     return [] if str(node).endswith(".hsaco") else [*env["LUTHIER_INCLUDED"], *_c_scanner(node, env, path)]
 
 
@@ -284,20 +284,16 @@ def _say_patch(target: list[Any], source: list[Any], env: Any) -> str:
 
 
 def _tool_content(target: Any, source: Any, env: Any, for_signature: bool) -> str:
-    """Return a digest of the tools of a patched object, so that it is patched again when a tool or Luthier has changed.
+    """Return a digest of the tools of a patched object, so that it is patched again when a tool or Luthier changes.
 
-    SCons asks for it when all that the object depends on has been built, a tool of the same project included.
+    SCons calls it after building everything that the object depends on, including a tool of the same project.
     """
     words = [env.subst(word) for word in env.Flatten([env["LUTHIER_TOOL"]])]
     return digest_text(made_by("check"), *(_content_of(word) for word in words if word))
 
 
 def _content_of(tool: str) -> str:
-    """Return a digest of every file of the package that contains a tool: host sources, bundles, manifests.
-
-    Args:
-        tool: as behind ``-t``.
-    """
+    """Return a digest of all files (host sources, bundles, manifests) of the package of a tool, named as for ``-t``."""
     try:
         _, point, _ = find_tool(tool)
         importlib.invalidate_caches()
@@ -305,10 +301,10 @@ def _content_of(tool: str) -> str:
     except (LuthierError, ImportError, ValueError):
         spec = None
     if spec is None or not (spec.submodule_search_locations or spec.origin):
-        return secrets.token_hex(8)  # known only to another Python: it cannot be checked, so it is never up to date
+        return secrets.token_hex(8)  # installed only for another Python: cannot be checked, so never up to date
     roots = [Path(folder) for folder in spec.submodule_search_locations or ()]
     for root in roots:
-        with contextlib.suppress(LuthierError):  # which the patching itself will say
+        with contextlib.suppress(LuthierError):  # patching reports the error
             follow_sources(root)
     files = {
         str(path.relative_to(root)): path
@@ -320,7 +316,7 @@ def _content_of(tool: str) -> str:
 
 
 def _reported(work: Any) -> int:
-    """Run `work`; return 0, or 1 after reporting an error: SCons then names the target and stops."""
+    """Run `work`; return 0, or 1 after reporting an error, for which SCons then names the target and stops."""
     try:
         work()
     except LuthierError as problem:
@@ -330,7 +326,7 @@ def _reported(work: Any) -> int:
 
 
 class _DatabaseCommand:
-    """Interface that SCons's own tool `compilation_db` expects of an action: the command as text."""
+    """Interface that SCons's tool `compilation_db` expects of an action: the command as text."""
 
     @staticmethod
     def strfunction(target: Any, source: Any, env: Any, executor: Any = None, overrides: Any = None) -> str:
@@ -339,10 +335,7 @@ class _DatabaseCommand:
 
 
 def _compilation_database(target: list[Any], source: list[Any], env: Any) -> tuple[list[Any], list[Any]]:
-    """Enter the sources into the compilation database if the environment makes one.
-
-    It is an emitter.
-    """
+    """Emitter: add the sources to the compilation database if the environment makes one."""
     entries = _database_entries()
     if entries is not None and "CompilationDatabase" in env["BUILDERS"]:
         entries.extend((target[0], item, env, _DatabaseCommand) for item in source)

@@ -1,6 +1,6 @@
-"""Settings of a tool's build: one dataclass, read from four places.
+"""Settings of a tool's build: one dataclass, read from four sources.
 
-A value given in several places is taken from the first of: a command-line flag, a configuration setting of the build
+The first source that has a value takes precedence: a command-line flag, a configuration setting of the build
 frontend (``pip install -C luthier.targets=gfx942 .``), the environment (``LUTHIER_TARGETS``), the project's
 ``pyproject.toml`` or `setup.py`.
 """
@@ -26,44 +26,44 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
 def is_python_name(text: str) -> bool:
-    """Return whether Python takes a text as a name; a keyword is none."""
+    """Return whether a text is a Python identifier and not a keyword."""
     return _NAME.match(text) is not None and not keyword.iskeyword(text)
 
 
 def _setting(help: str, default: Any) -> Any:
-    """Return a dataclass field with the sentence that documents it (read by `describe`)."""
+    """Return a dataclass field with its documentation (read by `describe`)."""
     return field(default=default, metadata={"help": help})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The table ``[tool.luthier]``; keys are the field names with ``-`` for ``_``."""
+    """The table ``[tool.luthier]``; its keys are the field names with ``-`` instead of ``_``."""
 
     package: str = _setting("Import package that receives the device modules; default: the project's only package.", "")
     modules: tuple[ModuleSettings, ...] = _setting("Device modules, one table `[tool.luthier.modules.NAME]` each.", ())
     targets: tuple[str, ...] = _setting("Target ids to compile for, e.g. `gfx942:xnack-`.", DEFAULT_TARGETS)
     include_dirs: tuple[str, ...] = _setting("Folders of headers, relative to the project.", ())
     defines: tuple[str, ...] = _setting("Preprocessor definitions, `NAME` or `NAME=VALUE`.", ())
-    flags: tuple[str, ...] = _setting("Further compiler flags, after all others.", ())
+    flags: tuple[str, ...] = _setting("Additional compiler flags, after all others.", ())
     optimization: str = _setting("Optimization level: 1, 2, 3 or s.", "3")
     code_object_version: int = _setting("Code object version 4, 5 or 6; 0: the compiler's default.", 0)
     check_hooks: bool = _setting("Check that every hook can be spliced, for every target.", True)
     compress: bool = _setting("Compress the offload bundles.", False)
-    clang: str = _setting("The compiler to use, a path or a name; default: the best one found.", "")
-    jobs: int = _setting("Compilations at once; 0: as many as processors and memory allow.", 0)
-    build_dir: str = _setting("Folder that keeps intermediate files between builds.", "build/luthier")
+    clang: str = _setting("Path or name of the compiler; default: the best one installed.", "")
+    jobs: int = _setting("Number of parallel compilations; 0: as many as processors and memory allow.", 0)
+    build_dir: str = _setting("Folder for intermediate files, kept between builds.", "build/luthier")
     editable_rebuild: bool = _setting(
-        "Build hooks again when an editable install is used after their sources changed.", True
+        "Rebuild hooks when an editable install is used after their sources changed.", True
     )
-    verbose: bool = _setting("Show every command, and where each setting came from.", False)
+    verbose: bool = _setting("Show every command and the source of each setting.", False)
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Setting -> the place its value was taken from."""
+    """Setting -> source of its value."""
 
     def module(self, name: str) -> ModuleSettings:
-        """Return the device module called `name`.
+        """Return the device module `name`.
 
         Raises:
-            BuildError: there is none, with those there are.
+            BuildError: there is no such module; the message lists the modules.
         """
         for module in self.modules:
             if module.name == name:
@@ -74,23 +74,23 @@ class Settings:
 
 @dataclass(frozen=True)
 class ModuleSettings:
-    """The table ``[tool.luthier.modules.NAME]``: what one device module adds to the common settings, or replaces."""
+    """The table ``[tool.luthier.modules.NAME]``: settings of one device module that add to or replace common ones."""
 
     name: str
-    """Name of the module: it is an attribute in Python and the stem of the artefacts."""
+    """Name of the Python attribute and stem of the artefacts."""
     sources: tuple[str, ...] = _setting("HIP sources, relative to the project; compiled together as one unit.", ())
-    targets: tuple[str, ...] = _setting("Target ids in place of the common ones.", ())
+    targets: tuple[str, ...] = _setting("Target ids that replace the common ones.", ())
     include_dirs: tuple[str, ...] = _setting("Folders of headers, before the common ones.", ())
     defines: tuple[str, ...] = _setting("Definitions, after the common ones.", ())
     flags: tuple[str, ...] = _setting("Compiler flags, after the common ones.", ())
 
 
 _LISTS_IN_TEXT = {"targets": None, "include_dirs": None, "defines": ";", "flags": " "}
-"""Separators of lists written in one string: shell words (" "), ";", or comma, ";" or blank (None)."""
+"""Separators of lists written as one string: shell words (" "), ";", or comma, ";" or blank (None)."""
 
 
 def describe() -> list[tuple[str, str, str]]:
-    """Return (key, default, meaning) of every setting, for help texts and documentation."""
+    """Return (key, default, help text) of every setting, for command lines and documentation."""
     return [
         (item.name.replace("_", "-"), str(item.default), item.metadata["help"])
         for item in dataclasses.fields(Settings)
@@ -99,9 +99,10 @@ def describe() -> list[tuple[str, str, str]]:
 
 
 def _value(name: str, raw: object, origin: str) -> Any:
-    """Return `raw` (from TOML or text) as the type of the setting `name`.
+    """Return `raw` (from TOML or text) converted to the type of the setting `name`.
 
-    Every mismatch is a `BuildError` naming `origin`.
+    Raises:
+        BuildError: the value has another type; the message names `origin`.
     """
     key = name.replace("_", "-")
     default = next(item.default for item in dataclasses.fields(Settings) if item.name == name)
@@ -136,8 +137,8 @@ def _value(name: str, raw: object, origin: str) -> Any:
 def _strings(key: str, raw: object, origin: str) -> tuple[str, ...]:
     if not isinstance(raw, (list, tuple)) or not all(isinstance(part, str) for part in raw):
         raise BuildError(f"{key} from {origin} must be a list of strings, not {raw!r}")
-    if not all(raw):  # a flag of the compiler would take the next one for its value
-        raise BuildError(f"{key} from {origin} has an empty string: {raw!r}")
+    if not all(raw):  # a compiler flag would take the next argument as its value
+        raise BuildError(f"{key} from {origin} contains an empty string: {raw!r}")
     return tuple(raw)
 
 
@@ -149,7 +150,7 @@ def _modules(raw: object, origin: str) -> tuple[ModuleSettings, ...]:
     for name, table in raw.items():
         place = f"module {name!r} in {origin}"
         if not is_python_name(name) or name == "__init__":
-            raise BuildError(f"{place}: a module's name must be a Python identifier, and no keyword")
+            raise BuildError(f"{place}: the name of a module must be a Python identifier and not a keyword")
         if isinstance(table, (list, tuple)):  # the short form NAME = ["a.hip"]
             table = {"sources": table}
         if not isinstance(table, Mapping):
@@ -167,7 +168,7 @@ def _modules(raw: object, origin: str) -> tuple[ModuleSettings, ...]:
 
 
 def read_table(project: Path) -> dict[str, Any] | None:
-    """Return the table ``[tool.luthier]`` of the project's ``pyproject.toml``; None if there is none."""
+    """Return the table ``[tool.luthier]`` of the project's ``pyproject.toml``, or None."""
     table = read_pyproject(project).get("tool", {}).get("luthier")
     if table is not None and not isinstance(table, dict):
         raise BuildError(f"{project / 'pyproject.toml'}: [tool.luthier] must be a table")
@@ -175,7 +176,7 @@ def read_table(project: Path) -> dict[str, Any] | None:
 
 
 def read_pyproject(project: Path) -> dict[str, Any]:
-    """Return the project's ``pyproject.toml``; nothing if there is none."""
+    """Return the contents of the project's ``pyproject.toml``; empty if there is none."""
     path = project / "pyproject.toml"
     try:
         with path.open("rb") as file:
@@ -195,18 +196,18 @@ def load_settings(
     config: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Return settings from their four sources, with `Settings.origins` saying where each value is from.
+    """Return settings from their four sources; `Settings.origins` has the source of each value.
 
     Args:
         table: contents of ``[tool.luthier]`` or of the `setup.py` keyword ``luthier=``.
-        table_origin: how to name `table` in messages.
-        flags: values of command-line flags by field name; None values are not given.
-        flag_origin: how to name a flag in messages.
+        table_origin: name of `table` in messages.
+        flags: values of command-line flags by field name; None: not given.
+        flag_origin: name of a flag in messages.
         config: configuration settings of the build frontend; only keys ``luthier.NAME`` are read.
-        environment: default `os.environ`; only ``LUTHIER_NAME`` of settings that exist are read.
+        environment: default `os.environ`; only ``LUTHIER_NAME`` of known settings are read.
 
     Raises:
-        BuildError: a key is unknown or a value of the wrong type, with its place.
+        BuildError: a key is unknown, or a value has the wrong type; the message names the source.
         TargetError: a target does not exist.
     """
     environment = os.environ if environment is None else environment
@@ -256,7 +257,7 @@ def _check(settings: Settings) -> None:
     if settings.optimization not in ("1", "2", "3", "s"):
         raise BuildError(
             f"optimization from {settings.origins['optimization']} must be 1, 2, 3 or s, not {settings.optimization!r}"
-            " (the plugin reads annotations after optimization, and hooks need it)"
+            " (hooks need optimization, and the plugin reads annotations after it)"
         )
     if not settings.targets:
         raise BuildError(f"targets from {settings.origins['targets']} is empty")
@@ -271,14 +272,14 @@ def _check(settings: Settings) -> None:
 
 
 def check_targets(targets: Sequence[str], origin: str) -> None:
-    """Refuse what no offload bundle can hold together; `origin` is where the list was given.
+    """Check that one offload bundle can hold all targets; `origin` is the source of the list.
 
-    A loader could not choose between ``gfx942`` and ``gfx942:xnack-`` (LLVM, "Clang Offload Bundler", "Target ID
-    Definition"); the bundler says so too, but only after everything has been compiled.
+    A loader cannot choose between ``gfx942`` and ``gfx942:xnack-`` (LLVM, "Clang Offload Bundler", "Target ID
+    Definition"). The bundler reports this too, but only after everything has been compiled.
 
     Raises:
-        BuildError: a target twice, or two that exclude each other.
-        TargetError: a target that does not exist.
+        BuildError: a target is given twice, or two targets exclude each other.
+        TargetError: a target does not exist.
     """
     identities: dict[TargetId, str] = {}
     for target in targets:
@@ -298,5 +299,5 @@ def check_targets(targets: Sequence[str], origin: str) -> None:
         ):
             raise BuildError(
                 f"targets from {origin}: {identities[known]} and {identities[identity]} cannot be in one bundle, "
-                "since a loader could not choose between them: give every target of a processor the same features"
+                "because a loader cannot choose between them: give every target of a processor the same features"
             )

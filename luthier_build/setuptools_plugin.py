@@ -1,7 +1,7 @@
-"""The setuptools extension: ``[tool.luthier]`` in ``pyproject.toml``, or ``setup(luthier={...})``, adds a build step.
+"""setuptools extension: ``[tool.luthier]`` in ``pyproject.toml``, or ``setup(luthier={...})``, adds a build step.
 
-setuptools calls `finalize_distribution` in every project built where Luthier is installed, so it returns at once for
-projects that do not ask for it and imports nothing that they would pay for.
+setuptools calls `finalize_distribution` for every project that is built where Luthier is installed. It returns at once
+for projects that do not use Luthier, and imports nothing slow for them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMMAND = "build_luthier"
 _NOT_FLAGS = ("modules", "package", "verbose", "editable_rebuild")
 
 config_settings: dict[str, object] = {}
-"""Configuration settings of the build frontend, put here by `luthier_build.backend`."""
+"""Configuration settings of the build frontend, set by `luthier_build.backend`."""
 
 
 def finalize_distribution(distribution: Distribution) -> None:
@@ -48,7 +48,7 @@ def finalize_distribution(distribution: Distribution) -> None:
 
 
 def _without_record(sdist: Any) -> type[Any]:
-    """Return a command for source distributions that leaves out what tells an editable install of its sources."""
+    """Return an ``sdist`` command that leaves out the record of an editable install."""
 
     def make_release_tree(self: Any, base_dir: str, files: list[str]) -> None:
         from luthier.module.packages import RECORD
@@ -59,7 +59,7 @@ def _without_record(sdist: Any) -> type[Any]:
 
 
 def check_keyword(distribution: Distribution, name: str, value: object) -> None:
-    """Check the keyword of ``setup(luthier={...})``, which has the same keys as ``[tool.luthier]``.
+    """Check the value of ``setup(luthier={...})``, which has the same keys as ``[tool.luthier]``.
 
     Entry point ``distutils.setup_keywords``.
     """
@@ -79,14 +79,14 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
             for key, _, meaning in describe()
             if key == item.name.replace("_", "-")
         ),
-        ("build-lib=", "b", "folder the package is built in"),
-        ("inplace", "i", "put the artefacts into the source tree"),
-        ("show-settings", None, "show every command, and where each setting came from"),
+        ("build-lib=", "b", "folder in which the package is built"),
+        ("inplace", "i", "write the artefacts to the source tree"),
+        ("show-settings", None, "show every command and the source of each setting"),
     ]
     boolean_options: ClassVar[list[str]] = ["compress", "inplace", "show-settings"]
 
     def initialize_options(self) -> None:
-        """Begin with nothing (setuptools)."""
+        """Initialize all options (called by setuptools)."""
         for item in dataclasses.fields(Settings):
             if item.name not in _NOT_FLAGS:
                 setattr(self, item.name, None)
@@ -97,7 +97,7 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
         self.settings = Settings()
 
     def finalize_options(self) -> None:
-        """Read what the project configures (setuptools)."""
+        """Read the project's settings (called by setuptools)."""
         self.set_undefined_options("build", ("build_lib", "build_lib"))
         flags = {
             item.name: getattr(self, item.name)
@@ -136,7 +136,7 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
         return Path(self.build_lib or "build/lib", *self.settings.package.split("."))
 
     def run(self) -> None:
-        """Do what the command line asks for; the exit status."""
+        """Build the device modules (called by setuptools)."""
         from luthier.module.packages import RECORD
 
         from luthier_build.editable import for_first_targets, write_record
@@ -145,14 +145,14 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
         into_sources = self.inplace or self.editable_mode
         destination = self._package_folder() if into_sources else self._built_folder()
         try:
-            # What an editable install's sources give for other targets is compiled when somebody needs it.
+            # In an editable install, other targets are compiled when they are first used.
             on_demand = self.editable_mode and self.settings.editable_rebuild
             chosen = for_first_targets(self.settings) if on_demand else self.settings
             built = compile_tool(chosen, project=Path.cwd(), destination=destination, report=self._report)
             if into_sources:
                 keyword = getattr(self.distribution, "luthier", None)
                 write_record(destination, Path.cwd(), self.settings, built, keyword)
-            else:  # what is installed follows no sources, also where data files of the package came along
+            else:  # an installed package does not follow sources, even if the record was copied as a data file
                 (destination / RECORD).unlink(missing_ok=True)
         except LuthierError as problem:
             raise CompileError(str(problem)) from problem
@@ -170,14 +170,14 @@ class BuildLuthier(Command):  # type: ignore[misc] # setuptools has no types
             raise OptionError(str(problem)) from problem
 
     def get_outputs(self) -> list[str]:
-        """Return the artefacts, where a regular build puts them."""
+        """Return the artefacts' paths in a regular build."""
         from luthier_build.package import artefact_names
 
         folder = self._built_folder()
         return [str(folder / name) for module in self.settings.modules for name in artefact_names(module)]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Return where each artefact is in the source tree; empty unless it was put there."""
+        """Return artefact -> path in the source tree; empty unless it was built there."""
         if not (self.inplace or self.editable_mode):
             return {}
         folder = self._package_folder()

@@ -1,4 +1,4 @@
-"""The oldest setuptools that builds tool packages. `pip install --no-build-isolation` asks nobody for it."""
+"""The oldest setuptools that builds tool packages. `pip install --no-build-isolation` does not check it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 OLDEST = 77
-"""What the extra ``build`` requires, too."""
+"""Also required by the extra ``build``."""
 _WANTED = re.compile(r"\s*setuptools\s*>=\s*(\d+)")
 
 
 def wanted_by_tool(pyproject: Mapping[str, Any]) -> int:
-    """Return the release of setuptools that a tool's project asks for; 0 where it asks for none, or is no tool's."""
+    """Return the release of setuptools that a tool's project requires; 0 for none, or if the project is not a tool."""
     try:
         if "luthier.tools" not in pyproject["project"]["entry-points"]:
             return 0
         required = pyproject["build-system"]["requires"]
-        return max((int(wanted[1]) for one in required if (wanted := _WANTED.match(str(one)))), default=0)
-    except (KeyError, TypeError):  # what is malformed, setuptools says
+        return max((int(match[1]) for text in required if (match := _WANTED.match(str(text)))), default=0)
+    except (KeyError, TypeError):  # setuptools reports a malformed file
         return 0
 
 
 def why_too_old(oldest: int = OLDEST) -> str:
-    """Return what is wrong with the setuptools that is installed, and what to do; empty if nothing is."""
+    """Return what is wrong with the installed setuptools and how to fix it; empty if nothing is wrong."""
     wanted = f"this package needs {oldest} or later: pip install -U 'setuptools>={oldest}'"
     try:
         from setuptools import __version__

@@ -1,7 +1,5 @@
-"""Facts about hooks and variables that only the sources have.
-
-They are parameters' names and C types, comments, and places, read by libclang.
-"""
+"""Read with libclang what only the sources of hooks and variables contain: names and C types of parameters, comments
+and locations."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
     from luthier_build.toolchain import Toolchain
 
 OLDEST_LIBRARY = 18
-"""The oldest libclang that the Python bindings' functions are all in."""
+"""The oldest libclang that has all functions of the Python bindings."""
 
 
 _KINDS = {
@@ -71,7 +69,7 @@ def available() -> bool:
     """Return whether libclang's Python bindings are installed."""
     try:
         return importlib.util.find_spec("clang.cindex") is not None
-    except ImportError:  # no `clang`, or somebody's module of that name
+    except ImportError:  # no `clang`, or an unrelated module of that name
         return False
 
 
@@ -85,12 +83,12 @@ def _bindings(library: str | None) -> Any:
 
 
 def _library_of(clang: Path, major: int) -> str | None:
-    """Return the libclang that belongs to this compiler, else None: then the one of the bindings is used."""
+    """Return the libclang of this compiler; None if there is none, then the bindings' own is used."""
     if major < OLDEST_LIBRARY:
         return None
     folder = clang.resolve().parent.parent / "lib"
-    found = sorted(folder.glob(f"libclang-{major}.so*")) + sorted(folder.glob("libclang.so*"))
-    return str(found[0]) if found else None
+    libraries = sorted(folder.glob(f"libclang-{major}.so*")) + sorted(folder.glob("libclang.so*"))
+    return str(libraries[0]) if libraries else None
 
 
 def read_declarations(
@@ -100,17 +98,16 @@ def read_declarations(
     project: Path,
     report: Callable[[str], object] = print,
 ) -> dict[str, SourceDeclaration]:
-    """Return the declaration of every function and variable outside system headers, by mangled name.
+    """Return the declarations of functions and variables outside system headers, by mangled name.
 
-    There are none, and the reason is reported, where libclang finds an error: types may then be others than those that
-    were compiled.
+    If libclang reports an error, report it and return no declarations: types may differ from the compiled ones.
 
     Args:
-        toolchain: its headers are used, and its libclang if it has one.
-        arguments: the compiler's arguments without plugin, input and output; paths in them relative to `project`.
+        toolchain: supplies the headers and, if it has one, libclang.
+        arguments: the compiler's arguments without plugin, input and output; paths in them are relative to `project`.
 
     Raises:
-        BuildError: libclang cannot be loaded or does not understand the source at all.
+        BuildError: libclang cannot be loaded or cannot read the source.
     """
     cindex = _bindings(_library_of(toolchain.clang, toolchain.llvm_major))
     own = ["-nogpulib", "-w", f"-resource-dir={toolchain.resource_dir}", f"-working-directory={project}"]
@@ -118,28 +115,28 @@ def read_declarations(
         unit = cindex.Index.create().parse(os.fsencode(source), list(map(os.fsencode, [*arguments, *own])))
     except (cindex.LibclangError, cindex.TranslationUnitLoadError) as problem:
         raise BuildError(f"libclang cannot read {source}: {problem}", object=str(source)) from problem
-    for told in unit.diagnostics:
-        # A libclang that is not the compiler's own may find some in headers of the compiler, which it can pass over.
-        passed = told.severity < told.Fatal and told.location.is_in_system_header
-        if told.severity >= told.Error and not passed:
+    for diagnostic in unit.diagnostics:
+        # A libclang that is not the compiler's may report errors in the compiler's headers, which do not matter.
+        passed = diagnostic.severity < diagnostic.Fatal and diagnostic.location.is_in_system_header
+        if diagnostic.severity >= diagnostic.Error and not passed:
             report(
-                f"{_place(told, project)}: hooks are described by their LLVM types, for libclang finds an error: "
-                f"{_text(told, 'spelling')}"
+                f"{_place(diagnostic, project)}: hooks are described by LLVM types, because libclang reports an error: "
+                f"{_text(diagnostic, 'spelling')}"
             )
             return {}
-    found: dict[str, SourceDeclaration] = {}
+    declarations: dict[str, SourceDeclaration] = {}
     for cursor, comment in _walk(unit.cursor, "", cindex):
         declaration = _declaration(cursor, comment, project, cindex)
         symbol = _text(cursor, "mangled_name")
-        known = found.get(symbol, declaration)
+        known = declarations.get(symbol, declaration)
         documentation = declaration.documentation or known.documentation
         best = declaration if cursor.is_definition() else known
-        found[symbol] = replace(best, documentation=documentation)
-    return found
+        declarations[symbol] = replace(best, documentation=documentation)
+    return declarations
 
 
 def _text(item: Any, attribute: str, errors: str = "replace") -> str:
-    """Return a text of libclang's; what is no UTF-8, which the bindings refuse, is decoded as `errors` says."""
+    """Return a text attribute of libclang; decode text that is not UTF-8, which the bindings reject, by `errors`."""
     try:
         return getattr(item, attribute) or ""
     except UnicodeDecodeError as problem:
@@ -162,7 +159,7 @@ def _walk(parent: Cursor, outer_comment: str, cindex: Any) -> Iterator[tuple[Cur
 
 
 def _qualified(cursor: Cursor, cindex: Any) -> str:
-    """Return the name with those of the namespaces and classes it is in, wherever it is defined."""
+    """Return the name qualified with its namespaces and classes."""
     kinds = cindex.CursorKind
     name, parent = _text(cursor, "spelling"), cursor.semantic_parent
     while parent is not None and _known_kind(parent) != kinds.TRANSLATION_UNIT:
@@ -174,7 +171,7 @@ def _qualified(cursor: Cursor, cindex: Any) -> str:
 
 
 def _known_kind(item: Cursor | Type) -> Any:
-    """Return the kind, or None for one that came to libclang after the bindings were made."""
+    """Return the kind, or None for a kind that is newer than the bindings."""
     try:
         return item.kind
     except ValueError:
@@ -225,9 +222,9 @@ def _kind(declared: Type, cindex: Any) -> str:
 
 
 def clean_comment(raw: str) -> str:
-    """Return the text of a documentation comment without its stars and slashes; empty for an ordinary comment.
+    """Return the text of a documentation comment without stars and slashes; empty for an ordinary comment.
 
-    Only comments that documentation tools read are taken: ``///``, ``//!``, ``/** */`` and ``/*! */``.
+    Documentation comments begin with ``///``, ``//!``, ``/**`` or ``/*!``.
     """
     raw = raw.strip()
     if raw.startswith(("/**", "/*!")):

@@ -1,4 +1,4 @@
-"""Finding what compiles HIP device code: a clang with its tools, HIP's headers, ROCm's device library."""
+"""Find a toolchain for HIP device code: clang with its tools, HIP's headers, ROCm's device library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Kind = Literal["rocm", "upstream", "debian-hipcc"]
 
 OLDEST_LLVM = 15
 READABLE_LLVM = 22
-"""Newest LLVM whose bitcode the runtime's own LLVM reads; newer compilers come after it in the search."""
+"""Newest LLVM whose bitcode the runtime's LLVM reads; newer compilers are tried last."""
 
 _SYSTEM = Path("/usr")  # where Linux distributions put HIP
 _VARIABLES = ("LUTHIER_CLANG", "LUTHIER_ROCM_PATH", "ROCM_PATH", "PATH")
@@ -31,14 +31,15 @@ _HEADER_VARIABLES = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH")
 
 @dataclass(frozen=True)
 class Toolchain:
-    """One compiler for HIP device code and everything that goes with it; made by `find`."""
+    """One compiler for HIP device code with its headers, libraries and tools; made by `find`."""
 
     clang: Path
     version: str = field(repr=False)
-    """All of ``clang --version``: what plugins and generated files are valid for."""
+    """Full output of ``clang --version``; plugins and generated files are valid for exactly this version."""
     llvm_major: int
     kind: Kind
-    """``rocm``: AMD's own; ``debian-hipcc``: what Debian 12's hipcc uses; ``upstream``: LLVM's, HIP from elsewhere."""
+    """``rocm``: AMD's compiler; ``debian-hipcc``: the clang of Debian 12's hipcc; ``upstream``: LLVM's, with separate
+    HIP headers."""
     resource_dir: Path
     rocm_path: Path
     """Folder with ``include/hip``."""
@@ -50,14 +51,14 @@ class Toolchain:
 
     @staticmethod
     def find(environment: Mapping[str, str] | None = None) -> Toolchain:
-        """Return the toolchain to use, the same for the same environment.
+        """Return the toolchain for an environment (default: `os.environ`).
 
-        In this order: the compiler that ``LUTHIER_CLANG`` names; the one of the ROCm installation in
+        The compiler is the first of: ``LUTHIER_CLANG``; the compiler of the ROCm installation in
         ``LUTHIER_ROCM_PATH``, ``ROCM_PATH``, ``/opt/rocm``; ``clang-22`` and other LLVM releases on the path. HIP's
         headers and device library come from the first of those folders that has them, then ``/usr``.
 
         Raises:
-            BuildError: something is missing; the message names the package or setting that supplies it.
+            BuildError: a part is missing; the message names the package or setting that supplies it.
         """
         variables = os.environ if environment is None else environment
         return _find(tuple(_in_any_folder(name, variables.get(name, "")) for name in _VARIABLES))
@@ -66,39 +67,39 @@ class Toolchain:
         """Return the compiler flags that every HIP device compilation for `target` needs, e.g. ``gfx942:xnack-``.
 
         Raises:
-            TargetError: unknown target.
-            BuildError: the device library lacks the target and the cache for its supplement cannot be written.
+            TargetError: the target is unknown.
+            BuildError: the device library lacks the target, and the cache for the supplement is not writable.
         """
         known = TargetId.parse(target).target
         library = library_for(self.device_library, known.name, self.clang, self.version)
         flags = ["-x", "hip", f"--offload-arch={target}", f"--rocm-path={self.rocm_path}"]
-        if self.kind != "rocm":  # older clangs do not find the version where distributions put it
+        if self.kind != "rocm":  # older clangs do not find the version file in distributions' folders
             flags.append(f"--hip-version={'.'.join(map(str, self.hip_version))}")
         if self.kind != "rocm" or library != self.device_library:
             flags.append(f"--rocm-device-lib-path={library}")
         if self.llvm_major >= 22 and self.hip_version < (7,):
-            # Older headers size their wavefront masks by this macro, which clang 22 no longer predefines.
+            # Older headers use this macro for the size of wavefront masks; clang 22 no longer predefines it.
             flags.append(f"-D__AMDGCN_WAVEFRONT_SIZE={known.default_wave_size}")
             flags += ["-include", os.fspath(plugin_sources() / "include/luthier/support/hip5_with_clang22.h")]
         return flags
 
     @property
     def compiler(self) -> tuple[str, ...]:
-        """Return what changes when the compiler does, also a script in its place or a build of the same version."""
+        """Return an identity of the compiler that also changes with a wrapper script or a rebuild of that version."""
         program = self.clang.resolve()
         states = (state_of(path)[:2] for path in (self.clang, program))
         return (os.fspath(program), self.version, *map(str, states))
 
     def library_digests(self) -> list[str]:
-        """Return name and digest of each file of ROCm's device library."""
+        """Return the name and digest of each file of ROCm's device library."""
         return [f"{path.name} {digest(path)}" for path in sorted(self.device_library.glob("*.bc"))]
 
     @functools.cached_property
     def llvm_include(self) -> Path:
-        """Return the folder with the C++ headers of exactly this LLVM, which the compiler plugin is built with.
+        """Return the folder with the C++ headers of exactly this LLVM, for the compiler plugin.
 
         Raises:
-            BuildError: they are not installed.
+            BuildError: the headers are not installed.
         """
         beside = self.clang.resolve().parent
         config = beside / "llvm-config"
@@ -110,27 +111,27 @@ class Toolchain:
                 return folder
         package = "rocm-llvm-dev" if self.kind == "rocm" else f"llvm-{self.llvm_major}-dev"
         raise BuildError(
-            f"no C++ headers of LLVM {self.llvm_major} beside {self.clang}, which Luthier's compiler plugin is built "
-            f"with: install the package {package}"
+            f"no C++ headers of LLVM {self.llvm_major} for {self.clang}, which Luthier's compiler plugin needs: "
+            f"install the package {package}"
         )
 
 
 def header_variables() -> dict[str, str]:
-    """Return the variables of the environment by which a compiler finds other headers, those that are set."""
+    """Return the environment variables that are set and change where compilers search for headers."""
     return {name: value for name in _HEADER_VARIABLES if (value := os.environ.get(name))}
 
 
 def plugin_sources() -> Path:
-    """Return the folder ``compiler_plugin``: part of the installed package, or of the source tree."""
-    here = Path(__file__).resolve().parent
-    for folder in (here / "compiler_plugin", here.parent / "compiler_plugin"):
+    """Return the folder ``compiler_plugin`` of the installed package or the source tree."""
+    parent = Path(__file__).resolve().parent
+    for folder in (parent / "compiler_plugin", parent.parent / "compiler_plugin"):
         if (folder / "src/Plugin.cpp").is_file():
             return folder
-    raise BuildError(f"Luthier's installation in {here} lacks the sources of its compiler plugin")
+    raise BuildError(f"Luthier's installation in {parent} lacks the sources of its compiler plugin")
 
 
 def _in_any_folder(name: str, value: str) -> str:
-    """Return the value of a variable so that it means the same in every folder: compilers run in other ones."""
+    """Return the value of a variable with absolute paths, because compilers run in other folders."""
     if not value or (name == "LUTHIER_CLANG" and os.sep not in value):
         return value
     parts = value.split(os.pathsep) if name == "PATH" else [value]
@@ -142,12 +143,12 @@ def _find(settings: tuple[str, ...]) -> Toolchain:
     clang_setting, rocm_setting, rocm_path, search = settings
     roots = [Path(root) for root in (rocm_setting, rocm_path, "/opt/rocm") if root]
     if rocm_setting and not roots[0].is_dir():
-        raise BuildError(f"LUTHIER_ROCM_PATH is {rocm_setting}, which is no folder")
+        raise BuildError(f"LUTHIER_ROCM_PATH is {rocm_setting}, which is not a folder")
     clang = _find_clang(clang_setting, roots, search)
     version = run([clang, "--version"])
     match = re.search(r"clang version (\d+)", version)
     if not match:
-        raise BuildError(f"{clang} is not clang: `{clang} --version` says {version.splitlines()[:1]}")
+        raise BuildError(f"{clang} is not clang: `{clang} --version` prints {version.splitlines()[:1]}")
     major = int(match[1])
     if major < OLDEST_LLVM:
         raise BuildError(
@@ -165,7 +166,7 @@ def _find(settings: tuple[str, ...]) -> Toolchain:
             "installation, or apt install libamdhip64-dev"
         )
     hip_version = _hip_version(headers)
-    library = next((found for root in (headers, *places) if (found := find_library(root, resource_dir))), None)
+    library = next((candidate for root in (headers, *places) if (candidate := find_library(root, resource_dir))), None)
     if library is None:
         raise BuildError(
             f"no ROCm device library (amdgcn/bitcode/ocml.bc) in {_listed(places)}: set LUTHIER_ROCM_PATH to a ROCm "
@@ -186,7 +187,7 @@ def _find_clang(setting: str, roots: list[Path], search: str) -> Path:
     if setting:
         named = shutil.which(setting, path=search or None)
         if not named:
-            raise BuildError(f"LUTHIER_CLANG is {setting}, which is no program")
+            raise BuildError(f"LUTHIER_CLANG is {setting}, which is not a program")
         return Path(named)
     for root in roots:
         for folder in ("llvm/bin", "lib/llvm/bin"):
@@ -196,19 +197,16 @@ def _find_clang(setting: str, roots: list[Path], search: str) -> Path:
     newer = range(READABLE_LLVM + 1, READABLE_LLVM + 8)
     names = [*(f"clang-{major}" for major in (*older, *newer)), "clang"]
     for name in names:
-        if found := shutil.which(name, path=search or None):
-            return Path(found)
+        if clang := shutil.which(name, path=search or None):
+            return Path(clang)
     raise BuildError(
-        f"no clang in {_listed(roots)} nor on the path: install ROCm and set LUTHIER_ROCM_PATH, or apt install "
+        f"no clang in {_listed(roots)} or on the path: install ROCm and set LUTHIER_ROCM_PATH, or apt install "
         "clang-22 clang-tools-22 lld-22 llvm-22-dev, or set LUTHIER_CLANG"
     )
 
 
 def _rocm_root_of(clang: Path) -> Path | None:
-    """Return the ROCm installation that `clang` is part of, if any.
-
-    It is in ROOT/llvm/bin/clang or ROOT/lib/llvm/bin/clang.
-    """
+    """Return the ROCm installation that contains `clang` as llvm/bin/clang or lib/llvm/bin/clang, if any."""
     for path in (clang, clang.resolve()):
         parents = [*path.parents]
         if len(parents) > 3 and parents[1].name == "llvm":

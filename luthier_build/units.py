@@ -1,6 +1,6 @@
-"""One unit of device compilation: a module for a target. What its command is, how it runs, how units become a bundle.
+"""One unit of device compilation (a module for a target): its command, how to run it, and how to bundle units.
 
-Build systems that keep their own books (SCons) use this; `luthier_build.compile` adds the books for those that do not.
+Build systems that track dependencies themselves (SCons) use this; `luthier_build.compile` adds tracking for the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from luthier_build.toolchain import Toolchain, header_variables
 from luthier_build.workspace import digest, digest_text, read_depfile, replacing
 
 Report = Callable[[str], object]
-"""Takes one line (or several, for compiler warnings) of progress."""
+"""Receives one line of progress (several for compiler warnings)."""
 
 
 @dataclass(frozen=True)
@@ -34,17 +34,17 @@ class BuildUnit:
     module: str
     target: str
     project: Path
-    """Folder where the compiler runs; sources are relative to it."""
+    """Working folder of the compiler; sources are relative to it."""
     command: tuple[str, ...]
-    """Compiler and flags, without plugin, source and output: what the work is, not where its results lie."""
+    """Compiler and flags, without plugin, source and output."""
     plugin: tuple[str, ...]
     """Flags that load the plugin."""
     source: str
     sources: tuple[Path, ...] = field(repr=False)
     beginning: Beginning | None = field(repr=False)
-    """What the compiler reads before the source, if that is the same for others; None if it is not."""
+    """Text before the source that other units may share; None if it cannot be shared."""
     key: str = field(repr=False)
-    """Changes when command, environment, compiler, device library, plugin or Luthier do; not when an input does."""
+    """Changes with command, environment, compiler, device library, plugin or Luthier, but not with inputs."""
 
     @property
     def file_name(self) -> str:
@@ -52,33 +52,32 @@ class BuildUnit:
         return f"{self.module}-{self.target.replace(':', '_')}.hsaco"
 
     def full_command(self, output: Path, depfile: Path) -> list[str]:
-        """Return the command as it is run."""
-        # -MD is dropped by the driver when only device code is made, so the frontend is asked itself.
+        """Return the complete command."""
+        # The driver ignores -MD for device-only compilations, so pass the frontend's options.
         dependency = ["-dependency-file", str(depfile), "-sys-header-deps", "-MT", self.file_name]
         through = [part for option in dependency for part in ("-Xclang", option)]
         return [*self.command, *self.plugin, *through, "-c", self.source, "-o", str(output)]
 
 
 def module_flags(module: ModuleSettings, settings: Settings, project: Path) -> list[str]:
-    """Return the compiler flags that a module's settings ask for, the same for every target and every build system.
+    """Return the compiler flags for a module's settings, the same for every target and build system.
 
-    Paths stay relative to the project, where the compiler runs, so that the same sources give the same bytes
-    wherever they lie.
+    Paths are relative to the project, where the compiler runs, so that equal sources give equal bytes in any folder.
     """
     flags = [f"-O{settings.optimization}", f"-ffile-prefix-map={project}=."]
     if settings.code_object_version:
         flags.append(f"-mcode-object-version={settings.code_object_version}")
     flags += [f"-I{folder}" for folder in (*module.include_dirs, *settings.include_dirs)]
     flags += [f"-D{define}" for define in (*settings.defines, *module.defines)]
-    for source in module.sources[:-1]:  # one unit: one bitcode module, one set of variables a target
+    for source in module.sources[:-1]:  # one unit: one bitcode module, one set of variables for each target
         flags += ["-include", source]
     return [*flags, *settings.flags, *module.flags]
 
 
 def unit_id(module: ModuleSettings, settings: Settings) -> str:
-    """Return the compilation-unit id for clang: equal for every target of one module, different for other modules.
+    """Return the compilation-unit id for clang: equal for every target of a module, different for other modules.
 
-    clang's own would depend on the folder the project lies in.
+    clang's default depends on the project's folder.
     """
     return digest_text(settings.package, module.name, *module.sources)[:16]
 
@@ -86,7 +85,7 @@ def unit_id(module: ModuleSettings, settings: Settings) -> str:
 def plan_units(
     module: ModuleSettings, settings: Settings, toolchain: Toolchain, *, project: Path, headers: Path
 ) -> list[BuildUnit]:
-    """Return the units of a module, one per target.
+    """Return the units of a module, one for each target.
 
     Args:
         project: absolute; the module's sources are relative to it.
@@ -104,7 +103,7 @@ def plan_units(
         __version__,
         str(header_variables()),
     )
-    # Flags may name a file among Luthier's headers, which lie elsewhere in every isolated build.
+    # Flags may name one of Luthier's headers, whose folder differs in every isolated build.
     installed = os.fspath(include_dir())
     units = []
     flags = module_flags(module, settings, project)
@@ -128,13 +127,13 @@ def plan_units(
 
 
 def compile_unit(unit: BuildUnit, output: Path, *, verbose: bool = False, report: Report = print) -> list[Path]:
-    """Run the compiler and check what it made; `output` appears whole or not at all.
+    """Run the compiler and check its output; on failure, there is no `output`.
 
     Returns:
-        Every file the compiler read.
+        Every file that the compiler read.
 
     Raises:
-        BuildError: with the compiler's message, or because there are no hooks in the object.
+        BuildError: the compiler fails (with its message), or the object has no hooks.
     """
     with replacing(output) as fresh, replacing(output.with_suffix(".d")) as depfile:
         command = unit.full_command(fresh, depfile)
@@ -156,25 +155,25 @@ def read_contents(path: Path, target: str) -> DeviceContents:
     """Return the contents of a code object made by `compile_unit`.
 
     Raises:
-        BuildError: it is no code object, or has no bitcode of Luthier's plugin.
+        BuildError: it is not a code object, or has no bitcode of Luthier's plugin.
     """
     try:
         return read_object(load_object(path))
     except LuthierError as problem:
         raise BuildError(
-            f"the compiler made no device module: {problem.message}", object=path.name, target=target
+            f"the compiler's output is not a device module: {problem.message}", object=path.name, target=target
         ) from problem
 
 
 def write_bundle(objects: Mapping[str, Path], output: Path, toolchain: Toolchain, *, compress: bool = False) -> None:
-    """Write one file with every target's code object, as HIP's runtime loads it.
+    """Write an offload bundle with every target's code object, for HIP's runtime.
 
     See LLVM, "Clang Offload Bundler".
 
     Args:
         objects: target id -> code object.
     """
-    # HIP expects a host entry first; an empty one stands for "the host code is elsewhere".
+    # HIP expects a host entry first; an empty entry means that the host code is elsewhere.
     entries = ["host-x86_64-unknown-linux-gnu-", *(f"hipv4-amdgcn-amd-amdhsa--{target}" for target in objects)]
     with replacing(output) as fresh:
         run(

@@ -1,8 +1,8 @@
-"""The folder that keeps intermediate files between builds: ownership, lock, atomic outputs, and what is up to date.
+"""The folder for intermediate files between builds: ownership, lock, atomic outputs, and up-to-date checks.
 
-An output is up to date when its record says it was made by the same key (command, compiler, plugin) from inputs with
-the same contents, and it still has the contents it was made with. Time stamps decide nothing, so a fresh checkout, a
-touched header or a clock that jumps never cause a stale or a needless build.
+An output is up to date if its record has the same key (command, compiler, plugin), inputs with the same contents, and
+the output's current contents. Time stamps are not used, so that a fresh checkout, a touched header or a wrong clock
+never cause a stale or an unnecessary build.
 """
 
 from __future__ import annotations
@@ -34,17 +34,16 @@ _digests: dict[tuple[str, tuple[int, ...]], str] = {}
 
 
 def state_of(path: Path) -> tuple[int, ...]:
-    """Return what a file's contents have not changed under: size, time stamps and inode.
+    """Return size, time stamps and inode of a file; while they are the same, so are its contents.
 
-    Whoever puts a file in another's place may give it the size and the time of change of that one (tar, `cp -p`), but
-    not its ``ctime``.
+    A program that replaces a file may preserve size and modification time (tar, `cp -p`), but not the ``ctime``.
     """
     state = path.stat()
     return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of the file's contents, in hexadecimal; cached in the process until the file is written to."""
+    """Return the SHA-256 of the file's contents in hexadecimal, cached in the process until `state_of` changes."""
     key = os.fspath(path), state_of(path)
     if key not in _digests:
         _digests[key] = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -65,32 +64,32 @@ MAKERS = {
     "check": ("PATCHES", ("check", "jobs")),
     "inline": ("PATCHES", (*_DESCRIBERS, "check", "compile", "inline", "jobs", "package", "stubs")),
 }
-"""By what is made: the list of `luthier.cache.provenance` with what it takes of Luthier, and the modules of this
-package, with all that these import (tests/cache/test_provenance.py)."""
+"""Product -> (list in `luthier.cache.provenance` of the parts of Luthier that affect it, modules of this package that
+make it, including their imports; tests/cache/test_provenance.py)."""
 
 
 @functools.cache
 def made_by(what: str) -> str:
-    """Return the digest of the sources of the makers of one of `MAKERS`.
+    """Return the digest of the sources that make a product of `MAKERS`.
 
-    It is in the keys of what they make: two commits may have one version number.
+    It is part of the products' keys, because two commits may have the same version number.
     """
     from luthier.cache import provenance  # slow to import
 
     below, makers = MAKERS[what]
     own = provenance.provenance_of(*(f"luthier_build.{name}" for name in makers), root=Path(__file__).parents[1])
-    others = provenance.provenance_of(*getattr(provenance, below))
-    # What is written while it runs is not what this process has imported, and has made things by.
-    fresh = "" if own.unchanged() and others.unchanged() else secrets.token_hex()
-    return digest_text(own.digest, others.digest, fresh)
+    runtime = provenance.provenance_of(*getattr(provenance, below))
+    # If a source has changed since this process imported it, the digest does not describe the running code.
+    fresh = "" if own.unchanged() and runtime.unchanged() else secrets.token_hex()
+    return digest_text(own.digest, runtime.digest, fresh)
 
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Say of an `OSError` in the block, such as a full disk, that it kept `path` from being written.
+    """Convert an `OSError` in the block, such as a full disk, to an error about writing `path`.
 
     Raises:
-        BuildError: in its place.
+        BuildError: in place of the `OSError`.
     """
     try:
         yield
@@ -100,10 +99,10 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Provide a fresh path beside `path` that takes its place when the block ends, and vanishes if the block fails.
+    """Provide a new file next to `path` that replaces it when the block ends, and is removed if the block fails.
 
     Raises:
-        BuildError: the folder cannot be written, or the disk is full.
+        BuildError: the folder is not writable, or the disk is full.
     """
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,21 +118,21 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write_atomic(path: Path, data: bytes | str) -> bool:
-    """Give `path` this content, whole or not at all; False if it had it already (and was left alone)."""
+    """Write `data` to `path` atomically; return False, without writing, if the file has this content already."""
     return bool(write_together({path: data}))
 
 
 def write_together(files: Mapping[Path, bytes | str]) -> list[Path]:
-    """Give every path its content: all of them, or none if one cannot be written.
+    """Write all files, or none if one cannot be written.
 
     Returns:
-        The paths that did not have theirs already.
+        The paths whose contents have changed.
 
     Raises:
-        BuildError: a folder cannot be written, or the disk is full.
+        BuildError: a folder is not writable, or the disk is full.
     """
     written = []
-    with contextlib.ExitStack() as together:  # each takes its place only when all have been written
+    with contextlib.ExitStack() as together:  # replace files only after all have been written
         for path, data in files.items():
             content = data.encode() if isinstance(data, str) else data
             with contextlib.suppress(OSError):
@@ -148,12 +147,10 @@ def write_together(files: Mapping[Path, bytes | str]) -> list[Path]:
 
 @contextlib.contextmanager
 def build_folder(path: Path) -> Iterator[Path]:
-    """Provide the folder, made and marked as ours, for this process alone while the block runs.
-
-    Another build waits.
+    """Create and mark the build folder, and lock it while the block runs; another build waits.
 
     Raises:
-        BuildError: the folder holds something that Luthier's build did not make, or cannot be written.
+        BuildError: the folder has contents that Luthier's build did not make, or is not writable.
     """
     with _held(path) as lock:
         with writing(path / MARKER):
@@ -169,9 +166,9 @@ def _held(path: Path) -> IO[str]:
         try:
             path.mkdir(parents=True, exist_ok=True)
             present = os.listdir(path)
-            if present and MARKER not in present:  # one look, so that another build starting now does not confuse it
+            if present and MARKER not in present:  # one listing, because another build may be creating the marker
                 raise BuildError(
-                    f"{path} exists and was not made by Luthier's build (it has no {MARKER}); "
+                    f"{path} exists and was not made by Luthier's build (it has no {MARKER}): "
                     "choose another build-dir or remove it",
                     object=str(path),
                 )
@@ -181,12 +178,12 @@ def _held(path: Path) -> IO[str]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if os.fstat(lock.fileno()).st_nlink:
             return lock
-        lock.close()  # it was removed meanwhile, as one that nobody used
+        lock.close()  # another process has removed the folder as unused
 
 
 def forget_unused(folder: Path, most: int) -> None:
-    """Remove build folders in `folder` that nobody used for `luthier.cache.folder.UNUSED_FOR`, and of the others those
-    beyond the `most` that were used last. One that is in use stays, and so does what cannot be removed."""
+    """Remove build folders in `folder` that were unused for `luthier.cache.folder.UNUSED_FOR`, and all but the `most`
+    last used. Folders in use and folders that cannot be removed stay."""
     used = {}
     for marker in folder.glob(f"*/{MARKER}"):
         with contextlib.suppress(OSError):
@@ -197,7 +194,7 @@ def forget_unused(folder: Path, most: int) -> None:
             continue
         with contextlib.suppress(OSError), marker.open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for path in marker.parent.iterdir():  # the marker last: a folder without it is nobody's
+            for path in marker.parent.iterdir():  # the marker last: without it, no build may use the folder
                 if path.is_dir():
                     shutil.rmtree(path)
                 elif path != marker:
@@ -207,12 +204,12 @@ def forget_unused(folder: Path, most: int) -> None:
 
 
 def record_of(output: Path) -> Path:
-    """Return the file that records what an output was made from."""
+    """Return the path of an output's record."""
     return output.with_name(output.name + ".record")
 
 
 def is_current(output: Path, key: str, inputs: Iterable[Path] = ()) -> bool:
-    """Return whether `output` was made by `key` from inputs that have not changed since, and is whole.
+    """Return whether `output` is complete and was made with `key` from inputs that have not changed.
 
     Args:
         inputs: files that must be among them. The record of a copied folder names those of the original.
@@ -226,14 +223,14 @@ def is_current(output: Path, key: str, inputs: Iterable[Path] = ()) -> bool:
             and all(digest(Path(name)) == known for name, known in record["inputs"].items())
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return False  # never made, half made, or an input is gone: make it
+        return False  # never made, incomplete, or an input is missing
 
 
 def written_since(path: Path, start: int) -> bool:
     """Return whether a file was written, replaced or removed between `start` (`time.time_ns`) and now.
 
-    A process that read it meanwhile may have read what it was before. A time still to come tells of a wrong clock, not
-    of that.
+    A process that read the file since `start` may have read the previous contents. A time in the future means a wrong
+    clock and does not count.
     """
     try:
         state = path.stat()
@@ -243,17 +240,17 @@ def written_since(path: Path, start: int) -> bool:
 
 
 def forget(output: Path) -> None:
-    """Drop the record before `output` is made anew, so that an interrupted build cannot pass for a finished one."""
+    """Remove the record before `output` is made again, so that an interrupted build does not count as complete."""
     with writing(output):
         record_of(output).unlink(missing_ok=True)
 
 
 def remember(output: Path, key: str, inputs: Iterable[Path], start: int | None = None) -> None:
-    """Record that `output` is now complete, made by `key` from `inputs`.
+    """Record that `output` is complete and was made with `key` from `inputs`.
 
     Args:
-        start: when (`time.time_ns`) they began to be read. One that was written since may be in `output` as it was
-            before or as it is now: the record then fits neither.
+        start: time (`time.time_ns`) before they were read. The record never matches an input written since, because
+            `output` may contain either version of it.
     """
     with writing(output):
         states = {
@@ -272,12 +269,10 @@ def inputs_of(output: Path) -> tuple[Path, ...]:
 
 
 def read_depfile(path: Path) -> list[str]:
-    """Return the prerequisites in a Makefile-style dependency file of clang.
-
-    ``\\ ``, ``\\#`` and ``$$`` are unescaped.
+    """Return the prerequisites in clang's Makefile-style dependency file, with ``\\ ``, ``\\#`` and ``$$`` unescaped.
 
     Raises:
-        BuildError: there is no such file, or no rule in it.
+        BuildError: the file does not exist or has no rule.
     """
     try:
         text = path.read_text(errors="surrogateescape")

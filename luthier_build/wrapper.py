@@ -250,10 +250,10 @@ def _find_plugin(compiler: str, question: bytes, answer: Path) -> tuple[str, str
 
 
 def clang_beneath(compiler: str) -> str:
-    """Return the clang that a compiler driver, wrapper or launcher runs in the end, as its own ``-###`` tells.
+    """Return the clang that a compiler driver, wrapper or launcher finally runs, from the output of its ``-###``.
 
     Raises:
-        BuildError: it runs none.
+        BuildError: it does not run clang.
     """
     from luthier.errors import BuildError
     from luthier.support.processes import run
@@ -275,17 +275,17 @@ def clang_beneath(compiler: str) -> str:
         words = shlex.split(line) if line.lstrip().startswith('"') else []
         if "-cc1" in words:
             return words[0]
-    raise BuildError(f"{compiler} runs no clang for HIP: Luthier's plugin is for clang, hipcc and amdclang++")
+    raise BuildError(f"{compiler} does not run clang for HIP: Luthier's plugin is for clang, hipcc and amdclang++")
 
 
 def added_flags(compiler: str, arguments: Sequence[str]) -> list[str]:
-    """Return what to put before `arguments`; empty where nothing is to be done."""
+    """Return the flags to insert before `arguments`; empty if none are needed."""
     analysis = analyse(arguments, hipcc="hipcc" in Path(compiler).name)
     if not analysis.reads_hip or any(_loads_plugin(argument) for argument in arguments):
         return []
     path = shutil.which(compiler)
     if path is None:
-        return []  # exec says it better
+        return []  # exec reports a better error
     if is_wrapper(path):
         return []  # it adds them itself
     if not analysis.generates_device_code:
@@ -299,19 +299,19 @@ def added_flags(compiler: str, arguments: Sequence[str]) -> list[str]:
 def flags_for(plugin: str, include: str) -> list[str]:
     """Return flags that load `plugin` where device code is generated.
 
-    ``-fpass-plugin`` alone is hashed by no compiler cache and named in no dependency file: ``-fplugin`` of the same
-    file and a dependency entry handle both.
+    Compiler caches do not hash ``-fpass-plugin``, and dependency files do not list it: ``-fplugin`` of the same file
+    and a dependency entry handle both.
     """
     return [*(f"{flag}{plugin}" if flag.endswith("=") else flag for flag in PLUGIN_FLAGS), f"-I{include}"]
 
 
 def _loads_plugin(argument: str) -> bool:
-    """Return whether it is the flag by which a wrapper before this one has loaded Luthier's plugin."""
+    """Return whether the flag loads Luthier's plugin, as added by an outer wrapper."""
     return argument.startswith("-fpass-plugin=") and os.path.basename(argument).startswith("luthier-llvm")
 
 
 def find_hipcc() -> str:
-    """Return the hipcc (or amdclang++) that `luthier-hipcc` stands before, skipping itself.
+    """Return the first hipcc (or amdclang++) that is not `luthier-hipcc` itself.
 
     Raises:
         BuildError: there is none.
@@ -321,8 +321,8 @@ def find_hipcc() -> str:
     passed = os.environ.get(STARTED, "").split(os.pathsep)
     named = os.environ.get("LUTHIER_HIPCC")
     if named:
-        found = shutil.which(named)
-        if found and (found in passed or is_wrapper(found)):
+        path = shutil.which(named)
+        if path and (path in passed or is_wrapper(path)):
             raise BuildError(f"LUTHIER_HIPCC is {named}, which starts luthier-hipcc: name the real hipcc")
         return named
     rocm = os.environ.get("ROCM_PATH", "/opt/rocm")
@@ -330,12 +330,12 @@ def find_hipcc() -> str:
     own = []
     for name in ("hipcc", "amdclang++"):
         for folder in [*filter(None, folders), f"{rocm}/bin"]:
-            found = shutil.which(os.path.join(folder, name))
-            if found is None:
+            path = shutil.which(os.path.join(folder, name))
+            if path is None:
                 continue
-            if found not in passed and not is_wrapper(found):
-                return found
-            own.append(found)
+            if path not in passed and not is_wrapper(path):
+                return path
+            own.append(path)
     raise BuildError(
         "no hipcc and no amdclang++ found"
         + (f" but {own[0]}, which is luthier-hipcc" if own else "")

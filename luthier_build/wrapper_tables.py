@@ -1,5 +1,5 @@
-"""The tables of compile commands of `luthier_build.wrapper` and the native launchers, and of what the one remembers for
-the others. The build makes ``wrapper_tables.h`` of it, for runtime/native/launcher.
+"""Tables shared by `luthier_build.wrapper` and the native launchers: compile commands and the format of cached answers.
+The build makes ``wrapper_tables.h`` from it, for runtime/native/launcher.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ WITH_VALUE = (
     "-framework", "--param", "-dumpbase", "-working-directory", "-serialize-diagnostics",
     "--serialize-diagnostics", "-install_name",
 )
-"""Options whose value is the next argument; all ``-Xarch_…`` are too."""
+"""Options whose value is the next argument, like all ``-Xarch_…`` options."""
 
 ONLY_ASKING = (
     "--version", "--help", "-help", "-dumpversion", "-dumpmachine", "-print-diagnostic-options",
     "-print-effective-triple", "-print-libgcc-file-name", "-print-multiarch", "-print-resource-dir",
     "-print-runtime-dir", "-print-search-dirs", "-print-supported-cpus", "-print-target-triple", "-print-targets",
 )
-"""Options that read no source. Others tell something and compile all the same, as ``-print-rocm-search-dirs``."""
+"""Options that read no source. Other options print something and also compile, such as ``-print-rocm-search-dirs``."""
 
 NO_CODE = (
     "-E", "-M", "-MM", "-fsyntax-only", "--analyze", "-emit-ast", "--precompile", "-###",
@@ -40,11 +40,11 @@ HOST_ONLY = ("--cuda-host-only", "--offload-host-only")
 NOT_HOST_ONLY = (
     "--cuda-device-only", "--offload-device-only", "--cuda-compile-host-device", "--offload-host-device",
 )
-"""Options of which the last one counts."""
+"""Options of both tuples override each other; the last one counts."""
 # fmt: on
 
 PLUGIN_FLAGS = ("-Xarch_device", "-fpass-plugin=", "-fplugin=", "-Xclang", "-fdepfile-entry=")
-"""Flags that load the plugin where device code is generated; its path comes behind each ``=``."""
+"""Flags that load the plugin for device code; its path follows each ``=``."""
 VARIABLES = (
     "PATH",
     "HIP_PLATFORM",
@@ -55,19 +55,19 @@ VARIABLES = (
     "CXX",
     "LUTHIER_ROCM_PATH",
 )
-"""Variables that choose the clang beneath hipcc, or what the plugin is built with."""
+"""Variables that select the clang of hipcc, or the compiler that builds the plugin."""
 MARKER = "luthier-native-launcher"
-"""Text that marks the native programs."""
+"""Text that identifies the native programs."""
 STARTED = "LUTHIER_HIPCC_STARTED"
-"""Variable with the programs that luthier-hipcc has become so far, in case one of them starts luthier-hipcc again."""
+"""Variable with the programs that luthier-hipcc has already executed, in case one of them starts luthier-hipcc."""
 ANSWER_FORMAT = "luthier-wrapper-1"
-"""Text that a file with an answer begins and ends with."""
+"""First and last field of a file with an answer."""
 HASH_START, HASH_FACTOR = 14695981039346656037, 1099511628211
-"""Constants of FNV-1a, by which such a file is named."""
+"""Constants of FNV-1a, the hash in the names of these files."""
 
 
 def header() -> str:
-    """Return the tables as C++17, each under its name in one word: ``HIP_SUFFIXES`` is ``HipSuffixes``."""
+    """Return the tables as C++17; names change from ``HIP_SUFFIXES`` to ``HipSuffixes``."""
     lines = [
         "// Made by luthier_build/wrapper_tables.py.",
         "#pragma once",

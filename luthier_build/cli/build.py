@@ -1,4 +1,4 @@
-"""`luthier build`: device modules without pip: those of a project, or one from sources named on the command line."""
+"""`luthier build`: build a project's device modules without pip, or one from sources named on the command line."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from luthier_build.settings import Settings, load_settings, read_table
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("sources", nargs="*", metavar="SOURCE", help="HIP sources of one module; none: [tool.luthier]")
+    parser.add_argument(
+        "sources", nargs="*", metavar="SOURCE", help="HIP sources of one module (default: modules of [tool.luthier])"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder for bundle, manifest and stub")
-    parser.add_argument("--project", type=Path, default=Path(), metavar="DIR", help="what sources are relative to")
-    parser.add_argument("--name", help="of the module (default: the last source's)")
+    parser.add_argument("--project", type=Path, default=Path(), metavar="DIR", help="base folder of sources")
+    parser.add_argument("--name", help="name of the module (default: stem of the last source)")
     parser.add_argument("--package", help="Python package the module belongs to")
     parser.add_argument("--target", action="append", dest="targets", help="e.g. gfx942:xnack-; may be repeated")
     parser.add_argument("-I", action="append", dest="include_dirs", metavar="DIR", help="folder of headers")
     parser.add_argument("-D", action="append", dest="defines", metavar="NAME[=VALUE]", help="preprocessor definition")
-    parser.add_argument("--flag", action="append", dest="flags", help="further compiler flag, as --flag=-Wall")
+    parser.add_argument("--flag", action="append", dest="flags", help="additional compiler flag, e.g. --flag=-Wall")
     parser.add_argument("--build-dir", help="folder for intermediate files")
     parser.add_argument("--clang", help="compiler to use")
     parser.add_argument(
@@ -39,17 +41,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="do not check that every hook can be spliced",
     )
-    parser.add_argument("--jobs", type=int, help="compilations at once")
-    parser.add_argument("--depfile", type=Path, help="write what was read, in the form make and ninja take")
-    parser.add_argument("--depfile-target", help="what depends on it (default: the bundles)")
+    parser.add_argument("--jobs", type=int, help="number of parallel compilations")
+    parser.add_argument("--depfile", type=Path, help="write the files that were read as a rule for make and ninja")
+    parser.add_argument("--depfile-target", help="target of that rule (default: the bundles)")
     parser.add_argument(
-        "--verbose", action="store_true", default=None, help="show commands and where settings came from"
+        "--verbose", action="store_true", default=None, help="show commands and the sources of settings"
     )
     parser.add_argument("--json", action="store_true", help="print the manifests")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command and return the exit status."""
     table: dict[str, Any] = (read_table(args.project) or {}) if not args.sources else {}
     if args.sources:
         name = args.name or Path(args.sources[-1]).stem
@@ -73,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         table_origin="the command line" if args.sources else "pyproject.toml",
         flags={name: getattr(args, name) for name in names},
     )
-    if not args.sources and not settings.package:  # as pip's build takes it, so that each knows what the other made
+    if not args.sources and not settings.package:  # the package that pip's build would use
         settings = dataclasses.replace(settings, package=only_package(args.project))
     destination = args.output or (package_folder(args.project, settings.package) if settings.package else args.project)
     report = (lambda _: None) if args.json else (lambda line: say_text(line, flush=True))
@@ -88,11 +90,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _depfile(built: list[BuiltModule], settings: Settings, project: Path, target: str | None) -> str:
-    """Return one Makefile rule: everything read, Luthier and the plugin included, for `target` or the bundles."""
+    """Return one Makefile rule for `target` or the bundles with all files read, including Luthier and the plugin."""
     outputs = [target] if target else [str(module.artefacts[0].resolve()) for module in built]
     copies = (project / settings.build_dir).resolve()
     read = {path for module in built for path in module.device.dependencies}
-    # Copies of Luthier's headers change no earlier than in this command.
+    # Copies of Luthier's headers are made by this command.
     inputs = {str(path) for path in (*read, *own_files()) if not path.is_relative_to(copies)}
     inputs.add(str(plugin_for(find_toolchain(settings))))
     return f"{' '.join(map(_escaped, outputs))}: {' '.join(map(_escaped, sorted(inputs)))}\n"

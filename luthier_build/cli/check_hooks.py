@@ -1,4 +1,4 @@
-"""`luthier check-hooks`: whether the hooks in built files can be spliced, for builds that only embed them."""
+"""`luthier check-hooks`: check that the hooks in built files can be spliced, for builds that only embed them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
-    from luthier.module import ToolModule  # slow to import, with all that follow
+    """Run the command and return the exit status."""
+    from luthier.module import ToolModule  # this import and the next are slow
 
     from luthier_build.check import problems_of_module, raise_problems
 
     modules = [module for file in args.files for module in ToolModule.load_all(file)]
-    found: dict[str, list[str]] = {}
+    problems_by_target: dict[str, list[str]] = {}
     for module in modules:
         for target in module.targets:
-            found.setdefault(str(target), []).extend(problems_of_module(module, target))
-    raise_problems(found)
+            problems_by_target.setdefault(str(target), []).extend(problems_of_module(module, target))
+    raise_problems(problems_by_target)
     for module in modules:
         hooks, targets = len(module.hooks), ", ".join(map(str, module.targets))
         say(f"{module.name}: {hooks} hook{'s' * (hooks != 1)} for {targets} can be spliced")

@@ -1,4 +1,4 @@
-"""`luthier doctor`: what this machine has for building tools and running them, what it lacks, and how to get it."""
+"""`luthier doctor`: report what this machine has and lacks for building and running tools, and how to install it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DoctorLine:
 
     subject: str
     status: str
-    """``ok``; ``missing``: building or running a tool needs it; ``optional``: something more could be done with it."""
+    """``ok``; ``missing``: building or running a tool needs it; ``optional``: enables an additional feature."""
     detail: str
     fix: str = ""
     """Remedy."""
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 1 if something is missing that building or running a tool needs, else 0."""
+    """Return 1 if something is missing that building or running a tool needs, otherwise 0."""
     findings = []
     for finding in examine():
         findings.append(finding)
@@ -64,9 +64,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def examine() -> Iterator[DoctorLine]:
-    """Yield all findings, each as soon as it is known.
+    """Yield the lines of the report, each as soon as it is known.
 
-    Building the compiler plugin the first time takes some seconds.
+    Building the compiler plugin for the first time takes some seconds.
     """
     yield DoctorLine("luthier", "ok", f"{__version__} on Python {platform.python_version()}, {platform.machine()}")
     yield _attempt("native module", _native, "reinstall luthier; from source it needs llvm-22-dev and a C++ compiler")
@@ -82,17 +82,17 @@ def examine() -> Iterator[DoctorLine]:
         ("report formats", _formats),
         ("checks", _checks),
     ):
-        yield _attempt(subject, names, "remove one of the packages that clash, or mend what is broken")
+        yield _attempt(subject, names, "remove one of the conflicting packages, or repair the broken one")
     yield from _optional()
     yield _devices()
     yield from _programs()
 
 
 def _attempt(subject: str, check: Callable[[], str], fix: str, status: str = "missing") -> DoctorLine:
-    """Return the finding of one check: what it returns, or its error with the fix."""
+    """Return the line for a check: its result, or its error with the fix."""
     try:
         return DoctorLine(subject, "ok", check())
-    except Exception as problem:  # a doctor that dies of what it finds is of no use
+    except Exception as problem:  # report any failure as a line
         return DoctorLine(subject, status, " ".join(str(problem).split()) or repr(problem), fix)
 
 
@@ -105,8 +105,8 @@ def _native() -> str:
 def _targets() -> str:
     from luthier.arch.targets import TARGETS, added
 
-    others = {name: point.package or point.value for name, point in added().items()}
-    return ", ".join(f"{name} ({others[name]})" if name in others else name for name in TARGETS)
+    added_targets = {name: point.package or point.value for name, point in added().items()}
+    return ", ".join(f"{name} ({added_targets[name]})" if name in added_targets else name for name in TARGETS)
 
 
 def _intrinsics() -> str:
@@ -151,7 +151,7 @@ def _toolchain(toolchain: Toolchain) -> Iterator[DoctorLine]:
     )
     yield plugin
     if plugin.status == "ok":
-        yield _attempt("a hook", lambda: _compile_hook(toolchain), "see the compiler's message above")
+        yield _attempt("hooks", lambda: _compile_hook(toolchain), "see the compiler's message above")
 
 
 def _compile_hook(toolchain: Toolchain) -> str:
@@ -179,23 +179,23 @@ def _optional() -> Iterator[DoctorLine]:
     from luthier_build.wrapper import clang_beneath, find_hipcc, plugin_and_headers
 
     if sources.available():
-        yield DoctorLine("libclang", "ok", "parameters of hooks get their names and C++ types")
+        yield DoctorLine("libclang", "ok", "hooks are described with parameter names and C++ types")
     else:
         yield DoctorLine(
-            "libclang", "optional", "not installed: hooks are described by LLVM types", "pip install libclang"
+            "libclang", "optional", "not installed: hooks are described with LLVM types", "pip install libclang"
         )
 
     def hipcc() -> str:
         compiler = find_hipcc()
         clang = clang_beneath(compiler)
         plugin_and_headers(compiler)
-        return f"{compiler}, with {clang}, and the plugin for it"
+        return f"{compiler}, with {clang} and its plugin"
 
     os.environ.setdefault("HIP_PLATFORM", "amd")  # as luthier-hipcc does
     yield _attempt(
         "hipcc",
         hipcc,
-        "only for luthier-hipcc: install ROCm, or apt install hipcc and the llvm-*-dev of its clang",
+        "needed only by luthier-hipcc: install ROCm, or apt install hipcc and the llvm-*-dev of its clang",
         "optional",
     )
     for module, what, extra in (("SCons", "SCons builds", "scons"), ("hip", "real devices from Python", "hip")):
@@ -206,8 +206,8 @@ def _optional() -> Iterator[DoctorLine]:
 
 
 def _devices() -> DoctorLine:
-    """Return the AMD GPUs as the kernel driver lists them (its topology in sysfs; 0 stands for a CPU)."""
-    found = []
+    """Return the AMD GPUs in the kernel driver's topology in sysfs, where version 0 means a CPU."""
+    names = []
     for properties in sorted(Path("/sys/class/kfd/kfd/topology/nodes").glob("*/properties")):
         try:
             values = dict(line.split() for line in properties.read_text().splitlines() if len(line.split()) == 2)
@@ -215,14 +215,14 @@ def _devices() -> DoctorLine:
         except (OSError, ValueError):
             continue
         if version:
-            found.append(f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}")
-    if found:
-        return DoctorLine("devices", "ok", ", ".join(found))
-    return DoctorLine("devices", "optional", "no AMD GPU here: kernels run on the emulated device (emu:gfx942, …)")
+            names.append(f"gfx{version // 10000}{version // 100 % 100:x}{version % 100:x}")
+    if names:
+        return DoctorLine("devices", "ok", ", ".join(names))
+    return DoctorLine("devices", "optional", "no AMD GPU found: kernels run on the emulated device (emu:gfx942, …)")
 
 
 def _programs() -> Iterator[DoctorLine]:
-    """Yield findings on what `luthier run` needs: the virtual device and the tool library, and ROCm above them."""
+    """Yield the lines for `luthier run`: the virtual device, the tool library, and ROCm."""
     from luthier.run.program import LIBRARY, TOOL_LIBRARY, library_folder
 
     try:
@@ -231,18 +231,18 @@ def _programs() -> Iterator[DoctorLine]:
         yield DoctorLine("virtual device", "optional", str(problem), "reinstall luthier where ROCr's headers are")
 
     def library(name: str, without: str) -> str:
-        found = rocm.find(name)
-        if found is None:
+        installed = rocm.find(name)
+        if installed is None:
             raise BuildError(f"not found: {without} under luthier run")
-        return f"{found.path}, version {found.version}"
+        return f"{installed.path}, version {installed.version}"
 
     yield _attempt("ROCr", lambda: library(rocm.ROCR, "no programs"), "install ROCm", "optional")
     yield _attempt("HIP", lambda: library(rocm.HIP, "no HIP programs"), "install ROCm's HIP runtime", "optional")
     taken = os.environ.get("HSA_TOOLS_LIB")
     if taken:
         missing = [path for path in taken.split() if os.sep in path and not Path(path).exists()]
-        fix = f"there is no {', '.join(missing)}: unset HSA_TOOLS_LIB" if missing else ""
+        fix = f"not found: {', '.join(missing)}; unset HSA_TOOLS_LIB" if missing else ""
         status = "optional" if missing else "ok"
-        yield DoctorLine("HSA_TOOLS_LIB", status, f"is {taken}; Luthier's library is added to it", fix)
+        yield DoctorLine("HSA_TOOLS_LIB", status, f"{taken}; Luthier's library is added", fix)
     else:
-        yield DoctorLine("HSA_TOOLS_LIB", "ok", "is not set: Luthier's library is alone")
+        yield DoctorLine("HSA_TOOLS_LIB", "ok", "not set: only Luthier's library is loaded")

@@ -1,4 +1,4 @@
-"""`luthier new`: a tool package that builds, tests and runs as it stands."""
+"""`luthier new`: create a tool package that builds, passes its tests and runs."""
 
 from __future__ import annotations
 
@@ -97,13 +97,13 @@ class @tool@(Tool):
                 task.insert_hook_before(instruction, device.count_branch, self.options.step)
 
     def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
-        """What `luthier verify` must find in the counter, from the emulated device's own counts."""
+        """Return the counter values that `luthier verify` expects, from the emulated device's own counts."""
         branches = [i.index for i in task.instructions if i.flags & InstructionFlag.BRANCH]
         return {"branches": self.options.step * sum(int(counts.executions[index]) for index in branches)}
 '''
 
 TEST = '''\
-"""The tool on a real kernel, on the emulated device: same results, and the counter is the truth."""
+"""Run the tool on a kernel on the emulated device: results are unchanged, and the counter is correct."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ from luthier_build.settings import load_settings, read_table
 from @package@ import @tool@
 
 TARGETS = load_settings(read_table(Path(__file__).parents[1]) or {}).targets
-"""What pyproject.toml says, or LUTHIER_TARGETS."""
+"""Targets from LUTHIER_TARGETS or pyproject.toml."""
 
 APPLICATION = """
 #include <hip/hip_runtime.h>
@@ -154,8 +154,8 @@ luthier tools
 luthier verify APPLICATION -t @package@
 ```
 
-Tests need no GPU: `pip install --no-build-isolation -e '.[test]' && pytest`. In an editable install the hooks are built
-again when a program that uses them starts after they were edited.
+Tests need no GPU: `pip install --no-build-isolation -e '.[test]' && pytest`. In an editable install, hooks that were
+edited are rebuilt when a program that uses them starts.
 """
 
 CLANGD = """\
@@ -168,7 +168,7 @@ build/
 dist/
 *.egg-info/
 __pycache__/
-# what an editable install puts beside the sources
+# files that an editable install puts next to the sources
 @package@/device.hipfb
 @package@/device.json
 @package@/device.py
@@ -179,28 +179,28 @@ __pycache__/
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("name", help="name of the tool and of the folder to make, e.g. branch-count")
+    parser.add_argument("name", help="name of the tool and of its new folder, e.g. branch-count")
     parser.add_argument(
-        "--directory", metavar="DIR", type=Path, default=Path(), help="where to make it (default: here)"
+        "--directory", metavar="DIR", type=Path, default=Path(), help="parent folder (default: current folder)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what the command line asks for; the exit status."""
+    """Run the command and return the exit status."""
     folder = make_tool(args.name, args.directory)
-    # Not a bare name, which pip would take for that of somebody's package.
+    # Not a bare name, which pip would look up as a distribution.
     place = shlex.quote(os.fspath(folder) if folder.is_absolute() else os.path.join(".", folder))
     say(f"{folder} is ready: pip install --no-build-isolation {place}, then luthier tools")
     return 0
 
 
 _MODULES = ("luthier", "luthier_build", "test", "clang", "hip")
-"""Modules of which Python does not list one, and those of optional requirements that are called otherwise."""
+"""Modules that are not in `sys.stdlib_module_names`, and modules of optional requirements under their import names."""
 
 
 @functools.cache
 def _required() -> frozenset[str]:
-    """Return distributions that Luthier requires, and pip's own: a tool called so would be installed in their place."""
+    """Return the distributions that Luthier or pip requires: a tool with such a name would replace the distribution."""
     requirements = importlib.metadata.requires("luthier") or ()
     named = (re.split(r"[^A-Za-z0-9._-]", requirement, maxsplit=1)[0] for requirement in requirements)
     return frozenset(map(_canonical, (*named, "pip", "setuptools", "wheel")))
@@ -208,13 +208,13 @@ def _required() -> frozenset[str]:
 
 @functools.cache
 def _needed() -> frozenset[str]:
-    """Return packages that come with something Luthier requires, e.g. ``numpy``: a tool must not take their place."""
+    """Return the import packages of Luthier's requirements, e.g. ``numpy``: a tool must not replace them."""
     every = importlib.metadata.packages_distributions()
-    return frozenset(one for one, owners in every.items() if not _required().isdisjoint(map(_canonical, owners)))
+    return frozenset(name for name, owners in every.items() if not _required().isdisjoint(map(_canonical, owners)))
 
 
 def _package(name: str) -> str:
-    """Return the name of the package to import of a distribution."""
+    """Return the import name for a distribution's name."""
     return re.sub(r"[-.]", "_", name).lower()
 
 
@@ -223,13 +223,13 @@ def _class_name(package: str) -> str:
 
 
 def _taken(package: str) -> str | None:
-    """Return what a package of that name would hide, or its tool's class; None if nothing."""
+    """Return what the package name, or the name of its tool's class, would hide; None if nothing."""
     if package in sys.stdlib_module_names or package in _MODULES or package in _needed():
         return "a module of that name"
     if _canonical(package) in _required():
         return "a distribution of that name, which Luthier or pip needs"
     if keyword.iskeyword(package) or keyword.iskeyword(_class_name(package)):
-        return "a word of Python's"
+        return "a Python keyword"
     if package in ("build", "dist", "tests"):
         return "a folder that the project needs"
     if any(
@@ -240,37 +240,37 @@ def _taken(package: str) -> str | None:
 
 
 def _suggestion(name: str) -> str:
-    """Return a similar name that can be taken."""
+    """Return a similar name that is valid."""
     words = re.findall(r"[A-Za-z0-9]+", name)
     close = "-".join(words) if words and words[0][0].isalpha() else "-".join(["tool", *words])
     return close if _NAME.match(close) and _taken(_package(close)) is None else f"{close}-tool"
 
 
 def _canonical(name: str) -> str:
-    """Return the name of a distribution as pip compares names."""
+    """Return the name of a distribution in the form in which pip compares names."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def make_tool(name: str, directory: Path) -> Path:
-    """Write a tool package called `name` into a new folder of `directory`; the folder, whole or not at all.
+    """Write a tool package `name` into a new folder in `directory` and return the folder; on failure, none is left.
 
     Raises:
-        ToolError: no usable name, or the folder exists.
+        ToolError: the name is not usable, or the folder exists.
     """
     package = _package(name)
     if not _NAME.match(name):
         raise ToolError(
-            f"{name!r} is no usable name for a package: it is letters and digits, beginning with a letter, with single "
-            f"dashes, dots or underscores between them, e.g. {_suggestion(name)}"
+            f"{name!r} is not a valid package name: use letters and digits, a letter first, with single dashes, dots "
+            f"or underscores between them, e.g. {_suggestion(name)}"
         )
     if (why := _taken(package)) is not None:
         raise ToolError(f"the package {package} would hide {why}: choose another name, e.g. {_suggestion(name)}")
     for point in importlib.metadata.entry_points(group="luthier.tools", name=package):
         if point.dist is not None and _canonical(point.dist.name) != _canonical(name):
-            raise ToolError(f"a tool {package} is installed already, from {point.dist.name}: choose another name")
+            raise ToolError(f"a tool {package} from {point.dist.name} is already installed: choose another name")
     folder = directory / name
     if folder.exists():
-        raise ToolError(f"{folder} exists already")
+        raise ToolError(f"{folder} already exists")
     words = {
         "name": name,
         "package": package,
@@ -295,11 +295,11 @@ def make_tool(name: str, directory: Path) -> Path:
     try:
         for path, text in files.items():
             (fresh / path).parent.mkdir(exist_ok=True)
-            (fresh / path).write_text(re.sub(r"@(\w+)@", lambda found: words[found[1]], text))
+            (fresh / path).write_text(re.sub(r"@(\w+)@", lambda match: words[match[1]], text))
         fresh.chmod(0o755)
         os.rename(fresh, folder)
     except OSError as problem:
         raise ToolError(f"cannot write {folder}: {problem.strerror}") from problem
     finally:
-        shutil.rmtree(fresh, ignore_errors=True)  # gone already, where all went well
+        shutil.rmtree(fresh, ignore_errors=True)  # does not exist after success
     return folder

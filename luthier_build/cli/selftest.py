@@ -1,4 +1,4 @@
-"""``luthier selftest``: does all of it work on this machine?"""
+"""``luthier selftest``: test Luthier on this machine from end to end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from luthier_build.selftest.steps import SelftestStep, StepOutcome
 
 SCHEMA = 1
-"""Schema of the file; it grows when something in it changes its meaning or goes."""
+"""Schema version of the file; increased when something changes its meaning or is removed."""
 _DEFAULT = ("emu:gfx90a", "hip:0")
 _PACKAGES = ("numpy", "llvmlite", "msgpack", "hip-python")
 
@@ -34,15 +34,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         action="append",
         metavar="DEVICE",
-        help="emu:<target>, in this process and under the real ROCm, or hip:<number>, a GPU; repeatable (default: "
-        f"{' and '.join(_DEFAULT)}, if there is one)",
+        help="emu:<target> (in this process and under the real ROCm) or hip:<number> (a GPU); repeatable (default: "
+        f"{' and '.join(_DEFAULT)}, if present)",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write everything as JSON, to be sent with a report")
-    parser.add_argument("--json", action="store_true", help="print that instead of the table")
+    parser.add_argument("-o", "--output", metavar="FILE", help="write a JSON file to attach to a bug report")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 1 if a step failed, else 0."""
+    """Return 1 if a step failed, otherwise 0."""
     from luthier_build.selftest.steps import run_steps  # slow to import
 
     if args.output:
@@ -63,25 +63,25 @@ def run(args: argparse.Namespace) -> int:
 
 
 def steps(names: list[str] | None) -> Iterator[SelftestStep]:
-    """Return the steps on the devices named, or on those that exist.
+    """Return the steps for the named devices or, without names, for the default devices.
 
     Raises:
-        LuthierError: a name is not that of a device.
+        LuthierError: a name is not the name of a device.
     """
     from luthier_build.selftest import devices, programs  # slow to import
     from luthier_build.selftest.steps import SelftestStep
 
-    found = [SelftestStep("machine", "environment", environment)]
+    chosen = [SelftestStep("machine", "environment", environment)]
     for name in names or _DEFAULT:
         kind, _, rest = name.partition(":")
         if kind == "emu" and rest:
             TargetId.parse(rest)
-            found += devices.emulated(name) + programs.under_rocm(name)
+            chosen += devices.emulated(name) + programs.under_rocm(name)
         elif kind == "hip" and rest.isdecimal():
-            found += programs.gpu(name, asked=names is not None)
+            chosen += programs.gpu(name, asked=names is not None)
         else:
-            raise LuthierError(f"no device {name!r}: emulated ones are called emu:<target>, GPUs hip:<number>")
-    return iter(found)
+            raise LuthierError(f"no device {name!r}: use emu:<target> for an emulated device, hip:<number> for a GPU")
+    return iter(chosen)
 
 
 def environment() -> str:
@@ -90,7 +90,7 @@ def environment() -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Return everything about the machine that explains what steps find."""
+    """Return facts about the machine that explain the outcomes of steps."""
     return {
         "luthier": luthier.__version__,
         "python": sys.version,
@@ -108,7 +108,7 @@ def _version(package: str) -> str | None:
 
 
 def _last_line(text: str) -> str:
-    """Return the last line of another program's output, which says what is wrong; the file has all."""
+    """Return the last line of another program's output, usually the error; the file contains all lines."""
     return text.strip().splitlines()[-1] if text.strip() else ""
 
 

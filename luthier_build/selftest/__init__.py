@@ -1,5 +1,5 @@
-"""`luthier selftest`: what Luthier does, from end to end, on the machine of a user, with what is installed there.
+"""`luthier selftest`: test Luthier from end to end on a user's machine, with the software installed there.
 
-No compiler is needed: the kernel is assembled when the test runs (`kernel`). `steps` runs steps and remembers what came
-of them; `emulated`, `gpu` and `programs` are the steps.
+No compiler is needed: the kernel is assembled when the test runs (`kernel`). `steps` runs the steps of `devices` and
+`programs` and records their outcomes.
 """

@@ -1,7 +1,7 @@
-"""Parts of the self-test that run in processes of their own, whatever happens there.
+"""Parts of the self-test that run in separate processes, because they may crash.
 
-``python -m luthier_build.selftest.apart program DEVICES COMMAND…`` runs a program on virtual devices; ``counting`` or
-``hooked`` in its place does so under a tool, ``gpu NAME`` uses a GPU. The last line that it prints is JSON.
+``python -m luthier_build.selftest.apart program DEVICES COMMAND…`` runs a program on virtual devices; ``counting`` and
+``hooked`` instead of ``program`` run it under a tool; ``gpu NAME`` uses a GPU. The last line of the output is JSON.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from luthier_build.selftest.tools import CountingTool, Hooked, compile_hook
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do it; the exit status."""
+    """Run the part named by the arguments and return the exit status."""
     what, device, *command = arguments
     try:
-        found = _gpu(device) if what == "gpu" else _program(what, device, command)
+        report = _gpu(device) if what == "gpu" else _program(what, device, command)
     except LuthierError as problem:
         say_text(problem, file=sys.stderr)
         return 1
-    say_text(json.dumps(found))
+    say_text(json.dumps(report))
     return 0
 
 
@@ -58,7 +58,7 @@ def _program(what: str, names: str, command: Sequence[str]) -> dict[str, Any]:
         "code": code,
         "counted": sum(row[-1] for row in rows if isinstance(row[-1], int)),
         "faults": instrumentation.faults,
-        "instrumented": {one.name: one.instrumented for one in results.kernels(instrumentation)},
+        "instrumented": {kernel.name: kernel.instrumented for kernel in results.kernels(instrumentation)},
     }
 
 

@@ -1,4 +1,4 @@
-"""Steps on a device that this process opens: an emulated one, or a GPU through HIP."""
+"""Steps on a device opened in this process: an emulated device, or a GPU through HIP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from luthier_build.selftest.tools import CountingTool, Hooked, compile_hook
 
 
 def emulated(name: str) -> list[SelftestStep]:
-    """Return the steps on ``emu:TARGET``."""
+    """Return the steps for ``emu:TARGET``."""
     target = name.partition(":")[2]
     return [
         SelftestStep(name, "lift", lambda: lifted(target)),
@@ -29,20 +29,20 @@ def emulated(name: str) -> list[SelftestStep]:
 
 
 def lifted(target: str) -> str:
-    """Take the kernel apart."""
-    found = lift(kernel.code_object(target), kernel.NAME)
-    check(len(found.blocks) == 5, f"the kernel has {len(found.blocks)} blocks, not 5")
-    return f"{len(found.blocks)} blocks, as in its source"
+    """Lift the kernel and check the number of its blocks."""
+    representation = lift(kernel.code_object(target), kernel.NAME)
+    check(len(representation.blocks) == 5, f"the kernel has {len(representation.blocks)} blocks, not 5")
+    return f"{len(representation.blocks)} blocks, as in its source"
 
 
 def original(name: str, target: str) -> str:
-    """Run the kernel as it is."""
+    """Run the original kernel."""
     launch(luthier.open_device(name), kernel.code_object(target).data)
     return f"{kernel.GROUPS} work-groups of {kernel.ITEMS}, result as computed by NumPy"
 
 
 def verified(target: str, tool: Tool) -> str:
-    """Run the kernel as it is and instrumented, side by side: the same result, and the emulated device's counts."""
+    """Run the original and the instrumented kernel; results must be equal, and counts those of the emulated device."""
     plan = LaunchPlan(
         kernel.NAME,
         grid=(kernel.GROUPS, 1, 1),
@@ -54,14 +54,14 @@ def verified(target: str, tool: Tool) -> str:
     check(verdict.complete, "the tool did not cover the whole kernel")
     counted = sum(int(row[0] or 0) for table in verdict.tables for row in table.rows) or sum(verdict.counters.values())
     before, after = verdict.instructions
-    check(counted == before, f"{counted} counted of {before} instructions that were executed")
+    check(counted == before, f"{counted} instructions counted; the emulated device executes {before}")
     return f"{counted} instructions counted, as executed; {after} executed with the tool, results equal"
 
 
 def counted_on(device: Any) -> str:
-    """Run the kernel as it is and with counters, on a device that counts nothing itself.
+    """Run the original kernel and one with counters on a device that does not count instructions.
 
-    The result must be the same, and the counts those of the emulated device.
+    Results must be equal, and counts those of the emulated device.
     """
     target = device.target.target.name
     object = kernel.code_object(target)
@@ -84,10 +84,10 @@ def counted_on(device: Any) -> str:
 
 
 def launch(device: Any, data: bytes) -> Any:
-    """Run the kernel of an object on a device; the loaded module.
+    """Run the kernel of an object on a device and return the loaded module.
 
     Raises:
-        LuthierError: it cannot be run, or the result is wrong.
+        LuthierError: the kernel cannot run, or the result is wrong.
     """
     module = device.load(data)
     out = np.zeros(kernel.ITEMS, np.uint32)
@@ -97,13 +97,13 @@ def launch(device: Any, data: bytes) -> Any:
 
 
 def compare(out: NDArray[np.uint32]) -> None:
-    """Check a result.
+    """Compare a result with the expected one.
 
     Raises:
-        LuthierError: it is wrong.
+        LuthierError: they differ.
     """
     wrong = np.flatnonzero(out != kernel.expected())
     if len(wrong):
         first = int(wrong[0])
         what = f"{out[first]:#x}, not {kernel.expected()[first]:#x}"
-        check(False, f"{len(wrong)} of {len(out)} numbers are wrong, first that of item {first}: {what}")
+        check(False, f"{len(wrong)} of {len(out)} numbers are wrong, the first at item {first}: {what}")

@@ -1,4 +1,4 @@
-"""A kernel for any target, assembled when it is wanted, and what it must compute."""
+"""A kernel for any target, assembled on demand, and its expected result."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 NAME = "luthier_selftest"
 GROUPS, ITEMS = 6, 200
-"""Work-groups, and work-items in each: the last wave of each is not full."""
+"""Work-groups, and work-items in each; the last wave of each work-group is not full."""
 TURNS = 40
 
-# out[item] += mixed(item), in every work-group: a loop, lanes that go different ways, memory, atomic additions.
+# out[item] += mixed(item), in every work-group: a loop, divergent lanes, memory, atomic additions.
 _SOURCE = """
     {load2} s[4:5], s[0:1], 0x0
     {load1} s6, s[0:1], 0x8
@@ -46,14 +46,14 @@ meet:
     s_endpgm
 """
 _WAITS = ("s_wait_kmcnt 0x0", "s_waitcnt lgkmcnt(0)")
-"""The first that assembles: GFX12 has the other's encoding, too, but its counters are none of those."""
+"""The first that assembles is used. GFX12 also has the encoding of the second, but with other counters."""
 _VGPRS, _SGPRS = 8, 32
 _CODE_PADDING = 0x100
-"""Bytes behind the code that hardware may fetch."""
+"""Bytes after the code that hardware may fetch."""
 
 
 def expected() -> NDArray[np.uint32]:
-    """Return the contents of `out`, at first 0, after a launch with `GROUPS` groups of `ITEMS`, `TURNS` turns."""
+    """Return the contents of `out`, initially 0, after a launch of `GROUPS` groups of `ITEMS` with `TURNS` turns."""
     items = np.arange(ITEMS, dtype=np.uint32)
     values = items.copy()
     for _ in range(TURNS):
@@ -69,7 +69,7 @@ def code_object(target_name: str) -> CodeObject:
     Its arguments are a pointer to `ITEMS` 32-bit numbers, and the number of turns.
 
     Raises:
-        LuthierError: the target is unknown, or its assembler does not take the source.
+        LuthierError: the target is unknown, or its assembler rejects the source.
     """
     target = target_named(target_name)
     isa = Isa.of(target_name, target.default_wave_size)
@@ -130,7 +130,7 @@ def _assemble(isa: Isa) -> bytes:
 
 
 def _with_labels(isa: Isa, source: str) -> bytes:
-    """Return machine code, with branches to labels as numbers: the assembler leaves them to a linker."""
+    """Return machine code; replace labels of branches by distances, which the assembler would leave to a linker."""
     assembly = isa.assemble(source)
     starts = [*assembly.instructions.offset.tolist(), len(assembly.instructions.code)]
     lines = [line.strip() for line in source.splitlines() if line.strip() and not line.strip().endswith(":")]

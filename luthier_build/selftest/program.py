@@ -1,7 +1,7 @@
-"""A program that uses HIP and nothing of Luthier's.
+"""A HIP program that does not use Luthier.
 
 ``python program.py LIBRARY OBJECT KERNEL OUT COUNT GROUPS ITEMS TURNS`` loads a code object, launches its kernel on
-``COUNT`` numbers that are 0, and writes them to a file.
+``COUNT`` numbers that are 0, and writes the result to a file.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Do it; an error of HIP ends the program."""
+    """Run the program; exit on an error of HIP."""
     library, code_object, kernel, out = sys.argv[1:5]
     count, groups, items, turns = map(int, sys.argv[5:])
     hip = ctypes.CDLL(library)
@@ -20,7 +20,7 @@ def main() -> None:
     def call(name: str, *arguments: object) -> None:
         error = getattr(hip, name)(*arguments)
         if error:
-            raise SystemExit(f"{name} gave error {error} of HIP")
+            raise SystemExit(f"{name} returned HIP error {error}")
 
     image = Path(code_object).read_bytes()
     module, function, place = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()

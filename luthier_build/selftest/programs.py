@@ -1,4 +1,4 @@
-"""Steps with a program of its own process: under the real ROCm on a virtual device, and on a GPU."""
+"""Steps in a separate process: a program under the real ROCm on a virtual device, and a GPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PATIENCE = 300
 
 
 def under_rocm(name: str) -> list[SelftestStep]:
-    """Return the steps on the virtual device ``emu:TARGET``."""
+    """Return the steps for the virtual device ``emu:TARGET``."""
     where = f"{name}, ROCr"
     return [
         SelftestStep(where, "libraries", lambda: libraries(name)),
@@ -38,16 +38,16 @@ def under_rocm(name: str) -> list[SelftestStep]:
 
 
 def libraries(name: str) -> str:
-    """Return the libraries needed to run programs on a virtual device."""
+    """Return the versions of the libraries that programs on a virtual device need."""
     try:
         parse_devices(name)
     except LuthierError as problem:
         raise Skip(str(problem)) from None
-    found = {library: rocm.find(library) for library in (rocm.ROCR, rocm.HIP)}
-    missing = [library for library, there in found.items() if there is None]
+    installed = {library: rocm.find(library) for library in (rocm.ROCR, rocm.HIP)}
+    missing = [name for name, library in installed.items() if library is None]
     if missing:
-        raise Skip(f"programs need ROCm: there is no {' and no '.join(missing)}")
-    rocr, hip = found.values()
+        raise Skip(f"programs need ROCm: {' and '.join(missing)} not found")
+    rocr, hip = installed.values()
     assert rocr is not None
     assert hip is not None
     try:
@@ -61,11 +61,11 @@ def libraries(name: str) -> str:
 
 
 def ran(name: str, what: str) -> str:
-    """Run a program that is not aware of Luthier; return its result, and how many instructions were counted.
+    """Run a HIP program and return a description of its result and of the instruction count.
 
     Args:
         name: name of the device.
-        what: as `luthier_build.selftest.apart` has it.
+        what: ``program``, ``counting`` or ``hooked``, see `luthier_build.selftest.apart`.
     """
     libraries(name)
     target = name.partition(":")[2]
@@ -78,50 +78,51 @@ def ran(name: str, what: str) -> str:
         object.write_bytes(kernel.code_object(target).data)
         sizes = (kernel.ITEMS, kernel.GROUPS, kernel.ITEMS, kernel.TURNS)
         command = [sys.executable, hip_program.__file__, str(hip.path), str(object), kernel.NAME, str(out)]
-        found = apart(what, name, *command, *map(str, sizes))
-        check(found["code"] == 0, f"the program ended with {found['code']}")
+        report = apart(what, name, *command, *map(str, sizes))
+        check(report["code"] == 0, f"the program's exit code is {report['code']}")
         devices.compare(np.frombuffer(out.read_bytes(), np.uint32))
     if what == "program":
-        check(found["counted"] > 0, "the device executed nothing")
+        check(report["counted"] > 0, "the device executed nothing")
         return "result as computed by NumPy"
-    check(not found["faults"], "; ".join(found["faults"]))
-    check(found["instrumented"].get(kernel.NAME) == 1, f"the kernel was not instrumented: {found['instrumented']}")
+    check(not report["faults"], "; ".join(report["faults"]))
+    check(report["instrumented"].get(kernel.NAME) == 1, f"the kernel was not instrumented: {report['instrumented']}")
     beside = luthier.open_device(name)
     devices.launch(beside, kernel.code_object(target).data)
     wanted = beside.stats.instructions
-    check(found["counted"] == wanted, f"{found['counted']} instructions counted; the emulated device executes {wanted}")
-    return f"{wanted} instructions counted, as many as the emulated device executes; result as without"
+    counted = report["counted"]
+    check(counted == wanted, f"{counted} instructions counted; the emulated device executes {wanted}")
+    return f"{wanted} instructions counted, as many as the emulated device executes; result unchanged"
 
 
 def gpu(name: str, *, asked: bool) -> list[SelftestStep]:
-    """Return the step on ``hip:N``, in a process of its own: a kernel that faults there ends it.
+    """Return the step for ``hip:N``, in a separate process, because a fault of the kernel ends the process.
 
     Args:
-        asked: the user has named it: that there is none is a failure.
+        asked: the user has named the device, so that a missing device is a failure.
     """
 
     def try_it() -> str:
         try:
-            found = apart("gpu", name)
+            report = apart("gpu", name)
         except LuthierError as problem:
             if asked or _has_gpu():
                 raise
-            raise Skip(f"no GPU to be used: {str(problem).splitlines()[-1]}") from None
-        return f"{found['device']}: {found['detail']}"
+            raise Skip(f"no usable GPU: {str(problem).splitlines()[-1]}") from None
+        return f"{report['device']}: {report['detail']}"
 
     return [SelftestStep(name, "counters", try_it)]
 
 
 def apart(*arguments: str) -> dict[str, Any]:
-    """Run `luthier_build.selftest.apart`; what it has found.
+    """Run `luthier_build.selftest.apart` and return its report.
 
     Raises:
-        LuthierError: it fails, or does not end.
+        LuthierError: it fails or times out.
     """
     command = [sys.executable, "-m", "luthier_build.selftest.apart", *arguments]
     printed = run(command, error=LuthierError, timeout=_PATIENCE)
-    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    return found
+    report: dict[str, Any] = json.loads(printed.splitlines()[-1])
+    return report
 
 
 def _has_gpu() -> bool:

@@ -1,4 +1,4 @@
-"""Steps of the self-test: each runs whatever became of those before, and has an outcome."""
+"""Steps of the self-test: every step runs, even after failures, and has an outcome."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from luthier.errors import LuthierError
 
 
 class Skip(Exception):
-    """A step cannot be tried here, for the reason given."""
+    """A step cannot run on this machine, for the given reason."""
 
 
 @dataclass(frozen=True)
 class SelftestStep:
-    """Something to be tried."""
+    """One test of the self-test."""
 
     where: str
     """The device, or ``machine``."""
     name: str
     run: Callable[[], str]
-    """Tries it and says what was found. Raises `Skip` if it cannot be tried here, and anything else if it fails."""
+    """Runs the test and returns a description of the result. Raises `Skip` if it cannot run here, any other exception
+    if it fails."""
 
 
 @dataclass(frozen=True)
@@ -36,21 +37,21 @@ class StepOutcome:
     detail: str
     seconds: float
     trace: str = ""
-    """Traceback of an error that is no `LuthierError`: a bug."""
+    """Traceback of an error that is not a `LuthierError` (a bug)."""
 
 
 def check(condition: bool, otherwise: str) -> None:
-    """Fail the step unless something is so.
+    """Fail the step with the text `otherwise` unless `condition` is true.
 
     Raises:
-        LuthierError: it is not.
+        LuthierError: `condition` is false.
     """
     if not condition:
         raise LuthierError(otherwise)
 
 
 def run_steps(steps: Iterable[SelftestStep]) -> Iterator[StepOutcome]:
-    """Run one after the other; none that fails keeps the next from running."""
+    """Run the steps in order; continue after failures."""
     for step in steps:
         began, trace = time.monotonic(), ""
         try:

@@ -1,4 +1,4 @@
-"""The tools of the self-test: one that needs no compiler, and one with a hook, which needs one."""
+"""The tools of the self-test: one that needs no compiler, and one with a hook, which needs a compiler."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&counter, 1); }
 
 
 class CountingTool(Tool):
-    """Counts every instruction without hooks: from what flows through the kernel's blocks."""
+    """Counts every instruction without hooks, from the execution counts of the kernel's blocks."""
 
     name = "counting"
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Ask for counts."""
+        """Request counts."""
         task.count(task.instructions)
 
     def tables(self, counts: KernelCounts) -> Iterable[Table]:
@@ -38,7 +38,7 @@ class CountingTool(Tool):
 
 
 class Hooked(Tool):
-    """Counts every instruction by a hook before each."""
+    """Counts every instruction with a hook before each."""
 
     name = "hooked"
 
@@ -47,20 +47,20 @@ class Hooked(Tool):
         self._module = module
 
     def instrument(self, task: InstrumentationTask) -> None:
-        """Insert the hook everywhere."""
+        """Insert the hook before every instruction."""
         for instruction in task.instructions:
             task.insert_hook_before(instruction, self._module.count)
 
     def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
-        """Return the number of times that waves run an instruction."""
-        return {"counter": int(sum(counts.executions[one.index] for one in task.instructions))}
+        """Return the number of instructions that waves execute."""
+        return {"counter": int(sum(counts.executions[instruction.index] for instruction in task.instructions))}
 
 
 def compile_hook(target: str) -> ToolModule:
     """Compile the module of `Hooked`.
 
     Raises:
-        Skip: there is no compiler for it.
+        Skip: there is no compiler.
         LuthierError: the compiler fails.
     """
     try:

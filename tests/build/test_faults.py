@@ -30,7 +30,7 @@ FAULTS: dict[str, tuple[dict[str, str], str, str]] = {
     "rename": (full("{here}/tool/build/luthier", error=errno.EIO, calls="rename"), "", "cannot write .*Input/output"),
     "temporary files": (full("{here}/tmp"), "", "No space left on device"),
     "killed": ({"LUTHIER_CLANG": "{here}/clang"}, "", "{here}/clang was killed by SIGKILL"),
-    "no TMPDIR": ({"TMPDIR": "{here}/none"}, "", "TMPDIR is {here}/none, which is no folder"),
+    "no TMPDIR": ({"TMPDIR": "{here}/none"}, "", "TMPDIR is {here}/none, which is not a writable folder"),
     "no HOME": ({"HOME": "/proc/none", "LUTHIER_CACHE_DIR": "-"}, "", "cannot use Luthier's cache: .*'/proc/none'"),
     "cache is a file": ({"LUTHIER_CACHE_DIR": "{here}/clang"}, "", "cannot use Luthier's cache: .*{here}/clang"),
     "file size, small": ({}, "ulimit -f 8; ", "cannot write .*File too large"),

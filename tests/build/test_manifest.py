@@ -144,7 +144,7 @@ def test_what_libclang_does_not_understand_is_reported_and_nothing_of_it_used(
     arguments = toolchain.device_flags("gfx942")
     assert sources_module.read_declarations(toolchain, arguments, source, tmp_path, told.append) == {}
     assert told == [
-        "device.hip:1:9: hooks are described by their LLVM types, for libclang finds an error: "
+        "device.hip:1:9: hooks are described by LLVM types, because libclang reports an error: "
         "unknown type name 'missing_t'"
     ]
 
@@ -208,7 +208,7 @@ def test_a_hook_that_differs_between_targets_is_refused(
     make_project: MakeProject, toolchain: Toolchain, hook: str
 ) -> None:
     text = hook + "#ifdef __GFX11__\n#define T int\n#else\n#define T float\n#endif\nLUTHIER_HOOK_ANNOTATE two(T a) {}\n"
-    with pytest.raises(BuildError, match="hook two has other parameters"):
+    with pytest.raises(BuildError, match="parameters of hook two differ"):
         build(make_project({"device.hip": text}), toolchain, ["gfx942", "gfx1100"])
 
 

@@ -157,10 +157,10 @@ def test_nothing_is_overwritten_nor_half_written(tmp_path: Path, monkeypatch: py
 def test_doctor_on_this_machine(capsys: pytest.CaptureFixture[str], toolchain: Toolchain) -> None:
     assert main(["doctor", "--json"]) == 0
     found = {item["subject"]: item for item in json.loads(capsys.readouterr().out)}
-    for subject in ("luthier", "native module", "compiler", "HIP headers", "compiler plugin", "a hook", "libclang"):
+    for subject in ("luthier", "native module", "compiler", "HIP headers", "compiler plugin", "hooks", "libclang"):
         assert found[subject]["status"] == "ok", found[subject]
     assert str(toolchain.clang) in found["compiler"]["detail"]
-    assert found["a hook"]["detail"] == "count compiles for gfx942, with its bitcode"
+    assert found["hooks"]["detail"] == "count compiles for gfx942, with its bitcode"
     assert found["devices"]["status"] in ("ok", "optional")
 
 

@@ -516,7 +516,7 @@ def test_compiler_errors_reach_the_user_and_the_next_build_is_right(sample: Path
 @pytest.mark.thorough
 def test_no_compiler_and_unwritable_cache(sample: Path, tmp_path: Path) -> None:
     output = build(sample, "--wheel", fails=True, LUTHIER_CLANG="no-such-clang")
-    assert "LUTHIER_CLANG is no-such-clang, which is no program" in output
+    assert "LUTHIER_CLANG is no-such-clang, which is not a program" in output
     (tmp_path / "file").write_text("")
     output = build(sample, "--wheel", fails=True, LUTHIER_CACHE_DIR=str(tmp_path / "file"))
     assert "set LUTHIER_CACHE_DIR to a writable folder" in output

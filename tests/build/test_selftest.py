@@ -71,7 +71,7 @@ def test_a_planted_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     code, steps = selftest(tmp_path, "--device", "emu:gfx90a")
     assert code == 1
     assert steps["emu:gfx90a", "original"]["status"] == "failed"
-    said = f"1 of 200 numbers are wrong, first that of item 77: {right[77]:#x}, not {wrong[77]:#x}"
+    said = f"1 of 200 numbers are wrong, the first at item 77: {right[77]:#x}, not {wrong[77]:#x}"
     assert steps["emu:gfx90a", "original"]["detail"] == said
     assert said in capsys.readouterr().out
     assert steps["emu:gfx90a", "lift"]["status"] == steps["emu:gfx90a", "hooks"]["status"] == "ok"
@@ -85,7 +85,7 @@ def test_counters_that_are_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("luthier.tool.counts.KernelCounts.opcodes", property(lambda self: {"S_NOP": 1}))
     code, steps = selftest(tmp_path, "--device", "emu:gfx1100")
     assert code == 1
-    assert "1 counted of" in steps["emu:gfx1100", "counters"]["detail"]
+    assert "1 instructions counted; " in steps["emu:gfx1100", "counters"]["detail"]
     assert steps["emu:gfx1100", "hooks"]["status"] == "ok"
 
 
@@ -112,7 +112,7 @@ def test_nothing_but_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert code == 0
     assert statuses(steps) == {"ok": 7, "skipped": 10}
     assert "no clang" in steps["emu:gfx942", "hooks"]["detail"]
-    assert "no libhsa-runtime64.so and no libamdhip64.so" in steps["emu:gfx90a, ROCr", "program"]["detail"]
+    assert "libhsa-runtime64.so and libamdhip64.so not found" in steps["emu:gfx90a, ROCr", "program"]["detail"]
 
 
 def test_a_gpu(tmp_path: Path) -> None:

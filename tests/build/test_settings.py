@@ -104,11 +104,11 @@ def test_an_empty_string_is_no_value(key: str, values: list[str]) -> None:
     tables += [{key: values}] if key != "sources" else []
     for table in tables:
         with pytest.raises(
-            BuildError, match=f"{key} from .*pyproject.toml has an empty string|{key} from module 'first'"
+            BuildError, match=f"{key} from .*pyproject.toml contains an empty string|{key} from module 'first'"
         ):
             load_settings(table, environment={})
     if key == "flags":
-        with pytest.raises(BuildError, match="flags from environment LUTHIER_FLAGS has an empty string"):
+        with pytest.raises(BuildError, match="flags from environment LUTHIER_FLAGS contains an empty string"):
             load_settings({}, environment={"LUTHIER_FLAGS": "-Wall ''"})
 
 

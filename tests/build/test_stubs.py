@@ -118,5 +118,5 @@ def test_a_hook_that_is_a_python_keyword_is_in_no_stub_but_can_be_found(
 def test_a_hook_cannot_hide_behind_an_attribute_of_its_module(name: str) -> None:
     hook = Hook(name, name, (), location="device.hip:7")
     contents = DeviceContents(TargetId.parse("gfx942"), (hook,), (), (), "", "22.1")
-    with pytest.raises(BuildError, match=f"device.hip:7: a hook cannot be called '{name}'"):
+    with pytest.raises(BuildError, match=f"device.hip:7: hook '{name}' has the name of an attribute"):
         make_manifest("tool", "device", "device.hipfb", "clang", [contents], {})

@@ -305,7 +305,7 @@ def test_plugin_is_built_once_by_processes_at_once(
         ("'{}/with blank'", ("{}/with blank",)),
         ("{}/with blank", ("{}/with blank",)),
         ("one-g++ 'open", "CXX is .*No closing quotation"),
-        ("gone one-g++", "CXX is gone one-g\\+\\+, which is no program"),
+        ("gone one-g++", "CXX is gone one-g\\+\\+, which is not a program"),
         ("hipcc", ()),
         ("ccache /opt/rocm/bin/hipcc -O2", ()),
         ("luthier-hipcc", ()),
