@@ -83,9 +83,9 @@ def test_facts(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert new.occupancy(97, 64) < old.occupancy(97, 64)
     assert pickle.loads(pickle.dumps(new)) is new is copy.copy(new) is copy.deepcopy(new)
     assert main(["doctor", "--json"]) in (0, 1)
-    (found,) = (one for one in json.loads(capsys.readouterr().out) if one["subject"] == "targets")
-    assert found["status"] == "ok"
-    assert "gfx1190 (gfx1190)" in found["detail"]
+    (line,) = (one for one in json.loads(capsys.readouterr().out) if one["subject"] == "targets")
+    assert line["status"] == "ok"
+    assert "gfx1190 (gfx1190)" in line["detail"]
 
 
 def application(app: Callable[..., Path]) -> CodeObject:
@@ -128,8 +128,8 @@ def test_it_is_patched_and_runs(
     object, old = application(app), load_object(app("vector_add", OLD))
     patched, known = (patch_object(one, everywhere, strict=True) for one in (object, old))
     assert load_object(patched.data).target.target is TARGETS[NEW]
-    for mine, theirs in zip(patched.report.kernels, known.report.kernels, strict=True):
-        assert mine.added_instructions == theirs.added_instructions > 0
+    for own, theirs in zip(patched.report.kernels, known.report.kernels, strict=True):
+        assert own.added_instructions == theirs.added_instructions > 0
     results = []
     for data, target in ((patched.data, NEW), (known.data, OLD)):
         device = luthier.open_device(f"emu:{target}")
@@ -148,20 +148,20 @@ BODY = "v_rcp_f32_e32 v1, v2; {between}; v_add_f32_e32 v3, v1, v1"
 
 
 @pytest.mark.parametrize(
-    ("others", "target", "wrong"), [(2, NEW, True), (3, NEW, False), (3, OLD, True), (6, OLD, False)]
+    ("known", "target", "wrong"), [(2, NEW, True), (3, NEW, False), (3, OLD, True), (6, OLD, False)]
 )
-def test_its_hazards_are_its_own(installed: Path, others: int, target: str, wrong: bool) -> None:
+def test_its_hazards_are_its_own(installed: Path, known: int, target: str, wrong: bool) -> None:
     from wait_kernels import kernel
 
-    object = kernel(OLD, BODY.format(between="; ".join(["v_nop"] * others)))
+    object = kernel(OLD, BODY.format(between="; ".join(["v_nop"] * known)))
     if target == NEW:
         object = load_object(as_new(object.data))
-    found = {one.hazard for one in check_hazards(lift(object, "k"), unneeded=False).findings}
+    hazards = {one.hazard for one in check_hazards(lift(object, "k"), unneeded=False).findings}
     device = luthier.open_device(f"emu:{target}", check="hazards", threads=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CheckWarning)
         device.load(object).kernel("k").launch(np.zeros(64, np.uint32), grid=1, block=32)
-    assert ({one.rule for one in device.findings}, found) == 2 * (
+    assert ({one.rule for one in device.findings}, hazards) == 2 * (
         ({"transcendental operation, VALU reads its result"} if wrong else set()),
     )
 
@@ -174,7 +174,7 @@ from luthier.arch.target import Target
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("PROCESSORS = (Target(parent=GFX11, name='gfx1190', mach=0xE1),)", "there are two processors called gfx1190"),
         ("PROCESSORS = (Target(parent=GFX11, name='gfx1191', mach=0x41),)", "have the same EF_AMDGPU_MACH 0x41"),
@@ -188,7 +188,7 @@ from luthier.arch.target import Target
     ],
 )
 def test_what_clashes_or_cannot_be_loaded_is_an_error(
-    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     other = tmp_path / "other"
     install(other, "other", "other = other_generations:PROCESSORS")
@@ -197,6 +197,6 @@ def test_what_clashes_or_cannot_be_loaded_is_an_error(
     monkeypatch.delitem(sys.modules, "other_generations", raising=False)
     importlib.invalidate_caches()
     forget()
-    with pytest.raises(TargetError, match=rf"entry point .* of luthier\.arch: .*{said}"):
+    with pytest.raises(TargetError, match=rf"entry point .* of luthier\.arch: .*{message}"):
         target_named(NEW)
     assert target_named(OLD) is TARGETS[OLD]

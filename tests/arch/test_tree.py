@@ -120,14 +120,14 @@ def test_waits_speak_of_counters_that_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("new", "said"),
+    ("new", "message"),
     [
         ({"name": "gfx906", "mach": 0xFE}, "two processors called gfx906, of generation GFX9 and of generation GFX11"),
         ({"name": "gfx1fff", "mach": 0x2F}, "processor gfx906 and processor gfx1fff have the same EF_AMDGPU_MACH 0x2f"),
     ],
 )
-def test_processors_that_clash(new: dict[str, object], said: str) -> None:
-    with pytest.raises(TargetError, match=said):
+def test_processors_that_clash(new: dict[str, object], message: str) -> None:
+    with pytest.raises(TargetError, match=message):
         ProcessorTable([*TARGETS.values(), Target(parent=GFX11, **new)])  # type: ignore[arg-type]
 
 
@@ -155,17 +155,17 @@ def test_operations_are_inherited_and_replaced(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("luthier.emulator.operations.FAMILIES", (table_of(table),))
     operations_of.cache_clear()
     try:
-        found = {major: operations_of(major) for major in (9, 10, 11, 12)}
+        operations = {major: operations_of(major) for major in (9, 10, 11, 12)}
     finally:
         operations_of.cache_clear()
-    assert [sorted(one) for one in found.values()] == [
+    assert [sorted(one) for one in operations.values()] == [
         ["v_all", "v_nine"],
         ["v_all", "v_changed", "v_ten", "v_ten_only"],
         ["v_all", "v_changed", "v_ten"],
         ["v_all", "v_changed", "v_ten"],
     ]
     old, new = (one for one in table if "v_changed" in one.names)
-    assert [found[major]["v_changed"] for major in (10, 11, 12)] == [old, old, new]
+    assert [operations[major]["v_changed"] for major in (10, 11, 12)] == [old, old, new]
     assert len(FAMILIES) > 20
 
 

@@ -44,11 +44,11 @@ def toolchain() -> Toolchain:
 def clang15() -> Toolchain:
     """The compiler of Debian's hipcc, where it is installed with what the plugin needs."""
     try:
-        found = Toolchain.find({"LUTHIER_CLANG": "clang-15", "PATH": "/usr/bin:/bin"})
-        assert found.llvm_include
+        toolchain = Toolchain.find({"LUTHIER_CLANG": "clang-15", "PATH": "/usr/bin:/bin"})
+        assert toolchain.llvm_include
     except BuildError as problem:
         pytest.skip(f"no clang 15: {problem}")
-    return found
+    return toolchain
 
 
 MakeProject = Callable[[Mapping[str, str]], Path]

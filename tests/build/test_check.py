@@ -105,8 +105,8 @@ def test_files_that_another_build_made_are_checked_on_demand(
     build(project, check_hooks=False)
     bundle = str(project / "sample_tool/device.hipfb")
     assert main(["check-hooks", bundle]) == 1
-    said = capsys.readouterr().err
-    assert all(reason in said for reason in REASONS)
+    output = capsys.readouterr().err
+    assert all(reason in output for reason in REASONS)
 
 
 @pytest.mark.thorough

@@ -81,16 +81,16 @@ def test_only_what_changed_is_compiled_again(
     project = make_project(
         {"device.hip": '#include "inc/step.h"\n' + hook, "inc/step.h": "#define STEP 1\n", "unused.h": ""}
     )
-    one = Settings(targets=("gfx942",))
-    assert changed(project, toolchain, settings=one) == ("gfx942",)
-    assert changed(project, toolchain, settings=one) == ()
+    single = Settings(targets=("gfx942",))
+    assert changed(project, toolchain, settings=single) == ("gfx942",)
+    assert changed(project, toolchain, settings=single) == ()
 
     os.utime(project / "device.hip")
     (project / "unused.h").write_text("changed")
-    assert changed(project, toolchain, settings=one) == ()  # neither contents nor inputs changed
+    assert changed(project, toolchain, settings=single) == ()  # neither contents nor inputs changed
 
     (project / "inc/step.h").write_text("#define STEP 2\n")
-    assert changed(project, toolchain, settings=one) == ("gfx942",)
+    assert changed(project, toolchain, settings=single) == ("gfx942",)
     assert changed(project, toolchain, settings=Settings(targets=("gfx942", "gfx90a"))) == ("gfx90a",)
     assert changed(project, toolchain, settings=Settings(targets=("gfx942",), defines=("EXTRA",))) == ("gfx942",)
 
@@ -143,9 +143,9 @@ def test_files_that_cannot_be_read_are_not_what_a_build_left(tmp_path: Path) -> 
     (tmp_path / ".#__init__.py").symlink_to("ann@host.4711:1700000000")
     (tmp_path / "folder.py").mkdir()
     (tmp_path / "circle.py").symlink_to("circle.py")
-    said = list[str]()
-    remove_stale(tmp_path, Settings(package="tool"), said.append)
-    assert said == []
+    lines = list[str]()
+    remove_stale(tmp_path, Settings(package="tool"), lines.append)
+    assert lines == []
     assert len(os.listdir(tmp_path)) == 3
 
 

@@ -87,9 +87,9 @@ def test_an_edit_of_source_header_or_settings_reaches_the_next_program(project: 
     assert python(project, HOOKS) == ("count ['step']\n", "")
 
     edit(project / "followed/device.hip", "step", "stride")
-    output, told = python(project, HOOKS)
+    output, stderr = python(project, HOOKS)
     assert output == "count ['stride']\n"
-    assert "luthier: followed: [1/1] device: compiling for gfx942" in told
+    assert "luthier: followed: [1/1] device: compiling for gfx942" in stderr
     assert python(project, HOOKS) == ("count ['stride']\n", "")
 
     (project / "include/size.h").write_text("#define stride pace\n")
@@ -98,8 +98,8 @@ def test_an_edit_of_source_header_or_settings_reaches_the_next_program(project: 
     os.utime(project / "followed/device.hip")  # touched, but the same
     assert python(project, HOOKS) == ("count ['pace']\n", "")
 
-    told = python(project, HOOKS, CPATH="/elsewhere", LUTHIER_EDITABLE_REBUILD="0")[1]
-    assert "CPATH has changed since the device modules were built" in told
+    stderr = python(project, HOOKS, CPATH="/elsewhere", LUTHIER_EDITABLE_REBUILD="0")[1]
+    assert "CPATH has changed since the device modules were built" in stderr
 
     edit(project / "pyproject.toml", '["gfx942"]', '["gfx90a"]')
     code = "from followed import device; print(*device.targets)"
@@ -192,8 +192,8 @@ def test_only_what_runs_is_compiled(project: Path) -> None:
     """After an edit the application's target, and others when they are needed, each once."""
     edit(project / "pyproject.toml", '["gfx942"]', '["gfx90a", "gfx942", "gfx1100"]')
     edit(project / "followed/device.hip", "step", "pace")
-    output, told = python(project, instrumented("gfx1100", "gfx942"))
-    assert [line for line in told.splitlines() if "compiling" in line] == [
+    output, stderr = python(project, instrumented("gfx1100", "gfx942"))
+    assert [line for line in stderr.splitlines() if "compiling" in line] == [
         "luthier: followed: [1/1] device: compiling for gfx1100",
         "luthier: followed: [1/1] device: compiling for gfx942",
     ]
@@ -203,8 +203,8 @@ def test_only_what_runs_is_compiled(project: Path) -> None:
         "not built for this target, only for gfx90a, gfx942, gfx1100"
         in (python(project, instrumented("gfx1030"), fails=True)[1])
     )
-    told = python(project, instrumented("gfx90a"), LUTHIER_EDITABLE_REBUILD="0", fails=True)[1]
-    assert "no code for gfx90a was compiled when the device modules were built" in told
+    stderr = python(project, instrumented("gfx90a"), LUTHIER_EDITABLE_REBUILD="0", fails=True)[1]
+    assert "no code for gfx90a was compiled when the device modules were built" in stderr
     edit(project / "followed/device.hip", "pace", "stride")
     assert "[1/1] device: compiling for gfx90a" in python(project, HOOKS)[1]
 
@@ -229,9 +229,9 @@ def test_a_renamed_module_leaves_nothing_behind(project: Path) -> None:
 @pytest.mark.thorough
 def test_what_cannot_be_built_is_an_error_and_never_the_old_hooks(project: Path) -> None:
     edit(project / "followed/device.hip", "uint32_t", "nonsense")
-    told = python(project, HOOKS, fails=True)[1]
-    assert "device.hip has changed since the device modules of followed were built" in told
-    assert "unknown type name 'nonsense'" in told
+    stderr = python(project, HOOKS, fails=True)[1]
+    assert "device.hip has changed since the device modules of followed were built" in stderr
+    assert "unknown type name 'nonsense'" in stderr
     edit(project / "followed/device.hip", "nonsense", "uint64_t")
     assert python(project, HOOKS)[0] == "count ['step']\n"
 
@@ -239,16 +239,16 @@ def test_what_cannot_be_built_is_an_error_and_never_the_old_hooks(project: Path)
 @pytest.mark.thorough
 def test_turned_off_it_says_that_they_are_stale(project: Path) -> None:
     edit(project / "followed/device.hip", "step", "stride")
-    output, told = python(project, HOOKS, LUTHIER_EDITABLE_REBUILD="0")
+    output, stderr = python(project, HOOKS, LUTHIER_EDITABLE_REBUILD="0")
     assert output == "count ['step']\n"
-    assert "device.hip has changed since" in told
-    assert f"Rebuild them with `pip install --no-build-isolation -e {project}`" in told
+    assert "device.hip has changed since" in stderr
+    assert f"Rebuild them with `pip install --no-build-isolation -e {project}`" in stderr
     edit(project / "pyproject.toml", "[tool.luthier]", "[tool.luthier]\neditable-rebuild = false")
     luthier(project, "build")
     edit(project / "followed/device.hip", "stride", "pace")
-    output, told = python(project, HOOKS)
+    output, stderr = python(project, HOOKS)
     assert output == "count ['stride']\n"
-    assert "has changed since" in told
+    assert "has changed since" in stderr
     assert python(project, HOOKS, LUTHIER_EDITABLE_REBUILD="1")[0] == "count ['pace']\n"
 
 
@@ -275,12 +275,12 @@ def test_an_edit_while_the_compiler_runs_reaches_the_next_program(project: Path)
         assert first.poll() is None
         time.sleep(0.001)
     edit(project / "followed/device.hip", "stride", "pace")
-    output, told = first.communicate()
-    assert first.returncode == 0, told
+    output, stderr = first.communicate()
+    assert first.returncode == 0, stderr
     assert output in ("count ['stride']\n", "count ['pace']\n")  # libclang may have read it after the compiler
-    output, told = python(project, HOOKS)
+    output, stderr = python(project, HOOKS)
     assert output == "count ['pace']\n"
-    assert "compiling for gfx942" in told
+    assert "compiling for gfx942" in stderr
     assert python(project, HOOKS) == ("count ['pace']\n", "")
 
 
@@ -288,10 +288,10 @@ def test_an_edit_while_the_compiler_runs_reaches_the_next_program(project: Path)
 def test_of_several_programs_one_builds_and_the_others_wait(project: Path) -> None:
     edit(project / "followed/device.hip", "step", "stride")
     programs = [started(project) for _ in range(3)]
-    told = [program.communicate() for program in programs]
-    assert [program.returncode for program in programs] == [0, 0, 0], told
-    assert {output for output, _ in told} == {"count ['stride']\n"}
-    assert sum(error.count("compiling for gfx942") for _, error in told) == 1
+    outputs = [program.communicate() for program in programs]
+    assert [program.returncode for program in programs] == [0, 0, 0], outputs
+    assert {output for output, _ in outputs} == {"count ['stride']\n"}
+    assert sum(error.count("compiling for gfx942") for _, error in outputs) == 1
 
 
 @pytest.mark.thorough
@@ -299,5 +299,5 @@ def test_a_damaged_record_is_an_error(project: Path) -> None:
     record = project / "followed/.luthier-editable.json"
     for text in ("", "{}", "[]", '{"package": 1}', record.read_text().replace('"inputs": {', '"inputs": 3, "x": {')):
         record.write_text(text)
-        told = python(project, HOOKS, fails=True)[1]
-        assert ".luthier-editable.json is damaged" in told
+        stderr = python(project, HOOKS, fails=True)[1]
+        assert ".luthier-editable.json is damaged" in stderr

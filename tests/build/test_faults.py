@@ -21,33 +21,33 @@ KILLED = '#!/bin/sh\ncase "$*" in *--cuda-device-only*) kill -9 $$ ;; esac\nexec
 
 def full(below: str, after: int = 0, error: int = errno.ENOSPC, calls: str = "write") -> dict[str, str]:
     settings = {"BELOW": below, "CALLS": calls, "ERROR": str(error), "AFTER": str(after)}
-    return {"LD_PRELOAD": "{here}/failing.so", **{f"FAILING_{name}": value for name, value in settings.items()}}
+    return {"LD_PRELOAD": "{folder}/failing.so", **{f"FAILING_{name}": value for name, value in settings.items()}}
 
 
 FAULTS: dict[str, tuple[dict[str, str], str, str]] = {
-    "build folder full": (full("{here}/tool/build/luthier"), "", "cannot write .*No space left on device"),
-    "build folder soon full": (full("{here}/tool/build/luthier", 20_000), "", "No space left on device"),
-    "rename": (full("{here}/tool/build/luthier", error=errno.EIO, calls="rename"), "", "cannot write .*Input/output"),
-    "temporary files": (full("{here}/tmp"), "", "No space left on device"),
-    "killed": ({"LUTHIER_CLANG": "{here}/clang"}, "", "{here}/clang was killed by SIGKILL"),
-    "no TMPDIR": ({"TMPDIR": "{here}/none"}, "", "TMPDIR is {here}/none, which is not a writable folder"),
+    "build folder full": (full("{folder}/tool/build/luthier"), "", "cannot write .*No space left on device"),
+    "build folder soon full": (full("{folder}/tool/build/luthier", 20_000), "", "No space left on device"),
+    "rename": (full("{folder}/tool/build/luthier", error=errno.EIO, calls="rename"), "", "cannot write .*Input/output"),
+    "temporary files": (full("{folder}/tmp"), "", "No space left on device"),
+    "killed": ({"LUTHIER_CLANG": "{folder}/clang"}, "", "{folder}/clang was killed by SIGKILL"),
+    "no TMPDIR": ({"TMPDIR": "{folder}/none"}, "", "TMPDIR is {folder}/none, which is not a writable folder"),
     "no HOME": ({"HOME": "/proc/none", "LUTHIER_CACHE_DIR": "-"}, "", "cannot use Luthier's cache: .*'/proc/none'"),
-    "cache is a file": ({"LUTHIER_CACHE_DIR": "{here}/clang"}, "", "cannot use Luthier's cache: .*{here}/clang"),
+    "cache is a file": ({"LUTHIER_CACHE_DIR": "{folder}/clang"}, "", "cannot use Luthier's cache: .*{folder}/clang"),
     "file size, small": ({}, "ulimit -f 8; ", "cannot write .*File too large"),
     "read-only cache": (
-        {"LUTHIER_CACHE_DIR": "{here}/empty"},
-        "mount --bind {here}/empty {here}/empty; mount -o remount,ro,bind {here}/empty; ",
-        "cannot use Luthier's cache: .*Read-only file system: '{here}/empty",
+        {"LUTHIER_CACHE_DIR": "{folder}/empty"},
+        "mount --bind {folder}/empty {folder}/empty; mount -o remount,ro,bind {folder}/empty; ",
+        "cannot use Luthier's cache: .*Read-only file system: '{folder}/empty",
     ),
 }
 """What is set, what the shell does before, and what is said."""
 
 
-def install(here: Path, variables: Mapping[str, str], before: str = "") -> subprocess.CompletedProcess[str]:
+def install(folder: Path, variables: Mapping[str, str], before: str = "") -> subprocess.CompletedProcess[str]:
     """Install the tool into a folder, as pip does into an environment that has Luthier."""
     pip = "-m pip install -q --no-deps --no-build-isolation --no-cache-dir --upgrade --target"
-    command = [*pip.split(), str(here / "site"), str(here / "tool")]
-    own = {"LUTHIER_CACHE_DIR": str(here / "cache"), "LUTHIER_TARGETS": "gfx90a", "TMPDIR": str(here / "tmp")}
+    command = [*pip.split(), str(folder / "site"), str(folder / "tool")]
+    own = {"LUTHIER_CACHE_DIR": str(folder / "cache"), "LUTHIER_TARGETS": "gfx90a", "TMPDIR": str(folder / "tmp")}
     environment = {**os.environ, **own, **variables}
     environment = {name: value for name, value in environment.items() if value != "-" and name != "XDG_CACHE_HOME"}
     shell = ["sh", "-c", f'{before}exec "$@"', "sh", sys.executable, *command]
@@ -59,48 +59,50 @@ def install(here: Path, variables: Mapping[str, str], before: str = "") -> subpr
 @pytest.fixture(scope="module")
 def right(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """What is installed where nothing fails."""
-    here = make_here(tmp_path_factory.mktemp("right"))
-    assert install(here, {}).returncode == 0
-    return installed(here)
+    folder = make_here(tmp_path_factory.mktemp("right"))
+    assert install(folder, {}).returncode == 0
+    return installed(folder)
 
 
-def make_here(here: Path) -> Path:
+def make_here(folder: Path) -> Path:
     kept = cache_root()
     assert kept is not None
     for name in ("cache", "tmp", "empty"):
-        (here / name).mkdir(mode=0o700)
+        (folder / name).mkdir(mode=0o700)
     for name in ("plugins", "device-library"):
         (kept / name).mkdir(parents=True, exist_ok=True)
-        (here / "cache" / name).symlink_to(kept / name)
+        (folder / "cache" / name).symlink_to(kept / name)
     ignored = shutil.ignore_patterns("build", "*.egg-info")
-    shutil.copytree(ROOT / "examples/tools/instr_count", here / "tool", ignore=ignored)
-    (here / "clang").write_text(KILLED)
-    (here / "clang").chmod(0o755)
+    shutil.copytree(ROOT / "examples/tools/instr_count", folder / "tool", ignore=ignored)
+    (folder / "clang").write_text(KILLED)
+    (folder / "clang").chmod(0o755)
     source = ROOT / "tests/run/programs/failing_files.c"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", source, "-o", here / "failing.so", "-ldl"], check=True)
-    return here
+    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", source, "-o", folder / "failing.so", "-ldl"], check=True)
+    return folder
 
 
-def installed(here: Path) -> dict[str, bytes]:
-    files = (path for path in (here / "site").rglob("*") if path.is_file() and ".dist-info" not in str(path))
-    return {str(path.relative_to(here)): path.read_bytes() for path in files if path.suffix != ".pyc"}
+def installed(folder: Path) -> dict[str, bytes]:
+    files = (path for path in (folder / "site").rglob("*") if path.is_file() and ".dist-info" not in str(path))
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files if path.suffix != ".pyc"}
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault(fault: str, right: Mapping[str, bytes], tmp_path: Path) -> None:
     variables, before, message = FAULTS[fault]
-    here = make_here(tmp_path)
-    done = install(here, {name: value.format(here=here) for name, value in variables.items()}, before.format(here=here))
+    base = make_here(tmp_path)
+    done = install(
+        base, {name: value.format(folder=base) for name, value in variables.items()}, before.format(folder=base)
+    )
     if "unshare" in done.stderr or "mount:" in done.stderr:
         pytest.skip(done.stderr)
-    said = done.stdout + done.stderr
-    assert done.returncode != 0, said
-    assert "Traceback" not in said
-    lines = [line for line in said.splitlines() if re.search(message.format(here=re.escape(str(here))), line)]
-    assert lines, said
-    assert not installed(here)
-    kept = [path for folder in ("cache", "tool/build") for path in (here / folder).rglob(".*")]
+    output = done.stdout + done.stderr
+    assert done.returncode != 0, output
+    assert "Traceback" not in output
+    lines = [line for line in output.splitlines() if re.search(message.format(folder=re.escape(str(base))), line)]
+    assert lines, output
+    assert not installed(base)
+    kept = [path for folder in ("cache", "tool/build") for path in (base / folder).rglob(".*")]
     assert {path.name for path in kept} <= {".lock", ".luthier-build"}
-    assert install(here, {}).returncode == 0
-    assert installed(here) == right
+    assert install(base, {}).returncode == 0
+    assert installed(base) == right

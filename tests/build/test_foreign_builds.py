@@ -101,21 +101,21 @@ def test_what_cmake_is_told_wrongly(
 ) -> None:
     lists = project / "CMakeLists.txt"
     lists.write_text(lists.read_text().replace(old, new))
-    told = run(
+    output = run(
         ["cmake", "-S", project, "-B", tmp_path / "build", f"-DLuthier_DIR={folder('cmake-dir')}"],
         fails=True,
         PATH=f"{commands}:{os.environ['PATH']}",
     )
-    assert message in told
+    assert message in output
 
 
 def test_pkg_config(tmp_path: Path) -> None:
     cache = tmp_path / "a cache"
-    found = folder("pkgconfig-dir", LUTHIER_CACHE_DIR=str(cache))
-    assert folder("pkgconfig-dir", LUTHIER_CACHE_DIR=str(cache)) == found
+    path = folder("pkgconfig-dir", LUTHIER_CACHE_DIR=str(cache))
+    assert folder("pkgconfig-dir", LUTHIER_CACHE_DIR=str(cache)) == path
 
     def ask(option: str) -> str:
-        return run(["pkg-config", option, "luthier"], PKG_CONFIG_PATH=found).strip()
+        return run(["pkg-config", option, "luthier"], PKG_CONFIG_PATH=path).strip()
 
     assert ask("--modversion") == __version__
     assert ask("--variable=hipcc").endswith("/bin/luthier-hipcc")
@@ -128,5 +128,5 @@ def test_pkg_config(tmp_path: Path) -> None:
 def test_what_has_no_folder(tmp_path: Path) -> None:
     assert "invalid choice: 'lib-dir'" in run([sys.executable, "-m", "luthier_build", "lib-dir"], fails=True)
     (tmp_path / "file").write_text("")
-    told = run([sys.executable, "-m", "luthier_build", "pkgconfig-dir"], True, LUTHIER_CACHE_DIR=str(tmp_path / "file"))
-    assert "luthier_build: error: cannot use Luthier's cache" in told
+    text = run([sys.executable, "-m", "luthier_build", "pkgconfig-dir"], True, LUTHIER_CACHE_DIR=str(tmp_path / "file"))
+    assert "luthier_build: error: cannot use Luthier's cache" in text

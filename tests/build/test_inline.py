@@ -204,11 +204,11 @@ def test_processes_and_threads_at_once_compile_once(cache: Path, tmp_path: Path)
         subprocess.Popen([sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    told = [process.communicate(timeout=100) for process in started]
-    assert [process.returncode for process in started] == [0, 0, 0], told
-    assert len({output for output, _ in told}) == 1
-    assert told[0][0].startswith("step ")
-    assert sum(error.count("compiling for") for _, error in told) == 1
+    outputs = [process.communicate(timeout=100) for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0], outputs
+    assert len({output for output, _ in outputs}) == 1
+    assert outputs[0][0].startswith("step ")
+    assert sum(error.count("compiling for") for _, error in outputs) == 1
 
     made = []
     threads = [

@@ -82,10 +82,10 @@ def place(tmp_path: Path, commands: Path, toolchain: Toolchain) -> Place:
 
 def test_the_same_as_python_says_for_any_command(place: Place) -> None:
     (place.commands.parent / "a.hip").write_text("")
-    found = {}
+    added = {}
     for wrapper, compiler in (("luthier-cc", ["clang++"]), ("luthier-cc", ["hipcc"]), ("luthier-hipcc", [])):
         first = place.words(wrapper, *compiler, "-c", "a.hip")  # Python's, who remembers
-        found[wrapper, *compiler] = first[: first.index("-c")]
+        added[wrapper, *compiler] = first[: first.index("-c")]
         plugin, include = first[1].partition("=")[2], first[5][2:]
         assert first == [*flags_for(plugin, include), "-c", "a.hip"]
     place.without_python()
@@ -100,7 +100,7 @@ def test_the_same_as_python_says_for_any_command(place: Place) -> None:
     ]
     kinds = set()
     for arguments in commands:
-        for (wrapper, *compiler), flags in found.items():
+        for (wrapper, *compiler), flags in added.items():
             kind = analyse(arguments, hipcc=compiler != ["clang++"])
             wanted = flags if kind.generates_device_code else flags[-1:] if kind.reads_hip else []
             assert place.words(wrapper, *compiler, *arguments) == [*wanted, *arguments], shlex.join(arguments)
@@ -138,8 +138,8 @@ def test_what_needs_a_decision_is_pythons(place: Place, tmp_path: Path) -> None:
     ):
         assert place.words("luthier-cc", *arguments) == ["PYTHON", "cc", *arguments]
     hip = ["clang++", "-c", "a.hip"]
-    others = dict.fromkeys((*VARIABLES, "LUTHIER_CACHE_DIR"), "/x") | {"PATH": f"{place.environment['PATH']}:/x"}
-    for changed in ({name: value} for name, value in others.items()):
+    changes = dict.fromkeys((*VARIABLES, "LUTHIER_CACHE_DIR"), "/x") | {"PATH": f"{place.environment['PATH']}:/x"}
+    for changed in ({name: value} for name, value in changes.items()):
         assert place.words("luthier-cc", *hip, **changed) == ["PYTHON", "cc", *hip]
     assert place.words("luthier-hipcc", "-c", LUTHIER_HIPCC_STARTED="/x") == ["PYTHON", "hipcc", "-c"]
     assert place.words("luthier-hipcc", "a.hip", LUTHIER_HIPCC="/x") == ["PYTHON", "hipcc", "a.hip"]
@@ -239,7 +239,7 @@ def test_a_read_only_cache_that_has_all_is_enough(place: Place, toolchain: Toolc
     (cache / "plugins").chmod(0o555)
     failed = compile_()
     assert failed.returncode == 1
-    assert b"which cannot be written; set LUTHIER_CACHE_DIR to a writable folder" in failed.stderr
+    assert b"which is not writable; set LUTHIER_CACHE_DIR to a writable folder" in failed.stderr
 
 
 @pytest.mark.covering(1)

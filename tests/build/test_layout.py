@@ -63,8 +63,8 @@ def test_namespaces(
 ) -> None:
     """What is only a namespace receives no device modules, whoever builds them."""
     packages = sorted({str(parent).replace("/", ".") for file in files for parent in Path(file).parents} - {"."})
-    told = f'packages = {packages}\npackage-dir = {{ "" = "src" }}\n' if listed else ""
-    settings = f"{NAME}[tool.setuptools]\n{told}[tool.luthier]\n"
+    table = f'packages = {packages}\npackage-dir = {{ "" = "src" }}\n' if listed else ""
+    settings = f"{NAME}[tool.setuptools]\n{table}[tool.luthier]\n"
     project = make_project({"pyproject.toml": settings, **{f"src/{file}": "" for file in files}})
     monkeypatch.chdir(project)
     theirs = Distribution()

@@ -140,10 +140,10 @@ def test_what_libclang_does_not_understand_is_reported_and_nothing_of_it_used(
 ) -> None:
     source = tmp_path / "device.hip"
     source.write_text("typedef missing_t step_t;\nint count(step_t step);\n")
-    told: list[str] = []
+    lines: list[str] = []
     arguments = toolchain.device_flags("gfx942")
-    assert sources_module.read_declarations(toolchain, arguments, source, tmp_path, told.append) == {}
-    assert told == [
+    assert sources_module.read_declarations(toolchain, arguments, source, tmp_path, lines.append) == {}
+    assert lines == [
         "device.hip:1:9: hooks are described by LLVM types, because libclang reports an error: "
         "unknown type name 'missing_t'"
     ]
@@ -153,9 +153,9 @@ def test_names_and_comments_that_are_no_utf8(make_project: MakeProject, toolchai
     name = "d\udce9vice.hip"
     project = make_project({name: ""})
     (project / name).write_bytes(hook.replace("/// Counts.", "/// Zählt.").encode("latin-1"))
-    (found,) = build(project, toolchain, ["gfx942"], name).hooks
-    assert found.documentation == "Z\ufffdhlt."
-    assert found.location == "d\ufffdvice.hip:7:23"
+    (built,) = build(project, toolchain, ["gfx942"], name).hooks
+    assert built.documentation == "Z\ufffdhlt."
+    assert built.location == "d\ufffdvice.hip:7:23"
 
 
 def test_a_foreign_module_called_clang_is_no_libclang(monkeypatch: pytest.MonkeyPatch) -> None:

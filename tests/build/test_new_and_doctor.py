@@ -133,7 +133,7 @@ def test_names_of_installed_tools_are_taken(
     (known / "entry_points.txt").write_text("[luthier.tools]\nflops = flops:Flops\nluthier_flops = flops:Flops\n")
     monkeypatch.syspath_prepend(str(known.parent))
     assert main(["new", "flops", "--directory", str(tmp_path / "made")]) == 1
-    assert "installed already, from luthier-flops" in capsys.readouterr().err
+    assert "a tool flops from luthier-flops is already installed" in capsys.readouterr().err
     assert not (tmp_path / "made").exists()
     assert main(["new", "luthier-flops", "--directory", str(tmp_path / "made")]) == 0
 
@@ -156,12 +156,12 @@ def test_nothing_is_overwritten_nor_half_written(tmp_path: Path, monkeypatch: py
 
 def test_doctor_on_this_machine(capsys: pytest.CaptureFixture[str], toolchain: Toolchain) -> None:
     assert main(["doctor", "--json"]) == 0
-    found = {item["subject"]: item for item in json.loads(capsys.readouterr().out)}
+    lines = {item["subject"]: item for item in json.loads(capsys.readouterr().out)}
     for subject in ("luthier", "native module", "compiler", "HIP headers", "compiler plugin", "hooks", "libclang"):
-        assert found[subject]["status"] == "ok", found[subject]
-    assert str(toolchain.clang) in found["compiler"]["detail"]
-    assert found["hooks"]["detail"] == "count compiles for gfx942, with its bitcode"
-    assert found["devices"]["status"] in ("ok", "optional")
+        assert lines[subject]["status"] == "ok", lines[subject]
+    assert str(toolchain.clang) in lines["compiler"]["detail"]
+    assert lines["hooks"]["detail"] == "count compiles for gfx942, with its bitcode"
+    assert lines["devices"]["status"] in ("ok", "optional")
 
 
 def test_doctor_names_what_is_missing_and_how_to_get_it(
@@ -212,8 +212,8 @@ def test_python_started_above_a_clone_does_not_take_the_clone_for_the_package(tm
     for name in ("luthier", "luthier_build"):
         (tmp_path / name).mkdir()
     script = (Path(__file__).parents[2] / "scripts/bootstrap").read_text()
-    found = re.search(r"echo '(import sys; .*)' ", script)
-    assert found is not None
-    code = f"{found[1]}; import luthier, luthier_build; print(bool(luthier.__file__ and luthier_build.__file__))"
+    match = re.search(r"echo '(import sys; .*)' ", script)
+    assert match is not None
+    code = f"{match[1]}; import luthier, luthier_build; print(bool(luthier.__file__ and luthier_build.__file__))"
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"

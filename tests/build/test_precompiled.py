@@ -72,34 +72,34 @@ def test_modules_of_tools(
 ) -> None:
     """They are the same with and without, hooks for both sizes of waves included, and so is what they were made of."""
     project = make_project({"device.hip": hook})
-    made, said = [], list[str]()
+    made, lines = [], list[str]()
     for number in range(3):
         with build_folder(tmp_path / "builds" / str(number)) as folder:
             module = compile_device(
-                ["device.hip"], [target], Settings(), toolchain, folder=folder, project=project, report=said.append
+                ["device.hip"], [target], Settings(), toolchain, folder=folder, project=project, report=lines.append
             )
             inputs = {
                 os.path.relpath(path, folder if path.is_relative_to(folder) else "/") for path in module.dependencies
             }
             made.append((module.objects[target].read_bytes(), inputs))
     assert made[0] == made[1] == made[2]
-    assert said == [f"[1/1] device: compiling for {target}"] * 3
+    assert lines == [f"[1/1] device: compiling for {target}"] * 3
 
 
 def test_errors_and_warnings(toolchain: Toolchain, tmp_path: Path) -> None:
     source = tmp_path / "kernel.hip"
     output = tmp_path / "out"
-    said = []
+    outputs = []
     for text in (KERNEL, KERNEL, KERNEL + "int wrong = nothing;\n", KERNEL + "int wrong = nothing;\n"):
         source.write_text(text)
         try:
             compile_application(source, TARGET, output, toolchain=toolchain)
         except BuildError as problem:
-            said.append(problem.message)
-    assert len(said) == 2
-    assert said[0].replace("/.out-", "")[:200] == said[1].replace("/.out-", "")[:200]
-    assert "pch" not in said[1]
-    assert "use of undeclared identifier 'nothing'" in said[1]
+            outputs.append(problem.message)
+    assert len(outputs) == 2
+    assert outputs[0].replace("/.out-", "")[:200] == outputs[1].replace("/.out-", "")[:200]
+    assert "pch" not in outputs[1]
+    assert "use of undeclared identifier 'nothing'" in outputs[1]
 
 
 def test_a_source_that_defines_something_first(toolchain: Toolchain, tmp_path: Path) -> None:

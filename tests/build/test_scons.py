@@ -123,10 +123,10 @@ def test_what_a_build_depends_on_and_installs(project: Path) -> None:
     source = project / "sample_tool/device.hip"
     source.write_text('#include "size.h"\n' + source.read_text())
     project = project.rename(project.with_name("project [x]"))
-    told = {line.rpartition("+-")[2] for line in scons(project, "-n", "--tree=all").splitlines()}
-    assert {"third/pre.h", "third/deep.h", "own/size.h", "include/innermost.h"} <= told
-    assert {f"{OUTPUT}/{name}" for name in ("__init__.py", "inner/__init__.py", "inner/more.py")} <= told
-    assert not any("no_package" in line for line in told if line.startswith("build"))
+    nodes = {line.rpartition("+-")[2] for line in scons(project, "-n", "--tree=all").splitlines()}
+    assert {"third/pre.h", "third/deep.h", "own/size.h", "include/innermost.h"} <= nodes
+    assert {f"{OUTPUT}/{name}" for name in ("__init__.py", "inner/__init__.py", "inner/more.py")} <= nodes
+    assert not any("no_package" in line for line in nodes if line.startswith("build"))
 
 
 def test_a_file_of_the_authors_is_not_replaced(project: Path) -> None:
@@ -284,18 +284,19 @@ def test_patched_objects_follow_their_tools(project: Path, toolchain: Toolchain,
         output = scons(project, PYTHONPATH=str(project / "build/scons"))
         return sorted(line for line in output.splitlines() if line.startswith(("patching", "Retrieved `app.")))
 
-    one, two = (f"patching app.hsaco with {t} into app.{n}.hsaco" for t, n in (("sample", "one"), ("other", "two")))
-    assert made() == [two, one]
+    log = "patching app.hsaco with {} into app.{}.hsaco".format
+    app_one, app_two = log("sample", "one"), log("other", "two")
+    assert made() == [app_two, app_one]
     first = (project / "app.one.hsaco").read_bytes()
     assert load_object(project / "app.one.hsaco").symbol("counter")
     assert made() == []
 
     (project / "other_tool/__init__.py").write_text(host.format(package="other_tool").replace(", 1)", ", 2)"))
-    assert made() == [two]  # another host side, of that tool alone
+    assert made() == [app_two]  # another host side, of that tool alone
     source = project / "sample_tool/device.hip"
     right = source.read_text()
     source.write_text(right.replace("&counter, step)", "&counter, step + 5)"))
-    assert made() == [two, one]  # another hook
+    assert made() == [app_two, app_one]  # another hook
     assert (project / "app.one.hsaco").read_bytes() != first
     # What the tool was before is in the cache, and nothing else is taken for it.
     source.write_text(right)

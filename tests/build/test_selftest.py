@@ -71,9 +71,9 @@ def test_a_planted_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     code, steps = selftest(tmp_path, "--device", "emu:gfx90a")
     assert code == 1
     assert steps["emu:gfx90a", "original"]["status"] == "failed"
-    said = f"1 of 200 numbers are wrong, the first at item 77: {right[77]:#x}, not {wrong[77]:#x}"
-    assert steps["emu:gfx90a", "original"]["detail"] == said
-    assert said in capsys.readouterr().out
+    message = f"1 of 200 numbers are wrong, the first at item 77: {right[77]:#x}, not {wrong[77]:#x}"
+    assert steps["emu:gfx90a", "original"]["detail"] == message
+    assert message in capsys.readouterr().out
     assert steps["emu:gfx90a", "lift"]["status"] == steps["emu:gfx90a", "hooks"]["status"] == "ok"
     assert steps["emu:gfx90a, ROCr", "program"]["status"] == "failed"
     assert len(steps) == 9
@@ -155,10 +155,10 @@ def test_a_step_of_each_kind() -> None:
         SelftestStep("there", name, function)
         for name, function in (("a", skip), ("b", fail), ("c", bug), ("d", lambda: "!"))
     ]
-    found = list(run_steps(steps))
-    assert [outcome.status for outcome in found] == ["skipped", "failed", "failed", "ok"]
-    assert [bool(outcome.trace) for outcome in found] == [False, False, True, False]
-    assert found[2].detail.startswith("index 2 is out of bounds")
+    outcomes = list(run_steps(steps))
+    assert [outcome.status for outcome in outcomes] == ["skipped", "failed", "failed", "ok"]
+    assert [bool(outcome.trace) for outcome in outcomes] == [False, False, True, False]
+    assert outcomes[2].detail.startswith("index 2 is out of bounds")
 
 
 @pytest.mark.thorough

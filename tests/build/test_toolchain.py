@@ -25,13 +25,13 @@ SHELL_PATH = "/no/programs/here"
 def fake_clang(path: Path, version: str = "clang version 22.1.0", tools: bool = True) -> Path:
     """A program that answers what discovery asks a clang."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    found = f"{path.parent}/$name" if tools else "$name"
+    path_printed = f"{path.parent}/$name" if tools else "$name"
     path.write_text(
         "#!/bin/sh\n"
         'case "$1" in\n'
         f'--version) echo "{version}";;\n'
         f"-print-resource-dir) echo {path.parent.parent}/resource;;\n"
-        f'-print-prog-name=*) name=${{1#*=}}; echo "{found}";;\n'
+        f'-print-prog-name=*) name=${{1#*=}}; echo "{path_printed}";;\n'
         "*) exit 1;;\n"
         "esac\n"
     )
@@ -71,21 +71,21 @@ def _no_system(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, 
 @pytest.mark.parametrize("variable", ["LUTHIER_ROCM_PATH", "ROCM_PATH"])
 def test_rocm_needs_no_help(tmp_path: Path, variable: str, llvm: str) -> None:
     root = fake_rocm(tmp_path / "rocm", llvm)
-    found = Toolchain.find({variable: str(root), "PATH": SHELL_PATH})
-    assert (found.kind, found.llvm_major, found.rocm_path) == ("rocm", 20, root)
-    assert found.clang == root / llvm / "bin/clang"
-    assert found.bundler == root / llvm / "bin/clang-offload-bundler"
-    assert found.device_flags("gfx942:xnack-") == ["-x", "hip", "--offload-arch=gfx942:xnack-", f"--rocm-path={root}"]
+    rocm = Toolchain.find({variable: str(root), "PATH": SHELL_PATH})
+    assert (rocm.kind, rocm.llvm_major, rocm.rocm_path) == ("rocm", 20, root)
+    assert rocm.clang == root / llvm / "bin/clang"
+    assert rocm.bundler == root / llvm / "bin/clang-offload-bundler"
+    assert rocm.device_flags("gfx942:xnack-") == ["-x", "hip", "--offload-arch=gfx942:xnack-", f"--rocm-path={root}"]
 
 
 def test_explicit_settings_come_first(tmp_path: Path) -> None:
-    one, two = fake_rocm(tmp_path / "one"), fake_rocm(tmp_path / "two")
-    assert Toolchain.find({"LUTHIER_ROCM_PATH": str(two), "ROCM_PATH": str(one), "PATH": SHELL_PATH}).rocm_path == two
+    first, two = fake_rocm(tmp_path / "one"), fake_rocm(tmp_path / "two")
+    assert Toolchain.find({"LUTHIER_ROCM_PATH": str(two), "ROCM_PATH": str(first), "PATH": SHELL_PATH}).rocm_path == two
     clang = fake_clang(tmp_path / "bin/clang-22")
-    mixed = Toolchain.find({"LUTHIER_CLANG": str(clang), "ROCM_PATH": str(one), "PATH": SHELL_PATH})
-    assert (mixed.clang, mixed.rocm_path, mixed.kind) == (clang, one, "upstream")
-    assert f"--rocm-device-lib-path={one}/amdgcn/bitcode" in mixed.device_flags("gfx90a")
-    own = Toolchain.find({"LUTHIER_CLANG": str(two / "llvm/bin/clang"), "ROCM_PATH": str(one), "PATH": SHELL_PATH})
+    mixed = Toolchain.find({"LUTHIER_CLANG": str(clang), "ROCM_PATH": str(first), "PATH": SHELL_PATH})
+    assert (mixed.clang, mixed.rocm_path, mixed.kind) == (clang, first, "upstream")
+    assert f"--rocm-device-lib-path={first}/amdgcn/bitcode" in mixed.device_flags("gfx90a")
+    own = Toolchain.find({"LUTHIER_CLANG": str(two / "llvm/bin/clang"), "ROCM_PATH": str(first), "PATH": SHELL_PATH})
     assert (own.rocm_path, own.kind) == (two, "rocm")
 
 
@@ -100,9 +100,9 @@ def test_relative_settings_mean_the_same_in_every_folder(tmp_path: Path, monkeyp
             ({"LUTHIER_CLANG": "bin/clang-22", "ROCM_PATH": "rocm"}, "bin/clang-22"),
             ({"LUTHIER_CLANG": "clang-22", "ROCM_PATH": "rocm", "PATH": "bin"}, "bin/clang-22"),
         ):
-            found = Toolchain.find({"PATH": SHELL_PATH, **settings})
-            assert found.clang == tmp_path / name / clang
-            assert found.rocm_path == tmp_path / name / "rocm"
+            toolchain = Toolchain.find({"PATH": SHELL_PATH, **settings})
+            assert toolchain.clang == tmp_path / name / clang
+            assert toolchain.rocm_path == tmp_path / name / "rocm"
 
 
 def test_newest_readable_release_on_the_path(tmp_path: Path) -> None:
@@ -131,12 +131,12 @@ def test_a_device_library_inside_another_llvm(tmp_path: Path, folder: str) -> No
 def test_old_headers_get_the_wavefront_size(tmp_path: Path) -> None:
     fake_hip(tmp_path / "usr", (5, 2, 1), ("90a", "1100"))
     fake_clang(tmp_path / "bin/clang-22")
-    found = Toolchain.find({"PATH": f"{tmp_path}/bin:{SHELL_PATH}"})
-    assert "-D__AMDGCN_WAVEFRONT_SIZE=64" in found.device_flags("gfx90a")
-    assert "-D__AMDGCN_WAVEFRONT_SIZE=32" in found.device_flags("gfx1100")
-    assert "--hip-version=5.2.1" in found.device_flags("gfx90a")
+    toolchain = Toolchain.find({"PATH": f"{tmp_path}/bin:{SHELL_PATH}"})
+    assert "-D__AMDGCN_WAVEFRONT_SIZE=64" in toolchain.device_flags("gfx90a")
+    assert "-D__AMDGCN_WAVEFRONT_SIZE=32" in toolchain.device_flags("gfx1100")
+    assert "--hip-version=5.2.1" in toolchain.device_flags("gfx90a")
     with pytest.raises(TargetError):
-        found.device_flags("gfx12345")
+        toolchain.device_flags("gfx12345")
 
 
 def test_generated_files_follow_what_they_have_of_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,11 +203,11 @@ def test_missing_llvm_headers_are_named(tmp_path: Path) -> None:
 @pytest.fixture
 def real() -> Toolchain:
     try:
-        found = Toolchain.find()
-        _ = found.llvm_include
+        toolchain = Toolchain.find()
+        _ = toolchain.llvm_include
     except BuildError as problem:
         pytest.skip(str(problem))
-    return found
+    return toolchain
 
 
 def test_isa_versions_are_those_of_the_installed_library(real: Toolchain) -> None:

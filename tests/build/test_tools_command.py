@@ -149,8 +149,8 @@ def test_a_broken_tool_is_a_row_with_the_reason(
     assert any(problem in text for text in broken["problems"])  # type: ignore[attr-defined]
     assert fine["problems"] == []
     assert main(["tools"]) == 1
-    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("! broken: ")]
-    assert any(problem in line for line in told)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("! broken: ")]
+    assert any(problem in line for line in lines)
 
 
 def test_two_tools_of_one_name(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
@@ -158,9 +158,9 @@ def test_two_tools_of_one_name(install: Install, capsys: pytest.CaptureFixture[s
     install("same", "one_tool", manifest=manifest())
     install("same", "two_tool", manifest=manifest())
     install("fine", "fine_tool")
-    found = rows(capsys, {"same"})
-    assert [row["package"] for row in found] == ["one-tool", "two-tool"]
-    for row in found:
+    listed = rows(capsys, {"same"})
+    assert [row["package"] for row in listed] == ["one-tool", "two-tool"]
+    for row in listed:
         assert row["problems"] == [
             "name clash: same is provided by one-tool and two-tool; use one-tool:same or two-tool:same"
         ]
@@ -171,8 +171,8 @@ def test_two_tools_of_one_name(install: Install, capsys: pytest.CaptureFixture[s
         ["verify", "x.co", "-t", "same"],
     ):
         assert main(command) == 1
-        told = capsys.readouterr().err
-        assert "several packages have a tool 'same': say one-tool:same or two-tool:same" in told
+        output = capsys.readouterr().err
+        assert "several packages have a tool 'same': say one-tool:same or two-tool:same" in output
     both = parse_tools(["one-tool:same", "Two_Tool:same:top=3"]).tools
     assert [(type(tool).__module__, tool.options.top, tool.name) for tool in both] == [
         ("one_tool", 10, "one-tool:same"),

@@ -115,10 +115,10 @@ def test_response_files_are_taken_apart_as_clang_does(toolchain: Toolchain, tmp_
         (tmp_path / f"{number}").write_bytes(mark + text.encode(encoding))
         arguments += [f"@{number}", f"end of {number}"]
     done = subprocess.run([toolchain.clang, "-c", *arguments], cwd=tmp_path, capture_output=True)
-    said = done.stderr.decode().split("no such file or directory: '")[1:]
+    names = done.stderr.decode().split("no such file or directory: '")[1:]
     with contextlib.chdir(tmp_path):
         words = [word for word in expand(arguments) if word]  # clang before 18 leaves out empty ones
-    assert [text.rpartition("'")[0] for text in said if not text.startswith("'\n")] == words
+    assert [text.rpartition("'")[0] for text in names if not text.startswith("'\n")] == words
 
 
 @pytest.mark.parametrize("kind", ["pipe", "null"])

@@ -13,20 +13,21 @@ from luthier.cache.memory import BoundedCache
 @pytest.mark.parametrize("by_size", [False, True], ids=["number", "size"])
 def test_those_used_longest_ago_go(most: int, by_size: bool) -> None:
     gone: list[tuple[int, int]] = []
-    cache = BoundedCache[int, int](most, (lambda key, value: value) if by_size else None, lambda *one: gone.append(one))
+    size_of = (lambda key, value: value) if by_size else None
+    cache = BoundedCache[int, int](most, size_of, lambda *item: gone.append(item))
     rng = random.Random(most)
     kept: list[tuple[int, int]] = []  # the last one used is the last
     dropped: list[tuple[int, int]] = []
     for _ in range(2000):
         key = rng.randrange(12)
-        there = [one for one in kept if one[0] == key]
-        expected = there[0][1] if there else None
+        present = [one for one in kept if one[0] == key]
+        expected = present[0][1] if present else None
         match rng.randrange(3):
             case 0:
                 assert cache.get(key) == expected
             case 1:
                 assert cache.use(key) == expected
-                kept = [one for one in kept if one[0] != key] + there
+                kept = [one for one in kept if one[0] != key] + present
             case _:
                 value = rng.randrange(1, 5)
                 assert cache.put(key, value) == value

@@ -129,7 +129,7 @@ print("\\n".join({code.co_filename for code in ran if code.co_name != "<module>"
 
 
 @pytest.mark.parametrize(
-    ("what", "makers", "some", "others"),
+    ("what", "makers", "some", "excluded"),
     [
         # How tools are run, and what a cache is, is for whoever asks.
         ("patched", "", ("payload/codegen.py", "lifting/liveness.py"), {"cache/provenance.py", "module/inline.py"}),
@@ -137,7 +137,7 @@ print("\\n".join({code.co_filename for code in ran if code.co_name != "<module>"
     ],
 )
 def test_python_runs_nothing_else(  # type: ignore[no-untyped-def]
-    app, what: str, makers: str, some: tuple[str, ...], others: set[str]
+    app, what: str, makers: str, some: tuple[str, ...], excluded: set[str]
 ) -> None:
     """An oracle that reads no sources: whose functions run until a kernel is patched, or operations are compiled."""
     command = [sys.executable, "-c", RUN, app("vector_add", "gfx90a"), what]
@@ -148,7 +148,7 @@ def test_python_runs_nothing_else(  # type: ignore[no-untyped-def]
     held = {name.removeprefix("luthier/") for name in named(PACKAGE, what).files}
     assert ran.issuperset(some)
     rest = {path for path in ran - held if re.match(makers, path)}
-    assert rest <= others, rest
+    assert rest <= excluded, rest
 
 
 CHANGES = [
@@ -306,14 +306,14 @@ def test_what_was_written_since_the_process_began_is_not_believed(copy: Path, mo
     path = copy / "tool/hook_budget.py"
     assert not named(copy, "patched").unchanged()  # just copied
     monkeypatch.setattr(provenance, "_BEGAN", path.stat().st_ctime_ns + 10**9)
-    found = named(copy, "patched")
-    assert not found.unchanged() or max(found.states[0][3:]) < provenance._BEGAN
-    monkeypatch.setattr(provenance, "_BEGAN", max(max(state[3:]) for state in found.states) + 1)
-    assert found.unchanged()
+    recorded = named(copy, "patched")
+    assert not recorded.unchanged() or max(recorded.states[0][3:]) < provenance._BEGAN
+    monkeypatch.setattr(provenance, "_BEGAN", max(max(state[3:]) for state in recorded.states) + 1)
+    assert recorded.unchanged()
     text, status = path.read_text(), path.stat()
     path.write_text(text.replace("0", "1", 1))
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # same size, same time of change
-    assert not found.unchanged()
+    assert not recorded.unchanged()
     assert provenance_of(*PATCHING).unchanged()
 
 

@@ -153,9 +153,9 @@ def test_a_store_that_others_may_write_is_not_used(
         store = Store(path)
         store.put({b"b": b"2"})
         assert store.get([b"a", b"b"]) == {}
-    told = capsys.readouterr().err
-    assert told.count("luthier: warning: the cache is not used: ") == 1
-    assert "can be written by others" in told
+    stderr = capsys.readouterr().err
+    assert stderr.count("luthier: warning: the cache is not used: ") == 1
+    assert "can be written by others" in stderr
 
 
 @as_root
@@ -193,16 +193,16 @@ def test_machine_code_that_others_may_write_is_not_executed(tmp_path: Path) -> N
     assert launched(folder, umask=0) == (True, "")
     assert launched(folder) == (False, "")
     folder.chmod(0o777)  # as it was made under such a umask before
-    compiled, told = launched(folder)
+    compiled, stderr = launched(folder)
     assert compiled
-    assert told == f"luthier: warning: the cache is not used: {folder} can be written by others (mode 777)\n"
+    assert stderr == f"luthier: warning: the cache is not used: {folder} can be written by others (mode 777)\n"
     folder.chmod(0o700)
     if is_root:
         (database,) = (folder / "emulator").glob("*.sqlite")
         os.chown(database, OTHER, -1)
-        compiled, told = launched(folder)
+        compiled, stderr = launched(folder)
         assert compiled
-        assert told == f"luthier: warning: the cache is not used: {database} belongs to another user ({OTHER})\n"
+        assert stderr == f"luthier: warning: the cache is not used: {database} belongs to another user ({OTHER})\n"
 
 
 @as_root
@@ -221,19 +221,19 @@ def test_under_sudo_the_users_cache_is_not_roots(
     for name in ("HOME", "XDG_CACHE_HOME", "LUTHIER_CACHE_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, str(theirs))
-    found = cache_folder("part")
-    told = capsys.readouterr().err
+    folder = cache_folder("part")
+    stderr = capsys.readouterr().err
     if variable == "LUTHIER_CACHE_DIR":
-        assert found is None
-        assert f"{theirs} belongs to another user" in told
+        assert folder is None
+        assert f"{theirs} belongs to another user" in stderr
         with pytest.raises(CacheError):
             find_folder("part")
         with pytest.raises(BuildError, match="set LUTHIER_CACHE_DIR to a writable folder"):
             cache_dir("part")
     else:
-        assert found == own / ".cache/luthier/part"
-        assert told == ""
-        assert cache_dir("part") == found
+        assert folder == own / ".cache/luthier/part"
+        assert stderr == ""
+        assert cache_dir("part") == folder
     assert not list(theirs.iterdir())
 
 

@@ -105,15 +105,15 @@ def check(loaded: Loaded, number: int, keys: NDArray[np.uint64]) -> None:
     records = channel.records()
     assert records.dtype.itemsize == shape.unit * shape.words
     assert channel.ring.description.capacity >= max(shape.capacity, FEWEST)
-    found, expected = rows(records["words"]), rows(shape.pushed(keys))
+    actual, expected = rows(records["words"]), rows(shape.pushed(keys))
     assert channel.lost == 0
     if not shape.drop:
-        assert found == expected
+        assert actual == expected
         assert channel.dropped == 0
         return
     left = iter(expected)
-    assert all(any(one == other for other in left) for one in found)  # in order, each at most once
-    assert len(found) + channel.dropped == len(expected)
+    assert all(any(one == other for other in left) for one in actual)  # in order, each at most once
+    assert len(actual) + channel.dropped == len(expected)
     channel.ring._dropped[0] = 0
 
 
@@ -150,16 +150,16 @@ LUTHIER_HOOK_ANNOTATE wave(uint32_t stored) { waves.pushWave(__builtin_popcountl
 
 
 @pytest.fixture
-def one(make_module: MakeModule, trace: Trace) -> Callable[..., Loaded]:
-    """``one(target)``: the smallest ring, of 12-byte records."""
+def single(make_module: MakeModule, trace: Trace) -> Callable[..., Loaded]:
+    """``single(target)``: the smallest ring, of 12-byte records."""
     shape = Shape(4, 3, 1, False)
     module = make_module(HEADER + shape.source(0), *TARGETS)
     return lambda target, **more: trace(target, module, "push0", **more)
 
 
-def test_a_slow_listener(one: Callable[..., Loaded]) -> None:
+def test_a_slow_listener(single: Callable[..., Loaded]) -> None:
     """Waves wait for it; with `drop` they do not, and every record is either there or counted."""
-    loaded = one("gfx90a")
+    loaded = single("gfx90a")
     channel = loaded.module.channel("channel0")
     batches: list[NDArray[Any]] = []
 
@@ -182,9 +182,9 @@ def test_a_slow_listener(one: Callable[..., Loaded]) -> None:
     assert channel.dropped == dropped
 
 
-def test_a_listener_that_raises(one: Callable[..., Loaded]) -> None:
+def test_a_listener_that_raises(single: Callable[..., Loaded]) -> None:
     """The launch ends, and raises what the listener did."""
-    loaded = one("gfx1030")
+    loaded = single("gfx1030")
 
     def bad(batch: NDArray[Any]) -> None:
         raise RuntimeError("no more")
@@ -197,9 +197,9 @@ def test_a_listener_that_raises(one: Callable[..., Loaded]) -> None:
     assert len(loaded.module.channel("channel0").records()) == len(keys)
 
 
-def test_a_launch_that_fails(one: Callable[..., Loaded]) -> None:
+def test_a_launch_that_fails(single: Callable[..., Loaded]) -> None:
     """What was whole is there, nothing else, and the next launch has the ring for itself."""
-    loaded = one("gfx90a")
+    loaded = single("gfx90a")
     channel = loaded.module.channel("channel0")
     kernel = loaded.module.kernel("stores")
     n = 2000
@@ -216,9 +216,9 @@ def test_a_launch_that_fails(one: Callable[..., Loaded]) -> None:
 
 
 @pytest.mark.parametrize("drop", [False, True])
-def test_nobody_listens(one: Callable[..., Loaded], drop: bool) -> None:
+def test_nobody_listens(single: Callable[..., Loaded], drop: bool) -> None:
     """Without a ring, as in a patched object under plain HIP, or with a closed one, waves go on and nothing is hung."""
-    loaded = one("gfx1201")
+    loaded = single("gfx1201")
     channel = loaded.module.channel("channel0")
     if drop:
         channel.ring.mode = Mode.CLOSED
@@ -235,9 +235,9 @@ def test_nobody_listens(one: Callable[..., Loaded], drop: bool) -> None:
     assert channel.dropped == len(keys)
 
 
-def test_turns_of_the_ring_wrap(one: Callable[..., Loaded]) -> None:
+def test_turns_of_the_ring_wrap(single: Callable[..., Loaded]) -> None:
     """Sequence words have 32 bits, tickets 64."""
-    loaded = one("gfx90a")
+    loaded = single("gfx90a")
     channel = loaded.module.channel("channel0")
     ring = channel.ring
     before = ((1 << 32) - 3) * ring.description.capacity + 100
@@ -247,9 +247,9 @@ def test_turns_of_the_ring_wrap(one: Callable[..., Loaded]) -> None:
     assert rows(channel.records()["words"]) == rows(Shape(4, 3, 1, False).pushed(keys))
 
 
-def test_many_launches_and_threads(one: Callable[..., Loaded]) -> None:
+def test_many_launches_and_threads(single: Callable[..., Loaded]) -> None:
     for threads in (1, 4):
-        loaded = one("gfx1030", threads=threads)
+        loaded = single("gfx1030", threads=threads)
         expected: list[NDArray[np.uint64]] = [loaded.launch(np.full(64, 3, np.uint32), 32) for _ in range(20)]
         records = loaded.module.channel("channel0").records()
         assert rows(records["words"]) == rows(Shape(4, 3, 1, False).pushed(np.concatenate(expected)))

@@ -98,8 +98,8 @@ def test_as_the_device_sees_them(app: Any, tracer: Callable[..., Any], name: str
     arguments.fresh()
     module.kernel(plan.kernel).launch(*arguments.placed, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
     records = accesses(tool, module)
-    found = sorted(zip(*(records[one].tolist() for one in ("pc", "address", "size", "lane", "workgroup")), strict=True))
-    assert found == expected
+    seen = sorted(zip(*(records[one].tolist() for one in ("pc", "address", "size", "lane", "workgroup")), strict=True))
+    assert seen == expected
     assert expected
     assert (records["kernel"] == 0).all()
     assert tool.kernels == [(plan.kernel, len({row[0] for row in expected}), 0)]

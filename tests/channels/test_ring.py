@@ -50,7 +50,7 @@ def test_tickets_in_order_whatever_the_order_of_waves(seed: int) -> None:
     rng = np.random.default_rng(seed)
     start = int(rng.choice([0, 5, 1 << 31, (1 << 39) - 200]))
     waves = Waves(start)
-    found: list[NDArray[Any]] = []
+    batches: list[NDArray[Any]] = []
     reserved, pending = start, list[int]()
     for _ in range(200):
         count = int(rng.integers(0, 65))
@@ -61,12 +61,12 @@ def test_tickets_in_order_whatever_the_order_of_waves(seed: int) -> None:
         rng.shuffle(pending)
         for _ in range(int(rng.integers(0, len(pending) + 1))):
             waves.commit(pending.pop())
-        found.append(waves.ring.take())
-        assert tickets(found) == list(range(start, int(waves.control["read"][0])))
+        batches.append(waves.ring.take())
+        assert tickets(batches) == list(range(start, int(waves.control["read"][0])))
     more = int(rng.integers(0, 300))  # waves that wait for room have tickets, too
     waves.control["reserved"] = reserved + more
-    found += waves.ring.settle()
-    assert tickets(found) == sorted(set(range(start, reserved)) - set(pending))
+    batches += waves.ring.settle()
+    assert tickets(batches) == sorted(set(range(start, reserved)) - set(pending))
     assert waves.ring.lost == len(pending) + more
     assert waves.ring.taken == reserved - start - len(pending)
     assert not waves.ring.waiting
@@ -79,10 +79,10 @@ def test_counters_that_the_program_has_overwritten(reserved: int) -> None:
     for ticket in range(5, 15):
         waves.commit(ticket)
     waves.control["reserved"] = 10
-    found = [waves.ring.take()]
+    batches = [waves.ring.take()]
     waves.control["reserved"], waves.control["read"] = reserved, 1 << 50
-    found += [waves.ring.take(), *waves.ring.settle()]
-    assert tickets(found) == list(range(5, 15 if reserved > 10 else 10))
+    batches += [waves.ring.take(), *waves.ring.settle()]
+    assert tickets(batches) == list(range(5, 15 if reserved > 10 else 10))
     assert waves.ring.lost == (128 if reserved > 10 else 0)
     assert waves.ring.damaged
 
@@ -90,11 +90,11 @@ def test_counters_that_the_program_has_overwritten(reserved: int) -> None:
 def test_a_producer_beside_the_drain() -> None:
     """Records that another thread writes while they are taken, with a sink that raises now and then."""
     waves = Waves()
-    found: list[NDArray[Any]] = []
+    batches: list[NDArray[Any]] = []
 
     def sink(batch: NDArray[Any]) -> None:
-        found.append(batch)
-        if len(found) == 3:
+        batches.append(batch)
+        if len(batches) == 3:
             raise ValueError("once")
 
     drain = ChannelDrain()
@@ -111,7 +111,7 @@ def test_a_producer_beside_the_drain() -> None:
     thread.start()
     thread.join()
     drain.stop()
-    assert tickets(found) == list(range(20000))
+    assert tickets(batches) == list(range(20000))
     assert [str(problem) for problem in drain.problems] == ["once"]
 
 
@@ -163,8 +163,8 @@ def test_damaged_descriptions() -> None:
             if at < len(data):
                 data[at] = rng.integers(256)
         try:
-            found = describe("c", bytes(data))
+            description = describe("c", bytes(data))
         except ToolError:
             continue
-        assert found is not None
-        assert found.ring_size < 2 << 30
+        assert description is not None
+        assert description.ring_size < 2 << 30

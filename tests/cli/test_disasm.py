@@ -28,8 +28,8 @@ def gfx942(fat: Path) -> Path:
 
 def objdump(path: Path) -> dict[int, str]:
     done = subprocess.run(["llvm-objdump-22", "-d", str(path)], check=True, capture_output=True, text=True)
-    found = re.findall(r"^\t(.*?)\s*// ([0-9A-F]+): ", done.stdout, re.MULTILINE)
-    return {int(address, 16): re.sub(r"\s+", " ", text.strip()) for text, address in found}
+    lines = re.findall(r"^\t(.*?)\s*// ([0-9A-F]+): ", done.stdout, re.MULTILINE)
+    return {int(address, 16): re.sub(r"\s+", " ", text.strip()) for text, address in lines}
 
 
 def test_listing(gfx942: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,9 +61,9 @@ def test_listing(gfx942: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json_and_kernel(gfx942: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["disasm", str(gfx942), "--json", "--kernel", "loop"]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert found["target"] == "gfx942"
-    (function,) = found["functions"]
+    (described,) = json.loads(capsys.readouterr().out)
+    assert described["target"] == "gfx942"
+    (function,) = described["functions"]
     assert (function["name"], function["kernel"], function["wave_size"]) == ("loop", True, 64)
     instructions = function["instructions"]
     assert instructions[0]["label"] == "loop"
@@ -74,8 +74,8 @@ def test_json_and_kernel(gfx942: Path, capsys: pytest.CaptureFixture[str]) -> No
     targets = [one for one in instructions if "target" in one]
     at = {one["address"]: one for one in instructions}
     assert targets
-    for one in targets:
-        assert at[one["target"]]["label"] == one["target_label"]
+    for target in targets:
+        assert at[target["target"]]["label"] == target["target_label"]
 
 
 def test_targets_of_a_bundle(fat: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,16 +114,16 @@ NAMES = ["k0", "k1", "k2"]
 
 def sharing(wave_sizes: list[int]) -> CodeObject:
     """Kernels that begin at the same instruction, as linkers make them that fold equal code."""
-    one = kernel_text(function("k0", ["v_mov_b32 v0, 0", "s_endpgm"]), "gfx1100", name="k0")
-    start, end = one.index(".p2align 6\n.amdhsa"), one.index(".amdgpu_metadata")
+    first = kernel_text(function("k0", ["v_mov_b32 v0, 0", "s_endpgm"]), "gfx1100", name="k0")
+    start, end = first.index(".p2align 6\n.amdhsa"), first.index(".amdgpu_metadata")
     made, rows = "", ""
     for name in NAMES:
-        made += one[start:end].replace("k0", name)
-        rows += one[one.index("  - .name:") : one.index("...\n")].replace("k0", name)
+        made += first[start:end].replace("k0", name)
+        rows += first[first.index("  - .name:") : first.index("...\n")].replace("k0", name)
     aliases = "".join(
         f".globl {name}\n.type {name},@function\n.set {name}, k0\n.size {name}, 8\n" for name in NAMES[1:]
     )
-    text = one[:start].replace(".rodata", aliases + ".rodata") + made + one[end : one.index("  - .name:")] + rows
+    text = first[:start].replace(".rodata", aliases + ".rodata") + made + first[end : first.index("  - .name:")] + rows
     object = assembled(text + "...\n.end_amdgpu_metadata\n", "gfx1100")
     data = bytearray(object.data)
     for name, wave_size in zip(NAMES, wave_sizes, strict=True):
@@ -141,13 +141,13 @@ def test_kernels_with_the_same_code(wave_sizes: tuple[int, ...], chosen: str | N
     """None is missing, with the size of its own waves, and one that was asked for comes first."""
     object = sharing([*wave_sizes])
     wanted = NAMES if chosen is None else chosen.split()
-    found = [part for part in parts(object, None if chosen is None else wanted) if part.kernel]
-    for part in found:
+    kernels = [part for part in parts(object, None if chosen is None else wanted) if part.kernel]
+    for part in kernels:
         names = [str(part.name), *part.aliases]
         assert part.name in wanted
         assert sorted(names) == [name for name, size in zip(NAMES, wave_sizes, strict=True) if size == part.wave_size]
         heading = f"<{part.name}>: // kernel, wave{part.wave_size}, 8 bytes, 2 instructions"
         also = f", also of {', '.join(part.aliases)}" if part.aliases else ""
         assert any(line.endswith(heading + also) for line in listing(object, wanted))
-    assert {name for part in found for name in (part.name, *part.aliases)} >= {*wanted}
-    assert len({part.wave_size for part in found}) == len(found)
+    assert {name for part in kernels for name in (part.name, *part.aliases)} >= {*wanted}
+    assert len({part.wave_size for part in kernels}) == len(kernels)

@@ -67,8 +67,8 @@ def in_fork(change: Callable[[], None], arguments: list[str]) -> tuple[int, list
             os.write(writer, bytes(os.get_inheritable(number) for number in range(3)))
         os._exit(status)
     os.close(writer)
-    with open(reader, "rb") as said:
-        inherited = said.read()
+    with open(reader, "rb") as stream:
+        inherited = stream.read()
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), [*map(bool, inherited)]
 
 
@@ -115,9 +115,9 @@ def test_streams_that_take_nothing(name: str, size: int, status: int, monkeypatc
     def ended(number: int, made: Callable[[], int]) -> int:
         def change() -> None:
             nothing = os.open(os.devnull, os.O_WRONLY)
-            for one, stream in ((1, "stdout"), (2, "stderr")):
-                os.dup2(made() if one == number else nothing, one)
-                setattr(sys, stream, os.fdopen(one, "w", buffering=1 if one == 2 else -1, closefd=False))
+            for descriptor, stream in ((1, "stdout"), (2, "stderr")):
+                os.dup2(made() if descriptor == number else nothing, descriptor)
+                setattr(sys, stream, os.fdopen(descriptor, "w", buffering=1 if descriptor == 2 else -1, closefd=False))
 
         return in_fork(change, [name])[0]
 
@@ -134,8 +134,8 @@ def test_too_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "long.hsaco"
     path.write_bytes(assembled(kernel_text(text, "gfx90a"), "gfx90a").data)
     ended = command(["lift", path, "--instructions"], memory=200 * MB)
-    said = "luthier lift: error: there is not enough memory for this: ulimit -v 204800\n"
-    assert (ended.code, ended.error) == (1, said)
+    message = "luthier lift: error: there is not enough memory for this: ulimit -v 204800\n"
+    assert (ended.code, ended.error) == (1, message)
 
 
 def test_no_home_folder_is_known(small: Path) -> None:

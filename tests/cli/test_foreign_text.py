@@ -85,12 +85,12 @@ def test_json_stays_what_it_is(seed: int) -> None:
             return {f"{number} {hostile_text(choose)}": value(depth - 1) for number in range(choose.randrange(4))}
         return choose.choice([None, 5, 0.5]) if kind == 2 else hostile_text(choose)
 
-    def shown(one: Any) -> Any:
-        if isinstance(one, list):
-            return [shown(inner) for inner in one]
-        if isinstance(one, dict):
-            return {visible_lines(name): shown(inner) for name, inner in one.items()}
-        return visible_lines(one) if isinstance(one, str) else one
+    def shown(value: Any) -> Any:
+        if isinstance(value, list):
+            return [shown(inner) for inner in value]
+        if isinstance(value, dict):
+            return {visible_lines(name): shown(inner) for name, inner in value.items()}
+        return visible_lines(value) if isinstance(value, str) else value
 
     for _ in range(50):
         made = value(4)
@@ -243,5 +243,5 @@ def test_pages(hostile: str, tmp_path: Path) -> None:
         return [text for one in value for text in texts(one)] if isinstance(value, list) else [str(value)]
 
     for piece in pieces:
-        found = texts(json.loads(zlib.decompress(base64.b64decode(piece))))
-        assert all(map(is_harmless, found))
+        page_texts = texts(json.loads(zlib.decompress(base64.b64decode(piece))))
+        assert all(map(is_harmless, page_texts))

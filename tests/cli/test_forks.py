@@ -62,7 +62,7 @@ def test_what_forks_return_and_how_they_end() -> None:
         time.sleep(600)
         return ""
 
-    before, others = len(os.listdir("/proc/self/fd")), descendants(os.getpid())
+    before, processes = len(os.listdir("/proc/self/fd")), descendants(os.getpid())
     assert forked(lambda: "ä" * 1_000_000) == "ä" * 1_000_000
     assert forked(lambda: str(os.getppid())) == str(os.getpid())
     with pytest.raises(DeviceError, match=r"(?s)KeyError: 'which nobody expects'.*exit code 1"):
@@ -74,7 +74,7 @@ def test_what_forks_return_and_how_they_end() -> None:
         forked(last, 0.2)
     assert time.monotonic() - began < 60
     assert len(os.listdir("/proc/self/fd")) == before
-    assert descendants(os.getpid()) == others
+    assert descendants(os.getpid()) == processes
 
 
 def test_without_descriptors() -> None:

@@ -142,14 +142,14 @@ def seen_by(
     needs_tool = command in ("patch", "cost", "verify")
     output = ["-o", str(folder / "out")] if command == "patch" else []
     assert main([command, str(path), *options, *(tool if needs_tool else []), *output, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    report = json.loads(capsys.readouterr().out)
     if command == "objects":
-        return {kernel["name"] for one in found for kernel in one["kernels"]}
+        return {kernel["name"] for one in report for kernel in one["kernels"]}
     if command == "disasm":
-        return {part["name"] for one in found for part in one["functions"] if part["kernel"]}
+        return {part["name"] for one in report for part in one["functions"] if part["kernel"]}
     if command == "verify" or command == "lift":
-        return {one["kernel"] for one in found}
-    return {one["kernel"] for one in found["kernels"]}
+        return {one["kernel"] for one in report}
+    return {one["kernel"] for one in report["kernels"]}
 
 
 COMMANDS_WITH_KERNELS = ("objects", "disasm", "lift", "check", "patch", "cost", "verify")

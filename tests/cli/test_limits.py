@@ -180,9 +180,9 @@ def scattered(count: int) -> bytes:
     at = object.elf.section_names.index(".text")
     text, functions = object.elf.sections[at], [one for one in object.symbols if one.type == "func"]
     sections = list(object.elf.sections)
-    for one in functions:
-        offset = text.offset + one.address - text.address
-        sections.append(text._replace(address=one.address, offset=offset, size=one.size))
+    for symbol in functions:
+        offset = text.offset + symbol.address - text.address
+        sections.append(text._replace(address=symbol.address, offset=offset, size=symbol.size))
     sections[at] = text._replace(size=4)
     data = object.data + bytes(-object.size % 8)
     header = object.elf.header._replace(sections_offset=len(data), section_count=len(sections))
@@ -220,7 +220,7 @@ except UnfinishedError as problem:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done
-    *before, said = done.stdout.splitlines()
+    *before, message = done.stdout.splitlines()
     assert before == ["at work", "False False"]
-    assert said.startswith("there is not enough memory for ")
-    assert ": ulimit -v " in said
+    assert message.startswith("there is not enough memory for ")
+    assert ": ulimit -v " in message

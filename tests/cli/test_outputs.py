@@ -99,13 +99,13 @@ BAD: dict[str, tuple[Kind, str]] = {
 
 def state(path: Path) -> dict[str, tuple[object, ...]]:
     """What everything in a folder is, but for regular files' contents and inodes."""
-    found: dict[str, tuple[object, ...]] = {}
-    for one in sorted(path.iterdir()):
-        about = one.lstat()
+    states: dict[str, tuple[object, ...]] = {}
+    for file in sorted(path.iterdir()):
+        about = file.lstat()
         same = about.st_nlink if stat.S_ISREG(about.st_mode) and about.st_nlink == 1 else about.st_ino
-        where = os.readlink(one) if one.is_symlink() else None
-        found[one.name] = (oct(about.st_mode), about.st_rdev, about.st_uid, about.st_gid, same, where)
-    return found
+        where = os.readlink(file) if file.is_symlink() else None
+        states[file.name] = (oct(about.st_mode), about.st_rdev, about.st_uid, about.st_gid, same, where)
+    return states
 
 
 @contextmanager
@@ -200,20 +200,20 @@ def test_names_that_are_no_files(name: str, tmp_path: Path, monkeypatch: pytest.
     assert [one.name for one in tmp_path.iterdir()] == ["there"]
 
 
-@pytest.mark.parametrize("there", [None, 0o600, 0o644, 0o755, 0o4755])
+@pytest.mark.parametrize("old", [None, 0o600, 0o644, 0o755, 0o4755])
 @pytest.mark.parametrize("mode", [None, 0o755, 0o4711])
-def test_permissions(there: int | None, mode: int | None, tmp_path: Path) -> None:
+def test_permissions(old: int | None, mode: int | None, tmp_path: Path) -> None:
     """Those of what is there stay, but for rights that its old content had been given; programs can be run."""
     path = tmp_path / "out"
-    if there is not None:
-        regular(path, there)
+    if old is not None:
+        regular(path, old)
     before = os.umask(0o027)
     try:
         write_atomically(path, b"new", mode)
     finally:
         os.umask(before)
     asked = (0o666 if mode is None else mode) & 0o750
-    wanted = asked if there is None else there & 0o777 | ((mode or 0) & 0o110)
+    wanted = asked if old is None else old & 0o777 | ((mode or 0) & 0o110)
     assert oct(path.stat().st_mode & 0o7777) == oct(wanted)
 
 
@@ -232,8 +232,8 @@ def as_nobody(work: Callable[[], None]) -> str:
             os.write(writing, f"{type(problem).__name__}: {problem}".encode())
             os._exit(1)
     os.close(writing)
-    with os.fdopen(reading) as said:
-        text = said.read()
+    with os.fdopen(reading) as stream:
+        text = stream.read()
     os.waitpid(child, 0)
     return text
 
@@ -304,12 +304,12 @@ def test_the_processs_own_output(name: str, where: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.write_text("zero\n")
     if where == "pipe":
-        said = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout.decode()
+        output = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True).stdout.decode()
     else:
         with out.open("a" if where == "appended" else "w") as file:
             subprocess.run([sys.executable, "-c", code], stdout=file, check=True)
-        said = out.read_text()
-    assert said == ("zero\n" if where == "appended" else "") + "one\ntwo\nthree\n"
+        output = out.read_text()
+    assert output == ("zero\n" if where == "appended" else "") + "one\ntwo\nthree\n"
 
 
 # The commands ---------------------------------------------------------------------------------------------------------
@@ -369,15 +369,15 @@ def test_commands(
     more = ["--target", "gfx942"] if command.startswith("patch") else []
     with read_from(path) as got:
         code = main([words.get(word, word) for word in COMMANDS[command]] + more)
-    said = capfd.readouterr().err
+    output = capfd.readouterr().err
     assert state(inside) == before
     if kind in GOOD:
-        assert (code, said) == (0, "")
+        assert (code, output) == (0, "")
         assert kind == "null" or len(got[0]) > 30
         assert kind == "null" or got[0] != OLD
     else:
         assert code == 1
-        assert f"cannot write {path}: {BAD[kind][1]}" in said
+        assert f"cannot write {path}: {BAD[kind][1]}" in output
 
 
 @pytest.mark.parametrize("kind", ["new", "link", "fifo", "full", "folder", "missing folder"])

@@ -45,28 +45,28 @@ def lines_of(text: str) -> set[int]:
 def test_disassembly(built: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
     """A line is told before the first instruction that comes from it, as llvm-objdump says."""
     assert main(["disasm", str(built["g"]), "--lines"]) == 0
-    mine: dict[int, int] = {}
+    lines_of: dict[int, int] = {}
     line = 0
     for text in capsys.readouterr().out.splitlines():
-        if found := re.match(r"; .*?source\.hip:(\d+)", text):
-            line = int(found[1])
+        if match := re.match(r"; .*?source\.hip:(\d+)", text):
+            line = int(match[1])
         elif text.startswith("; "):
             line = 0
-        elif found := re.match(r" +([0-9a-f]+)  [0-9a-f]{8}", text):
-            mine[int(found[1], 16)] = line
+        elif match := re.match(r" +([0-9a-f]+)  [0-9a-f]{8}", text):
+            lines_of[int(match[1], 16)] = line
     object = load_object(built["g"])
-    asked = "\n".join(map(hex, mine))
+    asked = "\n".join(map(hex, lines_of))
     command = ["llvm-symbolizer-22", f"--obj={built['g']}", "--output-style=JSON", "--no-inlines"]
     out = subprocess.run(command, input=asked, capture_output=True, text=True, check=True).stdout
-    for address, answer in zip(mine, out.splitlines(), strict=True):
+    for address, answer in zip(lines_of, out.splitlines(), strict=True):
         (frame,) = json.loads(answer)["Symbol"]
         if frame["FileName"].endswith("source.hip") and object.source.at(address) is not None:
-            assert mine[address] == frame["Line"], hex(address)
-    assert set(mine.values()) >= {4, 5, 6, 8, 11, 12}
+            assert lines_of[address] == frame["Line"], hex(address)
+    assert set(lines_of.values()) >= {4, 5, 6, 8, 11, 12}
     assert main(["disasm", str(built["g"]), "--lines", "--json"]) == 0
     (described,) = json.loads(capsys.readouterr().out)
-    told = [one for part in described["functions"] for one in part["instructions"] if "source" in one]
-    assert {one["source"][0]["line"] for one in told} >= {4, 5, 6, 8}
+    listed = [one for part in described["functions"] for one in part["instructions"] if "source" in one]
+    assert {one["source"][0]["line"] for one in listed} >= {4, 5, 6, 8}
 
 
 def test_disassembly_without_debug_information(built: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:

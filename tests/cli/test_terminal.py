@@ -54,9 +54,9 @@ def test_full_disks_are_told(command: list[str], tmp_path: Path) -> None:
 def test_what_is_no_run_directory(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for folder, reason in ((tmp_path / "none", "it is not a folder"), (tmp_path, "it has no summary.json")):
         assert main(["report", str(folder)]) == 1
-        told = capfd.readouterr().err
-        assert f"{folder} is not a run folder" in told
-        assert reason in told
+        stderr = capfd.readouterr().err
+        assert f"{folder} is not a run folder" in stderr
+        assert reason in stderr
 
 
 _ZSH = r"""

@@ -54,15 +54,15 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fits(columns: int, *arguments: str) -> str:
     """Return what a command writes to a terminal; no line of it may be wider."""
-    said = _DRAWN.sub("", on_terminal(columns, list(arguments)))
-    wide = [line for line in said.splitlines() if len(line) > columns]
+    text = _DRAWN.sub("", on_terminal(columns, list(arguments)))
+    wide = [line for line in text.splitlines() if len(line) > columns]
     assert not wide, wide
-    return said
+    return text
 
 
-def joined(said: str) -> str:
+def joined(output: str) -> str:
     """Return a text without the breaks that fit it into the terminal."""
-    return "".join(said.split())
+    return "".join(output.split())
 
 
 @pytest.mark.thorough
@@ -71,9 +71,9 @@ def joined(said: str) -> str:
 @pytest.mark.parametrize("tools", [["coalescing"], ["instr_count"], ["launch_log", "lds_bank_conflicts"]])
 def test_run_and_report(program: Path, tmp_path: Path, columns: int, tools: list[str]) -> None:
     chosen = [word for tool in tools for word in ("-t", tool)]
-    said = fits(columns, "run", *chosen, "-o", str(tmp_path / "run"), "--", str(program))
+    output = fits(columns, "run", *chosen, "-o", str(tmp_path / "run"), "--", str(program))
     shown = fits(columns, "report", str(tmp_path / "run"))
-    for text in (said, shown):
+    for text in (output, shown):
         whole = all(joined(name) in joined(text) for name in NAMES)
         cut = {word for line in text.splitlines() for word in re.split(r"\s{2,}", line) if re.search(r", [12]>$", word)}
         assert whole or len(cut) >= len(NAMES), text
@@ -86,15 +86,15 @@ def test_run_and_report(program: Path, tmp_path: Path, columns: int, tools: list
     [["objects"], ["cost", "-t", "coalescing"], ["lift"], ["lift", "--annotate"], ["lift", "--instructions"]],
 )
 def test_commands_about_files(program: Path, columns: int, command: list[str]) -> None:
-    said = joined(fits(columns, *command, str(program)))
+    output = joined(fits(columns, *command, str(program)))
     symbols = ("single_precisionIfLi1E", "single_precisionIfLi2E", "double_precisionIdLi1E")
-    assert all(one in said for one in symbols)
+    assert all(one in output for one in symbols)
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_tools(columns: int) -> None:
-    said = joined(fits(columns, "tools"))
-    assert "instr_count" in said
+    output = joined(fits(columns, "tools"))
+    assert "instr_count" in output
     fits(columns, "tools", "coalescing")
 
 
@@ -112,6 +112,6 @@ def test_tables_that_cannot_be_cut_become_records(width: int) -> None:
 def test_what_is_empty_is_left_out_of_records(tmp_path: Path) -> None:
     long = "kernel_" + 90 * "x"
     run = write_run(tmp_path / "run", kernels=[kernel(long + "A" + long), kernel(long + "B" + long)])
-    said = fits(80, "report", str(run))
-    assert all(long + middle + long in joined(said) for middle in "AB")
-    assert "reason" not in said
+    output = fits(80, "report", str(run))
+    assert all(long + middle + long in joined(output) for middle in "AB")
+    assert "reason" not in output

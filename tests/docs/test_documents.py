@@ -289,8 +289,8 @@ def test_programs_exist() -> None:
         for line in code_of(document):
             for program in re.findall(r"\bluthier-(?:hipcc|cc)\b", line):
                 assert (BIN / program).is_file()
-            if found := re.match(r"make ([a-z-]+)$", line):
-                assert found[1] in targets, f"{line!r} in {name_of(document)}"
+            if match := re.match(r"make ([a-z-]+)$", line):
+                assert match[1] in targets, f"{line!r} in {name_of(document)}"
 
 
 def anchors(document: Path) -> set[str]:
@@ -362,13 +362,13 @@ def _exists(name: str) -> bool:
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:
-            found: object = importlib.import_module(".".join(parts[:count]))
+            value: object = importlib.import_module(".".join(parts[:count]))
         except ModuleNotFoundError:
             continue
         for part in parts[count:]:
-            if not hasattr(found, part):
-                return _is_field(found, part)
-            found = getattr(found, part)
+            if not hasattr(value, part):
+                return _is_field(value, part)
+            value = getattr(value, part)
         return True
     return False
 

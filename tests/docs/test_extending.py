@@ -32,9 +32,9 @@ NO_SYMBOLS = {"luthier", "hip", "definition", "lower", "docs", "replace", "tools
 
 def block(section: str, language: str) -> str:
     """The first code block of a section, without the indentation of a step."""
-    found = re.search(rf"^( *)```{language}\n(.*?)^ *```$", SECTIONS[section], re.M | re.S)
-    assert found is not None
-    return re.sub(f"^{found[1]}", "", found[2], flags=re.M)
+    match = re.search(rf"^( *)```{language}\n(.*?)^ *```$", SECTIONS[section], re.M | re.S)
+    assert match is not None
+    return re.sub(f"^{match[1]}", "", match[2], flags=re.M)
 
 
 def test_there_is_a_section_for_each_kind_of_thing() -> None:
@@ -73,9 +73,9 @@ s_endpgm
 """
 
 
-def table_without(name: str, *others: Target) -> targets.ProcessorTable:
+def table_without(name: str, *added: Target) -> targets.ProcessorTable:
     """The table that lacks a processor, and has others."""
-    return targets.ProcessorTable([*(one for one in TARGETS.values() if one.name != name), *others])
+    return targets.ProcessorTable([*(one for one in TARGETS.values() if one.name != name), *added])
 
 
 def use(table: targets.ProcessorTable, patch: pytest.MonkeyPatch) -> None:
@@ -105,10 +105,10 @@ def test_a_target(
         with pytest.raises(TargetError):
             load_object(object)
         use(table_without("gfx1201", new), patch)
-        found = load_object(object)
-        assert found.target.target is new is not old
-        isa = Isa.of(found.target, 32)
-        assert isa.texts(isa.decode(found.read(*found.text_ranges[0])))[:2] == [
+        loaded = load_object(object)
+        assert loaded.target.target is new is not old
+        isa = Isa.of(loaded.target, 32)
+        assert isa.texts(isa.decode(loaded.read(*loaded.text_ranges[0])))[:2] == [
             "v_add_f16_e32 v0.h, v1.l, v2.h",
             "s_endpgm",
         ]
@@ -116,7 +116,7 @@ def test_a_target(
         assert "v_add_f16_e32" in capsys.readouterr().out
         if as_generation:
             with pytest.raises(TargetError, match="no wave size 64"):
-                Isa.of(found.target, 64)
+                Isa.of(loaded.target, 64)
         use(own, patch)
 
 

@@ -60,21 +60,21 @@ def test_every_block_of_the_page_is_an_example() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "python", "said"), [(name, *one[1:]) for name, one in zip(NAMES, EXAMPLES, strict=True)], ids=NAMES
+    ("name", "python", "comment"), [(name, *one[1:]) for name, one in zip(NAMES, EXAMPLES, strict=True)], ids=NAMES
 )
-def test_what_an_example_says(device: ToolModule, application: Path, name: str, python: str, said: str) -> None:
+def test_what_an_example_says(device: ToolModule, application: Path, name: str, python: str, comment: str) -> None:
     patched, module, c = under(python, device, application)
-    told = re.findall(r"`(\w+)(?:\[(\d+)\])?` is then (\d+)\.", said)
-    for variable, at, value in told:
+    values = re.findall(r"`(\w+)(?:\[(\d+)\])?` is then (\d+)\.", comment)
+    for variable, at, value in values:
         types = re.findall(rf"__device__ (\w+)[^;]*\b{variable}\b", "".join(cpp for cpp, _, _ in EXAMPLES))
         kind = {"float": np.float32, "uint32_t": np.uint32, "uint64_t": np.uint64}[types[0]]
         assert module.variable(variable).read(kind)[int(at or 0)] == int(value), variable
     if name in ("put", "leave_eight"):
         assert np.array_equal(c == 7, np.full(N, True)) == (name == "put")
-        stored = re.search(r"then stores (\d+) numbers", said)
+        stored = re.search(r"then stores (\d+) numbers", comment)
         assert stored is None or np.count_nonzero(c >= 0) == int(stored[1])
     else:
-        assert told
+        assert values
         assert np.array_equal(c, np.arange(N))
     if name == "passes":
         entries, _, blocks, edges = module.variable("passed").read(np.uint64)[:4].tolist()
@@ -82,5 +82,5 @@ def test_what_an_example_says(device: ToolModule, application: Path, name: str, 
     if name == "touch":
         assert 0 < module.variable("lowest").read(int) < 1 << 48
     (added,) = (kernel.added_instructions for kernel in patched.report.kernels)
-    for about in re.findall(r"Adds about (\d+) instructions", said):
+    for about in re.findall(r"Adds about (\d+) instructions", comment):
         assert 0.7 * int(about) <= added <= 1.3 * int(about)

@@ -46,7 +46,7 @@ def test_the_table_is_of_the_outcomes(matrix: ModuleType, request: pytest.Fixtur
 
 
 @pytest.mark.parametrize(
-    ("said", "passed", "failed"),
+    ("output", "passed", "failed"),
     [
         ("[==========] 3 tests from 1 test suite ran. (9 ms total)\n[  PASSED  ] 3 tests.\n", 3, ()),
         (
@@ -58,8 +58,8 @@ def test_the_table_is_of_the_outcomes(matrix: ModuleType, request: pytest.Fixtur
         ),
     ],
 )
-def test_what_googletest_says(matrix: ModuleType, said: str, passed: int, failed: tuple[str, ...]) -> None:
-    assert matrix.read_gtest(said) == matrix.Tally(passed, len(failed), failed)
+def test_what_googletest_says(matrix: ModuleType, output: str, passed: int, failed: tuple[str, ...]) -> None:
+    assert matrix.read_gtest(output) == matrix.Tally(passed, len(failed), failed)
 
 
 def test_a_program_that_broke_off_has_no_tally(matrix: ModuleType) -> None:
@@ -68,8 +68,8 @@ def test_a_program_that_broke_off_has_no_tally(matrix: ModuleType) -> None:
 
 
 def test_what_llama_says(matrix: ModuleType) -> None:
-    said = "  ADD(type=f32,ne=[1]): OK\n  ADD(type=f16,ne=[2]): [ADD] NMSE = 1.0 > 0.1 FAIL\n  1/2 tests passed\n"
-    assert matrix.read_operations(said) == matrix.Tally(1, 1, ("ADD(type=f16,ne=[2])",))
+    output = "  ADD(type=f32,ne=[1]): OK\n  ADD(type=f16,ne=[2]): [ADD] NMSE = 1.0 > 0.1 FAIL\n  1/2 tests passed\n"
+    assert matrix.read_operations(output) == matrix.Tally(1, 1, ("ADD(type=f16,ne=[2])",))
 
 
 def test_rows(matrix: ModuleType) -> None:
@@ -90,7 +90,7 @@ def test_rows(matrix: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said", "outcome"),
+    ("code", "output", "outcome"),
     [
         (0, "PASS\n", {"what": "passed"}),
         (0, "Average time: 2 us\n", {"what": "ended"}),
@@ -102,9 +102,9 @@ def test_rows(matrix: ModuleType) -> None:
         (124, "PASS\n", {"what": "not ended", "reason": "not ended after 9 s"}),
     ],
 )
-def test_what_programs_of_hecbench_say(hecbench: ModuleType, code: int, said: str, outcome: dict[str, str]) -> None:
+def test_what_programs_of_hecbench_say(hecbench: ModuleType, code: int, output: str, outcome: dict[str, str]) -> None:
     setting = hecbench.Setting(ROOT, "6.4", "gfx90a", 9)
-    assert hecbench.judge(setting, code, said) == outcome
+    assert hecbench.judge(setting, code, output) == outcome
 
 
 def test_why_a_program_does_not_compile(hecbench: ModuleType) -> None:
@@ -126,12 +126,12 @@ def test_outcomes_of_hecbench(hecbench: ModuleType) -> None:
         "6.4/gfx90a/d": {"what": "not tried", "reason": "wants MPI"},
         "6.4/gfx90a/e": {"what": "failed", "reason": "FAIL"},
     }
-    told = list(hecbench.table(outcomes))
-    assert told[0] == "ROCm 6.4, gfx90a: 5 programs, of which 3 were compiled and run."
-    assert f"| {hecbench.OUTCOMES['passed']} | 2 | a, b |" in told
-    assert "| not tried | 2 | c, d: wants MPI |" in told
-    assert "| failed | 1 | e: FAIL |" in told
-    assert f"| {hecbench.COUNTS['vary']} | 1 | b |" in told
+    lines = list(hecbench.table(outcomes))
+    assert lines[0] == "ROCm 6.4, gfx90a: 5 programs, of which 3 were compiled and run."
+    assert f"| {hecbench.OUTCOMES['passed']} | 2 | a, b |" in lines
+    assert "| not tried | 2 | c, d: wants MPI |" in lines
+    assert "| failed | 1 | e: FAIL |" in lines
+    assert f"| {hecbench.COUNTS['vary']} | 1 | b |" in lines
 
 
 REPORT = """<Catch name="t"><Group name="t">

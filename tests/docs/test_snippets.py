@@ -67,12 +67,12 @@ def run(document: str, block: str, **names: Any) -> dict[str, Any]:
 
 def test_every_document_with_python_or_hip_is_executed() -> None:
     """Those that are not run here by a test that names them."""
-    here = Path(__file__).read_text()
+    source = Path(__file__).read_text()
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("*/*/*/README.md")]:
         name = path.relative_to(ROOT).as_posix()
         if blocks(name, "python") or blocks(name, "cpp"):
             where = EXECUTED_ELSEWHERE.get(name)
-            text = here if where is None else (Path(__file__).parent / where).read_text()
+            text = source if where is None else (Path(__file__).parent / where).read_text()
             assert Path(name).name in text.replace(str(EXECUTED_ELSEWHERE), ""), name
 
 
@@ -89,8 +89,8 @@ def test_checking(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = bytearray((saxpy / "kernels.co").read_bytes())
     kernel = luthier.lift("kernels.co", "gemm")
     removed = [one for one in kernel.instructions if one.mnemonic == "s_waitcnt"]
-    for one in removed:
-        code[one.offset : one.offset + 4] = kernel.object.target.target.s_nop
+    for removed_line in removed:
+        code[removed_line.offset : removed_line.offset + 4] = kernel.object.target.target.s_nop
     (saxpy / "kernels.co").write_bytes(code)
     assert run("checking.md", waits)["report"].findings
     assert "kernels.co" not in capsys.readouterr().err
@@ -136,9 +136,9 @@ def test_the_compiler_plugin(saxpy: Path) -> None:
         objects = [path.read_bytes() for path in held.rglob("*.hsaco")]
     assert built.bundle.is_file()
     (data,) = (one for one in objects if b'{"luthier":' in one)
-    told = run("compiler_plugin/README.md", manifest, data=data, json=json)["manifest"]
-    assert [hook["name"] for hook in told["hooks"]] == ["swap"]
-    assert [one["name"] for one in told["intrinsics"]] == ["my::laneSwap.i32.i32.i32"]
+    printed = run("compiler_plugin/README.md", manifest, data=data, json=json)["manifest"]
+    assert [hook["name"] for hook in printed["hooks"]] == ["swap"]
+    assert [one["name"] for one in printed["intrinsics"]] == ["my::laneSwap.i32.i32.i32"]
     build, compile_it = shell.replace("\\\n", " ").strip().splitlines()
     assert Path(str(Toolchain.find().clang)).is_file()
     assert build.startswith("g++ ")

@@ -174,9 +174,9 @@ def test_a_tool_that_ships(copy: Path, environment: dict[str, str]) -> None:
     printed = apply("A tool that ships", copy).run(copy, environment)
     page = (copy / "docs/tools.md").read_text()
     assert "| [scalar_share](../examples/tools/scalar_share/README.md) | how much of it is scalar? |" in page
-    (told,) = (text for command, text in printed.items() if command.startswith("luthier tools"))
-    assert "percent: bool = False" in told
-    assert "Show shares, too." in told
+    (listing,) = (text for command, text in printed.items() if command.startswith("luthier tools"))
+    assert "percent: bool = False" in listing
+    assert "Show shares, too." in listing
     of_tools, in_programs = (text for command, text in printed.items() if "pytest" in command)
     assert re.search(r"^\d+ passed", of_tools, re.M)
     assert re.search(r"^6 passed", in_programs, re.M)
@@ -202,9 +202,9 @@ def test_a_report_format(copy: Path, environment: dict[str, str]) -> None:
 def test_a_check(copy: Path, environment: dict[str, str], object_file: Path) -> None:
     (copy / "FILE").write_bytes(object_file.read_bytes())
     steps = apply("A check", copy)
-    said = steps.run(copy, environment, but="luthier check")[steps.commands[-1]]
-    assert re.search(r"k: 0x\w+ sleeps$", said, re.M)
-    assert "1 kernel of 2 instructions checked: 1 finding" in said
+    output = steps.run(copy, environment, but="luthier check")[steps.commands[-1]]
+    assert re.search(r"k: 0x\w+ sleeps$", output, re.M)
+    assert "1 kernel of 2 instructions checked: 1 finding" in output
 
 
 def test_an_option_of_a_run(copy: Path, environment: dict[str, str]) -> None:

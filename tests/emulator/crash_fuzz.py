@@ -100,9 +100,9 @@ class Instructions:
             # Few bits changed most of the time: fields of an encoding must fit each other.
             share = random.choice([0.05, 0.2, 0.5])
             flips = sum(1 << int(bit) for bit in np.flatnonzero(random.random(bits) < share))
-            found = self._decoded((keep ^ flips).to_bytes(len(plain), "little"), number)
-            if found is not None:
-                return found
+            decoded = self._decoded((keep ^ flips).to_bytes(len(plain), "little"), number)
+            if decoded is not None:
+                return decoded
         return plain
 
     def _decoded(self, raw: bytes, number: int) -> bytes | None:

@@ -92,13 +92,13 @@ def test_same_as_on_the_host(module: Module, host: ctypes.CDLL, name: str) -> No
     inputs, outputs = (SIZES | GROUP_SIZES)[name]
     given = problem(name)
     expected = np.zeros((len(given), outputs), np.uint32)
-    found = np.zeros_like(expected)
+    actual = np.zeros_like(expected)
     pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (given, expected)]
     getattr(host, name)(*pointers, inputs, outputs, len(given))
     grid, block = (2, 64) if name in SIZES else (GROUPS, 64)
-    module.kernel(name).launch(given, found, inputs, outputs, len(given), grid=grid, block=block)
+    module.kernel(name).launch(given, actual, inputs, outputs, len(given), grid=grid, block=block)
     assert expected.any()
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_no_instruction_is_refused(module: Module) -> None:
@@ -115,32 +115,32 @@ def test_against_other_implementations(host: ctypes.CDLL) -> None:
     def run(name: str) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         inputs, outputs = (SIZES | GROUP_SIZES)[name]
         given = problem(name)
-        found = np.zeros((len(given), outputs), np.uint32)
-        pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (given, found)]
+        actual = np.zeros((len(given), outputs), np.uint32)
+        pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (given, actual)]
         getattr(host, name)(*pointers, inputs, outputs, len(given))
-        return given, found
+        return given, actual
 
-    given, found = run("sha256")
-    assert [row.tobytes() for row in found] == [hashlib.sha256(row.tobytes()).digest() for row in given]
-    given, found = run("encodings")
-    for row, result in zip(given, found, strict=True):
+    given, actual = run("sha256")
+    assert [row.tobytes() for row in actual] == [hashlib.sha256(row.tobytes()).digest() for row in given]
+    given, actual = run("encodings")
+    for row, result in zip(given, actual, strict=True):
         assert result[0] == zlib.crc32(row.tobytes())
         assert result[1:17].tobytes() == b64encode(row.tobytes())
     for name in ("quicksort", "radix_sort"):
-        given, found = run(name)
+        given, actual = run(name)
         kind = np.int32 if name == "quicksort" else np.uint32
-        assert np.array_equal(found.view(kind), np.sort(given.view(kind), axis=1))
-    given, found = run("fourier")
+        assert np.array_equal(actual.view(kind), np.sort(given.view(kind), axis=1))
+    given, actual = run("fourier")
     waves = given[:, :256].view(np.float32).astype(np.float64).view(np.complex128)
     np.testing.assert_allclose(
-        found.view(np.float32).astype(np.float64).view(np.complex128), np.fft.fft(waves), rtol=0, atol=1e-4
+        actual.view(np.float32).astype(np.float64).view(np.complex128), np.fft.fft(waves), rtol=0, atol=1e-4
     )
-    given, found = run("big_powers")
-    for row, result in zip(given, found, strict=True):
+    given, actual = run("big_powers")
+    for row, result in zip(given, actual, strict=True):
         base, power = int.from_bytes(row[:8].tobytes(), "little"), int(row[8]) >> 12
         modulus = (1 << 255) - 19
         assert (int.from_bytes(result.tobytes(), "little") - pow(base, power, modulus)) % modulus == 0
-    given, found = run("linear_system")
-    for row, result in zip(given.view(np.int32), found, strict=True):
+    given, actual = run("linear_system")
+    for row, result in zip(given.view(np.int32), actual, strict=True):
         x = np.linalg.solve(row[:36].reshape(6, 6) / 1048576.0, row[36:] / 65536.0)
         np.testing.assert_allclose(result[:12].view(np.float64), x, rtol=1e-6)

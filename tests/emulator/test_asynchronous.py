@@ -92,11 +92,11 @@ def test_loads_for_other_work_groups_are_an_error() -> None:
 
 def elements(rows: NDArray[np.uint32], bits: int) -> list[list[int]]:
     """Of every lane, its elements."""
-    found = []
+    values = []
     for lane in range(LANES):
         whole = sum(int(row[lane]) << 32 * place for place, row in enumerate(rows))
-        found.append([whole >> place & (1 << bits) - 1 for place in range(0, 32 * len(rows), bits)])
-    return found
+        values.append([whole >> place & (1 << bits) - 1 for place in range(0, 32 * len(rows), bits)])
+    return values
 
 
 @pytest.mark.parametrize("space", ["global", "ds"])
@@ -113,11 +113,11 @@ def test_transposing_loads(space: str, bits: int, units: int) -> None:
         f"{space}_{name} v[4:{3 + units}], {where}", memory, place, {0: offsets}, lds=place.view()[:1024].tobytes()
     )
     loaded = elements(place.view()[: LANES * stride].view(np.uint32).reshape(LANES, units).T, bits)
-    found = elements(state.vgpr(4, units), bits)
+    actual = elements(state.vgpr(4, units), bits)
     for lane in range(LANES):
         column = lane % len(loaded[0])
-        assert sorted(found[lane]) == sorted(loaded[other][column] for other in sources(lane, bits))
-        assert found[lane] == [loaded[other][column] for other in sources(lane, bits)]
+        assert sorted(actual[lane]) == sorted(loaded[other][column] for other in sources(lane, bits))
+        assert actual[lane] == [loaded[other][column] for other in sources(lane, bits)]
 
 
 def sources(lane: int, bits: int) -> list[int]:

@@ -39,9 +39,9 @@ def findings(module: Module, kernel: str, *arguments: Any, **sizes: Any) -> tupl
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         module.kernel(kernel).launch(*arguments, **sizes)
-    found = module.device.findings
-    assert [str(item.message) for item in caught if item.category is CheckWarning] == [str(item) for item in found]
-    return found
+    findings = module.device.findings
+    assert [str(item.message) for item in caught if item.category is CheckWarning] == [str(item) for item in findings]
+    return findings
 
 
 def text_at(module: Module, kernel: str, address: int) -> str:
@@ -51,9 +51,9 @@ def text_at(module: Module, kernel: str, address: int) -> str:
     return code.text(record)
 
 
-def only(found: tuple[Finding, ...], kind: str = "uninitialised-read") -> Finding:
-    assert [item.kind for item in found] == [kind], [str(item) for item in found]
-    return found[0]
+def only(findings: tuple[Finding, ...], kind: str = "uninitialised-read") -> Finding:
+    assert [item.kind for item in findings] == [kind], [str(item) for item in findings]
+    return findings[0]
 
 
 # Uninitialised reads ------------------------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ def test_scalar_loads(checked: Module) -> None:
     source = checked.device.allocate(8)
     source.write(np.array([1], np.int32))
     out = np.zeros(32, np.int32)
-    found = findings(checked, "read_uniform", source, out, grid=2, block=32)
-    assert "race" in {item.kind for item in found}  # both work-groups write the same bytes
-    finding = only(tuple(item for item in found if item.kind != "race"))
+    reads = findings(checked, "read_uniform", source, out, grid=2, block=32)
+    assert "race" in {item.kind for item in reads}  # both work-groups write the same bytes
+    finding = only(tuple(item for item in reads if item.kind != "race"))
     assert finding.instruction.startswith("s_load")
     assert finding.group == 1
 
@@ -126,9 +126,9 @@ def test_lds_never_written(checked: Module) -> None:
 
 def test_flat_pointers_into_both(checked: Module) -> None:
     memory = checked.device.allocate(4 * 64)
-    found = findings(checked, "flat_place", memory, np.zeros(64, np.int32), 40, block=64)
-    assert {item.kind for item in found} == {"uninitialised-read"}
-    assert sum(item.count for item in found) == 8 + 24  # LDS was written up to 32, read up to 40
+    reads = findings(checked, "flat_place", memory, np.zeros(64, np.int32), 40, block=64)
+    assert {item.kind for item in reads} == {"uninitialised-read"}
+    assert sum(item.count for item in reads) == 8 + 24  # LDS was written up to 32, read up to 40
 
 
 # Races --------------------------------------------------------------------------------------------------------------
@@ -149,8 +149,8 @@ def test_a_missing_barrier(checked: Module) -> None:
 
 
 def test_a_write_after_reads(checked: Module) -> None:
-    found = findings(checked, "anti", np.zeros(256, np.int32), block=256)
-    assert {item.kind for item in found} == {"race"}
+    races = findings(checked, "anti", np.zeros(256, np.int32), block=256)
+    assert {item.kind for item in races} == {"race"}
 
 
 def test_atomics_do_not_race(checked: Module) -> None:
@@ -228,13 +228,13 @@ def test_exceptional_floats(build_kernels: Callable[[str, str], Path], target: s
     b[5] = np.nan
     with pytest.warns(CheckWarning, match="(nan|infinity) in sums"):
         module.kernel("sums").launch(a, b, out, grid=4, block=64)
-    found = sorted(device.findings, key=lambda finding: finding.kind, reverse=True)
-    assert [(each.kind, each.count, each.group, each.lane) for each in found] == [
+    findings = sorted(device.findings, key=lambda finding: finding.kind, reverse=True)
+    assert [(each.kind, each.count, each.group, each.lane) for each in findings] == [
         ("nan", 3, 1, 6),
         ("infinity", 1, 3, 8),
     ]
-    assert "invalid operation: an operand is infinite, none NaN" in str(found[0])
-    assert "overflow: no operand is NaN or infinite" in str(found[1])
+    assert "invalid operation: an operand is infinite, none NaN" in str(findings[0])
+    assert "overflow: no operand is NaN or infinite" in str(findings[1])
     assert np.isnan(out[[5, 70, 71, 72]]).all()
 
 

@@ -26,9 +26,9 @@ def moved(cells: np.ndarray, steps: int) -> np.ndarray:
 
 def test_barrier_made_of_atomics(module: Module) -> None:
     cells = np.arange(7 * 128, dtype=np.uint32).reshape(7, 128)
-    found, sync = cells.copy(), np.zeros(2, np.uint32)
-    stats = module.kernel("software").launch(found, sync, 5, grid=7, block=128, cooperative=True)
-    assert np.array_equal(found, moved(cells, 5))
+    actual, sync = cells.copy(), np.zeros(2, np.uint32)
+    stats = module.kernel("software").launch(actual, sync, 5, grid=7, block=128, cooperative=True)
+    assert np.array_equal(actual, moved(cells, 5))
     assert sync[1] == 10
     assert stats.waves == 7 * 128 // module.object.kernels["software"].wave_size
 
@@ -37,9 +37,9 @@ def test_barrier_of_the_hardware(module: Module) -> None:
     if "hardware" not in module.object.kernels:
         return  # not compiled for the target
     cells = np.arange(5 * 128, dtype=np.uint32).reshape(5, 128)
-    found = cells.copy()
-    stats = module.kernel("hardware").launch(found, 3, grid=5, block=128, cooperative=True)
-    assert np.array_equal(found, moved(cells, 3))
+    actual = cells.copy()
+    stats = module.kernel("hardware").launch(actual, 3, grid=5, block=128, cooperative=True)
+    assert np.array_equal(actual, moved(cells, 3))
     assert stats.opcodes["ds_gws_barrier"] == 6 * stats.waves
 
 
@@ -56,9 +56,9 @@ def test_barrier_of_cooperative_groups(module: Module) -> None:
         assert module.device.target.target.major == 12  # without the instruction
         return
     cells = np.arange(6 * 256, dtype=np.uint32).reshape(6, 256)
-    found = cells.copy()
-    stats = module.kernel("groups").launch(found, 4, grid=6, block=256, cooperative=True)
-    assert np.array_equal(found, moved(cells, 4))
+    actual = cells.copy()
+    stats = module.kernel("groups").launch(actual, 4, grid=6, block=256, cooperative=True)
+    assert np.array_equal(actual, moved(cells, 4))
     assert stats.opcodes["ds_gws_barrier"] == 8 * 6
 
 
@@ -79,9 +79,9 @@ def held_at_once(module: Module, waves: int) -> int:
 @pytest.mark.parametrize("groups", [3, 8, 64])
 def test_a_plain_launch_of_groups_that_wait_for_each_other(module: Module, groups: int) -> None:
     cells = np.arange(groups * 128, dtype=np.uint32).reshape(groups, 128)
-    found, sync = cells.copy(), np.zeros(2, np.uint32)
-    module.kernel("software").launch(found, sync, 3, grid=groups, block=128)
-    assert np.array_equal(found, moved(cells, 3))
+    actual, sync = cells.copy(), np.zeros(2, np.uint32)
+    module.kernel("software").launch(actual, sync, 3, grid=groups, block=128)
+    assert np.array_equal(actual, moved(cells, 3))
     assert sync[1] == 6
 
 
@@ -102,11 +102,11 @@ def test_more_groups_than_the_device_holds(build_kernels: Callable[[str, str], P
     held = held_at_once(module, 2)
     with pytest.raises(EmulationError, match="does not end") as problem:
         module.kernel("software").launch(np.zeros(999 * 128, np.uint32), np.zeros(2, np.uint32), 1, grid=999, block=128)
-    told = str(problem.value)
-    assert f"{held} of 999 work-groups have begun, 0 have ended" in told
-    assert f"waves of {held} work-groups loop at " in told
-    assert f"{999 - held} cannot begin before others end, since the device holds {held} " in told
-    assert "all running work-groups loop with unchanged registers" in told
+    message = str(problem.value)
+    assert f"{held} of 999 work-groups have begun, 0 have ended" in message
+    assert f"waves of {held} work-groups loop at " in message
+    assert f"{999 - held} cannot begin before others end, since the device holds {held} " in message
+    assert "all running work-groups loop with unchanged registers" in message
 
 
 def test_groups_that_wait_for_nobody_take_no_turns(module: Module) -> None:

@@ -26,15 +26,15 @@ TARGETS = EMULATED if EVERYTHING else ("gfx906", "gfx950", "gfx1151", "gfx1201")
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_at_least_99_percent(target: str) -> None:
-    found = coverage(target)
-    assert found.share() >= 0.99, sorted(found.refused)
-    assert len(found.exact) > 500
-    assert len(found.bounded) < len(found.exact) / 8
+    covered = coverage(target)
+    assert covered.share() >= 0.99, sorted(covered.refused)
+    assert len(covered.exact) > 500
+    assert len(covered.bounded) < len(covered.exact) / 8
 
 
 def test_most_of_gfx1250() -> None:
-    found = coverage("gfx1250")
-    assert found.share() >= 0.99, sorted(found.refused)
+    covered = coverage("gfx1250")
+    assert covered.share() >= 0.99, sorted(covered.refused)
 
 
 def test_what_only_wave32_has_is_refused_in_wave64() -> None:
@@ -53,10 +53,10 @@ def test_what_only_wave32_has_is_refused_in_wave64() -> None:
     ],
 )
 def test_what_no_document_explains_is_refused(target: str, opcode: str) -> None:
-    found = coverage(target)
-    name = next(name for name, opcodes in found.refused.items() if opcode in opcodes)
-    assert re.search("no document describes|dynamic VGPR mode", found.reasons[name])
-    assert not any(opcode in opcodes for table in (found.exact, found.bounded) for opcodes in table.values())
+    covered = coverage(target)
+    name = next(name for name, opcodes in covered.refused.items() if opcode in opcodes)
+    assert re.search("no document describes|dynamic VGPR mode", covered.reasons[name])
+    assert not any(opcode in opcodes for table in (covered.exact, covered.bounded) for opcodes in table.values())
 
 
 def test_command_names_what_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -68,9 +68,9 @@ def test_command_names_what_is_refused(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["emulator", "coverage", "gfx942", "gfx1201", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [entry["target"] for entry in found] == ["gfx942", "gfx1201"]
-    for entry in found:
+    report = json.loads(capsys.readouterr().out)
+    assert [entry["target"] for entry in report] == ["gfx942", "gfx1201"]
+    for entry in report:
         assert entry["share"] == (entry["exact"] + entry["bounded"]) / (
             entry["exact"] + entry["bounded"] + entry["refused"]
         )

@@ -104,18 +104,18 @@ def test_what_help_raises_is_raised_and_the_executor_goes_on() -> None:
 
 def test_executors_work_at_the_same_time() -> None:
     program = Program("s_mov_b32 s0, 9\ns_endpgm")
-    found: list[int] = []
+    results: list[int] = []
 
     def run() -> None:
         executor = Executor(2)
-        found.extend(int(program.run(executor).counts[0]) for _ in range(50))
+        results.extend(int(program.run(executor).counts[0]) for _ in range(50))
 
     runners = [threading.Thread(target=run) for _ in range(4)]
     for runner in runners:
         runner.start()
     for runner in runners:
         runner.join()
-    assert found == [GROUPS] * 200
+    assert results == [GROUPS] * 200
 
 
 def test_a_child_process_starts_its_own_threads() -> None:

@@ -32,8 +32,8 @@ def test_addresses_in_far_code(target: str, distance: int) -> None:
     assert entry is not None
     state = bench.run(sgprs, np.zeros((512, isa.wave_size), np.uint32), 1, entry=entry)
     assert state.sgpr(8) == 1
-    found = [state.sgpr(number, 2) for number in (2, 10, 12)]
-    assert [address - bench.code_base for address in found] == [distance + 4, distance + 8, distance + 16]
+    actual = [state.sgpr(number, 2) for number in (2, 10, 12)]
+    assert [address - bench.code_base for address in actual] == [distance + 4, distance + 8, distance + 16]
 
 
 def test_code_that_is_added_between_launches() -> None:

@@ -135,13 +135,13 @@ def test_counters_in_registers_are_the_truth(object: CodeObject, name: str, budg
     np.testing.assert_array_equal(before[-1] if name == "mix" else before[2], after[-1] if name == "mix" else after[2])
     counts = patched.counters[name].read(module, stats.waves)
     places = np.searchsorted(tasks[0].lifted.code.addresses, stats.by_address.addresses)
-    for found, truth in (
+    for counted, truth in (
         (counts.executions, stats.by_address.executions),
         (counts.active_lanes, stats.by_address.active_lanes),
     ):
         expected = np.zeros(len(tasks[0].lifted.code.addresses), np.int64)
         expected[places] = truth
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(counted, expected)
 
 
 def test_counters_stay_out_of_vgprs_whose_numbers_change() -> None:
@@ -254,9 +254,9 @@ def test_packed_floats_read_one_scalar() -> None:
       v_add_f32 v5, 1.0, v4
       v_pk_mul_f32 v[2:3], s[6:7], v[4:5] op_sel:[0,1] op_sel_hi:[0,0] neg_hi:[0,1]
     """
-    found = stored(body + PUT).view(np.float32).reshape(32, 2)
+    actual = stored(body + PUT).view(np.float32).reshape(32, 2)
     lanes = np.arange(32, dtype=np.float32)
-    np.testing.assert_array_equal(found, np.stack([2 * (lanes + 1), -2 * lanes], axis=-1))
+    np.testing.assert_array_equal(actual, np.stack([2 * (lanes + 1), -2 * lanes], axis=-1))
 
 
 def test_registers_beyond_v255() -> None:
@@ -358,13 +358,13 @@ def test_refusals_name_the_instruction(text: str) -> None:
 
 def test_own_opcodes_are_named() -> None:
     """Beside what LLVM has one opcode for on GFX12 and here, only what is known runs."""
-    found = coverage(TARGET)
-    run = {name for names in (found.exact, found.bounded) for opcodes in names.values() for name in opcodes}
+    covered = coverage(TARGET)
+    run = {name for names in (covered.exact, covered.bounded) for opcodes in names.values() for name in opcodes}
     isa = Isa.of("gfx1200", 32)
     shared = {isa.opcode(number).name for number in samples(isa)}
     own = {name for name in run - shared if not name.startswith("V_DUAL_") and "gfx1250" in name}
-    here = Isa.of(TARGET)
-    named = {here.opcode(number).name: operation_name(here.opcode(number)) for number in samples(here)}
+    decoder = Isa.of(TARGET)
+    named = {decoder.opcode(number).name: operation_name(decoder.opcode(number)) for number in samples(decoder)}
     assert len(run & shared) > 2000
     known = {name for name, operation in operations_of(125).items() if 125 in operation.since}
     assert {named[name] for name in own} <= GATES.same | known | {"v_bitop3_b16", "v_bitop3_b32"}

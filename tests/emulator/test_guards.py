@@ -58,7 +58,7 @@ EARLY_OUT = """
 
 
 @pytest.mark.parametrize(
-    ("inside", "behind", "found"),
+    ("inside", "behind", "expected"),
     [
         ("ds_max_i32 v1, v2", "", True),
         ("ds_max_rtn_i32 v4, v1, v2", "", True),
@@ -81,12 +81,12 @@ EARLY_OUT = """
         ("s_nop 0", "ds_max_i32 v1, v2", True),  # done in any case
     ],
 )
-def test_what_comes_of_it(inside: str, behind: str, found: bool) -> None:
-    assert is_found(EARLY_OUT.format(before="s_nop 0", offset="", inside=inside, behind=behind)) == found
+def test_what_comes_of_it(inside: str, behind: str, expected: bool) -> None:
+    assert is_found(EARLY_OUT.format(before="s_nop 0", offset="", inside=inside, behind=behind)) == expected
 
 
 @pytest.mark.parametrize(
-    ("before", "offset", "inside", "found"),
+    ("before", "offset", "inside", "expected"),
     [
         ("v_mov_b32 v1, 8", "", "v_mov_b32 v7, 8\nds_max_i32 v7, v2", True),
         ("v_mov_b32 v1, 8", "", "v_mov_b32 v7, 12\nds_max_i32 v7, v2", False),
@@ -95,8 +95,8 @@ def test_what_comes_of_it(inside: str, behind: str, found: bool) -> None:
         ("v_add_u32 v1, 8, v1", "", "v_mov_b32 v7, 8\nds_max_i32 v7, v2", False),
     ],
 )
-def test_constant_places(before: str, offset: str, inside: str, found: bool) -> None:
-    assert is_found(EARLY_OUT.format(before=before, offset=offset, inside=inside, behind="")) == found
+def test_constant_places(before: str, offset: str, inside: str, expected: bool) -> None:
+    assert is_found(EARLY_OUT.format(before=before, offset=offset, inside=inside, behind="")) == expected
 
 
 def is_found(text: str) -> bool:

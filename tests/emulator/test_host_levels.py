@@ -39,7 +39,7 @@ print(processor().name, said.hexdigest(), int(np.count_nonzero(output)), len(run
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
 def test_results_are_those_of_every_level(compile_object, target: str) -> None:  # type: ignore[no-untyped-def]
     file = compile_object(KERNELS / "arithmetic.hip", target, f"-I{KERNELS}")
-    told = []
+    outputs = []
     for level in levels():
         done = subprocess.run(
             [sys.executable, "-c", RUN, target, str(file), "flow", "floats"],
@@ -48,7 +48,7 @@ def test_results_are_those_of_every_level(compile_object, target: str) -> None: 
             text=True,
         )
         assert done.returncode == 0, done.stderr
-        told.append(done.stdout.split())
-    assert [name for name, *_ in told] == list(levels())
-    assert len({digest for _, digest, _, _ in told}) == 1
-    assert all(int(written) > 1000 and int(runs) > 3 for *_, written, runs in told)
+        outputs.append(done.stdout.split())
+    assert [name for name, *_ in outputs] == list(levels())
+    assert len({digest for _, digest, _, _ in outputs}) == 1
+    assert all(int(written) > 1000 and int(runs) > 3 for *_, written, runs in outputs)

@@ -52,8 +52,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def straight_code(isa: Isa, random: np.random.Generator) -> list[bytes]:
     """Instructions that touch registers alone, one of each opcode, with operands chosen at random."""
-    found = coverage(str(isa.target))
-    names = {name for table in (found.exact, found.bounded) for group in table.values() for name in group}
+    covered = coverage(str(isa.target))
+    names = {name for table in (covered.exact, covered.bounded) for group in table.values() for name in group}
     made = [
         build(isa, number, PLANS[seed_of(number) % len(PLANS)], random)
         for number in samples(isa)
@@ -167,8 +167,8 @@ def compare(isa: Isa, codes: list[bytes], random: np.random.Generator) -> None:
         (table,) = bench.code.plain_tables().values()
         together = sum(table.run_lengths.values())
         assert together >= len(codes[start : start + AT_ONCE]) - 2  # some do something else in another MODE
-        for one, was in zip(before, alone, strict=True):
-            fused_ = bench.run(*one, mode=mode, scc=1)
+        for state, was in zip(before, alone, strict=True):
+            fused_ = bench.run(*state, mode=mode, scc=1)
             assert fused_.counts.tolist() == was.counts.tolist()
             same = state_of(fused_) == state_of(was)
             assert same, differing(bench, was, fused_)
@@ -179,9 +179,9 @@ def compile_all(code: DecodedCode, executed: WaveState) -> None:
         hot.compile_runs(code, stretch)
 
 
-def differing(bench: Bench, one: WaveState, other: WaveState) -> str:
-    rows = [row for row in range(256) if (one.vgpr(row) != other.vgpr(row)).any()]
-    scalars = np.flatnonzero(one.memory[:512].view(np.uint32) != other.memory[:512].view(np.uint32)).tolist()
+def differing(bench: Bench, state: WaveState, other: WaveState) -> str:
+    rows = [row for row in range(256) if (state.vgpr(row) != other.vgpr(row)).any()]
+    scalars = np.flatnonzero(state.memory[:512].view(np.uint32) != other.memory[:512].view(np.uint32)).tolist()
     texts = "\n".join(bench.code.text(record) for record in range(bench.code.count))
     return f"v{rows} s{scalars}\n{texts}"
 
@@ -435,8 +435,8 @@ def test_checks_look_at_each_instruction(compile_object: Callable[..., Path]) ->
     kernel = checked.load(compile_object(LOOP, "gfx90a")).kernel("loop")
     out = [np.zeros(1024, np.uint32) for _ in range(2)]
     counts = []
-    for one in out:
-        counts.append(kernel.launch(one, 100, grid=16, block=64).by_address.executions.tolist())
+    for buffer in out:
+        counts.append(kernel.launch(buffer, 100, grid=16, block=64).by_address.executions.tolist())
         hot.compiler().wait()
     assert out[0].tolist() == out[1].tolist()
     assert counts[0] == counts[1]

@@ -76,11 +76,11 @@ def test_same_as_on_the_host(plain: Module, host_kernels: ctypes.CDLL, name: str
     for item in range(ITEMS):
         host_kernels.set_item(item)
         function(*pointers, ITEMS)
-    found = np.zeros_like(expected)
-    plain.kernel(name).launch(*sources, found, ITEMS, grid=5, block=64)
-    unequal = [index for index in range(found.size) if found[index].tobytes() != expected[index].tobytes()]
-    wrong = [index for index in unequal if not (found[index] != found[index] and expected[index] != expected[index])]
-    assert not wrong, [(index // results, index % results, found[index], expected[index]) for index in wrong[:5]]
+    actual = np.zeros_like(expected)
+    plain.kernel(name).launch(*sources, actual, ITEMS, grid=5, block=64)
+    unequal = [index for index in range(actual.size) if actual[index].tobytes() != expected[index].tobytes()]
+    wrong = [index for index in unequal if not (actual[index] != actual[index] and expected[index] != expected[index])]
+    assert not wrong, [(index // results, index % results, actual[index], expected[index]) for index in wrong[:5]]
 
 
 def test_no_instruction_is_refused(plain: Module, groups: Module) -> None:

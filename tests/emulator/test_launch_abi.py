@@ -34,9 +34,9 @@ def module(request: pytest.FixtureRequest, build_kernels: Callable[..., Path]) -
     processor, _, wave = name.partition(" ")
     flags = (f"-mcode-object-version={version}", f"-DHIDDEN_WORDS={14 if version == 4 else 52}")
     device = open_device(f"emu:{processor}", threads=2)
-    found = device.load(build_kernels("abi", processor, *flags, *(WAVE64 if wave else ())))
-    assert found.object.abi == version
-    return found
+    module = device.load(build_kernels("abi", processor, *flags, *(WAVE64 if wave else ())))
+    assert module.object.abi == version
+    return module
 
 
 def test_packet_and_hidden_arguments(module: Module) -> None:
@@ -90,8 +90,8 @@ def test_ids_of_one_axis(module: Module, axis: int) -> None:
     out = np.zeros(64, np.uint32)
     module.kernel("ids_" + "xyz"[axis]).launch(out, grid=grid, block=block)
     expected = np.zeros((4, 16), np.uint32)
-    others = np.prod(grid) // grid[axis] * np.prod(block) // block[axis]
-    expected[: grid[axis], : block[axis]] = others
+    copies = np.prod(grid) // grid[axis] * np.prod(block) // block[axis]
+    expected[: grid[axis], : block[axis]] = copies
     assert np.array_equal(out.reshape(4, 16), expected)
 
 
@@ -278,11 +278,11 @@ def test_registers_at_the_entry(dump: KernelHandle) -> None:
     for index, (record, row) in enumerate(zip(records, words, strict=True)):
         mask = row[35] | row[36] << 32
         if target.packed_work_item_ids:
-            found = np.frombuffer(record, np.uint32, size, 256)
+            actual = np.frombuffer(record, np.uint32, size, 256)
         else:
             x, y, z = (np.frombuffer(record, np.uint32, size, 256 + 256 * axis) for axis in range(3))
-            found = x | y << 10 | z << 20
-        number = next(wave for wave in range(waves) if np.array_equal(found, ids[wave]))
+            actual = x | y << 10 | z << 20
+        number = next(wave for wave in range(waves) if np.array_equal(actual, ids[wave]))
         assert mask == sum(1 << lane for lane in range(size) if present[number * size + lane])
         assert (first_and_count[index] >> 31) == (number == 0)
         assert numbers is None or numbers[index] == number

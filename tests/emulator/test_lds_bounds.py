@@ -57,8 +57,8 @@ def test_loads_and_stores(target: str, dwords: int) -> None:
     registers = {0: places, **{4 + i: np.full(len(places), 0xA0A0A0A0, np.uint32) for i in range(dwords)}}
     name = spelled(target, "ds_read_b", "ds_load_b") + str(32 * dwords)
     span = "v4" if dwords == 1 else f"v[4:{3 + dwords}]"
-    found = rows(run(target, f"{name} {span}, v0", registers), 4, dwords)
-    for place, row in zip(places.tolist(), found, strict=True):
+    actual = rows(run(target, f"{name} {span}, v0", registers), 4, dwords)
+    for place, row in zip(places.tolist(), actual, strict=True):
         expected = CONTENTS[place : place + size] if inside(place, size) else bytes(size)
         assert row.tobytes() == expected, hex(place)
 
@@ -77,8 +77,8 @@ def test_small_loads_and_stores(target: str, kind: str, size: int) -> None:
     places = addresses(lanes_of(target), 1) + np.uint32(3)  # 16 bits at the very end lie half beyond it
     old = np.full(len(places), 0x12345678, np.uint32)
     name = spelled(target, "ds_read_", "ds_load_") + kind
-    found = run(target, f"{name} v4, v0", {0: places, 4: old}).vgpr(4)
-    for place, value in zip(places.tolist(), found.tolist(), strict=True):
+    actual = run(target, f"{name} v4, v0", {0: places, 4: old}).vgpr(4)
+    for place, value in zip(places.tolist(), actual.tolist(), strict=True):
         data = CONTENTS[place : place + size] if inside(place, size) else bytes(size)
         read = int.from_bytes(data, "little", signed=kind.startswith("i"))
         assert (value >> 16 if kind.endswith("hi") else value) == read & 0xFFFFFFFF, hex(place)
@@ -114,8 +114,8 @@ def test_two_addresses(target: str, bits: int) -> None:
         good = [all(good)] * 2 if together else good
         expected.append([CONTENTS[p : p + size] if ok else bytes(size) for p, ok in zip(pair, good, strict=True)])
     for state in (read, exchange):
-        found = rows(state, 4, 2 * units)
-        assert [row.tobytes() for row in found] == [b"".join(pair) for pair in expected]
+        actual = rows(state, 4, 2 * units)
+        assert [row.tobytes() for row in actual] == [b"".join(pair) for pair in expected]
     model = bytearray(CONTENTS)
     for place in (place for pair in pairs for place in pair):
         if inside(place, size):
@@ -151,9 +151,9 @@ def test_counters_and_addresses_by_lane(target: str) -> None:
     added = int.from_bytes(CONTENTS[1024:], "little") + lanes_of(target) & 0xFFFFFFFF
     assert state.lds.tobytes() == CONTENTS[:1024] + added.to_bytes(4, "little")
     name = spelled(target, "ds_read_addtid_b32", "ds_load_addtid_b32")
-    found = run(target, f"{name} v4 offset:28", {}, m0=960).vgpr(4)
+    actual = run(target, f"{name} v4 offset:28", {}, m0=960).vgpr(4)
     tail = np.frombuffer(CONTENTS[988:], np.uint32).tolist()
-    assert found.tolist() == tail + [0] * (lanes_of(target) - len(tail))
+    assert actual.tolist() == tail + [0] * (lanes_of(target) - len(tail))
     name = spelled(target, "ds_write_addtid_b32", "ds_store_addtid_b32")
     ones = np.full(lanes_of(target), 0x01010101, np.uint32)
     assert run(target, f"{name} v8 offset:28", {8: ones}, m0=960).lds.tobytes() == CONTENTS[:988] + b"\1" * 40
@@ -185,13 +185,13 @@ def test_conditional_exchanges(target: str, offset: int) -> None:
     state = run_assembly(target, code, {0: given, 8: data[0], 9: data[1]}, exec=mask, lds=CONTENTS)
     words = np.frombuffer(CONTENTS, np.uint32)
     expected = words.copy()
-    found = rows(state, 4, 2)
+    actual = rows(state, 4, 2)
     for lane in first:
         if not inside(int(places[lane]), 8):
-            assert found[lane].tolist() == [0, 0]
+            assert actual[lane].tolist() == [0, 0]
             continue
         at = int(places[lane]) // 4
-        assert found[lane].tolist() == words[at : at + 2].tolist()
+        assert actual[lane].tolist() == words[at : at + 2].tolist()
         for index in range(2):
             if data[index, lane] >> 31:
                 expected[at + index] = data[index, lane] & 0x7FFFFFFF

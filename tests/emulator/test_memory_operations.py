@@ -135,10 +135,10 @@ def test_load(target: str, load: tuple[str, str, int, bool, str], space: str) ->
         scratch=scratch,
         memory=memory,
     )
-    found = state.vgpr(4, max(1, size // 4)).reshape(-1, lanes)
+    actual = state.vgpr(4, max(1, size // 4)).reshape(-1, lanes)
     for lane in range(lanes):
         if space != "scratch" and not exec_mask >> lane & 1:
-            assert found[0, lane] == old
+            assert actual[0, lane] == old
             continue
         data = contents
         if space == "scratch":
@@ -147,7 +147,7 @@ def test_load(target: str, load: tuple[str, str, int, bool, str], space: str) ->
         start = int(offsets[lane]) + 8
         # GFX9 with SRAMECC clears the other half of a 16-bit load's register.
         kept = 0 if target.startswith("gfx9") else old
-        assert found[:, lane].tolist() == expected_load(data[start : start + 16], size, signed, half, kept), lane
+        assert actual[:, lane].tolist() == expected_load(data[start : start + 16], size, signed, half, kept), lane
 
 
 @pytest.mark.parametrize(
@@ -223,8 +223,8 @@ def test_store(target: str, store: tuple[str, str, int, int], space: str) -> Non
             raw = values[:, lane].astype("<u4").tobytes()[shift // 8 :][:size]
             expected[int(offsets[lane]) + 4 :][:0] = b""
             expected[int(offsets[lane]) + 4 : int(offsets[lane]) + 4 + size] = raw
-    found = state.lds.tobytes() if space == "lds" else place.view().tobytes()
-    assert found == bytes(expected)
+    actual = state.lds.tobytes() if space == "lds" else place.view().tobytes()
+    assert actual == bytes(expected)
 
 
 def wrap(value: int, bits: int) -> int:
@@ -347,10 +347,10 @@ def test_buffer_bounds_are_checked_dword_by_dword(target: str, select: int) -> N
         {**split(place.address), 2: 48, 3: FORMAT | select},
         memory=memory,
     )
-    found = state.vgpr(4, 4)
-    assert found[:, 0].tolist() == [*words[10:12].tolist(), 0, 0]
+    actual = state.vgpr(4, 4)
+    assert actual[:, 0].tolist() == [*words[10:12].tolist(), 0, 0]
     for lane in (1, 2, 3):
-        assert found[:, lane].tolist() == [0, 0, 0, 0]
+        assert actual[:, lane].tolist() == [0, 0, 0, 0]
 
 
 def test_structured_and_swizzled_buffers() -> None:
@@ -458,7 +458,7 @@ def test_transposing_loads() -> None:
             row, place = lane & ~15, lane & 15
             want = [element[row + i * (16 // per_lane) + place // per_lane][place % per_lane] for i in range(per_lane)]
             whole = sum(value << (bits * i) for i, value in enumerate(want))
-            found = int.from_bytes(
+            actual = int.from_bytes(
                 b"".join(int(state.vgpr(4 + i)[lane]).to_bytes(4, "little") for i in range(size // 4)), "little"
             )
-            assert found == whole, (bits, lane)
+            assert actual == whole, (bits, lane)

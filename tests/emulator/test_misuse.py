@@ -85,9 +85,9 @@ def test_code_of_every_other_target_is_refused(build_kernels: Callable[[str, str
 def altered(module: Module, kernel: str, **fields: int) -> Module:
     """The object with other fields in a kernel's descriptor, loaded on the same device."""
     code = module.object
-    found = code.kernels[kernel]
+    original = code.kernels[kernel]
     editor = ObjectEditor(code)
-    editor.write(found.descriptor_address, replace(found.descriptor, **fields).encode())
+    editor.write(original.descriptor_address, replace(original.descriptor, **fields).encode())
     return module.device.load(editor.finish())
 
 

@@ -33,9 +33,9 @@ def saturated(halves: np.ndarray, finite: np.ndarray) -> np.ndarray:
     return np.where(infinite & finite, halves - 1, halves)
 
 
-def same(found: np.ndarray, expected: np.ndarray) -> bool:
+def same(actual: np.ndarray, expected: np.ndarray) -> bool:
     nan = (expected & 0x7FFF) > INFINITY
-    return bool(np.all(np.where(nan, (found & 0x7FFF) > INFINITY, found == expected)))
+    return bool(np.all(np.where(nan, (actual & 0x7FFF) > INFINITY, actual == expected)))
 
 
 def register(target: str, number: int) -> str:
@@ -73,21 +73,21 @@ def test_arithmetic_of_halves_saturates(target: str) -> None:
     with np.errstate(all="ignore"):
         models = {"v_add_f16": first + second, "v_sub_f16": first - second, "v_mul_f16": first * second}
     for name, model in models.items():
-        found = low_half(run_assembly(target, f"{ON}{name} {d}, {a}, {b}", vgprs), 2)
-        assert same(found, saturated(model.view(np.uint16), finite)), name
+        actual = low_half(run_assembly(target, f"{ON}{name} {d}, {a}, {b}", vgprs), 2)
+        assert same(actual, saturated(model.view(np.uint16), finite)), name
     packed = {number: row | row << np.uint32(16) for number, row in vgprs.items()}
-    found = run_assembly(target, f"{ON}v_pk_mul_f16 v2, v0, v1", packed).vgpr(2)
+    actual = run_assembly(target, f"{ON}v_pk_mul_f16 v2, v0, v1", packed).vgpr(2)
     expected = saturated(models["v_mul_f16"].view(np.uint16), finite)
-    assert same((found & 0xFFFF).astype(np.uint16), expected)
-    assert same((found >> 16).astype(np.uint16), expected)
+    assert same((actual & 0xFFFF).astype(np.uint16), expected)
+    assert same((actual >> 16).astype(np.uint16), expected)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_division_by_zero_stays_infinite(target: str) -> None:
     halves = np.array([0, 0x8000, 1, 0x8001, 0x3C00], np.uint32)
     source = f"{ON}v_rcp_f16 {register(target, 1)}, {register(target, 0)}"
-    found = low_half(run_assembly(target, source, {0: padded(halves, TARGETS[target])}), 1)
-    assert found[:5].tolist() == [INFINITY, 0x8000 | INFINITY, LARGEST, 0x8000 | LARGEST, 0x3C00]
+    actual = low_half(run_assembly(target, source, {0: padded(halves, TARGETS[target])}), 1)
+    assert actual[:5].tolist() == [INFINITY, 0x8000 | INFINITY, LARGEST, 0x8000 | LARGEST, 0x3C00]
 
 
 def eight_bits(fraction: int, bias: int, top: int) -> list[float]:
@@ -147,8 +147,8 @@ def test_mixed_precision_saturates(target: str) -> None:
         source = f"v_fma_mix{half}_f16 v2, v0, v1, v1\n"
         vgprs = {0: np.full(TARGETS[target], 1e5, np.float32), 1: np.full(TARGETS[target], -1, np.float32), 2: 0}
         for prefix, code in (("", INFINITY), (ON, LARGEST)):
-            found = run_assembly(target, prefix + source, vgprs).vgpr(2)
-            assert set(found.tolist()) == {(code | 0x8000) << (16 if half == "hi" else 0)}
+            actual = run_assembly(target, prefix + source, vgprs).vgpr(2)
+            assert set(actual.tolist()) == {(code | 0x8000) << (16 if half == "hi" else 0)}
 
 
 def test_sums_of_halves_in_matrices_are_refused() -> None:
@@ -191,8 +191,8 @@ def test_status_tells_of_empty_masks(target: str) -> None:
     source = "s_getreg_b32 s0, hwreg(HW_REG_STATUS)"
     every = 1 << 64 if TARGETS[target] == 64 else 1 << 32
     for scc, exec_mask, vcc in ((0, 0, 1), (1, 1, 0), (0, every - 1, every - 1), (1, 0, 0)):
-        others = 0 if every >> 32 > 1 else 1  # VCC_HI means nothing in a wave of 32 lanes
-        state = run_assembly(target, source, {}, {106: vcc, 107: vcc >> 32 | others}, exec=exec_mask, scc=scc)
+        bit = 0 if every >> 32 > 1 else 1  # VCC_HI means nothing in a wave of 32 lanes
+        state = run_assembly(target, source, {}, {106: vcc, 107: vcc >> 32 | bit}, exec=exec_mask, scc=scc)
         assert state.sgpr(0) == scc | (exec_mask == 0) << 9 | (vcc == 0) << 10
 
 
@@ -264,8 +264,8 @@ def test_of_two_nan_an_atomic_gives_the_second_quieted(target: str, bits: int, n
     """From GFX12 on; of a NaN and a number it is the number (RDNA4's pseudo-code)."""
     unsigned, fraction = np.dtype(f"u{bits // 8}"), 23 if bits == 32 else 52
     infinity, quiet = ((1 << bits - 1 - fraction) - 1) << fraction, 1 << fraction - 1
-    one = ((1 << bits - 2 - fraction) - 1) << fraction
-    numbers = [infinity | 5, infinity | quiet | 9, infinity | 1 << bits - 1 | 3, one]
+    unit = ((1 << bits - 2 - fraction) - 1) << fraction
+    numbers = [infinity | 5, infinity | quiet | 9, infinity | 1 << bits - 1 | 3, unit]
     pairs = [(held, data) for held in numbers for data in numbers]
     held, data = (np.array(column, unsigned) for column in zip(*pairs, strict=True))
     memory = AllocationTable()
@@ -279,7 +279,7 @@ def test_of_two_nan_an_atomic_gives_the_second_quieted(target: str, bits: int, n
     sgprs = {0: place.address & 0xFFFFFFFF, 1: place.address >> 32}
     given = {0: offsets, 2: np.resize(data, 32)}
     state = run_assembly(target, source, given, sgprs, exec=(1 << len(pairs)) - 1, lds=held.tobytes(), memory=memory)
-    expected = [one if one in pair else pair[1] | quiet for pair in pairs]
+    expected = [unit if unit in pair else pair[1] | quiet for pair in pairs]
     assert state.lds.view(unsigned).tolist() == expected
     if bits == 32:
         assert place.view().view(unsigned).tolist() == expected

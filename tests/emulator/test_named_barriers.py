@@ -73,9 +73,9 @@ ds_store_b32 v3, v4
 s_wait_dscnt 0x0
 s_barrier_signal 1
 done:{PUT}"""
-    found = stored(body)
-    assert found[consumer] == 77
-    assert found[1 - consumer] == 0
+    actual = stored(body)
+    assert actual[consumer] == 77
+    assert actual[1 - consumer] == 0
 
 
 @pytest.mark.parametrize("turns", [1, 5])

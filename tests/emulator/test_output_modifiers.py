@@ -73,10 +73,10 @@ def test_output_modifiers(target: str, bits: int) -> None:
         mode = ieee << 9 | clamps << 8 | denormals << SHIFT[bits] | (3 << (10 - SHIFT[bits]) if denormals & 1 else 0)
         state = run_assembly(target, "\n".join(lines), vgprs, mode=mode)
         for register, omod, clamp in cases:
-            found = state.vgpr(register).astype(np.uint64)
+            actual = state.vgpr(register).astype(np.uint64)
             if bits == 64:
-                found |= state.vgpr(register + 1).astype(np.uint64) << np.uint64(32)
-            got = found.astype(word).view(kind)
+                actual |= state.vgpr(register + 1).astype(np.uint64) << np.uint64(32)
+            got = actual.astype(word).view(kind)
             with np.errstate(all="ignore"):
                 wanted = model(x, major, mode, omod, clamp)
             nan = np.isnan(wanted)

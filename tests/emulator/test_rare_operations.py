@@ -155,9 +155,9 @@ def test_float_operations_with_a_source_in_lds(name: str, kind: type) -> None:
             continue
         source = f"ds_{operation}_src2_{name} v0 offset:{64 * size // 4}"
         state = run_assembly("gfx906", source, {0: LANES * size}, lds=cells.tobytes())
-        found = state.lds.view(kind)
-        assert np.array_equal(found[:64], model(cells[:64], cells[64:]))
-        assert np.array_equal(found[64:], cells[64:])
+        actual = state.lds.view(kind)
+        assert np.array_equal(actual[:64], model(cells[:64], cells[64:]))
+        assert np.array_equal(actual[64:], cells[64:])
 
 
 def test_the_undocumented_address_form_is_refused() -> None:
@@ -444,8 +444,8 @@ def test_what_is_no_buffer(target: str, kind: str) -> None:
     """
     given = dict.fromkeys((4, 5, 6, 7), 3)
     state = run_assembly(target, source, given, {**pair(data.address), 2: 4096, 3: word3}, exec=1, memory=memory)
-    found = [int(state.vgpr(register)[0]) for register in (4, 5, 7)]
-    assert found == {"bound": [9, 9, 9], "without a format": [0, 0, 0], "of an image": [3, 3, 3]}[kind]
+    actual = [int(state.vgpr(register)[0]) for register in (4, 5, 7)]
+    assert actual == {"bound": [9, 9, 9], "without a format": [0, 0, 0], "of an image": [3, 3, 3]}[kind]
     expected = np.full(1024, 9)
     if kind == "bound":
         expected[8], expected[12] = 3, 12
@@ -510,9 +510,9 @@ def test_transposing_loads(target: str, bits: int) -> None:
     state = run_assembly(target, source, {0: starts}, pair(place.address), memory=memory)
     rows = [contents[16 + int(start) :][:bits].view(kind)[:8] for start in starts]
     flat = np.concatenate(rows)  # lane after lane
-    found = np.stack([state.vgpr(4 + i) for i in range(dwords)], axis=1).astype(np.uint32)
+    actual = np.stack([state.vgpr(4 + i) for i in range(dwords)], axis=1).astype(np.uint32)
     for lane in range(32):
-        received = np.ascontiguousarray(found[lane]).view(kind)
+        received = np.ascontiguousarray(actual[lane]).view(kind)
         for number in range(8):
             if bits == 16:
                 position = 8 * (8 * (lane // 8) + number) + lane % 8

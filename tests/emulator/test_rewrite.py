@@ -89,17 +89,17 @@ def test_results(target: str, at: str, text: str, result: int) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
-    ("at", "text", "found"), [("s_waitcnt", "s_nop 0", "missing-wait"), ("s_nop 4", "s_nop 0", "hazard")]
+    ("at", "text", "message"), [("s_waitcnt", "s_nop 0", "missing-wait"), ("s_nop 4", "s_nop 0", "hazard")]
 )
-def test_checks(target: str, at: str, text: str, found: str) -> None:
+def test_checks(target: str, at: str, text: str, message: str) -> None:
     """They look at what is there now."""
     loaded = Loaded(kernel_of(target))
     for _ in range(2):
         assert not loaded.run()[1]
         before = loaded.put(loaded.place(at), text)
-        _, said = loaded.run()
-        assert said
-        assert all(one.startswith(found) for one in said), said
+        _, sightings = loaded.run()
+        assert sightings
+        assert all(one.startswith(message) for one in sightings), sightings
         loaded.module.rewrite(loaded.place(at), before)
 
 

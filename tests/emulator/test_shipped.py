@@ -39,8 +39,8 @@ def run(app: Path, cache: Path, shipped: Path, compile_for: str = "", level: str
     command = [sys.executable, "-c", LAUNCH, str(app), str(shipped), level]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
-    name, compiled, found = done.stdout.split()
-    return name, int(compiled), found == "True"
+    name, compiled, has_file = done.stdout.split()
+    return name, int(compiled), has_file == "True"
 
 
 @pytest.fixture(scope="module", params=LEVELS)
@@ -50,9 +50,9 @@ def shipped(request: pytest.FixtureRequest, app, tmp_path_factory: pytest.TempPa
     if level not in levels():
         pytest.skip("the host has no such level")
     cache, folder = tmp_path_factory.mktemp("cache"), tmp_path_factory.mktemp("shipped")
-    name, compiled, found = run(app("vector_add", "gfx90a"), cache, folder, level, level)
+    name, compiled, has_file = run(app("vector_add", "gfx90a"), cache, folder, level, level)
     assert compiled > 10
-    assert not found
+    assert not has_file
     (made,) = (cache / "emulator").glob("*.sqlite")
     shutil.copyfile(made, folder / name)
     return folder
@@ -85,9 +85,9 @@ def test_what_is_unsound_is_not_used(app, shipped: Path, tmp_path: Path, damage:
         data.clear()
     name = file.name.replace("-v", "-v0") if damage == "other sources" else file.name
     (folder / name).write_bytes(data)
-    _, compiled, found = run(app("vector_add", "gfx90a"), tmp_path / "cache", folder)
+    _, compiled, has_file = run(app("vector_add", "gfx90a"), tmp_path / "cache", folder)
     assert compiled > 3
-    assert found == (damage != "other sources")
+    assert has_file == (damage != "other sources")
 
 
 def test_a_level_that_the_host_has_not_is_an_error(app, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -74,13 +74,13 @@ def test_counts_are_those_of_a_trace(build: Callable[[str], KernelHandle], name:
 
 def test_counts_as_json(build: Callable[[str], KernelHandle]) -> None:
     stats = launch(build("reduction"))
-    found = json.loads(json.dumps(stats.to_json()))
-    assert found["kernel"] == "reduction"
-    assert (found["waves"], found["workgroups"]) == (stats.waves, 2)
-    for rows in (found["addresses"], found["opcodes"].values()):
-        assert sum(row["executions"] for row in rows) == found["instructions"] == stats.instructions
+    report = json.loads(json.dumps(stats.to_json()))
+    assert report["kernel"] == "reduction"
+    assert (report["waves"], report["workgroups"]) == (stats.waves, 2)
+    for rows in (report["addresses"], report["opcodes"].values()):
+        assert sum(row["executions"] for row in rows) == report["instructions"] == stats.instructions
         assert sum(row["active_lanes"] for row in rows) == stats.by_address.active_lanes.sum()
-    assert sum(row["instructions"] for row in found["blocks"]) == stats.instructions
+    assert sum(row["instructions"] for row in report["blocks"]) == stats.instructions
     assert "blocks" not in stats.to_json(blocks=False)
 
 

@@ -130,8 +130,8 @@ def test_threads_at_once(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     keys = [f"{number} {index}".encode() for number in range(4) for index in range(50)]
-    found = Store(tmp_path / "a" / "b.sqlite").get([*keys, b"other"])
-    assert found == {key: bytes(int(word) for word in key.split()) for key in keys}
+    values = Store(tmp_path / "a" / "b.sqlite").get([*keys, b"other"])
+    assert values == {key: bytes(int(word) for word in key.split()) for key in keys}
 
 
 def test_many_keys_at_once(tmp_path: Path) -> None:
@@ -173,16 +173,16 @@ def test_the_command_tells_and_empties(
     (tmp_path / "other").mkdir()
     (tmp_path / "other/file").write_bytes(bytes(5000))
     assert main(["cache", "--json"]) == 0
-    told = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
-    assert told["emulator"]["bytes"] == sum(file.stat().st_size for file in path.parent.iterdir()) > 0
-    assert (told["other"]["bytes"], told["other"]["files"]) == (5000, 1)
+    stores = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    assert stores["emulator"]["bytes"] == sum(file.stat().st_size for file in path.parent.iterdir()) > 0
+    assert (stores["other"]["bytes"], stores["other"]["files"]) == (5000, 1)
     assert main(["cache", "--size", "show", "other"]) == 0
     assert capsys.readouterr().out == "5000\n"
     assert main(["emulator", "cache"]) == 0
     assert "emulator" in capsys.readouterr().out
     assert main(["cache", "clear", "nothing"]) == 1
     assert main(["cache", "clear"]) == 0
-    assert [one.name for one in tmp_path.iterdir() if one.name in told] == ["other"]
+    assert [one.name for one in tmp_path.iterdir() if one.name in stores] == ["other"]
     assert main(["cache", "clear", "other"]) == 0
     assert not (tmp_path / "other").exists()
     monkeypatch.setenv("LUTHIER_CACHE_DIR", "")
@@ -197,10 +197,10 @@ def test_a_store_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     keys = [bytes([number]) for number in range(100)]
     for key in keys:
         store.put({key: os.urandom(10_000)})
-    there = store.get(keys)
-    assert keys[-1] in there
-    assert keys[0] not in there
-    assert 10 <= len(there) <= 30
+    stored = store.get(keys)
+    assert keys[-1] in stored
+    assert keys[0] not in stored
+    assert 10 <= len(stored) <= 30
     assert (tmp_path / "a.sqlite").stat().st_size < 500_000
 
 

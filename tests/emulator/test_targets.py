@@ -107,13 +107,13 @@ def test_code_that_a_device_does_not_run(device: str, code: str, tmp_path: Path)
 def test_the_best_of_a_file_is_loaded(tmp_path: Path) -> None:
     """Of what a device runs: code for its own settings, then for its processor, then for the generic one."""
     order = ["gfx942:xnack+", "gfx942", "gfx9-4-generic"]
-    others = [built(tmp_path, code) for code in ("gfx942:xnack-", "gfx1100")]
+    objects = [built(tmp_path, code) for code in ("gfx942:xnack-", "gfx1100")]
     emulated = open_device("emu:gfx942:xnack+")
     for first, expected in enumerate(order):
-        members = [*(built(tmp_path, code) for code in reversed(order[first:])), *others]
+        members = [*(built(tmp_path, code) for code in reversed(order[first:])), *objects]
         assert str(emulated.load(_archive(tmp_path / f"{first}.a", *members)).object.target) == expected
     with pytest.raises(ObjectError, match="several code objects"):
-        open_device("emu:gfx942").load(_archive(tmp_path / "two.a", built(tmp_path, "gfx942:xnack+"), others[0]))
+        open_device("emu:gfx942").load(_archive(tmp_path / "two.a", built(tmp_path, "gfx942:xnack+"), objects[0]))
 
 
 def _archive(path: Path, *members: Path) -> Path:

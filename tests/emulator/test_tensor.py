@@ -77,7 +77,7 @@ class Descriptor:
         """Of each element its place in memory and LDS, in bytes, and whether it is in the tensor."""
         size = 1 << self.code
         strides = (1, *self.strides)
-        found = []
+        elements = []
         for step in range(self.steps):
             for number, reverse in enumerate(itertools.product(*(range(extent) for extent in reversed(self.shape)))):
                 at = list(reversed(reverse))
@@ -93,8 +93,8 @@ class Descriptor:
                 origin[0] = rest
                 inside = all(x + y < z for x, y, z in zip(at, origin, self.tensor, strict=True))
                 target = (step * self.lds_step + number) * size
-                found.append((self.base + place * size, target, inside))
-        return found
+                elements.append((self.base + place * size, target, inside))
+        return elements
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -49,7 +49,7 @@ def formats(target: str) -> dict[int, tuple[tuple[int, ...], str]]:
     text = subprocess.run(command, input=source, capture_output=True, text=True, check=True).stdout
     lines = [line for line in text.splitlines() if "tbuffer" in line]
     assert len(lines) == 128
-    found = {}
+    known = {}
     for number, line in enumerate(lines):
         match = re.search(r"format:\[(.*?)\]", line)
         name = match[1] if match else "" if "format:" not in line else None
@@ -64,8 +64,8 @@ def formats(target: str) -> dict[int, tuple[tuple[int, ...], str]]:
                 continue
         else:
             bits, kind = (name.removeprefix("BUF_FMT_") or "8_UNORM").rsplit("_", 1)
-        found[number] = tuple(int(width) for width in reversed(bits.split("_"))), kind
-    return found
+        known[number] = tuple(int(width) for width in reversed(bits.split("_"))), kind
+    return known
 
 
 def word3(target: str, number: int, selection: int = IDENTITY) -> int:
@@ -100,11 +100,11 @@ def small_float(code: int, width: int) -> float:
 
 def components(data: bytes, widths: tuple[int, ...]) -> list[int]:
     whole = int.from_bytes(data, "little")
-    found = []
+    values = []
     for width in widths:
-        found.append(whole & (1 << width) - 1)
+        values.append(whole & (1 << width) - 1)
         whole >>= width
-    return found
+    return values
 
 
 def signed(code: int, width: int) -> int:
@@ -254,12 +254,12 @@ def test_loads_convert_every_format(target: str, half: str, typed: bool) -> None
         state = run_chunk(target, lines, place, memory)
         for index, (number, widths, kind) in enumerate(chunk):
             size = element_bytes(widths)
-            found = state.vgpr(4 + registers * index, registers).reshape(registers, lanes)
+            actual = state.vgpr(4 + registers * index, registers).reshape(registers, lanes)
             for lane in range(lanes):
                 codes = components(contents[size * lane : size * (lane + 1)], widths)
                 want = [loaded(code, width, kind, bool(half)) for code, width in zip(codes, widths, strict=True)]
                 want += [0] * (4 - len(want))
-                got = found[:, lane].tolist()
+                got = actual[:, lane].tolist()
                 if half:
                     got = [got[i // 2] >> 16 * (i % 2) & 0xFFFF for i in range(4)]
                 compare(got, want, kind, (number, widths, kind, lane), half)
@@ -282,7 +282,7 @@ def test_components_and_constants_are_selected(target: str) -> None:
     place = filled(memory, lanes)
     contents = place.view().tobytes()
     numbers = {value: key for key, value in formats(target).items()}
-    for kind, one in (("UINT", 1), ("UNORM", 0x3F800000), ("SNORM", 0x3F800000)):
+    for kind, unit in (("UINT", 1), ("UNORM", 0x3F800000), ("SNORM", 0x3F800000)):
         widths = (8, 8, 8, 8)
         # X from A, Y the constant 1, Z from R, W the constant 0; three lanes are out of bounds.
         selection = 7 | 1 << 3 | 4 << 6 | 0 << 9
@@ -297,7 +297,7 @@ def test_components_and_constants_are_selected(target: str) -> None:
         for lane in range(lanes):
             codes = components(contents[4 * lane : 4 * lane + 4], widths) if lane < lanes - 3 else None
             first, third = (loaded(codes[i], 8, kind, False) if codes else 0 for i in (3, 0))
-            assert [int(state.vgpr(4 + i)[lane]) for i in range(4)] == [first, one, third, 0]
+            assert [int(state.vgpr(4 + i)[lane]) for i in range(4)] == [first, unit, third, 0]
             low = loaded(codes[3], 8, kind, True) if codes else 0
             assert int(state.vgpr(8)[lane]) == low | (1 if kind == "UINT" else 0x3C00) << 16
 
@@ -452,11 +452,11 @@ def test_an_element_is_in_bounds_as_a_whole(target: str, first_byte_only: bool) 
         {0: place.address & 0xFFFFFFFF, 1: place.address >> 32, 2: 48, 3: raw(target, number)},
         memory=memory,
     )
-    found = state.vgpr(4, 4)
-    assert found[:, 0].tolist() == words[8:12].tolist()
+    actual = state.vgpr(4, 4)
+    assert actual[:, 0].tolist() == words[8:12].tolist()
     for lane, start in ((1, 9), (2, 11)):
-        assert found[:, lane].tolist() == (words[start : start + 4].tolist() if first_byte_only else [0] * 4)
-    assert not found[:, 3:5].any()
+        assert actual[:, lane].tolist() == (words[start : start + 4].tolist() if first_byte_only else [0] * 4)
+    assert not actual[:, 3:5].any()
 
 
 def raw(target: str, number: int, selection: int = IDENTITY) -> int:

@@ -157,8 +157,8 @@ def test_exceptional_floats_are_of_defined_values(target: str, source: str) -> N
     rows = dict.fromkeys((12, 13), np.full(lanes, OVERFLOWS[source], np.uint32))
     rows[14] = rows[15] = np.where(np.arange(lanes) % 4 == 0, np.uint32(0x10001), np.uint32(0))
     state = run_assembly(target, MAKE + source, rows, floats=layout.FLOAT_INFINITY, undefined=True)
-    told = [(seen.kind, seen.lane, seen.count) for seen in state.sightings]
-    assert told == [(FindingKind.INFINITY, 1, lanes - lanes // 4)]
+    sightings = [(seen.kind, seen.lane, seen.count) for seen in state.sightings]
+    assert sightings == [(FindingKind.INFINITY, 1, lanes - lanes // 4)]
 
 
 @pytest.mark.parametrize("undefined", [False, True])

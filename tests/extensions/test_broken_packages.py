@@ -34,13 +34,13 @@ def test_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], breakage: str
 ) -> None:
     """Other packages' commands are there."""
-    said = break_group(tmp_path, monkeypatch, "luthier.commands", "new_ones", breakage)
+    reason = break_group(tmp_path, monkeypatch, "luthier.commands", "new_ones", breakage)
     with pytest.raises(SystemExit) as ended:
         main(["build", "--help"])
     assert ended.value.code == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("usage: luthier build")
-    assert f"luthier: warning: commands new_ones {said}" in captured.err
+    assert f"luthier: warning: commands new_ones {reason}" in captured.err
 
 
 def test_commands_are_imported_when_called(
@@ -82,24 +82,24 @@ def test_a_compiler_is_no_function(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @each_breakage
 def test_a_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakage: str) -> None:
-    said = break_group(tmp_path, monkeypatch, "luthier.tools", "broken", breakage)
+    reason = break_group(tmp_path, monkeypatch, "luthier.tools", "broken", breakage)
     with pytest.raises(ToolError) as raised:
         parse_tool("broken")
-    assert f"tool broken {said}" in str(raised.value)
+    assert f"tool broken {reason}" in str(raised.value)
 
 
 @each_breakage
 def test_what_builds_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakage: str) -> None:
-    said = break_group(tmp_path, monkeypatch, packages.REFRESHERS, "mine", breakage)
+    reason = break_group(tmp_path, monkeypatch, packages.REFRESHERS, "mine", breakage)
     (tmp_path / packages.RECORD).write_text("{}")
     with pytest.raises(LuthierError) as raised:
         packages.follow_sources(tmp_path)
-    assert said in str(raised.value)
+    assert reason in str(raised.value)
 
 
 @each_breakage
 def test_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breakage: str) -> None:
-    said = break_group(tmp_path, monkeypatch, "luthier.compilers", "inline", breakage)
+    reason = break_group(tmp_path, monkeypatch, "luthier.compilers", "inline", breakage)
     with pytest.raises(BuildError) as raised:
         load_inline("", targets="gfx90a")
-    assert f"the compiler of device modules {said}" in str(raised.value)
+    assert f"the compiler of device modules {reason}" in str(raised.value)

@@ -101,8 +101,8 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], list[tuple[s
     def ask() -> list[tuple[str, str, str]]:
         times.clear()
         entry_points._read.cache_clear()
-        found = [(point.name, point.value, point.package) for point in points_of("luthier.tools")]
-        return [*found, ("read", "", "")] if times else found
+        points = [(point.name, point.value, point.package) for point in points_of("luthier.tools")]
+        return [*points, ("read", "", "")] if times else points
 
     monkeypatch.setattr(entry_points, "_installed", read)
     yield ask
@@ -191,12 +191,12 @@ def test_a_damaged_package_is_left_out(
     (other / "entry_points.txt").write_bytes(DAMAGED[damage])
     if not says_name:
         (other / "METADATA").write_bytes(b"Name: tw\xf6\n")
-    found = reads()
-    assert found in ([ONE, READ], [ONE, ("two", "", "two" if says_name else ""), READ])  # as this Python reads it
-    told = capsys.readouterr().err
+    points = reads()
+    assert points in ([ONE, READ], [ONE, ("two", "", "two" if says_name else ""), READ])  # as this Python reads it
+    stderr = capsys.readouterr().err
     where = "two" if says_name else f"a package in {site}"
-    assert told == "" or f"warning: ignoring the entry points of {where}, which cannot be read: " in told
-    assert told or damage != "bytes"
+    assert stderr == "" or f"warning: ignoring the entry points of {where}, which cannot be read: " in stderr
+    assert stderr or damage != "bytes"
 
 
 def test_a_folder_that_was_removed(site: Path, reads: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

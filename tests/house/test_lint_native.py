@@ -39,10 +39,10 @@ def kept(tmp_path: Path) -> Store:
 def test_a_planted_defect_is_found_each_time(tmp_path: Path, unit: Unit, kept: Store, name: str) -> None:
     unit.source.write_text(DEFECTS[name])
     for _ in range(2):
-        found, looked_at = lint_native.check([unit], kept, tmp_path)
+        findings, looked_at = lint_native.check([unit], kept, tmp_path)
         assert looked_at == 1
-        assert len(found) == 1
-        assert f"[{name}" in found[0]
+        assert len(findings) == 1
+        assert f"[{name}" in findings[0]
 
 
 def test_what_does_not_compile_is_found(tmp_path: Path, unit: Unit, kept: Store) -> None:
@@ -61,8 +61,8 @@ def test_a_source_without_findings_is_looked_at_once(tmp_path: Path, unit: Unit,
 def test_the_analyser_may_be_left_out(tmp_path: Path, unit: Unit, kept: Store) -> None:
     unit.source.write_text(DEFECTS["clang-analyzer-core.NullDereference"])
     assert lint_native.check([unit], kept, tmp_path, lint_native.WITHOUT_ANALYSER) == ([], 1)
-    found, looked_at = lint_native.check([unit], kept, tmp_path)
-    assert (len(found), looked_at) == (1, 1)
+    findings, looked_at = lint_native.check([unit], kept, tmp_path)
+    assert (len(findings), looked_at) == (1, 1)
 
 
 def test_another_configuration_is_another_key(tmp_path: Path, unit: Unit, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,9 +77,9 @@ def test_headers_are_made_by_what_a_build_has(tmp_path: Path) -> None:
 
 
 def test_a_dry_run_checks_and_changes_nothing(ready: Path) -> None:
-    code, told = release(ready, "1.2.3", "--dry-run", "--without", "3.14")
-    assert code == 0, told
-    assert "would build dist/luthier-1.2.3.tar.gz and wheels for CPython 3.11 3.12 3.13 (" in told
+    code, output = release(ready, "1.2.3", "--dry-run", "--without", "3.14")
+    assert code == 0, output
+    assert "would build dist/luthier-1.2.3.tar.gz and wheels for CPython 3.11 3.12 3.13 (" in output
     assert git(ready, "status", "--porcelain", "--ignored") == ""
 
 
@@ -107,9 +107,9 @@ def commit(folder: Path, path: str, old: str, new: str) -> None:
 )
 def test_what_is_not_ready(ready: Path, spoil: Callable[[Path], object], message: str) -> None:
     spoil(ready)
-    code, told = release(ready, "1.2.3")  # fails before anything is built
+    code, output = release(ready, "1.2.3")  # fails before anything is built
     assert code == 1
-    assert message in told
+    assert message in output
 
 
 def test_wrong_arguments(ready: Path) -> None:
@@ -177,9 +177,9 @@ def test_wheels_are_linked_with_the_stubs_whatever_python_says(tmp_path: Path) -
 def test_a_python_is_found_by_its_path() -> None:
     """Also one that was looked up by its name: pip takes no names."""
     this = f"{sys.version_info.major}.{sys.version_info.minor}"
-    found = subprocess.run([ROOT / "scripts/wheels", "--find", this], capture_output=True, text=True, check=True).stdout
-    assert Path(found.strip()).is_absolute()
-    version = subprocess.run([found.strip(), "--version"], capture_output=True, text=True, check=True).stdout
+    path = subprocess.run([ROOT / "scripts/wheels", "--find", this], capture_output=True, text=True, check=True).stdout
+    assert Path(path.strip()).is_absolute()
+    version = subprocess.run([path.strip(), "--version"], capture_output=True, text=True, check=True).stdout
     assert version.startswith(f"Python {this}.")
     none = subprocess.run([ROOT / "scripts/wheels", "--find", "9.9"], capture_output=True, text=True, check=True)
     assert none.stdout == ""

@@ -281,8 +281,8 @@ PLANTED = [
 def test_planted_imports_are_found(house: Path, file: str, code: str, contract: str) -> None:
     path = house / "luthier" / file
     path.write_text(f"{path.read_text()}\nfrom typing import TYPE_CHECKING\n{code}\n")
-    said = lint(house)
-    assert re.search(f"{contract}.* BROKEN", said), said
+    output = lint(house)
+    assert re.search(f"{contract}.* BROKEN", output), output
 
 
 def test_circles_on_the_build_side_are_found(house: Path) -> None:

@@ -151,14 +151,14 @@ def test_a_mutant_is_the_same_lifted_and_loaded_anew(
     """What is only patched into a lifted and a loaded kernel is judged as what its bytes say."""
     object = load_object(compile_object(HIP, target, level, clang="clang-22"))
     of = Study(object, PLANS[kernel])
-    found = 0
+    flagged = 0
     for mutant in list(mutants(object, of.lifted))[::every]:
         static, _, _ = of.static(mutant)
         assert static.findings == Static.of(lift(mutant.object(object), kernel)).findings
         after, alone = of.launched(mutant), Launches(load_object(mutant.object(object)), PLANS[kernel]).original
         assert after == alone
-        found += static.flagged
-    assert found
+        flagged += static.flagged
+    assert flagged
 
 
 def test_what_was_counted_is_not_judged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,10 +47,10 @@ def test_table(compile_hip: Compile, capsys: pytest.CaptureFixture[str]) -> None
 def test_json(code_object: Compile, capsys: pytest.CaptureFixture[str]) -> None:
     path = code_object("gfx942")
     assert main(["objects", "--json", str(path)]) == 0
-    (found,) = json.loads(capsys.readouterr().out)
-    assert found["name"] == str(path)
-    assert (found["target"], found["code_object_version"], found["size"]) == ("gfx942", 6, path.stat().st_size)
-    reverse = found["kernels"][1]
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["name"] == str(path)
+    assert (row["target"], row["code_object_version"], row["size"]) == ("gfx942", 6, path.stat().st_size)
+    reverse = row["kernels"][1]
     assert (reverse["name"], reverse["lds"], reverse["wave_size"], reverse["max_flat_workgroup_size"]) == (
         "reverse", 256, 64, 64,
     )  # fmt: skip
@@ -59,9 +59,9 @@ def test_json(code_object: Compile, capsys: pytest.CaptureFixture[str]) -> None:
         (8, 1, "by_value"),
         (16, 8, "by_value"),
     ]
-    sizes = {variable["name"]: variable["size"] for variable in found["variables"]}
+    sizes = {variable["name"]: variable["size"] for variable in row["variables"]}
     assert (sizes["table"], sizes["uninitialized"]) == (16, 4000)
-    assert found["relocations"] == 1
+    assert row["relocations"] == 1
 
 
 def test_unknown_processor_is_told(compile_hip: Compile, capsys: pytest.CaptureFixture[str]) -> None:

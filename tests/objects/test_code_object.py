@@ -33,16 +33,16 @@ def readelf(tool: Tool, path: Path, *what: str) -> Any:
 @pytest.mark.parametrize(("target", "abi"), CASES)
 def test_metadata_and_kernels(target: str, abi: int, code_object: Compile, tool: Tool) -> None:
     path = code_object(target, abi)
-    found = load_object(path)
-    assert (found.name, str(found.target), found.abi) == (str(path), target, abi)
+    object = load_object(path)
+    assert (object.name, str(object.target), object.abi) == (str(path), target, abi)
     text = tool("llvm-readelf-22", "--notes", path)
     metadata = yaml.safe_load(text[text.index("---") : text.index("...")])
-    assert found.metadata == metadata
-    assert [*found.metadata] == [*metadata]
-    assert [*found.kernels] == ["vector_add", "reverse", "scratch"]
+    assert object.metadata == metadata
+    assert [*object.metadata] == [*metadata]
+    assert [*object.kernels] == ["vector_add", "reverse", "scratch"]
     symbols = {row["Symbol"]["Name"]["Name"]: row["Symbol"] for row in readelf(tool, path, "--symbols")["Symbols"]}
     for row in metadata["amdhsa.kernels"]:
-        kernel = found.kernels[row[".name"]]
+        kernel = object.kernels[row[".name"]]
         assert kernel.metadata == row
         assert kernel.symbol == row[".symbol"]
         assert kernel.descriptor_address == symbols[kernel.symbol]["Value"]
@@ -61,69 +61,69 @@ def test_metadata_and_kernels(target: str, abi: int, code_object: Compile, tool:
             (a[".offset"], a[".size"], a[".value_kind"]) for a in row[".args"]
         ]
         assert [a.hidden for a in kernel.arguments] == [a[".value_kind"].startswith("hidden") for a in row[".args"]]
-    assert found.kernels["reverse"].group_segment_fixed_size == 256
-    assert found.kernels["reverse"].max_flat_workgroup_size == 64
-    assert found.kernels["scratch"].private_segment_fixed_size > 0
-    assert any(argument.hidden for argument in found.kernels["vector_add"].arguments) == (abi >= 5)
+    assert object.kernels["reverse"].group_segment_fixed_size == 256
+    assert object.kernels["reverse"].max_flat_workgroup_size == 64
+    assert object.kernels["scratch"].private_segment_fixed_size > 0
+    assert any(argument.hidden for argument in object.kernels["vector_add"].arguments) == (abi >= 5)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_symbols_segments_relocations(target: str, code_object: Compile, tool: Tool) -> None:
     path = code_object(target)
-    found = load_object(path)
+    object = load_object(path)
     rows = readelf(tool, path, "--symbols", "--dyn-symbols", "--program-headers", "--relocations", "--sections")
     tables: dict[str, set[tuple[str, int, int]]] = {}
     for table in ("Symbols", "DynamicSymbols"):
         symbols = [row["Symbol"] for row in rows[table]]
         tables[table] = {(s["Name"]["Name"], s["Value"], s["Size"]) for s in symbols if s["Name"]["Name"]}
-    assert {(s.name, s.address, s.size) for s in found.symbols} == tables["Symbols"] | tables["DynamicSymbols"]
-    assert {(s.name, s.address, s.size) for s in found.symbols if s.dynamic} == tables["DynamicSymbols"]
+    assert {(s.name, s.address, s.size) for s in object.symbols} == tables["Symbols"] | tables["DynamicSymbols"]
+    assert {(s.name, s.address, s.size) for s in object.symbols if s.dynamic} == tables["DynamicSymbols"]
     loads = [h["ProgramHeader"] for h in rows["ProgramHeaders"] if h["ProgramHeader"]["Type"]["Name"] == "PT_LOAD"]
-    assert [(s.vaddr, s.offset, s.filesz, s.memsz, s.flags) for s in found.segments] == [
+    assert [(s.vaddr, s.offset, s.filesz, s.memsz, s.flags) for s in object.segments] == [
         (h["VirtualAddress"], h["Offset"], h["FileSize"], h["MemSize"], h["Flags"]["Value"]) for h in loads
     ]
     headers = [s["Section"] for s in rows["Sections"]]
-    assert [(s.name, s.address, s.offset, s.size) for s in found.sections] == [
+    assert [(s.name, s.address, s.offset, s.size) for s in object.sections] == [
         (s["Name"]["Name"], s["Address"], s["Offset"], s["Size"]) for s in headers
     ]
     text = next(s for s in headers if s["Name"]["Name"] == ".text")
-    assert found.text_ranges == ((text["Address"], text["Size"]),)
-    pointer, table = found.symbol("pointer"), found.symbol("table")
+    assert object.text_ranges == ((text["Address"], text["Size"]),)
+    pointer, table = object.symbol("pointer"), object.symbol("table")
     assert pointer is not None
     assert table is not None
-    relative, *others = [r for r in found.relocations if r.offset == pointer.address]
-    assert (relative.type, relative.addend, relative.symbol, others) == (13, table.address + 8, "", [])
-    assert found.symbol("twice") is not None
-    assert found.symbol("no such symbol") is None
+    relative, *more = [r for r in object.relocations if r.offset == pointer.address]
+    assert (relative.type, relative.addend, relative.symbol, more) == (13, table.address + 8, "", [])
+    assert object.symbol("twice") is not None
+    assert object.symbol("no such symbol") is None
 
 
 def test_symbol_properties(code_object: Compile) -> None:
-    found = load_object(code_object("gfx942"))
-    table = found.symbol("table")
+    object = load_object(code_object("gfx942"))
+    table = object.symbol("table")
     assert table is not None
     assert (table.type, table.binding, table.visibility, table.section) == ("object", "global", "protected", ".data")
     assert table.dynamic
     assert table.defined
-    twice = found.symbol("twice")
+    twice = object.symbol("twice")
     assert twice is not None
     assert (twice.type, twice.binding, twice.section, twice.dynamic) == ("func", "local", ".text", False)
 
 
 def test_reading_memory(code_object: Compile) -> None:
-    found = load_object(code_object("gfx942"))
-    symbols = {symbol.name: symbol for symbol in found.symbols}
-    assert found.read(symbols["table"].address, 16) == bytes([1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0])
-    assert found.read(symbols["uninitialized"].address, 4000) == bytes(4000)
-    assert found.read(0, 4) == b"\x7fELF"
-    last = found.segments[-1]
-    assert found.read(last.vaddr + last.filesz - 2, 4)[2:] == b"\0\0"  # over the end of what the file backs
+    object = load_object(code_object("gfx942"))
+    symbols = {symbol.name: symbol for symbol in object.symbols}
+    assert object.read(symbols["table"].address, 16) == bytes([1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 5, 0, 0, 0])
+    assert object.read(symbols["uninitialized"].address, 4000) == bytes(4000)
+    assert object.read(0, 4) == b"\x7fELF"
+    last = object.segments[-1]
+    assert object.read(last.vaddr + last.filesz - 2, 4)[2:] == b"\0\0"  # over the end of what the file backs
     for address, size in ((last.vaddr + last.memsz, 1), (last.vaddr, last.memsz + 1), (1 << 63, 4), (-4, 4)):
         with pytest.raises(ObjectError) as caught:
-            found.read(address, size)
+            object.read(address, size)
         assert caught.value.offset == address
-    assert found.section_data(".comment") is not None
-    assert found.section_data(".bss") == b""
-    assert found.section_data(".llvmbc") is None
+    assert object.section_data(".comment") is not None
+    assert object.section_data(".bss") == b""
+    assert object.section_data(".llvmbc") is None
 
 
 @pytest.mark.parametrize("arch", ["gfx942:sramecc+:xnack-", "gfx90a:xnack+", "gfx90a:sramecc-", "gfx942"])
@@ -144,9 +144,9 @@ def test_version_3(code_object: Compile) -> None:
     data = bytearray(code_object("gfx90a", 4).read_bytes())
     data[8] = 1
     data[48:52] = (0x3F | 0x100).to_bytes(4, "little")
-    found = CodeObject(bytes(data))
-    assert (found.abi, str(found.target)) == (3, "gfx90a:sramecc-:xnack+")
-    assert len(found.kernels) == 3
+    object = CodeObject(bytes(data))
+    assert (object.abi, str(object.target)) == (3, "gfx90a:sramecc-:xnack+")
+    assert len(object.kernels) == 3
 
 
 @pytest.mark.skipif(shutil.which("clang-15") is None, reason="only compilers up to 15 make version 3")
@@ -155,9 +155,9 @@ def test_version_3_of_an_old_compiler(tool: Tool, tmp_path: Path) -> None:
     options = ["--cuda-device-only", "--no-gpu-bundle-output", "-nogpuinc", "-nogpulib", "-mcode-object-version=3"]
     source = Path(__file__).parent / "inputs" / "kernels.hip"
     tool("clang-15", "-x", "hip", "--offload-arch=gfx90a", *options, "-O2", source, "-o", path)
-    found = load_object(path)
-    assert (found.abi, str(found.target), len(found.kernels)) == (3, "gfx90a:sramecc+:xnack+", 3)
-    assert all(kernel.code_size and kernel.arguments for kernel in found.kernels.values())
+    object = load_object(path)
+    assert (object.abi, str(object.target), len(object.kernels)) == (3, "gfx90a:sramecc+:xnack+", 3)
+    assert all(kernel.code_size and kernel.arguments for kernel in object.kernels.values())
 
 
 def test_stripped(code_object: Compile, tool: Tool, tmp_path: Path) -> None:
@@ -194,9 +194,9 @@ def test_assembly_without_metadata(tmp_path: Path, tool: Tool) -> None:
     source, path = tmp_path / "bare.s", tmp_path / "bare.co"
     source.write_text(ASSEMBLY)
     tool("clang-22", "--target=amdgcn-amd-amdhsa", "-mcpu=gfx942", source, "-o", path)
-    found = load_object(path)
-    kernel = found.kernels["bare"]
-    assert found.metadata == {}
+    object = load_object(path)
+    kernel = object.kernels["bare"]
+    assert object.metadata == {}
     assert (kernel.metadata, kernel.arguments, kernel.code_size) == ({}, (), 4)
     assert (kernel.vgpr_count, kernel.agpr_count, kernel.wave_size) == (136, 8, 64)
     assert (kernel.descriptor.architected_vgprs, kernel.max_flat_workgroup_size) == (128, 0)
@@ -249,11 +249,11 @@ def test_large_object_is_parsed_fast(tmp_path: Path, tool: Tool) -> None:
     tool("clang-22", "-x", "hip", "--offload-arch=gfx942", *options, source, "-o", path)
     data = path.read_bytes()
     start = time.perf_counter()
-    found = CodeObject(data)
+    object = CodeObject(data)
     seconds = time.perf_counter() - start
-    assert len(found.kernels) == 400
+    assert len(object.kernels) == 400
     assert seconds < 0.5
-    assert found.kernels["k399"].entry == found.symbol("k399").address
+    assert object.kernels["k399"].entry == object.symbol("k399").address
 
 
 NAMED = """
@@ -353,8 +353,8 @@ NOTES = "".join(
 def test_notes_of_both_alignments(tool: Tool) -> None:
     """Names and descriptions begin where llvm-readelf finds them."""
     object = assembled(kernel_text(NOTES + ".text\n" + function("k", ["s_endpgm"]), "gfx90a"), "gfx90a")
-    found = [(one.owner, one.type, bytes(one.description)) for one in object.elf.notes() if one.type == 5]
-    assert sorted(found, key=lambda one: one[2][0]) == [
+    notes = [(one.owner, one.type, bytes(one.description)) for one in object.elf.notes() if one.type == 5]
+    assert sorted(notes, key=lambda note: note[2][0]) == [
         ("GNU", 5, b"\x01" * 16),
         ("GNU", 5, b"\x02" * 4),
         ("Vendor", 5, b"\x03" * 12),

@@ -40,12 +40,12 @@ def unbundled(tool: Tool, path: Path, target: str, folder: Path) -> bytes:
 def test_bundle(options: tuple[str, ...], compile_hip: Compile, tool: Tool, tmp_path: Path) -> None:
     path = compile_hip("--offload-device-only", *ARCHS, *options)
     assert path.read_bytes().startswith(b"CCOB" if options else b"__CLANG_OFFLOAD_BUNDLE__")
-    found = load_objects(path)
-    assert sorted(str(one.target) for one in found) == TARGETS
-    for one in found:
-        assert one.name == f"{path}[{one.target}]"
-        assert one.data == unbundled(tool, path, str(one.target), tmp_path)
-        assert load_object(path, str(one.target)).data == one.data
+    objects = load_objects(path)
+    assert sorted(str(one.target) for one in objects) == TARGETS
+    for object in objects:
+        assert object.name == f"{path}[{object.target}]"
+        assert object.data == unbundled(tool, path, str(object.target), tmp_path)
+        assert load_object(path, str(object.target)).data == object.data
 
 
 @pytest.mark.parametrize("version", ["2", "3"])
@@ -109,32 +109,32 @@ def test_several_compressed_bundles_in_a_row(compile_hip: Compile, tmp_path: Pat
 def test_host_objects_libraries_archives(
     options: tuple[str, ...], compile_hip: Compile, tool: Tool, tmp_path: Path
 ) -> None:
-    one = compile_hip("-c", *ARCHS, *options)
+    single = compile_hip("-c", *ARCHS, *options)
     other = compile_hip("-c", "--offload-arch=gfx1201", "--offload-arch=gfx942", "-Dtwice=thrice", *options)
-    assert targets_of(one) == TARGETS
+    assert targets_of(single) == TARGETS
     library = tmp_path / "library.so"
     objects = [tmp_path / "one.o", tmp_path / "a_member_with_a_name_that_is_long.o"]
-    objects[0].write_bytes(one.read_bytes())
+    objects[0].write_bytes(single.read_bytes())
     objects[1].write_bytes(other.read_bytes())
     tool("clang-22", "-shared", "-fuse-ld=lld-22", "-Wl,-z,muldefs", *objects, "-o", library)
-    found = load_objects(library)
-    assert sorted(str(o.target) for o in found) == sorted([*TARGETS, "gfx1201", "gfx942"])
-    assert len({o.name for o in found}) == 5
-    by_symbol = [o for o in found if o.symbol("thrice")]
+    loaded = load_objects(library)
+    assert sorted(str(o.target) for o in loaded) == sorted([*TARGETS, "gfx1201", "gfx942"])
+    assert len({o.name for o in loaded}) == 5
+    by_symbol = [o for o in loaded if o.symbol("thrice")]
     assert sorted(str(o.target) for o in by_symbol) == ["gfx1201", "gfx942"]
     stripped = tmp_path / "stripped.so"
     tool("llvm-strip-22", library, "-o", stripped)
-    assert [o.data for o in load_objects(stripped)] == [o.data for o in found]
+    assert [o.data for o in load_objects(stripped)] == [o.data for o in loaded]
     archive = tmp_path / "library.a"
     for flags, objdir in (("rcs", objects), ("rcs", [*objects, Path(__file__)])):
         archive.unlink(missing_ok=True)
         tool("llvm-ar-22", flags, archive, *objdir)
         members = load_objects(archive)
-        assert sorted(o.data for o in members) == sorted(o.data for o in found)
+        assert sorted(o.data for o in members) == sorted(o.data for o in loaded)
         assert any(o.name.startswith(f"{archive}[a_member_with_a_name_that_is_long.o]") for o in members)
     bsd = tmp_path / "bsd.a"
     tool("llvm-ar-22", "--format=bsd", "rcs", bsd, *objects)
-    assert sorted(o.data for o in load_objects(bsd)) == sorted(o.data for o in found)
+    assert sorted(o.data for o in load_objects(bsd)) == sorted(o.data for o in loaded)
 
 
 CHANCE = [b"CCOB", b"CCOB\2\0\1\0" + b"\xff" * 16, b"CCOB\2\0\7\0" + bytes(64), b"\x10\xff\x10\xad", b"CCCOB"]

@@ -43,11 +43,11 @@ def test_between_variables(case: str, target: str) -> None:
     address = ["s_getpc_b64 s[0:1]", f"s_add_u32 s0, s0, {low}", f"s_addc_u32 s1, s1, {high}"]
     code = function("k", [*(address if made else ()), "s_endpgm"])
     object = assembled(kernel_text(DATA.format(between=between) + code, target), target)
-    found = {one.name: one for one in data_bounds(object)}
-    assert found["table"].size == 12
-    assert found["table"].reserved - 12 == expected
+    bounds = {one.name: one for one in data_bounds(object)}
+    assert bounds["table"].size == 12
+    assert bounds["table"].reserved - 12 == expected
     # Up to the end of the page.
-    last = found["next"]
+    last = bounds["next"]
     assert (last.size, (last.address + last.reserved) % 4096) == (4, 0)
 
 

@@ -33,7 +33,7 @@ WORDS["KERNARG_PRELOAD_SPEC"] = 58
 
 def header_fields(target: Target) -> dict[str, tuple[int, int]]:
     """Name -> (first bit, width) of the packed fields LLVM's header declares for a target."""
-    found = {}
+    fields = {}
     for macro, name, shift, width in re.findall(r"^  (\w+)\((\w+), (\d+), (\d+)\),", HEADER.read_text(), re.M):
         word = next(word for word in WORDS if macro.startswith(word))
         suffix = macro.removeprefix(word).removeprefix("_")
@@ -45,8 +45,8 @@ def header_fields(target: Target) -> dict[str, tuple[int, int]]:
             name == "ENABLE_WAVEFRONT_SIZE32" and target.major == 9
         ):
             continue
-        found[name.lower()] = (8 * WORDS[word] + int(shift), int(width))
-    return found
+        fields[name.lower()] = (8 * WORDS[word] + int(shift), int(width))
+    return fields
 
 
 @ALL

@@ -100,13 +100,13 @@ def hash_tables_find_every_symbol(data: bytes) -> None:
     dynsym = elf.get_section_by_name(".dynsym")
     for symbol in dynsym.iter_symbols():
         if symbol.name:
-            found = elf.get_section_by_name(".hash").get_symbol(symbol.name)
-            assert found is not None
-            assert found.entry == symbol.entry
+            match = elf.get_section_by_name(".hash").get_symbol(symbol.name)
+            assert match is not None
+            assert match.entry == symbol.entry
             if symbol["st_shndx"] != "SHN_UNDEF":
-                found = elf.get_section_by_name(".gnu.hash").get_symbol(symbol.name)
-                assert found is not None
-                assert found.entry == symbol.entry
+                match = elf.get_section_by_name(".gnu.hash").get_symbol(symbol.name)
+                assert match is not None
+                assert match.entry == symbol.entry
     assert elf.get_section_by_name(".hash").get_symbol("no such symbol") is None
     assert elf.get_section_by_name(".gnu.hash").get_symbol("no such symbol") is None
 
@@ -199,22 +199,22 @@ def test_everything_at_once(target: str, code_object: Compile, check: Callable[[
 @TARGETS
 def test_edits_can_be_edited(target: str, code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
     """Each round moves the tables again; nothing is lost."""
-    found = load_object(code_object(target))
+    object = load_object(code_object(target))
     for number in range(4):
-        editor = ObjectEditor(found)
+        editor = ObjectEditor(object)
         address = editor.reserve(16, flags="rw", name=f".round{number}")
         editor.define_symbol(f"variable_of_round_{number}", address, 16)
         editor.add_relocation(address, ABS64, number, "table")
-        metadata = copy.deepcopy(found.metadata)
+        metadata = copy.deepcopy(object.metadata)
         metadata[f"round.{number}"] = [number]
         editor.set_metadata(metadata)
-        found = check(editor.finish())
-    homes = {s.name[-1]: s.section for s in found.symbols if s.name.startswith("variable_of_round_")}
+        object = check(editor.finish())
+    homes = {s.name[-1]: s.section for s in object.symbols if s.name.startswith("variable_of_round_")}
     assert homes == {str(number): f".round{number}" for number in range(4)}
-    assert [r.addend for r in found.relocations if r.type == ABS64] == [0, 1, 2, 3]
-    assert {r.symbol for r in found.relocations if r.type == ABS64} == {"table"}
-    assert found.metadata["round.3"] == [3]
-    assert len(found.kernels) == 3
+    assert [r.addend for r in object.relocations if r.type == ABS64] == [0, 1, 2, 3]
+    assert {r.symbol for r in object.relocations if r.type == ABS64} == {"table"}
+    assert object.metadata["round.3"] == [3]
+    assert len(object.kernels) == 3
 
 
 def test_writing_in_place_changes_nothing_else(code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
@@ -234,18 +234,18 @@ def test_defining_an_import(code_object: Compile, check: Callable[[bytes], CodeO
     editor.import_symbol("later")
     editor.import_symbol("table")  # defined: stays as it is
     editor.add_relocation(editor.reserve(8, flags="rw", name=".got"), ABS64, 0, "later")
-    found = check(editor.finish())
-    table = found.symbol("table")
+    object = check(editor.finish())
+    table = object.symbol("table")
     assert table is not None
     assert table.defined
-    editor = ObjectEditor(found)
+    editor = ObjectEditor(object)
     editor.define_symbol("later", table.address, 4)
-    found = check(editor.finish())
-    later = found.symbol("later")
+    object = check(editor.finish())
+    later = object.symbol("later")
     assert later is not None
     assert (later.address, later.section) == (table.address, ".data")
-    assert [s.name for s in found.symbols].count("later") == 1
-    assert [r.symbol for r in found.relocations] == ["", "later"]
+    assert [s.name for s in object.symbols].count("later") == 1
+    assert [r.symbol for r in object.relocations] == ["", "later"]
 
 
 def test_retargeting_a_relocation(code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
@@ -443,8 +443,8 @@ def test_static_relocations_follow_their_symbols(
 
 @TARGETS
 def test_hash_tables_are_those_of_the_linker(target: str, code_object: Compile) -> None:
-    found = load_object(code_object(target))
-    contents = {section.name: found.section_data(section.name) or b"" for section in found.sections}
+    object = load_object(code_object(target))
+    contents = {section.name: object.section_data(section.name) or b"" for section in object.sections}
     table = SymbolTable(contents[".dynsym"], Strings(contents[".dynstr"]))
     table.sort(hashed=True)
     assert table.order == list(range(len(table.records)))
@@ -457,14 +457,14 @@ def test_many_symbols_in_the_hash_tables(code_object: Compile, check: Callable[[
     data = editor.reserve(8000, flags="rw", name=".many")
     for number in range(1000):
         editor.define_symbol(f"symbol_{number}", data + 8 * number, 8)
-    found = check(editor.finish())
-    assert all(found.symbol(f"symbol_{n}").address == data + 8 * n for n in range(1000))  # type: ignore[union-attr]
+    object = check(editor.finish())
+    assert all(object.symbol(f"symbol_{n}").address == data + 8 * n for n in range(1000))  # type: ignore[union-attr]
 
 
 def test_refused_edits(code_object: Compile) -> None:
-    found = load_object(code_object("gfx942"))
-    editor = ObjectEditor(found)
-    bss, table = found.symbol("uninitialized"), found.symbol("table")
+    original = load_object(code_object("gfx942"))
+    editor = ObjectEditor(original)
+    bss, table = original.symbol("uninitialized"), original.symbol("table")
     assert bss is not None
     assert table is not None
     nowhere = 1 << 40
@@ -487,13 +487,13 @@ def test_refused_edits(code_object: Compile) -> None:
     for match, edit in refused:
         with pytest.raises(ObjectError, match=match):
             edit()
-    assert CodeObject(editor.finish()).symbols == found.symbols  # none of it left a trace
+    assert CodeObject(editor.finish()).symbols == original.symbols  # none of it left a trace
 
 
 def test_a_descriptor_that_points_nowhere_is_noticed(code_object: Compile) -> None:
-    found = load_object(code_object("gfx942"))
-    kernel = found.kernels["reverse"]
-    editor = ObjectEditor(found)
+    object = load_object(code_object("gfx942"))
+    kernel = object.kernels["reverse"]
+    editor = ObjectEditor(object)
     editor.write(kernel.descriptor_address, replace(kernel.descriptor, kernel_code_entry_byte_offset=0).encode())
     with pytest.raises(ObjectError, match=r"cannot be read.*reverse"):
         editor.finish()
@@ -511,8 +511,8 @@ def test_json_of_readelf_agrees(code_object: Compile, tool: Tool, check: Callabl
     editor = ObjectEditor(load_object(code_object("gfx1201")))
     address = editor.reserve(64, flags="rw", name=".luthier.data")
     editor.define_symbol("added", address, 64)
-    found = check(editor.finish())
-    rows = json.loads(tool("llvm-readelf-22", "--elf-output-style=JSON", "--symbols", found.name))[0]["Symbols"]
+    object = check(editor.finish())
+    rows = json.loads(tool("llvm-readelf-22", "--elf-output-style=JSON", "--symbols", object.name))[0]["Symbols"]
     theirs = {(r["Symbol"]["Name"]["Name"], r["Symbol"]["Value"], r["Symbol"]["Size"]) for r in rows}
-    assert {(s.name, s.address, s.size) for s in found.symbols} | {("", 0, 0)} == theirs
-    assert KernelDescriptor.decode(found.read(found.kernels["scratch"].descriptor_address, 64), found.target.target)
+    assert {(s.name, s.address, s.size) for s in object.symbols} | {("", 0, 0)} == theirs
+    assert KernelDescriptor.decode(object.read(object.kernels["scratch"].descriptor_address, 64), object.target.target)

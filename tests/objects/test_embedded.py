@@ -45,27 +45,27 @@ def gcc_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_gcc_program(gcc_program: Path, tool: Tool, tmp_path: Path) -> None:
-    found = load_object(gcc_program)
-    assert (found.name, str(found.target), found.abi) == (f"{gcc_program}[.data+0x40]", "gfx906:xnack-", 4)
+    object = load_object(gcc_program)
+    assert (object.name, str(object.target), object.abi) == (f"{gcc_program}[.data+0x40]", "gfx906:xnack-", 4)
     # readelf finds the image whole, and the same kernels in it.
     path = tmp_path / "image.co"
-    path.write_bytes(found.data)
+    path.write_bytes(object.data)
     listed = tool("llvm-readelf-22", "--dyn-syms", "--sections", path)
     descriptors = {line.split()[-1].removesuffix(".kd") for line in listed.splitlines() if line.endswith(".kd")}
-    assert set(found.kernels) == descriptors
+    assert set(object.kernels) == descriptors
     assert {"main._omp_fn.0", "main._omp_fn.2"} < descriptors
     # GCC writes a metadata note for each kernel.
-    kernel = found.kernels["main._omp_fn.0"]
+    kernel = object.kernels["main._omp_fn.0"]
     assert (kernel.group_segment_fixed_size, kernel.kernarg_size, kernel.max_flat_workgroup_size) == (1536, 8, 1024)
-    assert [row[".name"] for row in found.metadata["amdhsa.kernels"]] == [*found.kernels]
-    assert all(kernel.metadata[".name"] == name for name, kernel in found.kernels.items())
+    assert [row[".name"] for row in object.metadata["amdhsa.kernels"]] == [*object.kernels]
+    assert all(kernel.metadata[".name"] == name for name, kernel in object.kernels.items())
 
 
 def test_gcc_metadata_can_be_replaced(gcc_program: Path, tool: Tool, tmp_path: Path) -> None:
-    found = load_object(gcc_program)
-    metadata = copy.deepcopy(found.metadata)
+    object = load_object(gcc_program)
+    metadata = copy.deepcopy(object.metadata)
     metadata["amdhsa.kernels"][1][".vgpr_count"] = 77
-    editor = ObjectEditor(found)
+    editor = ObjectEditor(object)
     editor.set_metadata(metadata)
     path = tmp_path / "edited.co"
     path.write_bytes(editor.finish())
@@ -92,14 +92,14 @@ def host_with(data: bytes, folder: Path, tool: Tool, section: str = ".rodata", *
 def test_several_images(section: str, code_object: Compile, tool: Tool, tmp_path: Path) -> None:
     images = [code_object(target).read_bytes() for target in ("gfx942", "gfx1100", "gfx942")]
     host = host_with(images[0] + bytes(13) + images[1] + images[2], tmp_path, tool, section)
-    found = load_objects(host)
-    assert [one.data for one in found] == images  # each byte for byte, unaligned too
-    assert len({one.name for one in found}) == 3
-    assert found[0].name.startswith(f"{host}[{section}+0x")
+    objects = load_objects(host)
+    assert [one.data for one in objects] == images  # each byte for byte, unaligned too
+    assert len({one.name for one in objects}) == 3
+    assert objects[0].name.startswith(f"{host}[{section}+0x")
     start = host.read_bytes().index(images[0])
     listed = (line.partition("]")[2].split() for line in tool("llvm-readelf-22", "-SW", host).splitlines())
     (offset,) = (int(row[3], 16) for row in listed if row[:1] == [section])
-    assert found[0].name == f"{host}[{section}+{start - offset:#x}]"
+    assert objects[0].name == f"{host}[{section}+{start - offset:#x}]"
 
 
 def test_one_of_many(code_object: Compile, tool: Tool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -69,10 +69,10 @@ def survives(data: bytes) -> bool:
     profile = cProfile.Profile(subcalls=False)
     try:
         profile.enable()
-        for found in load_objects(data, name="damaged"):
-            kernels = list(found.kernels.values())
-            json.dumps(describe(found, kernels))
-            table(found, kernels)
+        for object in load_objects(data, name="damaged"):
+            kernels = list(object.kernels.values())
+            json.dumps(describe(object, kernels))
+            table(object, kernels)
         outcome = None
     except LuthierError as problem:
         outcome = str(problem)
@@ -150,15 +150,15 @@ def test_editing_damaged_objects(target: str, code_object: Compile) -> None:
     written = 0
     for damaged in mutations(code_object(target).read_bytes(), 1500, 11):
         try:
-            found = CodeObject(damaged)
+            object = CodeObject(damaged)
         except LuthierError:
             continue
         try:
-            editor = ObjectEditor(found)
+            editor = ObjectEditor(object)
             address = editor.reserve(32, flags="rw", name=".added")
             editor.define_symbol("added", address, 8)
             editor.add_relocation(address, 13, address)
-            editor.set_metadata({**copy.deepcopy(found.metadata), "added": "x" * 100})
+            editor.set_metadata({**copy.deepcopy(object.metadata), "added": "x" * 100})
             data = editor.finish()
         except LuthierError:
             continue
@@ -167,6 +167,6 @@ def test_editing_damaged_objects(target: str, code_object: Compile) -> None:
         assert symbol is not None
         assert symbol.address == address
         assert after.metadata["added"] == "x" * 100
-        assert [*after.kernels] == [*found.kernels]
+        assert [*after.kernels] == [*object.kernels]
         written += 1
     assert written > 300 * FUZZ

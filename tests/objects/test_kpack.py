@@ -90,9 +90,9 @@ def test_an_archive(scheme: str, images: Images, tmp_path: Path, capsys: pytest.
     assert main(["objects", str(path)]) == main(["check", str(path), "--check", "memory"]) == 0
     assert f"{path}[lib/libx.so#0:gfx1100]: object 1, gfx1100" in capsys.readouterr().out
     assert main(["patch", str(path), "--target", "gfx942", "-t", "instr_count", "-o", str(out)]) == 0
-    first, *others = load_objects(out)
+    first, *rest = load_objects(out)
     assert first.section_data(".luthier.text")
-    assert [one.data for one in others] == [*images.values()][1:]
+    assert [one.data for one in rest] == [*images.values()][1:]
 
 
 def test_a_library_that_names_archives(images: Images, tool: Tool, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_patched_library_has_an_archive_of_its_own(named: str, images: Images,
     assert msgpack.unpackb(elf.section_view(section, REFERENCE))["kpack_search_paths"] == names  # nothing behind it
     archive = KernelArchive(FileSlice.of_file(out.parent / "out.so.kpack", "new"))
     assert {image.id for image in archive.images} == {"lib/libx.so#0:gfx1100", "lib/libx.so#0:gfx942"}
-    left, patched = sorted(load_objects(out), key=lambda one: str(one.target))
+    left, patched = sorted(load_objects(out), key=lambda object: str(object.target))
     assert left.data == images["lib/libx.so#0", "gfx1100"]
     assert patched.section_data(".luthier.text")
     assert {file: file.read_bytes() for file in before} == before

@@ -80,10 +80,10 @@ def test_objects_are_independent_of_their_file(code_object: Compile, tmp_path: P
     path = tmp_path / "object"
     data = code_object("gfx942").read_bytes()
     path.write_bytes(data)
-    (found,) = load_objects(path)
+    (object,) = load_objects(path)
     os.truncate(path, 0)
-    assert found.data == data
-    assert found.metadata
+    assert object.data == data
+    assert object.metadata
 
 
 def test_pipe(code_object: Compile) -> None:

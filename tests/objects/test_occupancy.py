@@ -47,13 +47,13 @@ def test_as_llvm_says(tmp_path: Path, target: str, flags: tuple[str, ...]) -> No
     command += ["--offload-device-only", "--no-gpu-bundle-output", "-Rpass-analysis=kernel-resource-usage"]
     done = subprocess.run([*command, "kernels.hip", "-o", "out"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    told = re.findall(r"Function Name: (\w+)(?:.|\n)*?Occupancy \[waves/SIMD\]: (\d+)", done.stderr)
-    assert len(told) == 60
+    expected = re.findall(r"Function Name: (\w+)(?:.|\n)*?Occupancy \[waves/SIMD\]: (\d+)", done.stderr)
+    assert len(expected) == 60
     kernels = load_object(tmp_path / "out", target=target).kernels
-    found = {name: kernel.occupancy() for name, kernel in kernels.items()}
-    assert {name: one.waves for name, one in found.items()} == {name: int(waves) for name, waves in told}
-    assert {name for one in found.values() for name in one.limited_by} >= {"VGPRs", "LDS"}
-    assert any("SGPRs" in one.limited_by for one in found.values()) == (TARGETS[target].sgpr_file is not None)
+    occupancies = {name: kernel.occupancy() for name, kernel in kernels.items()}
+    assert {name: one.waves for name, one in occupancies.items()} == {name: int(waves) for name, waves in expected}
+    assert {name for one in occupancies.values() for name in one.limited_by} >= {"VGPRs", "LDS"}
+    assert any("SGPRs" in one.limited_by for one in occupancies.values()) == (TARGETS[target].sgpr_file is not None)
 
 
 def test_a_known_size_of_work_groups(app: Callable[[str, str], Path]) -> None:

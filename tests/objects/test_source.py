@@ -69,8 +69,8 @@ def by_llvm(object: CodeObject, asked: list[int]) -> list[list[tuple[str, str, i
 
 
 def frames(object: CodeObject, address: int) -> list[tuple[str, str, int, int]]:
-    found = object.source.at(address)
-    return [] if found is None else [tuple(frame) for frame in found.frames]
+    frames = object.source.at(address)
+    return [] if frames is None else [tuple(frame) for frame in frames.frames]
 
 
 @pytest.mark.parametrize(("clang", "kind"), CASES)

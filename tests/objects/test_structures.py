@@ -39,22 +39,22 @@ def objects(compile_object: Callable[..., Path]) -> dict[str, bytes]:
 
 def use(data: bytes) -> None:
     """All that is done with an object without running it; edited, it is an object again."""
-    for found in load_objects(data, name="damaged"):
-        kernels = list(found.kernels.values())
-        json.dumps(describe(found, kernels))
-        table(found, kernels)
-        list(listing(found, lines=True))
-        for name in list(found.kernels)[:3]:
+    for object in load_objects(data, name="damaged"):
+        kernels = list(object.kernels.values())
+        json.dumps(describe(object, kernels))
+        table(object, kernels)
+        list(listing(object, lines=True))
+        for name in list(object.kernels)[:3]:
             try:
-                lift(found, name)
+                lift(object, name)
             except LuthierError:
                 continue
-        editor = ObjectEditor(found)
+        editor = ObjectEditor(object)
         address = editor.reserve(32, flags="rw", name=".added")
         editor.define_symbol("added", address, 8)
         editor.add_relocation(address, 13, address)
-        editor.set_metadata(copy.deepcopy(found.metadata))
-        assert [*CodeObject(editor.finish()).kernels] == [*found.kernels]
+        editor.set_metadata(copy.deepcopy(object.metadata))
+        assert [*CodeObject(editor.finish()).kernels] == [*object.kernels]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -69,5 +69,5 @@ def test_a_kernel(compile_object: Callable[..., Path]) -> None:
     assert {file for file, _ in counts} == files
     plain = lift(load_object(compile_object(SOURCE, "gfx90a", "-O2")), "scale")
     entry = plain.functions[0].entry
-    one = next(one for one in plain.instructions if one.is_store)
-    assert one.place == f"scale+{one.address - entry:#x}"
+    instruction = next(one for one in plain.instructions if one.is_store)
+    assert instruction.place == f"scale+{instruction.address - entry:#x}"

@@ -55,13 +55,13 @@ def one_file(register: RegisterRange) -> bool:
 
 def readable(instruction: Instruction) -> list[RegisterRange]:
     """Registers of 32 and 64 bits that an instruction reads."""
-    found = []
-    for one in instruction.uses.ranges():
-        first = one.first
+    ranges = []
+    for registers in instruction.uses.ranges():
+        first, units = registers.first, registers.units
         if (first in SGPRS and first < FLAT_SCRATCH_SGPR) or first in VGPRS or first in AGPRS:
-            found += [RegisterRange(unit, 1) for unit in one.units]
-            found += [RegisterRange(unit, 2) for unit in one.units if unit % 2 == 0 and unit + 1 in one.units]
-    return found
+            ranges += [RegisterRange(unit, 1) for unit in units]
+            ranges += [RegisterRange(unit, 2) for unit in units if unit % 2 == 0 and unit + 1 in units]
+    return ranges
 
 
 class Probe:
@@ -105,7 +105,7 @@ class Probe:
         """At most so many as are affordable."""
         if len(instructions) <= SITES:
             return instructions
-        return sorted(self.rng.sample(instructions, SITES), key=lambda one: one.index)
+        return sorted(self.rng.sample(instructions, SITES), key=lambda instruction: instruction.index)
 
     def choose(self, task: InstrumentationTask) -> None:
         self.sites = self.some(list(task.instructions))
@@ -127,10 +127,10 @@ class Probe:
         self.sums[row] += sum(map(mixed, values))
 
     def insert(self, task: InstrumentationTask) -> None:
-        for row, one in enumerate(self.sites):
-            self.at(task, one, row)
+        for row, instruction in enumerate(self.sites):
+            self.at(task, instruction, row)
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
         """Insert at the site of a row."""
 
     def truth(self) -> Any:

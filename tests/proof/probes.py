@@ -31,8 +31,8 @@ class Executions(Probe):
     def step(self, row: int, index: int, step: WaveStep) -> None:
         self.counts[row] += 1
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        task.insert_hook_before(one, self.module.wave, immediate(row))
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
+        task.insert_hook_before(instruction, self.module.wave, immediate(row))
 
 
 class Hoisted(Executions):
@@ -43,8 +43,8 @@ class Hoisted(Executions):
     def step(self, row: int, index: int, step: WaveStep) -> None:
         self.counts[0] += 1
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        task.insert_hook_before(one, self.module.plain)
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
+        task.insert_hook_before(instruction, self.module.plain)
 
 
 class LanesBehind(Probe):
@@ -62,8 +62,8 @@ class LanesBehind(Probe):
         if before in self.rows:
             self.counts[self.rows[before]] += step.registers.exec.bit_count()
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        task.insert_hook_after(one, self.module.lane, immediate(row))
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
+        task.insert_hook_after(instruction, self.module.lane, immediate(row))
 
 
 class Points(Probe):
@@ -94,11 +94,11 @@ class Registers(Probe):
     def choose(self, task: InstrumentationTask) -> None:
         self.registers = []
         chosen = []
-        for one in self.some(list(task.instructions)):
+        for instruction in self.some(list(task.instructions)):
             # Functions that are reached by pointers alone may name registers that this kernel does not have.
             has = task.lifted.kernel.descriptor.usable_sgprs
-            if given := [register for register in readable(one) if not has <= register.units[-1] < SGPRS.stop]:
-                chosen.append(one)
+            if given := [register for register in readable(instruction) if not has <= register.units[-1] < SGPRS.stop]:
+                chosen.append(instruction)
                 self.registers.append(self.rng.choice(given))
         self.sites = chosen
         self.rows = {one.index: row for row, one in enumerate(chosen)}
@@ -118,10 +118,10 @@ class Registers(Probe):
     def name_of(self, row: int) -> str:
         return f"{super().name_of(row)} <- {self.registers[row]}"
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
         register = self.registers[row]
         hook = self.module.see if register.count == 1 else self.module.see_wide
-        task.insert_hook_before(one, hook, register, immediate(row))
+        task.insert_hook_before(instruction, hook, register, immediate(row))
 
 
 class Words(Registers):
@@ -142,13 +142,13 @@ class Deep(Words):
             for k in range(6):
                 values[(k + value % 6) % 6] = value ^ k
             result = 1
-            for one in values[: value % 6 + 1]:
-                result = one * 3 + result * 5 & WORD
+            for term in values[: value % 6 + 1]:
+                result = term * 3 + result * 5 & WORD
             results.append(result)
         self.add(row, results)
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        task.insert_hook_before(one, self.module.deep, self.registers[row], immediate(row))
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
+        task.insert_hook_before(instruction, self.module.deep, self.registers[row], immediate(row))
 
 
 class Records(Words):
@@ -163,8 +163,8 @@ class Records(Words):
     def step(self, row: int, index: int, step: WaveStep) -> None:
         self.records.setdefault(row, []).extend(self.values(row, step))
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        task.insert_hook_before(one, self.module.push, self.registers[row], immediate(row))
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
+        task.insert_hook_before(instruction, self.module.push, self.registers[row], immediate(row))
 
     def found(self, module: Module, patched: PatchedObject) -> Any:
         records = module.channel("records").records()
@@ -183,10 +183,10 @@ class Addresses(Probe):
 
     def choose(self, task: InstrumentationTask) -> None:
         self.sites = []
-        for one in task.instructions:
-            access = one.memory
-            if access is not None and access.count == 1 and one.mnemonic.startswith(("global_", "ds_")):
-                self.sites.append(one)
+        for instruction in task.instructions:
+            access = instruction.memory
+            if access is not None and access.count == 1 and instruction.mnemonic.startswith(("global_", "ds_")):
+                self.sites.append(instruction)
         self.rows = {one.index: row for row, one in enumerate(self.sites)}
         self.last: int | None = None
 
@@ -203,10 +203,10 @@ class Addresses(Probe):
             self.add(row, hosts.tolist())
         self.last = index
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        address = task.effective_address(one)
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
+        address = task.effective_address(instruction)
         hook = self.module.short_address if address.expression.bits == 32 else self.module.address
-        task.insert_hook_before(one, hook, address, immediate(row))
+        task.insert_hook_before(instruction, hook, address, immediate(row))
 
 
 class Branches(Probe):
@@ -216,22 +216,22 @@ class Branches(Probe):
         lifted = task.lifted
         self.sites = []
         self.goes: dict[int, int] = {}
-        for one in task.instructions:
-            if not one.is_conditional:
+        for instruction in task.instructions:
+            if not instruction.is_conditional:
                 continue
-            ways = lifted.blocks[one.block].successors
+            ways = lifted.blocks[instruction.block].successors
             taken = [edge.to for edge in ways if edge.kind == "taken"]
             if len({edge.to for edge in ways}) == 2 and len(taken) == 1:
-                self.goes[one.index] = lifted.blocks[taken[0]].first
-                self.sites.append(one)
+                self.goes[instruction.index] = lifted.blocks[taken[0]].first
+                self.sites.append(instruction)
         self.rows = {one.index: row for row, one in enumerate(self.sites)}
 
     def see(self, before: int | None, index: int, step: WaveStep) -> None:
         if before in self.rows:
             self.counts[self.rows[before]] += self.goes[before] == index
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        task.insert_hook_before(one, self.module.branch, task.predicate(one), immediate(row))
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
+        task.insert_hook_before(instruction, self.module.branch, task.predicate(instruction), immediate(row))
 
 
 class Launches(Probe):
@@ -254,8 +254,8 @@ class Launches(Probe):
             values.append(group * 1000003 + x + 1024 * y + (z << 20) + sizes)
         self.add(row, values)
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        task.insert_hook_before(one, self.module.launched, task.workgroup_id(0), immediate(row))
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
+        task.insert_hook_before(instruction, self.module.launched, task.workgroup_id(0), immediate(row))
 
 
 class Arguments(Probe):
@@ -278,10 +278,10 @@ class Arguments(Probe):
     def step(self, row: int, index: int, step: WaveStep) -> None:
         self.add(row, [self.values[self.which[row]]] * len(lanes_of(step)))
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
         place = self.which[row]
         hook = self.module.see if self.sizes[place] == 4 else self.module.see_wide
-        task.insert_hook_before(one, hook, task.kernel_argument(place), immediate(row))
+        task.insert_hook_before(instruction, hook, task.kernel_argument(place), immediate(row))
 
 
 class Sampled(Executions):
@@ -350,25 +350,25 @@ class Edited(Probe):
 
     def insert(self, task: InstrumentationTask) -> None:
         done = Counter[str]()
-        for row, one in enumerate(self.sites):
+        for row, instruction in enumerate(self.sites):
             way = EDITS[row % len(EDITS)]
             try:
                 if way == "remove":
-                    task.add_after(one, one.text)
+                    task.add_after(instruction, instruction.text)
                     try:
-                        task.remove(one)
+                        task.remove(instruction)
                     except PatchError:
                         task.edits.pop()
                         raise
                 elif way == "change":
-                    same = task.operand(one, 0)
+                    same = task.operand(instruction, 0)
                     if not isinstance(same, RegisterRange):
                         continue
-                    task.change_operand(one, 0, same)
+                    task.change_operand(instruction, 0, same)
                 elif way == "replace":
-                    task.replace(one, one.text)
+                    task.replace(instruction, instruction.text)
                 else:
-                    task.add_before(one, way)
+                    task.add_before(instruction, way)
             except (PatchError, HookError):
                 continue
             done[way] += 1
@@ -448,8 +448,8 @@ class Called(Words):
         super().choose(task)
         self.target, self.wave_size = task.lifted.target, task.lifted.wave_size
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        task.insert_hook_before(one, self.module.large, self.registers[row], immediate(row))
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
+        task.insert_hook_before(instruction, self.module.large, self.registers[row], immediate(row))
 
     def patched(self, patched: PatchedObject) -> None:
         (report,) = patched.report.kernels
@@ -489,18 +489,18 @@ class Budgeted(Words):
         task.budget(registers=self.most, on_excess=self.on_excess, every=3)
         super().insert(task)
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        task.insert_hook_before(one, self.module.wide, self.registers[row], immediate(row))
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
+        task.insert_hook_before(instruction, self.module.wide, self.registers[row], immediate(row))
 
     def patched(self, patched: PatchedObject) -> None:
         (report,) = patched.report.kernels
         expected = {"refuse": {"over budget"}, "sample": {"sampled"}}.get(self.on_excess, set())
-        for one in report.refusals:
-            if one.kind not in expected and one.insertion not in self.crowded:  # where nothing can be spilled
-                assert one.kind in ("over budget", "too few registers")
-                spilled = "can be spilled: how much private memory it uses itself" not in one.message
-                has = int(one.message.partition("may have ")[2].split()[0])
-                assert not spilled or (self.on_excess != "keep" and has < WIDE), one.message
+        for refusal in report.refusals:
+            if refusal.kind not in expected and refusal.insertion not in self.crowded:  # where nothing can be spilled
+                assert refusal.kind in ("over budget", "too few registers")
+                spilled = "can be spilled: how much private memory it uses itself" not in refusal.message
+                has = int(refusal.message.partition("may have ")[2].split()[0])
+                assert not spilled or (self.on_excess != "keep" and has < WIDE), refusal.message
         self.left_out = {one.insertion for one in report.refusals}
         if self.on_excess == "keep":
             return
@@ -530,21 +530,22 @@ class Turned(Probe):
         flags = InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL
         lanes = mask_of(EXEC)
         self.around = set()
-        for row, one in enumerate(self.sites):
-            effects = task.lifted.effects(one.index)
+        for row, instruction in enumerate(self.sites):
+            effects = task.lifted.effects(instruction.index)
             touched = (effects.reads | effects.writes) & lanes
-            if one.mnemonic.startswith("s_") and not (one.flags & flags or one.is_call or touched):
+            unfit = instruction.flags & flags or instruction.is_call or touched
+            if instruction.mnemonic.startswith("s_") and not unfit:
                 self.around.add(row)
 
     def step(self, row: int, index: int, step: WaveStep) -> None:
         before = step.registers.exec  # no hook runs where no lane is active
         self.counts[row] += (before ^ self.mask).bit_count() if before else 0
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        task.insert_hook_before(one, self.module.turn, immediate(self.mask))
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
+        task.insert_hook_before(instruction, self.module.turn, immediate(self.mask))
         insert = task.insert_hook_after if row in self.around else task.insert_hook_before
-        insert(one, self.module.lane, immediate(row))
-        insert(one, self.module.turn, immediate(self.mask))
+        insert(instruction, self.module.lane, immediate(row))
+        insert(instruction, self.module.turn, immediate(self.mask))
 
 
 class Local(Probe):
@@ -565,8 +566,8 @@ class Local(Probe):
         task.insert_hook_at_kernel_entry(self.module.begin)
         super().insert(task)
 
-    def at(self, task: InstrumentationTask, one: Instruction, row: int) -> None:
-        task.insert_hook_before(one, self.module.tick, immediate(row + 1))
+    def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:
+        task.insert_hook_before(instruction, self.module.tick, immediate(row + 1))
 
 
 PROBES: tuple[type[Probe], ...] = (

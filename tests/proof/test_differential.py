@@ -158,8 +158,8 @@ def check(object: CodeObject, plan: LaunchPlan, chosen: list[type[Probe]], modul
         probe.patched(patched)
         loaded, after = launch(patched.data)
         assert after == outputs, name
-        found = [one for one in device.findings if one.rule not in met]
-        assert not found, name
+        findings = [one for one in device.findings if one.rule not in met]
+        assert not findings, name
         assert hazards_of(load_object(patched.data), plan.kernel) <= hazards, name
         for variable in variables:
             if not variable.startswith(OF_ADDRESSES):
@@ -175,11 +175,11 @@ def hazards_of(object: CodeObject, kernel: str) -> set[str]:
 
 def roomier(object: CodeObject, kernel: str) -> bytes:
     """The object with more private memory for a kernel that has some, as patched ones have: places in it are others."""
-    found = object.kernels[kernel]
+    descriptor = object.kernels[kernel]
     editor = ObjectEditor(object)
-    if size := found.descriptor.private_segment_fixed_size:
-        larger = replace(found.descriptor, private_segment_fixed_size=size + (17 << 10))
-        editor.write(found.descriptor_address, larger.encode())
+    if size := descriptor.descriptor.private_segment_fixed_size:
+        larger = replace(descriptor.descriptor, private_segment_fixed_size=size + (17 << 10))
+        editor.write(descriptor.descriptor_address, larger.encode())
     return editor.finish()
 
 

@@ -38,14 +38,14 @@ def tools(make_module: Callable[..., ToolModule]) -> Callable[[str, str], Tool]:
 def test_outputs_and_counters_are_the_originals(compile_object, tools, kernels: list[Choice]) -> None:
     object = load_object(compile_object(source_of(kernels), kernels[0].target, kernels[0].level))
     buffers = {"buffer": "uint32", "count": WORDS}, {"buffer": "uint32", "count": WORDS, "fill": "random"}
-    for one in kernels:
-        plan = LaunchPlan(f"k{one.number}", (GROUPS, 1, 1), (LANES, 1, 1), buffers)
+    for kernel in kernels:
+        plan = LaunchPlan(f"k{kernel.number}", (GROUPS, 1, 1), (LANES, 1, 1), buffers)
         try:
-            verdict = verify_kernel(object, tools(one.tool, one.target), plan)
+            verdict = verify_kernel(object, tools(kernel.tool, kernel.target), plan)
             assert verdict.problems == ()
             assert verdict.instructions[0] > 0
         except BaseException as problem:
-            problem.add_note(f"{one}")
+            problem.add_note(f"{kernel}")
             raise
 
 

@@ -54,16 +54,16 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened
         other = [] if against is None else ["--against", str(against)]
         assert main(["report", str(run), *other, "--format", "html", "-o", str(made)]) == 0
         page = browser.new_context(viewport={"width": width, "height": height}, **how).new_page()
-        one = Opened(page)
-        opened.append(one)
-        page.on("console", lambda message: one.problems.append(message.text) if message.type != "log" else None)
-        page.on("pageerror", lambda error: one.problems.append(str(error)))
-        page.on("request", lambda asked: one.problems.append(asked.url) if asked.url != made.as_uri() else None)
+        page_open = Opened(page)
+        opened.append(page_open)
+        page.on("console", lambda message: page_open.problems.append(message.text) if message.type != "log" else None)
+        page.on("pageerror", lambda error: page_open.problems.append(str(error)))
+        page.on("request", lambda asked: page_open.problems.append(asked.url) if asked.url != made.as_uri() else None)
         page.goto(made.as_uri())
         page.wait_for_selector("html[data-ready]", state="attached", timeout=20_000)
-        return one
+        return page_open
 
     yield open
-    for one in opened:
-        assert one.problems == []
-        one.page.context.close()
+    for page_open in opened:
+        assert page_open.problems == []
+        page_open.page.context.close()

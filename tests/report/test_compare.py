@@ -37,15 +37,15 @@ def test_differences_and_ratios(tmp_path: Path) -> None:
     run = _run(tmp_path / "a", "new", 6, 40, "added")
     against = _run(tmp_path / "b", "old", 4, 32, "gone")
     kernels, opcodes, variables = compared(run, against)
-    found = {(row[0], row[2]): tuple(row[3:]) for row in kernels.rows}
-    assert found["k", "executed"] == (6 * 12, 4 * 12, 24, 1.5)
-    assert found["k", "emulation_ns"] == (50, 30, None, None), "without first launches, and not compared"
-    assert not {("k", "time_ns"), ("k", "mean_ns")} & found.keys(), "emulation is not time on a device"
-    assert found["k", "vgprs"] == (40, 32, 8, 1.25)
-    assert found["k", "launches"] == (6, 4, 2, 1.5)
-    assert found["same", "vgprs"] == (32, 32, 0, 1)
-    assert found["added", "launches"] == (1, None, None, None)
-    assert found["gone", "launches"] == (None, 1, None, None)
+    differences = {(row[0], row[2]): tuple(row[3:]) for row in kernels.rows}
+    assert differences["k", "executed"] == (6 * 12, 4 * 12, 24, 1.5)
+    assert differences["k", "emulation_ns"] == (50, 30, None, None), "without first launches, and not compared"
+    assert not {("k", "time_ns"), ("k", "mean_ns")} & differences.keys(), "emulation is not time on a device"
+    assert differences["k", "vgprs"] == (40, 32, 8, 1.25)
+    assert differences["k", "launches"] == (6, 4, 2, 1.5)
+    assert differences["same", "vgprs"] == (32, 32, 0, 1)
+    assert differences["added", "launches"] == (1, None, None, None)
+    assert differences["gone", "launches"] == (None, 1, None, None)
     assert kernels.rows[0][0] == "k", "what differs most is first"
     assert [tuple(row) for row in opcodes.rows] == [("k", "gfx90a", "v_add_f32_e32", "executed", 72, 48, 24, 1.5)]
     assert [tuple(row) for row in variables.rows] == [("t", "hits", "value", 12, 8, 4, 1.5)]
@@ -55,7 +55,7 @@ def test_differences_and_ratios(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "difference"),
+    ("left", "right", "difference"),
     [
         (np.nan, np.nan, 0),
         (np.inf, np.inf, 0),
@@ -68,7 +68,7 @@ def test_differences_and_ratios(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_no_number_differs_from_numbers(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], one: float, other: float, difference: float
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], left: float, right: float, difference: float
 ) -> None:
     """Not from itself; the row comes first, and as JSON it is text."""
     value = {"tool": "t", "process": 1, "device": 0, "first": 0}
@@ -79,11 +79,11 @@ def test_what_is_no_number_differs_from_numbers(
                 counters=[{**value, "variable": "v", "real": [number]}, {**value, "tool": "u", "unsigned": [size]}],
             )
         )
-        for name, number, size in (("a", one, 9), ("b", other, 8))
+        for name, number, size in (("a", left, 9), ("b", right, 8))
     ]
     *_, variables = compared(*runs)
-    found = {row[0]: row for row in variables.rows}
-    assert found["t"][-2] == pytest.approx(difference, nan_ok=True)
+    values = {row[0]: row for row in variables.rows}
+    assert values["t"][-2] == pytest.approx(difference, nan_ok=True)
     assert [row[0] for row in changed(variables).rows] == (["t", "u"] if difference else ["u"])
     paths = [str(run.path) for run in runs]
     assert main(["report", paths[0], "--against", paths[1], "--format", "json"]) == 0

@@ -35,11 +35,11 @@ def build(folder: Path, digest: str, counts: dict[int, int], texts: list[list[st
             {**same, "block": block, "function": "k", "address": address, "instructions": len(lines)}
         )
         for text in lines:
-            one = {**same, "address": address, "block": block}
-            tables["listings"].append({**one, "text": text, "kind": "vector"})
+            row = {**same, "address": address, "block": block}
+            tables["listings"].append({**row, "text": text, "kind": "vector"})
             times = counts.get(block, 1)
             tables["counts"].append(
-                {**one, "mnemonic": text.split()[0], "executions": times, "active_lanes": 64 * times}
+                {**row, "mnemonic": text.split()[0], "executions": times, "active_lanes": 64 * times}
             )
             address += 4
     return write_run(
@@ -78,8 +78,8 @@ def test_blocks_of_the_same_and_of_another_build(tmp_path: Path) -> None:
     new = RunFolder(
         build(tmp_path / "new", "b", {2: 10, 3: 7}, [FIRST, added, [LOOP[0], "s_cbranch_scc1 65528"], LAST])
     )
-    found, left, same = changes(new, old)
-    assert [row.to_json() for row in found] == [
+    changed_blocks, left, same = changes(new, old)
+    assert [row.to_json() for row in changed_blocks] == [
         changed("k", LAST[0], (3, 0x1014, 7, 14), (2, 0x1010, 1, 2)),
         changed("k", "v_nop", (1, 0x1008, 1, 1), None),
     ]
@@ -92,8 +92,8 @@ def test_what_cannot_be_compared_is_told(tmp_path: Path) -> None:
     assert changes(plain, counted) == ([], [["k", "gfx90a", "counted in the other run only"]], 0)
     unlisted = RunFolder(build(tmp_path / "unlisted", "b", {}, [[f"{text} " for text in FIRST]]))
     (tmp_path / "unlisted" / "listings.parquet").unlink()
-    found, ((_, _, reason),), _ = changes(RunFolder(unlisted.path), counted)
-    assert found == []
+    changed_blocks, ((_, _, reason),), _ = changes(RunFolder(unlisted.path), counted)
+    assert changed_blocks == []
     assert "no listing" in reason
 
 

@@ -49,7 +49,7 @@ def _failures(run: str, capsys: pytest.CaptureFixture[str], *options: str) -> li
 
 
 @pytest.mark.parametrize(
-    ("condition", "told"),
+    ("condition", "messages"),
     [
         (
             "coalescing.efficiency < 40",
@@ -69,11 +69,11 @@ def _failures(run: str, capsys: pytest.CaptureFixture[str], *options: str) -> li
     ],
 )
 def test_each_row_that_fulfils_it_is_named(
-    run: str, condition: str, told: list[str], capsys: pytest.CaptureFixture[str]
+    run: str, condition: str, messages: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     failures = _failures(run, capsys, "--fail-if", condition)
-    assert len(failures) == len(told)
-    for line, expected in zip(failures, told, strict=True):
+    assert len(failures) == len(messages)
+    for line, expected in zip(failures, messages, strict=True):
         assert line.startswith(f"{condition}: {expected}")
 
 
@@ -171,7 +171,7 @@ def _build(folder: Path, digest: str, times: int, vgprs: int, *more: str) -> str
 
 
 @pytest.mark.parametrize(
-    ("condition", "told"),
+    ("condition", "messages"),
     [
         ("executed > 5%", ["72 against 48, +50 % (kernel k, gfx90a)"]),
         ("executed > 50%", []),
@@ -184,17 +184,17 @@ def _build(folder: Path, digest: str, times: int, vgprs: int, *more: str) -> str
         ("sum(executed) > 5%", ["72 against 48, +50 % (sum of all)"]),
     ],
 )
-def test_differences(tmp_path: Path, condition: str, told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_differences(tmp_path: Path, condition: str, messages: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     run, against = _build(tmp_path / "a", "new", 6, 40), _build(tmp_path / "b", "old", 4, 32)
     failures = _failures(run, capsys, "--against", against, "--fail-if", condition)
-    assert failures == [f"{condition}: {one}" for one in told]
+    assert failures == [f"{condition}: {one}" for one in messages]
 
 
 def test_what_cannot_be_compared_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, against = _build(tmp_path / "a", "new", 6, 40, "added"), _build(tmp_path / "b", "old", 4, 32, "gone")
     assert main(["report", run, "--against", against, "--fail-if", "vgprs > 100"]) == 0, "only told"
-    told = capsys.readouterr().err
-    assert "vgprs > 100: in one run only, so not compared: added gfx90a, gone gfx90a" in told
+    stderr = capsys.readouterr().err
+    assert "vgprs > 100: in one run only, so not compared: added gfx90a, gone gfx90a" in stderr
     for condition, reason in (
         ("emulation_ns > 5%", "time of emulated devices is not compared"),
         ("instrutions > 5%", "has no 'instrutions'"),
@@ -210,8 +210,8 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path, capsys: pytest.CaptureF
 
 def test_from_nothing_is_more_than_any_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, against = _build(tmp_path / "a", "new", 6, 40), _build(tmp_path / "b", "old", 4, 0)
-    (told,) = _failures(run, capsys, "--against", against, "--fail-if", "vgprs > 1000%")
-    assert told == "vgprs > 1000%: 40 against 0, +40 (kernel k, gfx90a)"
+    (failure,) = _failures(run, capsys, "--against", against, "--fail-if", "vgprs > 1000%")
+    assert failure == "vgprs > 1000%: 40 against 0, +40 (kernel k, gfx90a)"
     assert not _failures(against, capsys, "--against", against, "--fail-if", "vgprs > 0%")
 
 
@@ -221,20 +221,20 @@ def test_sarif(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["report", run, *options]) == 1
     data = json.loads(out.read_text())
     assert (data["version"], data["$schema"].rsplit("/")[-1]) == ("2.1.0", "sarif-schema-2.1.0.json")
-    (told,) = data["runs"]
-    rules = [rule["id"] for rule in told["tool"]["driver"]["rules"]]
+    (log,) = data["runs"]
+    rules = [rule["id"] for rule in log["tool"]["driver"]["rules"]]
     assert {condition, "wrong", "cache lines", "idle lanes"} <= set(rules)
-    for result in told["results"]:
+    for result in log["results"]:
         assert rules[result["ruleIndex"]] == result["ruleId"]
         assert result["level"] in ("error", "warning", "note")
         assert result["message"]["text"]
-    whole, site, counter = [one for one in told["results"] if one["level"] == "error"]
+    whole, site, counter = [one for one in log["results"] if one["level"] == "error"]
     assert whole["message"]["text"] == f"{condition}: 40 (kernel copy)"
     assert whole["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "copy"
     place = site["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "file:///src/copy.hip"}, "region": {"startLine": 7}}
     assert "locations" not in counter
-    idle = next(one for one in told["results"] if one["ruleId"] == "idle lanes")
+    idle = next(one for one in log["results"] if one["ruleId"] == "idle lanes")
     assert idle["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///src/copy.hip"
     assert idle["level"] == "warning"
 
@@ -274,11 +274,9 @@ def test_formats_of_a_comparison(tmp_path: Path, capsysbinary: pytest.CaptureFix
     run, against = _build(tmp_path / "a", "new", 6, 40, "added"), _build(tmp_path / "b", "old", 4, 32)
     options = ["--against", against, "--fail-if", "vgprs > 5%"]
     assert main(["report", run, *options, "--format", "sarif"]) == 1
-    (told,) = json.loads(capsysbinary.readouterr().out)["runs"]
-    assert [one["message"]["text"] for one in told["results"]] == [
-        "vgprs > 5%: 40 against 32, +25 % (kernel k, gfx90a)"
-    ]
-    assert "added" in told["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+    (log,) = json.loads(capsysbinary.readouterr().out)["runs"]
+    assert [one["message"]["text"] for one in log["results"]] == ["vgprs > 5%: 40 against 32, +25 % (kernel k, gfx90a)"]
+    assert "added" in log["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
     assert main(["report", run, *options, "--format", "junit"]) == 1
     suites = ElementTree.fromstring(capsysbinary.readouterr().out)
     assert (suites.get("tests"), suites.get("failures")) == ("1", "1")

@@ -39,12 +39,12 @@ def test_time_is_kept_where_launches_are_added_up(tmp_path: Path, monkeypatch: p
         entry = sums.setdefault((lane, colour), [0, 0])
         entry[0] += 0 if end is None else end - begin
         entry[1] += 1
-    found: dict[tuple[int, int], list[int]] = {}
+    durations: dict[tuple[int, int], list[int]] = {}
     for lane, _, colour, busy, begun in binned["bins"]:
-        entry = found.setdefault((lane, colour), [0, 0])
+        entry = durations.setdefault((lane, colour), [0, 0])
         entry[0] += busy
         entry[1] += begun
-    assert found == sums
+    assert durations == sums
     assert sum(entry[1] for entry in sums.values()) == 300
     rows_of: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for lane, row, begin, end, *_ in single["launches"]:
@@ -57,8 +57,8 @@ def test_time_is_kept_where_launches_are_added_up(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("by", ["address", "block"])
 def test_any_table_by_address_or_block_colours_the_code(tmp_path: Path, named: str, by: str) -> None:
     """Whoever made it, and whatever its numbers are."""
-    one, other = code("k", 32, block=8), code("other", 8, block=8, address=0x9000)
-    listing = {name: rows + other[name] for name, rows in one.items()}
+    first, other = code("k", 32, block=8), code("other", 8, block=8, address=0x9000)
+    listing = {name: rows + other[name] for name, rows in first.items()}
     keys: list[Any] = ["0x1004", 0x1008, "0x1008"] if by == "address" else [1, 3, 3]
     columns = [by, "misses", "rate", "why"]
     rows: list[list[Any]] = [[key, value, 0.5, "text"] for key, value in zip(keys, (7, 2, 3), strict=True)]

@@ -136,10 +136,10 @@ def test_help_and_completion_list_it(add: Plant, capsys: pytest.CaptureFixture[s
     add("plain = other_one:PLAIN\nbroken = nowhere:NOTHING")
     with pytest.raises(SystemExit):
         main(["report", "--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert "--format {text,csv,json,html,perfetto,sarif,junit,broken,plain}" in said
-    assert "plain: a line a row, 100 % (default: text)" in said
-    assert "broken: NOT USABLE" in said
+    output = " ".join(capsys.readouterr().out.split())
+    assert "--format {text,csv,json,html,perfetto,sarif,junit,broken,plain}" in output
+    assert "plain: a line a row, 100 % (default: text)" in output
+    assert "broken: NOT USABLE" in output
     for shell in ("bash", "zsh", "fish"):
         assert main(["completion", shell]) == 0
         assert "plain" in capsys.readouterr().out
@@ -150,9 +150,9 @@ def test_an_unknown_format_lists_those_that_there_are(add: Plant, run: str, caps
     with pytest.raises(SystemExit) as ended:
         main(["report", run, "--format", "poem"])
     assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert "'poem'" in said
-    assert all(name in said for name in ("text", *BUILT_IN, "plain"))
+    output = capsys.readouterr().err
+    assert "'poem'" in output
+    assert all(name in output for name in ("text", *BUILT_IN, "plain"))
 
 
 @pytest.mark.parametrize(
@@ -174,9 +174,9 @@ def test_one_that_is_broken_is_one_error(
 ) -> None:
     add(points, code)
     assert main(["report", run, "--format", "bad"]) == 1
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("luthier report: error: report format bad of other-one")
-    assert reason in said
+    (output,) = capsys.readouterr().err.splitlines()
+    assert output.startswith("luthier report: error: report format bad of other-one")
+    assert reason in output
     assert main(["report", run, "--format", "json"]) == 0
     assert len(json.loads(capsys.readouterr().out)["tables"]["kernels"]) == 2
 
@@ -187,10 +187,10 @@ def test_two_of_one_name_are_refused(add: Plant, run: str, capsys: pytest.Captur
     assert main(["report", run, "--format", "html"]) == 1
     assert "report format html is defined by several packages: luthier and other-one" in capsys.readouterr().err
     assert main(["report", run, "--format", "plain"]) == 1
-    said = capsys.readouterr().err
-    assert "report format plain is defined by several packages" in said
-    assert "other-one" in said
-    assert "second-one" in said
+    output = capsys.readouterr().err
+    assert "report format plain is defined by several packages" in output
+    assert "other-one" in output
+    assert "second-one" in output
     assert main(["report", run, "--format", "perfetto"]) == 0
 
 

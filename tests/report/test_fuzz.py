@@ -46,8 +46,8 @@ def damaged_summary(summary: dict[str, Any], rng: random.Random) -> Any:
         every = [place for place in places(value) if len(place) > 1]
         *way, key = rng.choice(every or [("it",)])
         holder = value
-        for one in way:
-            holder = holder[one]
+        for step in way:
+            holder = holder[step]
         what = rng.random()
         if what < 0.2 and len(way) > 0:
             del holder[key]

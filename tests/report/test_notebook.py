@@ -69,8 +69,8 @@ def test_lifted_kernels() -> None:
 
 def test_costs() -> None:
     refusal = PatchRefusal("too few registers", "none", "k", 16)
-    one = KernelReport("k", 3, 3, 10, 30, 40, 160, (8, 12), (16, 24), (8, 5), 0, 4, (refusal,))
-    report = PatchReport((one,), {}, (PatchRefusal.of_kernel("layout", HOSTILE, PatchError("too far")),))
+    cost = KernelReport("k", 3, 3, 10, 30, 40, 160, (8, 12), (16, 24), (8, 5), 0, 4, (refusal,))
+    report = PatchReport((cost,), {}, (PatchRefusal.of_kernel("layout", HOSTILE, PatchError("too far")),))
     cells = _read(report._repr_html_()).cells
     assert cells[21:42] == [
         "k",

@@ -101,15 +101,15 @@ def test_search(mix_run: Path, open_page: Open) -> None:
     page.wait_for_selector(".listing .row[data-at]")
     page.keyboard.press("/")
     page.keyboard.type("s_barrier")
-    found = page.locator("#found li")
-    sync_api.expect(found.nth(1)).to_contain_text("s_barrier")
-    texts = [one for one in found.all_inner_texts() if "0x" in one]
+    matches = page.locator("#found li")
+    sync_api.expect(matches.nth(1)).to_contain_text("s_barrier")
+    texts = [one for one in matches.all_inner_texts() if "0x" in one]
     assert [" of " in one for one in texts] == [False, False, *[True] * (len(texts) - 2)], "the open kernel's first"
     assert len(texts) > 2
-    second = found.all_inner_texts().index(texts[1])
+    second = matches.all_inner_texts().index(texts[1])
     for _ in range(second):
         page.keyboard.press("ArrowDown")
-    address = found.nth(second).inner_text().split("0x")[1].split(",")[0]
+    address = matches.nth(second).inner_text().split("0x")[1].split(",")[0]
     page.keyboard.press("Enter")
     page.wait_for_selector(".listing .row.at")
     assert f"0x{address}" in page.inner_text(".listing .row.at")

@@ -29,16 +29,16 @@ def test_source_and_instructions_are_linked_both_ways(mix_run: Path, open_page: 
     executed = {row["address"]: row["executions"] for row in run.rows("counts") if "collatz" in row["kernel"]}
     text = MIX.read_text().splitlines()
     line = next(number for number, one in enumerate(text, 1) if "while (v > 1)" in one)
-    mine = [row["address"] for row in listed if row["line"] == line and row["file"].endswith("mix.hip")]
+    addresses = [row["address"] for row in listed if row["line"] == line and row["file"].endswith("mix.hip")]
     opened = open_page(mix_run)
     page = opened.page
     page.eval_on_selector(".listing .lines", "view => { view.style.height = '3000px'; }")
     page.locator(f".source-code .row[data-line='{line}']").click()
     row = page.locator(f".source-code .row[data-line='{line}']")
     assert row.locator(".text").inner_text() == text[line - 1]
-    assert row.locator(".heat").inner_text() == opened.eval(f"short({sum(executed[one] for one in mine)})")
+    assert row.locator(".heat").inner_text() == opened.eval(f"short({sum(executed[one] for one in addresses)})")
     marked = opened.eval("[...document.querySelectorAll('.listing .row.mine .address')].map((one) => one.textContent)")
-    assert {hex(one) for one in mine} <= set(marked)
+    assert {hex(one) for one in addresses} <= set(marked)
     other = next(row for row in listed if row["line"] not in (0, line) and row["file"].endswith("mix.hip"))
     page.locator(".listing .row[data-at]", has_text=hex(other["address"])).click()
     sync_api.expect(page.locator(".source-code .row.at")).to_have_attribute("data-line", str(other["line"]))
@@ -50,8 +50,8 @@ def test_findings_come_first_and_lead_to_their_lines(tmp_path: Path, open_page: 
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "k.hip").write_text("// </script>\nread();\nwrite();\n")
     opened = open_page(wasteful_run(tmp_path / "run"))
-    said = opened.page.locator("#finding-list li")
-    texts = [said.nth(at).inner_text().replace("\n", " ") for at in range(said.count())]
+    entries = opened.page.locator("#finding-list li")
+    texts = [entries.nth(at).inner_text().replace("\n", " ") for at in range(entries.count())]
     assert "k.hip:3 k: race in LDS: w-w, with k.hip:2" in texts[0]
     assert "k.hip:2 k: 32 cache lines per request, 6.2 % efficient" in texts[1]
     assert "k.hip:3 k: 200 cycles of LDS bank conflicts, 3 times" in texts[2]
@@ -76,10 +76,10 @@ def test_what_is_of_no_line_is_lost_as_well(tmp_path: Path) -> None:
     tables = [{"title": "by", "columns": columns, "rows": cells}]
     summary = {"tools": [{"tool": "banks", "options": {}, "tables": tables}]}
     run = write_run(tmp_path / "run", summary, kernels=[kernel("k", instructions=8)], **rows)
-    told = [one for one in document(RunFolder(run))[0]["findings"] if one["kind"] == "bank conflicts"]
-    assert [(one["lost"], one["place"]) for one in told] == [(112, None), (5, [0, 3])]
-    assert told[0]["text"] == "112 cycles of LDS bank conflicts, 8 times the cycles needed"
-    assert told[1]["text"] == "5 cycles of LDS bank conflicts, 1.5 times the cycles needed"
+    findings = [one for one in document(RunFolder(run))[0]["findings"] if one["kind"] == "bank conflicts"]
+    assert [(one["lost"], one["place"]) for one in findings] == [(112, None), (5, [0, 3])]
+    assert findings[0]["text"] == "112 cycles of LDS bank conflicts, 8 times the cycles needed"
+    assert findings[1]["text"] == "5 cycles of LDS bank conflicts, 1.5 times the cycles needed"
 
 
 @pytest.mark.parametrize("device", ["emu:gfx90a", "hip:0"])
@@ -127,8 +127,8 @@ def test_where_source_is_looked_for(tmp_path: Path) -> None:
     (tmp_path / "folder.hip").mkdir()
 
     def read(path: str, *roots: Path) -> tuple[str | None, str]:
-        (one,) = read_sources([path], roots)
-        return None if one.lines is None else "\n".join(one.lines), one.note
+        (file,) = read_sources([path], roots)
+        return None if file.lines is None else "\n".join(file.lines), file.note
 
     assert read("/build/deep/src/a.hip", tmp_path)[0] == "deep"
     assert read("/build/other/src/a.hip", tmp_path)[0] == "near"

@@ -54,11 +54,11 @@ def test_groups_are_those_of_numpy(tmp_path: Path, keys: list[str]) -> None:
     for group, size in zip(groups, records["size"].tolist(), strict=True):
         sizes[group] += size
     (table,) = summaries(RunFolder(tmp_path / "run"), "accesses", [parsed], ["size"], top=0)
-    found = {
+    actual = {
         tuple(int(one, 0) if isinstance(one, str) else one for one in row[: len(keys)]): row[len(keys) :]
         for row in table.rows
     }
-    assert {group: row[:2] for group, row in found.items()} == {
+    assert {group: row[:2] for group, row in actual.items()} == {
         group: [count, sizes[group]] for group, count in Counter(groups).items()
     }
     counts: list[Any] = [row[len(keys)] for row in table.rows]

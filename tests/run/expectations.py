@@ -35,11 +35,11 @@ class Truth:
 
     def lanes(self, *spaces: str) -> Counter[int]:
         """By address of an instruction that accesses memory: the lanes, for each of its addresses."""
-        found: Counter[int] = Counter()
-        for one, _, lanes in self.all():
-            if one.memory is not None and one.memory.space in spaces:
-                found[one.address] += lanes * one.memory.count
-        return found
+        lanes_by_address: Counter[int] = Counter()
+        for instruction, _, lanes in self.all():
+            if instruction.memory is not None and instruction.memory.space in spaces:
+                lanes_by_address[instruction.address] += lanes * instruction.memory.count
+        return lanes_by_address
 
     def all(self) -> Iterable[tuple[Instruction, int, int]]:
         """Every instruction with its counts."""
@@ -64,14 +64,14 @@ def truth(
             reached = [one for one in lifted.instructions if one.block >= 0]
             kernels[name] += len(reached)
             firsts = {block.first for block in lifted.blocks}
-            for one in reached:
-                if one.address in seen:
+            for instruction in reached:
+                if instruction.address in seen:
                     continue
-                seen.add(one.address)
-                times, lanes = counts.get(one.address, (0, 0))
-                code[one.address].append((one, times, lanes))
-                if one.index in firsts:
-                    entries[one.address] += times
+                seen.add(instruction.address)
+                times, lanes = counts.get(instruction.address, (0, 0))
+                code[instruction.address].append((instruction, times, lanes))
+                if instruction.index in firsts:
+                    entries[instruction.address] += times
     return Truth(sum(one["launches"] for one in own.values()), kernels, frozenset(sizes), code, entries)
 
 
@@ -85,10 +85,10 @@ def rows(tables: Tables, *columns: str) -> list[Row]:
     ]
 
 
-def by_address(found: Iterable[Row], column: str) -> Counter[int]:
+def by_address(table_rows: Iterable[Row], column: str) -> Counter[int]:
     """A column added up by address; what is 0 left out."""
     sums: Counter[int] = Counter()
-    for row in found:
+    for row in table_rows:
         if row["address"] is not None:
             sums[int(row["address"], 16)] += row[column]
     return +sums
@@ -130,13 +130,13 @@ def instr_count(tables: Tables, truth: Truth) -> None:
 def opcode_histogram(tables: Tables, truth: Truth) -> None:
     """Executions by opcode."""
     wanted: Counter[str] = Counter()
-    for one, times, _ in truth.all():
-        wanted[one.mnemonic] += times
-    found: Counter[str] = Counter()
+    for instruction, times, _ in truth.all():
+        wanted[instruction.mnemonic] += times
+    counted: Counter[str] = Counter()
     for row in rows(tables, "opcode"):
-        found[row["opcode"]] += row["waves"]
-    assert found.pop("all", 0) == sum(wanted.values())
-    assert found == +wanted
+        counted[row["opcode"]] += row["waves"]
+    assert counted.pop("all", 0) == sum(wanted.values())
+    assert counted == +wanted
 
 
 @expectation
@@ -159,9 +159,9 @@ def instruction_mix(tables: Tables, truth: Truth) -> None:
     for row in rows(tables, "class"):
         classes[row["class"]] += row["waves"]
     spaces: Counter[str] = Counter()
-    for one, times, _ in truth.all():
-        if one.memory is not None:
-            spaces[one.memory.space] += times
+    for instruction, times, _ in truth.all():
+        if instruction.memory is not None:
+            spaces[instruction.memory.space] += times
     assert classes["all"] == sum(times for _, times, _ in truth.all())
     assert classes["LDS"] == sum(times for one, times, _ in truth.all() if one.mnemonic.startswith("ds_"))
     assert classes["wait"] >= sum(times for one, times, _ in truth.all() if one.mnemonic == "s_waitcnt")
@@ -179,9 +179,9 @@ def divergence(tables: Tables, truth: Truth) -> None:
     histogram = [row for row in rows(tables, "lanes", "vector instructions", "%") if "block" not in row]
     assert sum(row["vector instructions"] for row in histogram) == sum(times for _, times, _ in vectors)
     branches: Counter[int] = Counter()
-    for one, times, _ in truth.all():
-        if one.is_conditional:
-            branches[one.address] += times
+    for instruction, times, _ in truth.all():
+        if instruction.is_conditional:
+            branches[instruction.address] += times
     assert by_address(rows(tables, "branch", "taken"), "waves") == _without(branches, tables)
     assert all(row["taken"] + row["not taken"] == row["waves"] for row in rows(tables, "branch", "taken"))
 
@@ -189,17 +189,17 @@ def divergence(tables: Tables, truth: Truth) -> None:
 @expectation
 def coalescing(tables: Tables, truth: Truth) -> None:
     """Lanes of each memory instruction; lines as the bounds are."""
-    found = rows(tables, "address", "requests", "lines")
-    assert by_address(found, "lanes") == _without(truth.lanes("global", "flat", "buffer"), tables)
-    assert all(row["requests"] <= row["lines"] <= 2 * row["lanes"] for row in found)
+    accesses = rows(tables, "address", "requests", "lines")
+    assert by_address(accesses, "lanes") == _without(truth.lanes("global", "flat", "buffer"), tables)
+    assert all(row["requests"] <= row["lines"] <= 2 * row["lanes"] for row in accesses)
 
 
 @expectation
 def lds_bank_conflicts(tables: Tables, truth: Truth) -> None:
     """Lanes of each LDS instruction, for each of its addresses."""
-    found = rows(tables, "address", "accesses", "conflicts")
-    assert by_address(found, "lanes") == _without(truth.lanes("lds"), tables)
-    assert all(row["accesses"] <= row["cycles needed"] <= row["cycles"] for row in found)
+    accesses = rows(tables, "address", "accesses", "conflicts")
+    assert by_address(accesses, "lanes") == _without(truth.lanes("lds"), tables)
+    assert all(row["accesses"] <= row["cycles needed"] <= row["cycles"] for row in accesses)
 
 
 @expectation
@@ -215,8 +215,8 @@ def lds_race(tables: Tables, truth: Truth) -> None:
 @expectation
 def memcheck(tables: Tables, truth: Truth) -> None:
     """The programs access nothing but what they have."""
-    (found,) = (one for one in tables if "distance" in one["columns"])
-    assert found["title"] == "no bad access was seen", found["rows"]
+    (table,) = (one for one in tables if "distance" in one["columns"])
+    assert table["title"] == "no bad access was seen", table["rows"]
     numbers = {row["what"]: row["number"] for row in rows(tables, "what", "number")}
     assert numbers["launches"] == truth.launches
     assert numbers["allocations"] > 0
@@ -226,8 +226,8 @@ def memcheck(tables: Tables, truth: Truth) -> None:
 @expectation
 def address_heatmap(tables: Tables, truth: Truth) -> None:
     """Accesses of all lanes, on all pages together."""
-    found = rows(tables, "page", "loads", "stores", "atomics")
-    accesses = sum(row["loads"] + row["stores"] + row["atomics"] for row in found)
+    pages = rows(tables, "page", "loads", "stores", "atomics")
+    accesses = sum(row["loads"] + row["stores"] + row["atomics"] for row in pages)
     if not rows(tables, "kernel", "reason", "instructions"):
         assert accesses == sum(truth.lanes("global", "flat", "buffer").values())
     assert not rows(tables, "accesses")
@@ -257,8 +257,8 @@ def lift_dump(tables: Tables, truth: Truth) -> None:
     files = [row for row in rows(tables, "kernel", "file") if row["kernel"] in truth.kernels]
     assert {row["kernel"] for row in files} == truth.kernels.keys()
     assert not any(row["reason"] for row in files)
-    told = {row["file"]: Path(row["file"]).read_text() for row in files}
-    texts = {text.strip() for one in told.values() for text in one.splitlines()}
+    dumps = {row["file"]: Path(row["file"]).read_text() for row in files}
+    texts = {text.strip() for one in dumps.values() for text in one.splitlines()}
     assert all(any(hex(one.address)[2:] in text for text in texts) for one, _, _ in list(truth.all())[:20])
 
 
@@ -282,17 +282,17 @@ def value_log(tables: Tables, truth: Truth) -> None:
     """
     (wave_size,) = truth.wave_sizes
     stored, fewest, most = 0, 0, 0
-    for one, times, lanes in truth.all():
-        store = one.mnemonic.startswith("global_store_")
-        if store and one.memory is not None:
-            stored += lanes * max(1, (one.memory.size or 0) // 4)
-        if store or one.mnemonic == "s_endpgm":
+    for instruction, times, lanes in truth.all():
+        store = instruction.mnemonic.startswith("global_store_")
+        if store and instruction.memory is not None:
+            stored += lanes * max(1, (instruction.memory.size or 0) // 4)
+        if store or instruction.mnemonic == "s_endpgm":
             fewest += -(-lanes // wave_size) * 2
             most += times * 2
     channels = rows(tables, "records", "dropped", "lost")
     assert all(row["dropped"] == row["lost"] == 0 for row in channels)
-    told = sum(row["records"] for row in channels)
-    assert stored + fewest <= told <= stored + most, (stored, fewest, told, most)
+    records = sum(row["records"] for row in channels)
+    assert stored + fewest <= records <= stored + most, (stored, fewest, records, most)
 
 
 def _edited(tables: Tables, truth: Truth) -> None:

@@ -47,8 +47,8 @@ def main() -> None:
     module.kernel("reverse").launch(data, block=200, dynamic_lds=800)
     assert np.array_equal(data, np.arange(200)[::-1])
     arrived, seen = np.zeros(1, np.uint32), np.zeros(6, np.uint32)
-    told = refused(module.kernel("meet").launch, arrived, seen, grid=6, block=64, cooperative=True)
-    assert "has no hipModuleLaunchCooperativeKernel" in told  # before ROCm 6
+    message = refused(module.kernel("meet").launch, arrived, seen, grid=6, block=64, cooperative=True)
+    assert "has no hipModuleLaunchCooperativeKernel" in message  # before ROCm 6
     assert len(module.kernel("scale").lift().blocks) > 1
 
     assert "does not count" in refused(lambda: device.stats)

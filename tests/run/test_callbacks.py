@@ -73,27 +73,27 @@ def test_everything_is_told_in_order(build_program: Build, under_tools: UnderToo
     """The program launches scale and shift in turns, five times each."""
     ran = under_tools("emu:gfx90a", [watcher(counter)()], build_program("graph"))
     assert (ran.code, ran.out, ran.summary["faults"]) == (0, SAYS["graph"], [])
-    told = notes(ran)
-    assert told[0] == ("init", 0)
-    assert told[-1][0] == "exit"
-    assert any(note[0] == "object" and "_Z5scalePii" in note[1] for note in told)
-    launches = [note for note in told if note[0] in ("launch", "end")]
+    events = notes(ran)
+    assert events[0] == ("init", 0)
+    assert events[-1][0] == "exit"
+    assert any(note[0] == "object" and "_Z5scalePii" in note[1] for note in events)
+    launches = [note for note in events if note[0] in ("launch", "end")]
     assert [note[0] for note in launches] == ["launch", "end"] * 10
     before = 0
     for begin, end in zip(launches[::2], launches[1::2], strict=True):
         assert begin[1:3] == end[1:3]
         assert begin[3] == before < end[3]
         before = end[3]
-    assert before == told[-1][1] == sum(value for _, _, value in ran.variables["watcher"])
+    assert before == events[-1][1] == sum(value for _, _, value in ran.variables["watcher"])
     assert {note[1:3] for note in launches} == {(f"_Z5{name}Pii", i) for name in ("scale", "shift") for i in range(5)}
 
 
 def test_reset_for_each_launch(build_program: Build, under_tools: UnderTools, counter: type[Tool]) -> None:
     ran = under_tools("emu:gfx90a", [watcher(counter, reset_each_launch=True)()], build_program("graph"))
     assert (ran.code, ran.out) == (0, SAYS["graph"])
-    told = notes(ran)
-    assert {note[3] for note in told if note[0] == "launch"} == {0}
-    ends = [note for note in told if note[0] == "end"]
+    events = notes(ran)
+    assert {note[3] for note in events if note[0] == "launch"} == {0}
+    ends = [note for note in events if note[0] == "end"]
     assert len(ends) == 10
     assert len({(note[1], note[3]) for note in ends}) == 2  # each kernel counts the same every time
     plain = under_tools("emu:gfx90a", [counter()], build_program("graph"))

@@ -53,9 +53,9 @@ def test_under_a_tool_they_are_named(build_program: Build, luthier_run: Run, tem
     summary = temporary / "summary.json"
     outcome = luthier_run("emu:gfx90a", build_program(NAME), options=["-t", "instr_count", "--json", summary])
     assert (outcome.code, outcome.out) == (0, "called\n"), outcome
-    found = json.loads(summary.read_text())
-    assert found["faults"] == []
-    for kernel in [one for one in found["kernels"] if one["kernel"] == "apply"]:
+    report = json.loads(summary.read_text())
+    assert report["faults"] == []
+    for kernel in [one for one in report["kernels"] if one["kernel"] == "apply"]:
         assert kernel["instrumented"] == kernel["launches"] == 3
         assert kernel["unknown_calls"] > 0
         assert kernel["unresolved"]

@@ -64,12 +64,12 @@ def test_who_was_replayed_says_so(build_program: Callable[[str], Path], temporar
         assert made.returncode == 0, made.stderr
         files[name] = sorted((temporary / name).iterdir())
         assert {read_capture(file).manifest.replayed for file in files[name]} == {name == "replayed"}
-    for name, found in files.items():
-        capture = read_capture(found[0])
+    for name, captures in files.items():
+        capture = read_capture(captures[0])
         pages = capture.pages.copy()
         pages[int(capture.after["page"][-1]), 5] ^= 1
-        write_capture(found[0], msgspec.structs.replace(capture, pages=pages))
-        done = run_luthier("replay", found[0])
+        write_capture(captures[0], msgspec.structs.replace(capture, pages=pages))
+        done = run_luthier("replay", captures[0])
         assert (done.returncode, "was not replayed" in done.stdout) == (1, name == "all"), done.stdout
     whole, smaller = (sum(file.stat().st_size for file in files[name][1:]) for name in ("all", "replayed"))
     assert smaller < whole
@@ -110,10 +110,10 @@ def test_the_number_in_a_namespace_is_not_the_systems(build_program: Callable[[s
 def test_processes_of_namespaces_have_numbers_of_their_own(
     build_program: Callable[[str], Path], temporary: Path
 ) -> None:
-    told, program = temporary / "told.json", build_program("histogram")
+    report, program = temporary / "told.json", build_program("histogram")
     twice = ["sh", "-c", '"$@" && "$@"', "sh", *in_a_namespace(program)]
-    run_luthier("run", "-t", "instr_count", "--device", "emu:gfx90a", "--json", told, "--", *twice)
-    first, second = json.loads(told.read_text())["processes"]
+    run_luthier("run", "-t", "instr_count", "--device", "emu:gfx90a", "--json", report, "--", *twice)
+    first, second = json.loads(report.read_text())["processes"]
     assert first["process"] != second["process"]
     assert min(first["launches"], second["launches"]) > 0
     assert None not in (first["parent"], second["parent"])
@@ -134,8 +134,8 @@ def test_a_process_without_a_number_is_refused_by_name(
     files, refused = apart(work)
     assert files == []
     assert refused
-    for one in refused:
-        assert one.endswith(" in process 0: its process is in a PID namespace that Luthier cannot access")
+    for folder in refused:
+        assert folder.endswith(" in process 0: its process is in a PID namespace that Luthier cannot access")
 
 
 def test_what_does_not_fit_in_memory_is_replayed_from_files(

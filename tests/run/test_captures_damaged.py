@@ -190,9 +190,9 @@ def test_bombs_and_odd_archives(captured: Captured, temporary: Path, bounded: No
 
     def refused(*texts: str) -> None:
         began = time.monotonic()
-        with pytest.raises(LuthierError) as found:
+        with pytest.raises(LuthierError) as error:
             read_capture(file)
-        assert any(text in str(found.value) for text in texts), found.value
+        assert any(text in str(error.value) for text in texts), error.value
         assert time.monotonic() - began < 5
 
     def archive(raw: dict[str, bytes], kind: int = zipfile.ZIP_STORED) -> None:

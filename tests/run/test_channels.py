@@ -74,9 +74,9 @@ class Tracer(Tool):
     modules: ToolModule
 
     def instrument(self, task: InstrumentationTask) -> None:
-        for one in task.instructions:
-            if one.mnemonic.startswith("global_store"):
-                task.insert_hook_before(one, self.modules.hook(self.hook), task.operand(one, "vdata"))
+        for instruction in task.instructions:
+            if instruction.mnemonic.startswith("global_store"):
+                task.insert_hook_before(instruction, self.modules.hook(self.hook), task.operand(instruction, "vdata"))
 
 
 class Collector(Tracer):
@@ -92,8 +92,8 @@ class Collector(Tracer):
 
     def keys(self, gpu: int | None = None) -> NDArray[np.uint64]:
         """Of all records that came, sorted; each is whole."""
-        found = [batch for name, _, at, batch in self.batches if name == "stores" and gpu in (None, at)]
-        records = np.concatenate(found)
+        batches = [batch for name, _, at, batch in self.batches if name == "stores" and gpu in (None, at)]
+        records = np.concatenate(batches)
         assert np.array_equal(records["check"], (records["key"] * FACTOR >> np.uint64(32)).astype(np.uint32))
         return np.sort(records["key"])
 
@@ -138,8 +138,8 @@ def traced(
             reported = list(results.tables(instrumentation))
             recorder.finish(instrumentation, results.summary(instrumentation, argv, code, reported))
         view = instrumentation.view(tools[0])
-        found = [*view.channels("stores"), *view.channels("waves")]
-        channels = [(c.name, c.pid, c.gpu, c.taken, c.dropped, c.lost) for c in found]
+        views = [*view.channels("stores"), *view.channels("waves")]
+        channels = [(c.name, c.pid, c.gpu, c.taken, c.dropped, c.lost) for c in views]
         for tool in tools:
             vars(tool).pop("modules", None)
         return Traced(code, [vars(tool) for tool in tools], channels, view.total("passed"), instrumentation.faults)
@@ -195,8 +195,8 @@ def test_tools_devices_and_processes(build_program: Build, collector: Any) -> No
         assert len(pids) == 3
         for pid in pids:
             for gpu in (0, 1):
-                found = [batch for name, *at, batch in tool.batches if (name, at) == ("stores", [pid, gpu])]
-                assert np.array_equal(np.sort(np.concatenate(found)["key"]), keys)
+                batches = [batch for name, *at, batch in tool.batches if (name, at) == ("stores", [pid, gpu])]
+                assert np.array_equal(np.sort(np.concatenate(batches)["key"]), keys)
 
 
 def test_tables_in_the_run_directory(build_program: Build, collector: Any, tmp_path: Path) -> None:
@@ -207,10 +207,10 @@ def test_tables_in_the_run_directory(build_program: Build, collector: Any, tmp_p
     ran = traced("emu:gfx1030,emu:gfx906", tools, [build_program("trace"), "700", "9", "2"], folder)
     assert (ran.code, ran.faults) == (0, [])
     names = {"trace-stores", "trace-waves", "trace-stores-other", "trace-waves-other"}
-    found = RunFolder(folder)
-    assert {name for name in found.names if name.startswith("trace")} == names
+    run = RunFolder(folder)
+    assert {name for name in run.names if name.startswith("trace")} == names
     rows = 2 * 2 * len(expected(700, 9))
-    assert [found.summary.tables[name] for name in ("trace-stores", "trace-stores-other")] == [rows, rows]
+    assert [run.summary.tables[name] for name in ("trace-stores", "trace-stores-other")] == [rows, rows]
     for name in ("trace-stores", "trace-stores-other"):
         table = pq.read_table(folder / f"{name}.parquet")
         assert table.column_names == ["process", "device", "key", "lane", "check"]

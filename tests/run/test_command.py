@@ -59,8 +59,8 @@ def test_options_of_checks_need_one(luthier_run: Run, option: tuple[str, str]) -
 def test_options_of_one_check_need_that(command: tuple[str, ...], option: tuple[str, str]) -> None:
     done = run_luthier(*command, *option, "--", "true")
     assert (done.returncode, done.stdout) == (1, "")
-    said = f"{option[0]} needs the check {option[0][2:]}, which is not among race,host"
-    assert said in done.stderr
+    message = f"{option[0]} needs the check {option[0][2:]}, which is not among race,host"
+    assert message in done.stderr
 
 
 def test_only_the_user_may_reach_the_service(luthier_run: Run) -> None:

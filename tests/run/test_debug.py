@@ -57,8 +57,8 @@ def captured(build_program: Callable[..., Path], tmp_path_factory: pytest.TempPa
         program = build_program("debugged", "-g", *flags)
         done = run_luthier("capture", "--device", f"emu:{target}", "-o", folder, "--", program)
         assert done.returncode == 0, done.stderr
-        (found,) = folder.glob("*.lcap")
-        return found
+        (capture,) = folder.glob("*.lcap")
+        return capture
 
     return capture
 
@@ -80,15 +80,15 @@ def opened(path: Path) -> Debugger:
 
 @pytest.fixture(params=[(target, level) for target in TARGETS for level in LEVELS], ids="-".join)
 def debugger(request: pytest.FixtureRequest, captured: Callable[..., Path]) -> Iterator[Debugger]:
-    with opened(captured(*request.param)) as found:
-        yield found
+    with opened(captured(*request.param)) as opened_debugger:
+        yield opened_debugger
 
 
 def variable(debugger: Debugger, name: str) -> Any:
     """Return a variable of the stopped wave by lane."""
-    found = debugger.view().variable(name)
-    assert found is not None, name
-    return found
+    variable = debugger.view().variable(name)
+    assert variable is not None, name
+    return variable
 
 
 def group_of(debugger: Debugger) -> tuple[int, Any]:
@@ -139,11 +139,11 @@ def test_variables_of_optimised_code(captured: Callable[..., Path], target: str)
             for name in own & set(right):
                 expected = right[name]
                 try:
-                    found = view.variable(name)
+                    variable = view.variable(name)
                 except LuthierError:
                     continue
-                if found is not None:
-                    assert np.all((found == expected)[active]), (name, hex(view.pc))
+                if variable is not None:
+                    assert np.all((variable == expected)[active]), (name, hex(view.pc))
                     seen[name] = seen.get(name, 0) + 1
             debugger.step_instruction()
         assert {"index", "other"} & set(seen), seen
@@ -181,13 +181,13 @@ def test_positions(captured: Callable[..., Path], target: str, level: str) -> No
 
 def executed(path: Path) -> list[tuple[int, int, int]]:
     """Return work-group, wave and address of every instruction of a capture's launch, as an observer sees them."""
-    found: list[tuple[int, int, int]] = []
+    steps: list[tuple[int, int, int]] = []
     capture = read_capture(path)
     launch = PreparedLaunch(capture, capture.manifest.target)
-    look = observer_of(launch.code, lambda step: found.append((step.workgroup, step.wave, step.address)), None)
+    look = observer_of(launch.code, lambda step: steps.append((step.workgroup, step.wave, step.address)), None)
     with room(), launch.memory():
         launch.execute(1, look)
-    return found
+    return steps
 
 
 @pytest.mark.covering(1)
@@ -200,7 +200,7 @@ def test_steps_by_line(debugger: Debugger) -> None:
     stop = debugger.resume()
     assert stop.why == "breakpoint"
     assert not debugger.breakpoints
-    here = debugger.position
+    position = debugger.position
     inside = debugger.view().frames
     assert inside[-1].name == "triple"
     debugger.finish()
@@ -208,7 +208,7 @@ def test_steps_by_line(debugger: Debugger) -> None:
     assert outside.frames[-1].name == "sums"
     after = debugger.position
     debugger.reverse_line(over=False)
-    assert here <= debugger.position < after
+    assert position <= debugger.position < after
     debugger.goto(0)
     lines = []
     while debugger.where is not None and debugger.view().workgroup == 0 and debugger.view().wave == 0:
@@ -229,8 +229,8 @@ def test_steps_by_line(debugger: Debugger) -> None:
 def test_watchpoints_are_the_stores_of_the_trace(captured: Callable[..., Path], target: str) -> None:
     """A watchpoint on an element of the result stops behind the one instruction that writes it."""
     with opened(captured(target, "-O2")) as debugger:
-        told = debugger.launch.capture.manifest
-        out = int.from_bytes(bytes.fromhex(told.arguments[1].value), "little")
+        manifest = debugger.launch.capture.manifest
+        out = int.from_bytes(bytes.fromhex(manifest.arguments[1].value), "little")
         watched = {lane: debugger.watch_memory(out + 4 * lane, 4) for lane in (0, 63, 100)}
         stops = []
         while (stop := debugger.resume()).why == "watchpoint":
@@ -238,16 +238,16 @@ def test_watchpoints_are_the_stores_of_the_trace(captured: Callable[..., Path], 
         assert stop.why == "end"
         hit = {number: stop for stop in stops for number in stop.numbers}
         assert set(hit) == {one.number for one in watched.values()}
-        for lane, one in watched.items():
+        for lane, watchpoint in watched.items():
             total, mirrored = 6 * lane + 3, lane // 64 * 64 + 63 - lane % 64
             value = (3 * total + 1 + 6 * mirrored + 3 + 1).to_bytes(4, "little")
-            change = one.change
-            debugger.goto(hit[one.number].position)
+            change = watchpoint.change
+            debugger.goto(hit[watchpoint.number].position)
             assert debugger.read(out + 4 * lane, 4) == value
             assert f"became {value.hex(' ')} by " in change
             assert "store" in change
             assert f"debugged.hip:{line_of('the result')}" in change
-            debugger.goto(hit[one.number].position - 1)
+            debugger.goto(hit[watchpoint.number].position - 1)
             assert "store" in debugger.view().text
             assert debugger.read(out + 4 * lane, 4) == bytes(4)
 
@@ -419,10 +419,10 @@ class Editor:
         self.process.stdin.write(self.client.send())
         self.process.stdin.flush()
         while True:
-            for at, one in enumerate(self._answers):
-                if type(one).__name__ == kind:
+            for at, answer in enumerate(self._answers):
+                if type(answer).__name__ == kind:
                     return self._answers.pop(at)
-                if type(one).__name__ == "ErrorResponse":
+                if type(answer).__name__ == "ErrorResponse":
                     raise AssertionError(self._answers.pop(at))
             ready, _, _ = select.select([self.process.stdout], [], [], 20)
             assert ready, f"no {kind} for {PATIENCE} seconds"
@@ -601,9 +601,9 @@ def test_odd_requests(captured: Callable[..., Path]) -> None:
         answers = io.BytesIO()
         stream = io.BytesIO(b"".join(b"Content-Length: %d\r\n\r\n%s" % (len(one), one) for one in sent))
         Adapter(debugger, ProtocolChannel(stream, answers)).serve()
-    told = [json.loads(one) for one in re.findall(rb"({.*?})(?:Content-Length|$)", answers.getvalue(), re.S)]
-    assert [one["request_seq"] for one in told if one["type"] == "response"] == list(range(len(requests)))
-    refused = {one["request_seq"] for one in told if not one.get("success", True)}
+    messages = [json.loads(one) for one in re.findall(rb"({.*?})(?:Content-Length|$)", answers.getvalue(), re.S)]
+    assert [one["request_seq"] for one in messages if one["type"] == "response"] == list(range(len(requests)))
+    refused = {one["request_seq"] for one in messages if not one.get("success", True)}
     assert refused.issuperset(range(4 + 5 * (len(COMMANDS) + 6) + len(EXPRESSIONS) - 2))
 
 

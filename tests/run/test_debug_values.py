@@ -56,7 +56,7 @@ class Said(NamedTuple):
 
 
 @pytest.fixture(scope="session")
-def said(build_program: Callable[..., Path]) -> Said:
+def facts(build_program: Callable[..., Path]) -> Said:
     """The program's own account, which no debugger has had a part in."""
     done = run_luthier("run", "--device", "emu:gfx90a", "--", build_program("told", "-DSAY"))
     assert done.returncode == 0, done.stderr
@@ -85,8 +85,8 @@ def capture_of(
         words = ["capture", "--device", f"emu:{target}", "-o", folder, "--", build("told", "-g", level)]
         done = run_luthier(*words, before=stack(RELEASE) if target in NEWER else ())
         assert done.returncode == 0, done.stderr
-        (found,) = folder.glob("*.lcap")
-        return found
+        (capture,) = folder.glob("*.lcap")
+        return capture
 
     return capture
 
@@ -101,61 +101,61 @@ def active(view: StoppedWave) -> Iterator[tuple[int, int]]:
 
 @pytest.mark.worth(5)
 @every_case
-def test_variables_at_their_lines(capture_of: Callable[[str, str], Path], said: Said, target: str, level: str) -> None:
+def test_variables_at_their_lines(capture_of: Callable[[str, str], Path], facts: Said, target: str, level: str) -> None:
     """Before a line a variable has in each lane what the program prints there, each time that it comes by; of optimised
     code what is told is something that the variable has had in that work-item."""
     seen: Counter[tuple[int, str, int]] = Counter()
-    told: set[str] = set()
+    names: set[str] = set()
     with opened(capture_of(target, level)) as debugger:
-        for line in sorted({line for line, _ in said.at}):
+        for line in sorted({line for line, _ in facts.at}):
             debugger.break_at(f"told.hip:{line}")
         while debugger.resume().why == "breakpoint":
             view = debugger.view()
             known = {one.name: one for one in view.variables()}
-            for line, name in [one for one in said.at if one[0] == view.frames[0].line]:
+            for line, name in [one for one in facts.at if one[0] == view.frames[0].line]:
                 try:
                     data, lanes = view.bytes_of(known[name]), view.lanes_of(known[name])
                 except (KeyError, NotAvailable):
                     assert level != "-O0", (line, name)
                     continue
-                told.add(name)
+                names.add(name)
                 for lane, item in active(view):
                     bits = int.from_bytes(data[lane].tobytes(), "little")
                     if level == "-O0":
-                        assert bits == said.at[line, name][item][seen[line, name, item]], (line, name, item)
-                    assert bits in said.ever[name, item] or not lanes >> lane & 1, (line, name, item)
+                        assert bits == facts.at[line, name][item][seen[line, name, item]], (line, name, item)
+                    assert bits in facts.ever[name, item] or not lanes >> lane & 1, (line, name, item)
                     seen[line, name, item] += 1
     if level == "-O0":
-        assert seen == {(*key, item): len(one) for key, items in said.at.items() for item, one in items.items()}
-    assert {"number", "wide", "value"} <= told, told
+        assert seen == {(*key, item): len(one) for key, items in facts.at.items() for item, one in items.items()}
+    assert {"number", "wide", "value"} <= names, names
 
 
 @every_case
 def test_no_instruction_has_a_wrong_value(
-    capture_of: Callable[[str, str], Path], said: Said, target: str, level: str
+    capture_of: Callable[[str, str], Path], facts: Said, target: str, level: str
 ) -> None:
     """At every instruction what is told of a variable is something that it has had in that work-item: where compilers
     say what holds for other lanes only, and where functions have no frame, nothing is told. Variables that optimisation
     left in memory have anything before they have a value, so of those parameters are looked at."""
-    own = {"most", "count", "weight"} if level == "-O0" else {name for name, _ in said.ever}
-    told: Counter[str] = Counter()
+    own = {"most", "count", "weight"} if level == "-O0" else {name for name, _ in facts.ever}
+    counts: Counter[str] = Counter()
     with opened(capture_of(target, level)) as debugger:
         while debugger.where is not None and debugger.where.workgroup == 0:
             view = debugger.view()
-            for one in view.variables():
-                if one.name not in own:
+            for variable in view.variables():
+                if variable.name not in own:
                     continue
                 try:
-                    data, lanes = view.bytes_of(one), view.lanes_of(one)
+                    data, lanes = view.bytes_of(variable), view.lanes_of(variable)
                 except NotAvailable:
                     continue
                 for lane, item in active(view):
-                    if (one.name, item) in said.ever and lanes >> lane & 1:
+                    if (variable.name, item) in facts.ever and lanes >> lane & 1:
                         bits = int.from_bytes(data[lane].tobytes(), "little")
-                        assert bits in said.ever[one.name, item], (one.name, item, hex(view.pc), view.text)
-                        told[one.name] += 1
+                        assert bits in facts.ever[variable.name, item], (variable.name, item, hex(view.pc), view.text)
+                        counts[variable.name] += 1
             debugger.step_instruction()
-    assert {"most", "weight"} | ({"small"} if level == "-O2" else set()) <= set(told), told
+    assert {"most", "weight"} | ({"small"} if level == "-O2" else set()) <= set(counts), counts
 
 
 def shown(name: str, bits: int) -> str:
@@ -167,7 +167,7 @@ def shown(name: str, bits: int) -> str:
 
 
 @every_case
-def test_an_editor(capture_of: Callable[[str, str], Path], said: Said, target: str, level: str) -> None:
+def test_an_editor(capture_of: Callable[[str, str], Path], facts: Said, target: str, level: str) -> None:
     """Breakpoints by line and function, steps in, over and out of calls, variables, over the Debug Adapter Protocol."""
     editor = Editor(capture_of(target, level))
     client = editor.client
@@ -186,12 +186,12 @@ def test_an_editor(capture_of: Callable[[str, str], Path], said: Said, target: s
         client.evaluate("min(lane)", frame.id)
         lane = int(editor.take("EvaluateResponse").result)
         item = (editor.stopped.threadId - 1) * size + lane
-        found = editor.locals(frame)
-        known = {name: text for name, text in found.items() if text[0] != "<" and (name, item) in said.ever}
+        texts = editor.locals(frame)
+        known = {name: text for name, text in texts.items() if text[0] != "<" and (name, item) in facts.ever}
         for name, text in known.items():
             if name != "pair":
-                values = said.at[frame.line, name][item] if exact and (frame.line, name) in said.at else ()
-                right = values or said.ever[name, item]
+                values = facts.at[frame.line, name][item] if exact and (frame.line, name) in facts.at else ()
+                right = values or facts.ever[name, item]
                 assert text in {shown(name, one) for one in right} or (not values and level == "-O0"), (name, text)
         return len(known)
 
@@ -207,18 +207,18 @@ def test_an_editor(capture_of: Callable[[str, str], Path], said: Said, target: s
     assert editor.top().name == "values"
     client.restart()
     editor.wait()
-    lines = sorted({line for line, _ in said.at})
+    lines = sorted({line for line, _ in facts.at})
     client.set_breakpoints({"path": str(SOURCE)}, [{"line": line} for line in lines])
     assert all(one.verified for one in editor.take("SetBreakpointsResponse").breakpoints)
-    told = 0
+    compared = 0
     for _ in range(24):
         client.continue_(1)
         editor.wait()
-        told += look(exact=True)
+        compared += look(exact=True)
         client.next(editor.stopped.threadId)
         editor.wait()
-        told += look(exact=False)
-    assert told > (60 if level == "-O0" else 10), told
+        compared += look(exact=False)
+    assert compared > (60 if level == "-O0" else 10), compared
     client.disconnect()
     editor.take("disconnect")
     assert editor.process.wait(PATIENCE) == 0
@@ -234,7 +234,7 @@ def stores(capture: Capture, address: int) -> list[tuple[int, str, int]]:
     """Return how many instructions had been executed behind each store to eight bytes of memory, its text, and what it
     wrote, as registers say in a trace of the emulated device."""
     launch = PreparedLaunch(capture, capture.manifest.target)
-    found: list[tuple[int, str, int]] = []
+    stores: list[tuple[int, str, int]] = []
     count = 0
 
     def look(step: WaveStep) -> None:
@@ -249,11 +249,11 @@ def stores(capture: Capture, address: int) -> list[tuple[int, str, int]]:
         added = (0 if base is None else registers.sgpr(base, 2)) + (constant or 0)
         for lane, value in enumerate(registers.vgpr(data or 0, 1, np.uint64).tolist()):
             if registers.exec >> lane & 1 and int(starts[lane]) + added == address:
-                found.append((count, step.text, value))
+                stores.append((count, step.text, value))
 
     with room(), launch.memory():
         launch.execute(1, observer_of(launch.code, look, None))
-    return found
+    return stores
 
 
 @pytest.mark.thorough
@@ -275,14 +275,14 @@ def test_watchpoints_are_stores(capture_of: Callable[[str, str], Path], target: 
     assert len(right) == 6, right
     with opened(path) as debugger:
         items = {debugger.watch_memory(out + 8 * item, 8).number: item for item in (0, 63, 77)}
-        found: list[tuple[int, ...]] = []
+        stops: list[tuple[int, ...]] = []
         while (stop := debugger.resume()).why == "watchpoint":
             for number in stop.numbers:
                 value = int.from_bytes(debugger.read(out + 8 * items[number], 8), "little")
-                found.append((stop.position, items[number], value))
+                stops.append((stop.position, items[number], value))
                 assert texts[stop.position] in stop.text
     assert stop.why == "end"
-    assert sorted(found) == sorted(right)
+    assert sorted(stops) == sorted(right)
 
 
 INT = DwarfType("int", "signed", 4)
@@ -324,10 +324,10 @@ def test_expressions(kind: DwarfType, expression: tuple[DwarfOperation, ...], va
     registers = WaveRegisters(np.zeros(1 << 18, np.uint8), 64, 256)
     registers.set_sgpr(4, 0xFFFFFFFF_80000000, 2)
     registers.set_vgpr(0, 0x123456FE)
-    one = DwarfVariable("x", kind, (), 0, ((None, expression),), None, (S4,))
+    variable = DwarfVariable("x", kind, (), 0, ((None, expression),), None, (S4,))
     frame = Frame(registers, 64, np.zeros(0, np.uint8), lambda address, size: bytes(size), lambda register: False)
     if isinstance(value, str):
         with pytest.raises(NotAvailable, match=value):
-            frame.value(one, 0)
+            frame.value(variable, 0)
         return
-    assert set(numbers(kind, frame.value(one, 0))) == {value}  # type: ignore[arg-type]
+    assert set(numbers(kind, frame.value(variable, 0))) == {value}  # type: ignore[arg-type]

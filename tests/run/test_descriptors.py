@@ -78,6 +78,6 @@ def test_places_without_locks(
         store = Store(tmp_path / "stores" / f"{name}.sqlite")
         store.put({b"key": b"value"})
         assert store.get([b"key"]) == {}
-    said = capsys.readouterr().err
-    assert "has no file locks (No locks available): folders of killed commands are not removed" in said
-    assert said.count("the cache is not used") == 1
+    output = capsys.readouterr().err
+    assert "has no file locks (No locks available): folders of killed commands are not removed" in output
+    assert output.count("the cache is not used") == 1

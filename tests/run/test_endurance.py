@@ -36,9 +36,9 @@ def _do(*command: str | Path, **environment: str) -> subprocess.CompletedProcess
 
 def _launches(table: str) -> int:
     """How many launches of `add` ran under a tool, by the coverage that is printed."""
-    found = re.search(r"^\s+add\s+(\d+) of \1\s", table, re.MULTILINE)
-    assert found, table
-    return int(found[1])
+    match = re.search(r"^\s+add\s+(\d+) of \1\s", table, re.MULTILINE)
+    assert match, table
+    return int(match[1])
 
 
 @pytest.mark.parametrize("options", [["-t", "instr_count"], *([[], ["-t", "instr_count", "-o"]] if EVERYTHING else [])])
@@ -67,13 +67,13 @@ def test_a_storm_of_processes(build_program: Build) -> None:
     assert (done.returncode, done.stdout) == (0, f"{number} processes, {number // 4} killed\n"), done
     # What those that were killed had launched may have run, or not.
     lived = number - number // 4 + 1
-    found = re.search(r"^\s+add\s+(\d+) of (\d+)\s", done.stderr, re.MULTILINE)
-    assert found, done.stderr
-    assert 20 * lived <= int(found[1]) == int(found[2]) <= 20 * (number + 1)
+    match = re.search(r"^\s+add\s+(\d+) of (\d+)\s", done.stderr, re.MULTILINE)
+    assert match, done.stderr
+    assert 20 * lived <= int(match[1]) == int(match[2]) <= 20 * (number + 1)
 
 
 @pytest.mark.covering(1)
-@pytest.mark.parametrize("command", [["run", "-t", "instr_count"], ["run"], ["sanitize"]], ids=lambda one: one[0])
+@pytest.mark.parametrize("command", [["run", "-t", "instr_count"], ["run"], ["sanitize"]], ids=lambda argv: argv[0])
 @pytest.mark.parametrize("limit", [60, 90, 110, 120, 130, 140, 300])
 def test_little_memory(raw_program: Callable[..., list[Path]], tmp_path: Path, command: list[str], limit: int) -> None:
     """MB of data for each process: the run is right, or it says that memory is short; it always ends."""
@@ -100,11 +100,11 @@ def test_kills_at_any_moment(build_program: Build, tmp_path: Path, temporary: Pa
             command, stdout=quiet, stderr=quiet, env={**os.environ, **places}, start_new_session=True
         )
         time.sleep(chance.uniform(0.1, 6))
-        others = session(running.pid)
-        os.kill(chance.choice(others) if others and whom == "program" else running.pid, signal.SIGKILL)
+        processes = session(running.pid)
+        os.kill(chance.choice(processes) if processes and whom == "program" else running.pid, signal.SIGKILL)
         deadline = time.monotonic() + 60
         while running.poll() is None or session(running.pid):
-            assert time.monotonic() < deadline, (whom, others, session(running.pid))
+            assert time.monotonic() < deadline, (whom, processes, session(running.pid))
             time.sleep(0.05)
     done = _do(*RUN, "-t", "instr_count", "-o", tmp_path / "run", "--", program, "soak", "1000", **places)
     assert (done.returncode, _launches(done.stderr)) == (0, 1010), done

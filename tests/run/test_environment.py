@@ -8,10 +8,10 @@ import pytest
 from luthier.run import parse_devices, program, topology
 
 
-@pytest.mark.parametrize(("given", "found"), [({}, "^patcher"), ({"OMPI_MCA_memory": "none"}, "none")])
-def test_open_mpi_leaves_mmap_alone(tmp_path: Path, given: dict[str, str], found: str) -> None:
+@pytest.mark.parametrize(("given", "expected"), [({}, "^patcher"), ({"OMPI_MCA_memory": "none"}, "none")])
+def test_open_mpi_leaves_mmap_alone(tmp_path: Path, given: dict[str, str], expected: str) -> None:
     """Unless the user has said otherwise."""
-    assert program.environment(given, tmp_path, tools=False)["OMPI_MCA_memory"] == found
+    assert program.environment(given, tmp_path, tools=False)["OMPI_MCA_memory"] == expected
 
 
 def test_links_between_nodes(tmp_path: Path) -> None:

@@ -196,9 +196,9 @@ def test_the_map(two_units: Callable[[str], Path], counter: Any) -> None:
     tool = counter()
     patched = patch_executable(str(two_units("pie")), tool.instrument, target="gfx90a", hoist=False)
     seen = 0
-    for old, one in patched.objects:
-        new = CodeObject(one.data)
-        for places in one.maps:
+    for old, object in patched.objects:
+        new = CodeObject(object.data)
+        for places in object.maps:
             lifted = lift(old, places.kernel)
             assert places.originals.tolist() == [one.address for one in InstrumentationTask(lifted).instructions]
             assert places.code.start <= places.addresses[0] <= places.addresses[-1] < places.code.stop

@@ -65,12 +65,12 @@ def ended(tmp_path: Path, build_program: Callable[..., Path]) -> Ended:
 
 
 def test_nothing_to_instrument_is_no_error(ended: Ended) -> None:
-    code, said = ended("idle")
-    assert code == 0, said
-    assert "nothing to instrument" in said
-    code, said = ended("unable")
+    code, output = ended("idle")
+    assert code == 0, output
+    assert "nothing to instrument" in output
+    code, output = ended("unable")
     assert code == 1
-    assert "luthier run: error: nothing was instrumented: nothing could be instrumented: there is no way" in said
+    assert "luthier run: error: nothing was instrumented: nothing could be instrumented: there is no way" in output
 
 
 @pytest.mark.parametrize(
@@ -78,18 +78,18 @@ def test_nothing_to_instrument_is_no_error(ended: Ended) -> None:
 )
 def test_a_tool_that_fails(ended: Ended, tmp_path: Path, tool: str, function: str, line: int) -> None:
     """It is an error, also where nothing need be instrumented, and names tool, file, line and kernel."""
-    code, said = ended(tool, "--allow-nothing")
+    code, output = ended(tool, "--allow-nothing")
     assert code == 1
     wanted = f"tool {tool} failed in {function} at {tmp_path / 'some_tools.py'}:{line}: KeyError: 'oops'"
-    assert f"luthier run: error: {wanted}" in said
-    assert ("(kernel " in said) == (tool == "bad_instrument")
+    assert f"luthier run: error: {wanted}" in output
+    assert ("(kernel " in output) == (tool == "bad_instrument")
 
 
 def test_results_are_json_whatever_the_numbers(ended: Ended, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """They are text in files, and numbers again for people and conditions."""
     run, all_of_it = str(tmp_path / "run"), tmp_path / "all.json"
-    code, said = ended("numberless", "-o", run, "--json", str(all_of_it))
-    assert code == 0, said
+    code, output = ended("numberless", "-o", run, "--json", str(all_of_it))
+    assert code == 0, output
     rows = [["a", "nan"], ["b", "-inf"], ["c", 0.5]]
     for path in (all_of_it, Path(run) / SUMMARY):
         (tool,) = strictly(path.read_text())["tools"]

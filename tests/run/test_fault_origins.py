@@ -40,9 +40,9 @@ class Everywhere(Tool):
         self.hook = module.hook(hook)
 
     def instrument(self, task: InstrumentationTask) -> None:
-        for one in task.instructions:
-            if not task.lifted.restrictions.get(one.index):
-                task.insert_hook_before(one, self.hook)
+        for instruction in task.instructions:
+            if not task.lifted.restrictions.get(instruction.index):
+                task.insert_hook_before(instruction, self.hook)
 
 
 def told(err: str) -> str:

@@ -40,14 +40,14 @@ def test_a_fault_on_the_device(build_program: Build, luthier_run: Run, what: str
     assert outcome.code == -signal.SIGABRT, outcome
     assert outcome.out == ""
     if what == "assert":
-        said = 'void asserts(const int *): Device-side assertion `values[threadIdx.x] == 0 && "all are 0"\' failed.\n'
-        assert said in outcome.err
+        text = 'void asserts(const int *): Device-side assertion `values[threadIdx.x] == 0 && "all are 0"\' failed.\n'
+        assert text in outcome.err
     kernel = {"address": "outside", "null": "outside", "abort": "end_all", "assert": "asserts"}.get(what, what)
-    told = next(line for line in outcome.err.splitlines() if line.startswith("luthier: "))
-    assert ours in told
-    assert "wave 0 of work-group 0" in told
-    assert f"{kernel}" in told
-    assert "target gfx90a" in told
+    error = next(line for line in outcome.err.splitlines() if line.startswith("luthier: "))
+    assert ours in error
+    assert "wave 0 of work-group 0" in error
+    assert f"{kernel}" in error
+    assert "target gfx90a" in error
     assert theirs in outcome.err
 
 

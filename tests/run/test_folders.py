@@ -60,17 +60,17 @@ def test_of_many_that_begin_at_once_one_gets_it(end: str, tmp_path: Path) -> Non
         processes = [context.Process(target=_claim, args=(folder, end, gate, done, results)) for _ in range(many)]
         for process in processes:
             process.start()
-        said = [results.get(timeout=60) for _ in range(many - (end == "hold"))]
+        outcomes = [results.get(timeout=60) for _ in range(many - (end == "hold"))]
         done.set()
-        said += [results.get(timeout=60) for _ in range(many - len(said))]
+        outcomes += [results.get(timeout=60) for _ in range(many - len(outcomes))]
         for process in processes:
             process.join(60)
         if end != "discard":  # there one may come when another has gone
-            assert said.count("") == 1, said
-        assert "" in said
-        assert all(str(folder) in one for one in said if one)
+            assert outcomes.count("") == 1, outcomes
+        assert "" in outcomes
+        assert all(str(folder) in one for one in outcomes if one)
         if end == "hold":
-            assert all("another run is writing to" in one for one in said if one)
+            assert all("another run is writing to" in one for one in outcomes if one)
         if end == "finish":
             assert sorted(one.name for one in folder.iterdir()) == ["summary.json", "table"]
 
@@ -103,11 +103,11 @@ def test_what_a_killed_run_leaves_is_told(tmp_path: Path) -> None:
         first.kill()
         os.killpg(first.pid, signal.SIGKILL)  # the program, too
     for _ in range(100):
-        said = run_luthier("run", "-o", folder, "--", "true").stderr
-        if "another run" not in said:
+        output = run_luthier("run", "-o", folder, "--", "true").stderr
+        if "another run" not in output:
             break
         time.sleep(0.1)
-    assert f"{folder} contains the files of a killed run: remove it, or choose another folder" in said
+    assert f"{folder} contains the files of a killed run: remove it, or choose another folder" in output
     assert "has not ended, or was killed" in run_luthier("report", folder).stderr
 
 
@@ -183,8 +183,8 @@ def test_executed_instructions_are_in_the_results(
     run, everything = RunFolder(folder / "run"), json.loads((folder / "all.json").read_text())
     assert msgspec.to_builtins(run.summary.executed) == everything["executed"]
     (row,) = (row for row in everything["executed"] if row["kernel"] == "_Z3addPii")
-    (said,) = (line.split() for line in printed.splitlines() if line.split()[:1] == ["_Z3addPii"])
-    assert said[1:] == [str(row["wave_instructions"]), str(row["lane_instructions"])]
+    (cells,) = (line.split() for line in printed.splitlines() if line.split()[:1] == ["_Z3addPii"])
+    assert cells[1:] == [str(row["wave_instructions"]), str(row["lane_instructions"])]
     # Three of four processes, since one ends by _exit; a wave each, of which all lanes are active.
     assert row["wave_instructions"] % 3 == 0
     assert row["lane_instructions"] == 64 * row["wave_instructions"] > 0
@@ -209,9 +209,9 @@ def test_executed_instructions_are_in_the_results(
 @pytest.mark.parametrize("output", [[], ["--json", "-"]])
 def test_what_is_about_tools_needs_one(option: str, output: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["run", option, *output, "--", "echo", "program"]) == 1
-    said = capfd.readouterr()
-    assert said.out == ""
-    assert f"{option.partition('=')[0].replace('--no-', '--')} applies to tools only" in said.err
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert f"{option.partition('=')[0].replace('--no-', '--')} applies to tools only" in captured.err
 
 
 @pytest.mark.parametrize("executed", [5, [5], [{}], [{"kernel": 1}], "k", [{"kernel": "k", "object": "o",

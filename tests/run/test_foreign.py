@@ -56,10 +56,10 @@ def check_counts(ran: RunUnderTools, counted: Counts | None, tools: list[Tool]) 
     own = {name: kernel for name, kernel in ran.kernels().items() if not kernel["skipped"]}
     assert own
     assert all(kernel["covered"] and kernel["instrumented"] == kernel["launches"] for kernel in own.values()), own
-    found = sum(value for _, _, value in ran.variables[tools[0].name])
-    assert found > 0
+    total = sum(value for _, _, value in ran.variables[tools[0].name])
+    assert total > 0
     if counted is not None:
-        assert found == expected(counted, list(own), tools[:1])[0]
+        assert total == expected(counted, list(own), tools[:1])[0]
 
 
 def library(name: str, package: str) -> str:
@@ -92,9 +92,9 @@ def random_numbers(name: str, out: Path) -> tuple[str, ...]:
 def test_random_numbers(luthier_run: Run, tmp_path: Path, name: str, target: str) -> None:
     outcome = luthier_run(f"emu:{target}", *random_numbers(name, tmp_path / "numbers"))
     assert (outcome.code, outcome.out) == (0, "generated\n"), outcome
-    found = np.fromfile(tmp_path / "numbers", np.uint32)
-    assert len(found) == COUNT
-    assert np.array_equal(found[: len(published(name))], published(name))
+    numbers = np.fromfile(tmp_path / "numbers", np.uint32)
+    assert len(numbers) == COUNT
+    assert np.array_equal(numbers[: len(published(name))], published(name))
 
 
 @pytest.mark.thorough
@@ -114,8 +114,8 @@ def test_random_numbers_under_tools(
     command = random_numbers(name, tmp_path / "numbers")
     ran = under_tools(f"emu:{target}", shipped, *command)
     assert (ran.code, ran.out) == (0, "generated\n"), ran.err
-    found = np.fromfile(tmp_path / "numbers", np.uint32)
-    assert np.array_equal(found[: len(published(name))], published(name))
+    numbers = np.fromfile(tmp_path / "numbers", np.uint32)
+    assert np.array_equal(numbers[: len(published(name))], published(name))
     check_counts(ran, executed(f"emu:{target}", *command), shipped)
 
 
@@ -159,8 +159,8 @@ def test_primitives(
     ]
     assert len(steady) > 2
     again = under_tools(f"emu:{target}", shipped, program, selection=Selection(kernels=tuple(steady)))
-    found = sum(value for _, _, value in again.variables[shipped[0].name])
-    assert found == expected(executed(f"emu:{target}", program), steady, shipped[:1])[0]
+    counted = sum(value for _, _, value in again.variables[shipped[0].name])
+    assert counted == expected(executed(f"emu:{target}", program), steady, shipped[:1])[0]
 
 
 # rocSPARSE -----------------------------------------------------------------------------------------------------------
@@ -348,9 +348,9 @@ def test_programs_of_hecbench_under_checks(benchmark_program: Callable[[str], Pa
     checks = "memory,leak,race,init,barrier,early-exit,waits,hazards,fp,host"
     log, command = tmp_path / "log", (benchmark_program(name), *CHECKED[name])
     done = run_luthier("sanitize", "--device", "emu:gfx90a", "--check", checks, "--json", log, "--", *command)
-    told = json.loads(log.read_text())
-    assert told["exit_code"] == 0, done
-    assert {one["kind"] for one in told["findings"]} == WRONG.get(name, set()), done.stderr
+    report = json.loads(log.read_text())
+    assert report["exit_code"] == 0, done
+    assert {one["kind"] for one in report["findings"]} == WRONG.get(name, set()), done.stderr
 
 
 CAPTURED: Mapping[str, tuple[str, ...]] = CHECKED | {
@@ -449,8 +449,8 @@ def test_a_pointer_that_openmp_does_not_map(tmp_path: Path) -> None:
     log = tmp_path / "log"
     done = run_luthier("sanitize", "--device", "emu:gfx906", "--json", log, "--", offloaded("openmp.c"), "unmapped")
     assert done.returncode == 1, done
-    (found,) = json.loads(log.read_text())["findings"]
-    assert (found["kind"], found["detail"]) == ("invalid-address", "the host's heap: no device may access it")
+    (finding,) = json.loads(log.read_text())["findings"]
+    assert (finding["kind"], finding["detail"]) == ("invalid-address", "the host's heap: no device may access it")
 
 
 # OpenMP's kernels reach most of the C library of the device: to lift and decode them takes half a minute.

@@ -81,8 +81,8 @@ def test_above_a_stack_whose_size_is_not_known(
 
         def instrument(self, task: InstrumentationTask) -> None:
             task.insert_hook_at_kernel_entry(module.deep)
-            for one in task.instructions:
-                task.insert_hook_before(one, module.kept)
+            for instruction in task.instructions:
+                task.insert_hook_before(instruction, module.kept)
 
     command = raw_program(target, "raw_stack", 5)
     assert load_object(command[1]).kernels["recursive"].uses_dynamic_stack

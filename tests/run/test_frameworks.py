@@ -62,8 +62,8 @@ def check(program: str, says: str, packages: tuple[str, ...], target: str, tmp_p
     for options in (["--executed", "--json", executed], ["-t", "instr_count:per_wave=true", "--json", summary]):
         done = run_luthier("run", *options, *words, before=stack(RELEASE, *packages), env={**os.environ, **environment})
         assert (done.returncode, done.stdout) == (0, says), done.stderr
-    told = json.loads(summary.read_text())
-    own = [kernel for kernel in told["kernels"] if not kernel["skipped"]]
+    report = json.loads(summary.read_text())
+    own = [kernel for kernel in report["kernels"] if not kernel["skipped"]]
     assert len(own) > 5
     assert all(kernel["covered"] for kernel in own), own
     truth = sum(
@@ -71,7 +71,7 @@ def check(program: str, says: str, packages: tuple[str, ...], target: str, tmp_p
         for one in json.loads(executed.read_text())["executed"]
         if one["kernel"] and not one["kernel"].startswith("__amd_")
     )
-    assert [int(variable["value"]) for variable in told["variables"]] == [truth]
+    assert [int(variable["value"]) for variable in report["variables"]] == [truth]
 
 
 @pytest.mark.rocm(RELEASE, *FOR_CUPY)

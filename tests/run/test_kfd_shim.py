@@ -164,9 +164,9 @@ def test_the_runtime_that_a_program_would_load(link: Callable[..., Path]) -> Non
     for runtime in runtimes:
         base = {"LD_LIBRARY_PATH": str(runtime.parent), "PATH": os.environ["PATH"]}
         assert rocr.find_runtime(base, str(program)) == runtime
-    found = rocr.find_runtime({"PATH": os.environ["PATH"]}, str(tied))
-    assert found is not None
-    assert found.samefile(runtimes[0])
+    path = rocr.find_runtime({"PATH": os.environ["PATH"]}, str(tied))
+    assert path is not None
+    assert path.samefile(runtimes[0])
 
 
 def test_every_device_is_known_everywhere() -> None:

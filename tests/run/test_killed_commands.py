@@ -32,8 +32,8 @@ def capture(build_program: Callable[..., Path], tmp_path_factory: pytest.TempPat
     folder = tmp_path_factory.mktemp("captures")
     done = run_luthier("capture", "-k", "mix", "-o", folder, "--", build_program("defects"))
     assert done.returncode == 0, done
-    (found,) = folder.glob("*.lcap")
-    return found
+    (capture,) = folder.glob("*.lcap")
+    return capture
 
 
 def process_of(leader: subprocess.Popen[str], word: str) -> int:
@@ -74,9 +74,9 @@ def test_a_process_is_killed(
     child = process_of(process, other)
     time.sleep(0.1)  # it begins
     os.kill(process.pid if is_leader else child, number)
-    _, said = end_of_session(process)
+    _, output = end_of_session(process)
     assert process.returncode not in (0, None)
-    assert "Traceback" not in said
+    assert "Traceback" not in output
     assert not [path.name for path in out.rglob("*") if path.is_file()]
     if is_leader and number == signal.SIGKILL:  # cannot clean up: the next command does
         assert run_luthier("run", "--", "true", env=env).returncode == 0

@@ -44,32 +44,32 @@ class Whole(NamedTuple):
 
 def results(folder: Path) -> dict[str, Any]:
     """Return what a command has written, but for what differs from run to run."""
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     for path in folder.rglob("*"):
         if path.suffix == ".json" and path.name.startswith("run"):
             tables = [table for tool in json.loads(path.read_text())["tools"] for table in tool["tables"]]
-            found[path.name] = [
+            contents[path.name] = [
                 table["rows"] if "value" in table["columns"] else len(table["rows"]) for table in tables
             ]
         elif path.is_file():
-            found[path.name] = path.read_bytes()
-    return found
+            contents[path.name] = path.read_bytes()
+    return contents
 
 
 def entries(cache: Path) -> dict[Any, bytes]:
     """Return what is kept, by its key or name: all that a later run would believe."""
-    found: dict[Any, bytes] = {}
+    contents: dict[Any, bytes] = {}
     for path in cache.rglob("*"):
         if path.suffix == ".sqlite":
             with closing(sqlite3.connect(path)) as database, suppress(sqlite3.OperationalError):  # without a table yet
                 for key, checksum, value in database.execute("SELECT key, checksum, value FROM kept"):
-                    found[path.name, key] = checksum + value
+                    contents[path.name, key] = checksum + value
         elif path.suffix == ".record":  # says of which file it is that it is whole
             made = path.with_suffix("")
             if made.suffix == ".pch":  # its name depends on folders; builds that use it must give the same results
                 continue
-            found[made.name] = hashlib.sha256(made.read_bytes()).digest() if made.exists() else b""
-    return found
+            contents[made.name] = hashlib.sha256(made.read_bytes()).digest() if made.exists() else b""
+    return contents
 
 
 @pytest.fixture(scope="module")

@@ -37,9 +37,9 @@ BY_PAGES = ("hipHostRegister", "hipMallocArray", "hipMalloc3DArray")
 
 def told_of(program: Path, log: Path, target: str, *words: str | Path) -> dict[str, Any]:
     done = run_luthier("sanitize", "--device", f"emu:{target}", "--json", log, "--", program, *words)
-    told: dict[str, Any] = json.loads(log.read_text())
-    assert (done.stdout[:4], told["exit_code"], done.returncode) == ("done", 0, bool(told["findings"])), done
-    return {**told, "stdout": done.stdout, "stderr": done.stderr}
+    report: dict[str, Any] = json.loads(log.read_text())
+    assert (done.stdout[:4], report["exit_code"], done.returncode) == ("done", 0, bool(report["findings"])), done
+    return {**report, "stdout": done.stdout, "stderr": done.stderr}
 
 
 @pytest.mark.covering(1)
@@ -49,27 +49,27 @@ def test_variables(build_program: Build, tmp_path: Path, case: str, target: str)
     """An access beyond a variable of the code object is found, by its name."""
     name, index, expected = VARIABLES[case]
     words = [name, str(index)] if name else []
-    told = told_of(build_program("module_memory", "-g"), tmp_path / "log", target, *words)
+    report = told_of(build_program("module_memory", "-g"), tmp_path / "log", target, *words)
     if expected is None:
-        assert told["findings"] == []
+        assert report["findings"] == []
         return
-    (found,) = told["findings"]
+    (finding,) = report["findings"]
     access, side, distance, size, whole = expected
-    assert (found["kind"], found["side"], found["distance"]) == ("out-of-bounds", side, distance)
-    assert (found["size"], found["allocation"]["size"]) == (size, whole)
+    assert (finding["kind"], finding["side"], finding["distance"]) == ("out-of-bounds", side, distance)
+    assert (finding["size"], finding["allocation"]["size"]) == (size, whole)
     variable = name.split()[-1]
-    assert variable in found["allocation"]["variable"]
-    assert f"the variable {variable} of {whole} bytes at 0x" in told["stderr"]
-    assert f"out-of-bounds: {access} of {size} bytes at 0x" in told["stderr"]
-    assert found["source"]["file"].endswith("module_memory.hip")
+    assert variable in finding["allocation"]["variable"]
+    assert f"the variable {variable} of {whole} bytes at 0x" in report["stderr"]
+    assert f"out-of-bounds: {access} of {size} bytes at 0x" in report["stderr"]
+    assert finding["source"]["file"].endswith("module_memory.hip")
 
 
 def test_variables_alone(build_program: Build, tmp_path: Path) -> None:
     """They are known where no allocation of the process is, which is told as before."""
     words = "write table", "100", "no allocation"
-    told = told_of(build_program("module_memory", "-g"), tmp_path / "log", "gfx90a", *words)
-    assert [found["allocation"]["variable"] for found in told["findings"]] == ["table"]
-    assert [one["kernel"] for one in told["not_checked"]] == ["_Z11write_tablePil"]
+    report = told_of(build_program("module_memory", "-g"), tmp_path / "log", "gfx90a", *words)
+    assert [found["allocation"]["variable"] for found in report["findings"]] == ["table"]
+    assert [one["kernel"] for one in report["not_checked"]] == ["_Z11write_tablePil"]
 
 
 def test_no_file(build_program: Build, tmp_path: Path) -> None:
@@ -86,17 +86,17 @@ def test_no_file(build_program: Build, tmp_path: Path) -> None:
 @pytest.mark.parametrize("beyond", [0, 4])
 @pytest.mark.parametrize("kind", TO_THE_BYTE)
 def test_kinds(build_program: Build, tmp_path: Path, kind: str, beyond: int) -> None:
-    told = told_of(build_program("memory_kinds", "-g"), tmp_path / "log", "gfx90a", kind, str(beyond))
-    assert told["not_checked"] == []
+    report = told_of(build_program("memory_kinds", "-g"), tmp_path / "log", "gfx90a", kind, str(beyond))
+    assert report["not_checked"] == []
     if not beyond:
-        assert told["findings"] == []
+        assert report["findings"] == []
         return
-    (found,) = told["findings"]
-    assert (found["kind"], found["side"], found["distance"]) == ("out-of-bounds", "after", 0)
-    assert found["allocation"]["size"] == int(told["stdout"].split()[1])
+    (finding,) = report["findings"]
+    assert (finding["kind"], finding["side"], finding["distance"]) == ("out-of-bounds", "after", 0)
+    assert finding["allocation"]["size"] == int(report["stdout"].split()[1])
     assert (
         f"{kind}(&"
-        in (PROGRAMS / "memory_kinds.hip").read_text().splitlines()[found["allocated"]["frames"][0]["line"] - 1]
+        in (PROGRAMS / "memory_kinds.hip").read_text().splitlines()[finding["allocated"]["frames"][0]["line"] - 1]
     )
 
 

@@ -51,9 +51,9 @@ def found_in(suite: Suite, program: Path, log: Path) -> set[str]:
     """Return the kinds of what is found."""
     words = ["sanitize", "--device", f"emu:{suite.target}", "--check", suite.checks, "--json", log, "--", program]
     done = run_luthier(*words, before=before_of(suite.target))
-    told = json.loads(log.read_text())
-    assert done.returncode == (1 if told["findings"] else 0), done
-    return {one["kind"] for one in told["findings"]}
+    report = json.loads(log.read_text())
+    assert done.returncode == (1 if report["findings"] else 0), done
+    return {one["kind"] for one in report["findings"]}
 
 
 @pytest.mark.thorough
@@ -66,7 +66,7 @@ def test_labelled(build_labelled: Callable[[str, str], Path], tmp_path: Path, na
 @pytest.mark.parametrize("name", SUITES)
 def test_all_of_a_suite_is_in_the_table(name: str) -> None:
     suite, text = SUITES[name], (ROOT / "docs" / "sanitize.md").read_text()
-    for program, one in suite.programs.items():
-        assert one.why or not (one.misses or one.found - {one.label}), program
+    for program, labels in suite.programs.items():
+        assert labels.why or not (labels.misses or labels.found - {labels.label}), program
     row = " | ".join(str(number) for number in (*suite.row(), len(suite.not_run)))
     assert f"| {name} (github.com/{suite.repository}) | {row} |" in text

@@ -35,8 +35,8 @@ def captured(program: Path, target: str, folder: Path, *, machine: bool) -> list
     made = run_luthier("capture", "--device", device, "-o", folder, "--", program, before=before)
     assert made.returncode == 0, made.stderr
     assert made.stderr.endswith("; not captured: 0\n")
-    found = [read_capture(path) for path in folder.iterdir()]
-    return sorted(found, key=lambda one: (one.manifest.kernel, one.manifest.number))
+    captures = [read_capture(path) for path in folder.iterdir()]
+    return sorted(captures, key=lambda capture: (capture.manifest.kernel, capture.manifest.number))
 
 
 @pytest.mark.worth(3)
@@ -49,12 +49,12 @@ def test_they_are_what_a_virtual_device_captures(build_program: Build, temporary
     by_device = captured(program, target, temporary / "device", machine=False)
     by_runtime = captured(program, target, temporary / "runtime", machine=True)
     assert len(by_device) == len(by_runtime) > 0
-    for one, other in zip(by_device, by_runtime, strict=True):
+    for capture, other in zip(by_device, by_runtime, strict=True):
         for field in ("kernel", "number", "grid", "block", "group_segment", "private_segment", "cooperative", "target"):
-            assert getattr(one.manifest, field) == getattr(other.manifest, field), field
+            assert getattr(capture.manifest, field) == getattr(other.manifest, field), field
         assert other.manifest.counted
         assert other.manifest.replayed
-        assert np.array_equal(one.counts, other.counts)
+        assert np.array_equal(capture.counts, other.counts)
     done = run_luthier("replay", "--json", temporary / "runtime")
     rows = json.loads(done.stdout)
     assert (done.returncode, {row["what"] for row in rows}, len(rows)) == (0, {"equal"}, len(by_runtime))

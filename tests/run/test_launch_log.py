@@ -24,14 +24,14 @@ def _logged(program: Path, target: str, log: Path, *options: str) -> tuple[list[
 def test_names_types_and_values(build_program: Callable[..., Path], tmp_path: Path, target: str, debug: bool) -> None:
     """Of a template, of a kernel whose name says no types, and of one that has all registers in use."""
     program = build_program("arguments", *(["-g"] if debug else []))
-    (wide, narrow), told = _logged(program, target, tmp_path / "log.json")
-    launches, described = told["tools"][0]["tables"]
-    arguments = {row[2]: dict(one.split("=") for one in row[-1].split(", ")) for row in launches["rows"]}
+    (wide, narrow), report = _logged(program, target, tmp_path / "log.json")
+    launches, described = report["tools"][0]["tables"]
+    arguments = {row[2]: dict(one.split("=") for one in row[-1].split(", ")) for row in launches["report"]}
     typed, plain, full = (list(one.values()) for one in arguments.values())
     assert typed == [wide, "-2.5", "true", "-3", "0x3f80000000000007"]
     assert full == [narrow, "-2"]
     types: dict[str, list[str | None]] = {}
-    for kernel, _, type, _, _ in described["rows"]:
+    for kernel, _, type, _, _ in described["report"]:
         types.setdefault(kernel, []).append(type)
     assert types["_Z5typedIdEvPT_S0_ba4Pair"] == ["double*", "double", "bool", "signed char", "Pair"]
     if debug:
@@ -44,15 +44,15 @@ def test_names_types_and_values(build_program: Callable[..., Path], tmp_path: Pa
     else:
         assert plain == [wide, str(0x3DCCCCCD), str(-(1 << 63)), "0x0"], "of no known type"
         assert set(types["plain"]) == {None}
-    assert [row["instrumented"] for row in told["kernels"]] == [0, 0, 0], "kernels run as they are"
+    assert [row["instrumented"] for row in report["kernels"]] == [0, 0, 0], "kernels run as they are"
 
 
 def test_arguments_of_kernels_that_are_refused(build_program: Callable[..., Path], tmp_path: Path) -> None:
     """A selection of kernels is one of what is instrumented: every launch is logged."""
-    _, told = _logged(
+    _, report = _logged(
         build_program("arguments"), "gfx90a", tmp_path / "log.json", "--kernel", "plain", "--allow-nothing"
     )
-    assert len(told["tools"][0]["tables"][0]["rows"]) == 3
+    assert len(report["tools"][0]["tables"][0]["report"]) == 3
 
 
 @pytest.mark.parametrize(

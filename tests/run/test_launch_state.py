@@ -44,9 +44,9 @@ def test_of_a_program(
 
     ran = under_tools(f"emu:{target}", [Seeing()], build_program("scan"))
     assert (ran.code, ran.out) == (0, SAYS["scan"])
-    found = {name: int(value) for _, name, value in ran.variables["seeing"]}
+    values = {name: int(value) for _, name, value in ran.variables["seeing"]}
     lanes = 2 * 20 * 256
-    assert found == {
+    assert values == {
         "items": 2 * 20 * sum(item * item for item in range(256)),
         "groups": 2 * 256 * sum(group * group for group in range(20)),
         "sizes": lanes * (256 + 1000 * 20),

@@ -27,10 +27,10 @@ def test_a_kernel_that_never_ends_is_named(build_program: Callable[..., Path], o
     program = [str(build_program("faults")), "forever"]
     done = run_luthier("run", "--time-limit", str(4 + 10 * lines), *options, "--", *program)
     assert (done.returncode, done.stdout) == (124, "ready\n")
-    found = LINE.findall(done.stderr)
-    seconds = [int(one) for one, _ in found]
-    executed = [int(count.replace(",", "")) for _, count in found]
-    assert len(found) == lines, done.stderr
+    reports = LINE.findall(done.stderr)
+    seconds = [int(one) for one, _ in reports]
+    executed = [int(count.replace(",", "")) for _, count in reports]
+    assert len(reports) == lines, done.stderr
     assert all(10 * number <= one <= 10 * number + 2 for number, one in enumerate(seconds, 1))
     assert executed[0] > 0
     if EVERYTHING:
@@ -43,23 +43,23 @@ def test_why_a_kernel_did_not_end(build_program: Callable[..., Path], tmp_path: 
     options = ["--check", "memory", "--executed", "--json", str(log)]
     done = run_luthier("run", *options, "--", str(build_program("persistent", "-g")), "500")
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "")
-    told, said = json.loads(log.read_text()), done.stderr
-    assert "luthier run: kernel persistent of process" in said
-    assert "64 of 500 work-groups have begun, 0 have ended" in said
-    assert "436 cannot begin before others end, since the device holds 64 work-groups of this kernel at once" in said
-    assert re.search(rf"waves of 64 work-groups loop at .*persistent\.hip:{line_of('waits here')}\b", said)
-    assert said.splitlines()[-1] == "luthier: 0 findings; the run was stopped before kernel persistent ended"
-    (launch,) = told["unfinished"]
-    assert told["ended_before"] == "kernel persistent"
+    report, output = json.loads(log.read_text()), done.stderr
+    assert "luthier run: kernel persistent of process" in output
+    assert "64 of 500 work-groups have begun, 0 have ended" in output
+    assert "436 cannot begin before others end, since the device holds 64 work-groups of this kernel at once" in output
+    assert re.search(rf"waves of 64 work-groups loop at .*persistent\.hip:{line_of('waits here')}\b", output)
+    assert output.splitlines()[-1] == "luthier: 0 findings; the run was stopped before kernel persistent ended"
+    (launch,) = report["unfinished"]
+    assert report["ended_before"] == "kernel persistent"
     assert (launch["work_groups"], launch["begun"], launch["ended"], launch["resident"]) == (500, 64, 0, 64)
     assert (launch["is_full"], launch["repeats"]) == (True, True)
-    (row,) = (row for row in told["executed"] if "persistent" in (row["kernel"] or ""))
+    (row,) = (row for row in report["executed"] if "persistent" in (row["kernel"] or ""))
     assert min(row["wave_instructions"], row["lane_instructions"]) > 10_000
-    (note,) = told["executed_notes"]
+    (note,) = report["executed_notes"]
     assert re.fullmatch(
         r"process \d+ was ended and has not reported all that it executed: the counts are .* before", note
     )
-    assert f"  {note}\n" in said
+    assert f"  {note}\n" in output
 
 
 def line_of(text: str) -> int:
@@ -71,8 +71,8 @@ def test_a_program_that_was_ended_before_any_kernel(tmp_path: Path) -> None:
     log = tmp_path / "findings.json"
     done = run_luthier("sanitize", "--json", log, "--time-limit", "0.3", "--", "sleep", "60")
     assert done.stderr.splitlines()[-1] == "luthier: 0 findings; the run was stopped before the program ended"
-    told = json.loads(log.read_text())
-    assert (done.returncode, told["ended_before"], told["unfinished"]) == (124, "the program", [])
+    report = json.loads(log.read_text())
+    assert (done.returncode, report["ended_before"], report["unfinished"]) == (124, "the program", [])
 
 
 def test_nothing_was_executed(build_program: Callable[..., Path]) -> None:

@@ -44,17 +44,17 @@ def told_of(command: tuple[Path, Path], bug: str, log: Path) -> list[tuple[Any, 
     """Return what is found, without what differs from run to run."""
     words = ["--check", CHECKS, "--device", "emu:gfx90a", "--json", log]
     done = run_luthier("sanitize", *words, "--", *command, bug)
-    told = json.loads(log.read_text())
-    assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
+    report = json.loads(log.read_text())
+    assert (done.stdout, report["exit_code"]) == ("done\n", 0), done
     kept = ("kind", "kernel", "call", "detail", "size", "side", "distance", "count")
-    return [tuple(one[name] for name in kept) for one in told["findings"]]
+    return [tuple(one[name] for name in kept) for one in report["findings"]]
 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_looked_up(build_looked_up: Callable[[bool], tuple[Path, Path]], tmp_path: Path, bug: str) -> None:
-    found = told_of(build_looked_up(False), bug, tmp_path / "log")
-    assert {one[0] for one in found} == BUGS[bug]
-    assert found == told_of(build_looked_up(True), bug, tmp_path / "log")
+    findings = told_of(build_looked_up(False), bug, tmp_path / "log")
+    assert {one[0] for one in findings} == BUGS[bug]
+    assert findings == told_of(build_looked_up(True), bug, tmp_path / "log")
 
 
 def test_hip_python(tmp_path: Path) -> None:
@@ -63,5 +63,5 @@ def test_hip_python(tmp_path: Path) -> None:
     script = "from hip import hip; kept = hip.hipMalloc(60)[1]; hip.hipFree(hip.hipMalloc(40)[1])"
     words = ["--check", "memory,leak,host", "--device", "emu:gfx90a", "--json", tmp_path / "log"]
     done = run_luthier("sanitize", *words, "--", sys.executable, "-c", script)
-    (one,) = json.loads((tmp_path / "log").read_text())["findings"]
-    assert (done.returncode, one["kind"], one["allocation"]["size"]) == (1, "leak", 60), done
+    (finding,) = json.loads((tmp_path / "log").read_text())["findings"]
+    assert (done.returncode, finding["kind"], finding["allocation"]["size"]) == (1, "leak", 60), done

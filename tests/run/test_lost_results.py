@@ -155,8 +155,8 @@ def start(
         pipe = subprocess.PIPE
         with open(listing, "wb") if command in PRINTING else nullcontext(pipe) as out:
             process = subprocess.Popen(words, stdout=out, stderr=pipe, text=True, env=env, start_new_session=True)
-        said = end_of_session(process)
-        return subprocess.CompletedProcess(words, process.returncode, *said)
+        output = end_of_session(process)
+        return subprocess.CompletedProcess(words, process.returncode, *output)
     if command in PRINTING:
         listing.write_text(done.stdout)
     return done
@@ -168,24 +168,24 @@ def _rows(table: Mapping[str, Any]) -> Any:
 
 def results(folder: Path) -> dict[str, Any]:
     """Return what is in result files, but for what differs from run to run."""
-    found: dict[str, Any] = {}
+    by_name: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.suffix == ".parquet":
-            found[name] = pyarrow.parquet.read_metadata(path).num_rows
+            by_name[name] = pyarrow.parquet.read_metadata(path).num_rows
         elif path.suffix == ".lcap":
-            found[name] = zipfile.ZipFile(path).namelist()
+            by_name[name] = zipfile.ZipFile(path).namelist()
         elif path.suffix == ".json":
             contents = json.loads(path.read_text())
-            found[name] = (
+            by_name[name] = (
                 [_rows(table) for tool in contents.get("tools", ()) for table in tool["tables"]],
                 len(contents),
             )
         elif path.suffix == ".html":
-            found[name] = path.read_text().rstrip().endswith("</html>")
+            by_name[name] = path.read_text().rstrip().endswith("</html>")
         elif path.is_file():
-            found[name] = path.read_bytes().count(b"\n")
-    return found
+            by_name[name] = path.read_bytes().count(b"\n")
+    return by_name
 
 
 @pytest.fixture(scope="module")
@@ -251,23 +251,23 @@ def test_surroundings_that_fail(
     done = start(command, made, tmp_path, wrong, after, cache)
     happened = bool(wrong.calls) and int.from_bytes((tmp_path / "count").read_bytes(), "little") > after
     assert "Traceback" not in done.stderr, done
-    found = results(tmp_path / "out")
+    written = results(tmp_path / "out")
     if done.returncode == 0:
-        assert found == expected, done
+        assert written == expected, done
         assert not (wrong.is_fatal and happened), done
     else:
         # 2 is the program's own, without a device; HIP itself crashes without temporary files.
         assert done.returncode in (1, 2) or ("TMPDIR" in fault and done.returncode in CRASHED), done
-        said = done.stderr or done.stdout  # replays that fail are in the table of all replays
+        output = done.stderr or done.stdout  # replays that fail are in the table of all replays
         if "TMPDIR" in fault:
-            assert "no temporary files can be written" in said, done
+            assert "no temporary files can be written" in output, done
         elif done.stderr:
-            assert "error: " in said.splitlines()[-1], done
+            assert "error: " in output.splitlines()[-1], done
         reasons = (os.strerror(wrong.error), *(["not enough memory"] * (wrong.error == errno.ENOMEM)))
-        assert any(reason in said for reason in reasons) or not wrong.error, done
+        assert any(reason in output for reason in reasons) or not wrong.error, done
         assert happened or not wrong.calls, done
         if wrong.is_fatal and command not in PRINTING:
-            assert all(expected[name] == contents for name, contents in found.items()), (found, done)
+            assert all(expected[name] == contents for name, contents in written.items()), (written, done)
     left = [path.name for path in (tmp_path / "out").rglob("*") if "partial" in path.name or path.name[0] == "."]
     left += [path.name for path in (tmp_path / "tmp").iterdir() if path.name.startswith("luthier")]
     assert not left

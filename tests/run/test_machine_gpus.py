@@ -29,7 +29,7 @@ def test_tools_find_what_they_find_on_virtual_devices(
 ) -> None:
     """Counts, tables and output are those of the same program and tool where `luthier run` makes the device."""
     program = build_program("histogram")
-    found = []
+    results = []
     for name, device, before in (("virtual", f"emu:{target}", []), ("machine", "hip", around(f"emu:{target}"))):
         options = ["-t", "instr_count", "-t", "mem_trace", "--json", tmp_path / f"{name}.json", "-o", tmp_path / name]
         done = run_luthier("run", "--device", device, *options, "--", program, before=before)
@@ -37,10 +37,10 @@ def test_tools_find_what_they_find_on_virtual_devices(
         summary = json.loads((tmp_path / f"{name}.json").read_text())
         kernels = [(one["kernel"], one["launches"], one["instrumented"]) for one in summary["kernels"]]
         counted = next(one for one in summary["tools"] if one["tool"] == "instr_count")
-        found.append((done.stdout, kernels, counted))
+        results.append((done.stdout, kernels, counted))
         assert json.loads((tmp_path / name / "summary.json").read_text())["devices"] == [device]
-    assert found[0] == found[1]
-    assert sum(launches for _, launches, _ in found[0][1]) > 0
+    assert results[0] == results[1]
+    assert sum(launches for _, launches, _ in results[0][1]) > 0
 
 
 def test_without_tools_the_program_just_runs(build_program: Callable[[str], Path]) -> None:

@@ -24,13 +24,13 @@ def told_by(program: Path, log: Path, target: str, *names: str) -> tuple[int, li
     """Run a program under the tool and the device's check at once; its exit code, and what each has found."""
     words = ["run", "-t", "memcheck:top=0", "--check", "memory", "--device", f"emu:{target}"]
     done = run_luthier(*words, "--json", log, "--", program, *names, before=before_of(target))
-    told: dict[str, Any] = json.loads(log.read_text())
-    assert told["faults"] == [], done
-    (tool,) = told["tools"]
+    report: dict[str, Any] = json.loads(log.read_text())
+    assert report["faults"] == [], done
+    (tool,) = report["tools"]
     tables = {table["title"].partition(":")[0]: table for table in tool["tables"]}
     # HIP's own kernels fill what is too small, or given back: the tool does not see them.
-    own = [one for one in told["findings"] if one["kernel"].startswith("_ZN")]
-    return told["exit_code"], own, {title: rows_of(table) for title, table in tables.items()}
+    own = [one for one in report["findings"] if one["kernel"].startswith("_ZN")]
+    return report["exit_code"], own, {title: rows_of(table) for title, table in tables.items()}
 
 
 def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
@@ -40,10 +40,11 @@ def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
 def of_device(findings: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
     """Return how often lanes did what the device has found, by what it was and the allocation."""
     sums: Counter[tuple[object, ...]] = Counter()
-    for one in findings:
-        whole = one["allocation"] or {"address": 0, "size": 0}
-        where = "LDS" if one["in_lds"] else hex(whole["address"])
-        sums[bool(one["kernel"]), one["kind"], one["side"], where, whole["size"], one["size"]] += one["count"]
+    for finding in findings:
+        whole = finding["allocation"] or {"address": 0, "size": 0}
+        where = "LDS" if finding["in_lds"] else hex(whole["address"])
+        key = bool(finding["kernel"]), finding["kind"], finding["side"], where, whole["size"], finding["size"]
+        sums[key] += finding["count"]
     return sums
 
 
@@ -59,8 +60,8 @@ def of_tool(rows: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
 def joined(row: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a row as the device tells it: what goes from one allocation to the next is of the first."""
 
-    def end(one: dict[str, Any]) -> int:
-        return int(one["allocation"], 16) + int(one["of bytes"])
+    def end(finding: dict[str, Any]) -> int:
+        return int(finding["allocation"], 16) + int(finding["of bytes"])
 
     if row["side"] != "before" or row["allocation"] == "LDS":
         return row
@@ -83,13 +84,13 @@ def test_planted(build_planted: Build, tmp_path: Path, source: Path, target: str
     bugs = [bug for bug in bugs_of(source.read_text()) if bug.rule in RULES]
     names = ["clean", *(bug.name for bug in bugs)]
     code, findings, tables = told_by(build_planted(source, target), tmp_path / "log", target, *names)
-    found = tables.get("memory", [])
+    all_rows = tables.get("memory", [])
     assert code == 0
-    assert of_tool(found) == of_device(findings)
+    assert of_tool(all_rows) == of_device(findings)
     for bug in bugs:
-        mine = [row for row in found if row["kernel"].startswith(f"_ZN{len(bug.name)}{bug.name}")]
-        assert any(is_meant(row, bug, source) for row in mine), (bug.rule, bug.line, mine)
-    assert not any("5clean" in row["kernel"] for row in found)
+        own_rows = [row for row in all_rows if row["kernel"].startswith(f"_ZN{len(bug.name)}{bug.name}")]
+        assert any(is_meant(row, bug, source) for row in own_rows), (bug.rule, bug.line, own_rows)
+    assert not any("5clean" in row["kernel"] for row in all_rows)
 
 
 def is_meant(row: dict[str, Any], bug: Bug, source: Path) -> bool:
@@ -106,9 +107,9 @@ def test_alone(build_program: Callable[..., Path], tmp_path: Path, container: st
         done = run_luthier("run", "-t", "memcheck", "--json", log, "--", program, container, bug, "write")
         assert (done.returncode, done.stdout) == (0, "done\n"), done
         assert "lost" not in done.stderr
-        told = json.loads(log.read_text())
-        found, *_ = told["tools"][0]["tables"]
-        assert [row["kind"] for row in rows_of(found)] == kinds
+        report = json.loads(log.read_text())
+        table, *_ = report["tools"][0]["tables"]
+        assert [row["kind"] for row in rows_of(table)] == kinds
 
 
 @pytest.mark.parametrize("options", ["", ":nowhere=false"])
@@ -117,8 +118,8 @@ def test_a_fault(build_program: Callable[..., Path], tmp_path: Path, options: st
     program, log = build_program("faults", "-g"), tmp_path / "log"
     done = run_luthier("run", "-t", f"memcheck{options}", "--json", log, "--", program, "null")
     assert done.returncode == -6, done
-    found, *_ = json.loads(log.read_text())["tools"][0]["tables"]
-    told = [(row["kind"], row["at"], row["access"], row["lanes"]) for row in rows_of(found)]
-    assert told == ([] if options else [("invalid-address", "0x0", "write", 64)])
+    table, *_ = json.loads(log.read_text())["tools"][0]["tables"]
+    accesses = [(row["kind"], row["at"], row["access"], row["lanes"]) for row in rows_of(table)]
+    assert accesses == ([] if options else [("invalid-address", "0x0", "write", 64)])
     lines = (PROGRAMS / "faults.hip").read_text().splitlines()
-    assert all("void outside" in lines[int(row["source"].rpartition(":")[2]) - 1] for row in rows_of(found))
+    assert all("void outside" in lines[int(row["source"].rpartition(":")[2]) - 1] for row in rows_of(table))

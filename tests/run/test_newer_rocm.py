@@ -74,12 +74,12 @@ def run(*arguments: str | Path, packages: tuple[str, ...] = ()) -> Outcome:
 
 def counted(summary: Path) -> int:
     """Return what `instr_count` has counted, if every kernel that it should see is covered."""
-    found = json.loads(summary.read_text())
-    assert found["faults"] == []
-    own = [kernel for kernel in found["kernels"] if not kernel["skipped"]]
+    report = json.loads(summary.read_text())
+    assert report["faults"] == []
+    own = [kernel for kernel in report["kernels"] if not kernel["skipped"]]
     assert own
     assert all(kernel["covered"] for kernel in own), own
-    (variable,) = found["variables"]
+    (variable,) = report["variables"]
     return int(variable["value"])
 
 
@@ -165,8 +165,8 @@ def test_a_fault_on_the_device(
     outcome = run(*tools, "--device", f"emu:{target}", "--", build_newer("faults"), what)
     assert outcome.code != 0
     assert outcome.out == ""
-    told = next(line for line in outcome.err.splitlines() if line.startswith("luthier: "))
-    assert ours in told
+    error = next(line for line in outcome.err.splitlines() if line.startswith("luthier: "))
+    assert ours in error
     assert f"target {target}" in outcome.err
     assert theirs in outcome.err
 
@@ -227,12 +227,12 @@ def test_a_language_model(target: str) -> None:
 def test_virtual_memory(build_newer: Build, target: str) -> None:
     """HIP 5.2.3 has none of it on Linux."""
     outcome = run("--device", f"emu:{target}", "--", build_newer("virtual_memory"))
-    said = [
+    lines = [
         "supported: 1",
         *(f"{what}: right" for what in ("pieces", "second address", "imported", "released")),
         "done",
     ]
-    assert (outcome.code, outcome.out.splitlines(), outcome.err) == (0, said, "")
+    assert (outcome.code, outcome.out.splitlines(), outcome.err) == (0, lines, "")
 
 
 @pytest.mark.parametrize(
@@ -253,5 +253,5 @@ def test_hashcat(tmp_path: Path, target: str, mode: int, algorithm: str) -> None
     wanted = hashlib.new(algorithm, b"cat").hexdigest()
     effort = ["--force", "-D", "2", "-n", "1", "-u", "1", "-T", "64", "--potfile-disable", "--quiet"]
     program = ["hashcat", "-m", str(mode), wanted, "-a", "3", "?l?l?l", *effort, "--session", f"{target}-{mode}"]
-    said = check_counts(tmp_path, target, *program, packages=("hashcat",))
-    assert said == f"{wanted}:cat\n"
+    output = check_counts(tmp_path, target, *program, packages=("hashcat",))
+    assert output == f"{wanted}:cat\n"

@@ -63,21 +63,21 @@ def build_planted() -> Build:
 def looked_at(program: Path, log: Path, target: str, names: list[str]) -> dict[str, list[dict[str, Any]]]:
     """Return what is found, by the bug's name; where one faults, the rest runs in another process."""
     words = ["sanitize", "--check", CHECKS, "--device", f"emu:{target}", "--json", log]
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in [*names, HIP_S_OWN]}
+    findings: dict[str, list[dict[str, Any]]] = {name: [] for name in [*names, HIP_S_OWN]}
     while names:
         done = run_luthier(*words, "--", program, *names, before=before_of(target))
-        told: dict[str, Any] = json.loads(log.read_text())
-        for one in told["findings"]:
-            namespace = re.match(r"_ZN\d+(clean|bug\d+x)", one["kernel"])
+        report: dict[str, Any] = json.loads(log.read_text())
+        for finding in report["findings"]:
+            namespace = re.match(r"_ZN\d+(clean|bug\d+x)", finding["kernel"])
             # HIP's own kernels fill what is too small, or given back.
-            found[namespace[1] if namespace else HIP_S_OWN].append(one)
-        if told["exit_code"] == 0:
+            findings[namespace[1] if namespace else HIP_S_OWN].append(finding)
+        if report["exit_code"] == 0:
             assert done.stdout.endswith("done\n"), done
             break
-        (faulted,) = (name for name in names if any(one["kind"] == NOWHERE for one in found[name]))
-        assert told["exit_code"] == -6, done
+        (faulted,) = (name for name in names if any(one["kind"] == NOWHERE for one in findings[name]))
+        assert report["exit_code"] == -6, done
         names = names[names.index(faulted) + 1 :]
-    return found
+    return findings
 
 
 def lines_of(frames: list[dict[str, Any]], source: Path) -> set[int]:
@@ -85,21 +85,22 @@ def lines_of(frames: list[dict[str, Any]], source: Path) -> set[int]:
     return {frame["line"] for frame in frames if frame["file"].endswith(source.name)}
 
 
-def is_meant(one: dict[str, Any], bug: Bug, source: Path) -> bool:
+def is_meant(finding: dict[str, Any], bug: Bug, source: Path) -> bool:
     """Return whether a finding is that of a bug."""
-    places = [one["frames"], *([one["other"]["frames"]] if bug.kind == "race" and one["other"] else [])]
-    side = {"above": "after", "below": "before"}.get(bug.rule.rpartition(" ")[2], one["side"])
+    places = [finding["frames"], *([finding["other"]["frames"]] if bug.kind == "race" and finding["other"] else [])]
+    side = {"above": "after", "below": "before"}.get(bug.rule.rpartition(" ")[2], finding["side"])
     # What is in front of an allocation differs from run to run: other memory, or none.
     kinds = {bug.kind, *{"below": [NOWHERE], "barrier": [UNORDERED]}.get(bug.rule, [])}
-    if bug.rule.startswith("lds") and not one["in_lds"]:
+    if bug.rule.startswith("lds") and not finding["in_lds"]:
         return False
-    return one["kind"] in kinds and one["side"] == side and all(lines_of(each, source) & bug.lines for each in places)
+    at_lines = all(lines_of(each, source) & bug.lines for each in places)
+    return finding["kind"] in kinds and finding["side"] == side and at_lines
 
 
-def follows(one: dict[str, Any], bug: Bug, source: Path) -> bool:
+def follows(finding: dict[str, Any], bug: Bug, source: Path) -> bool:
     """Return whether a finding is of what a bug leads to."""
-    follows = one["kind"] in (NOWHERE, OUTSIDE) and lines_of(one["frames"], source) & bug.faults
-    return one["kind"] in bug.further or bool(follows)
+    follows = finding["kind"] in (NOWHERE, OUTSIDE) and lines_of(finding["frames"], source) & bug.faults
+    return finding["kind"] in bug.further or bool(follows)
 
 
 @pytest.mark.worth(5)
@@ -110,21 +111,22 @@ def follows(one: dict[str, Any], bug: Bug, source: Path) -> bool:
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.stem)
 def test_all(build_planted: Build, tmp_path: Path, source: Path, target: str) -> None:
     bugs = bugs_of(source.read_text())
-    found = looked_at(build_planted(source, target), tmp_path / "log", target, ["clean", *(bug.name for bug in bugs)])
-    assert found["clean"] == []
-    assert {one["kind"] for one in found[HIP_S_OWN]} <= {OUTSIDE}
-    missed = [bug for bug in bugs if not any(is_meant(one, bug, source) for one in found[bug.name])]
+    names = ["clean", *(bug.name for bug in bugs)]
+    findings = looked_at(build_planted(source, target), tmp_path / "log", target, names)
+    assert findings["clean"] == []
+    assert {one["kind"] for one in findings[HIP_S_OWN]} <= {OUTSIDE}
+    missed = [bug for bug in bugs if not any(is_meant(one, bug, source) for one in findings[bug.name])]
     false = [
         (bug.name, one["kind"], one["frames"])
         for bug in bugs
-        for one in found[bug.name]
+        for one in findings[bug.name]
         if not is_meant(one, bug, source) and not follows(one, bug, source)
     ]
-    told = [
-        f"{bug.rule} at line {bug.line}: {[(one['kind'], one['side'], one['frames']) for one in found[bug.name]]}"
+    rest = [
+        f"{bug.rule} at line {bug.line}: {[(one['kind'], one['side'], one['frames']) for one in findings[bug.name]]}"
         for bug in missed
     ]
-    assert (told, false) == ([], [])
+    assert (rest, false) == ([], [])
 
 
 def test_the_documented_table() -> None:
@@ -132,6 +134,6 @@ def test_the_documented_table() -> None:
     counts = Counter(bug.rule for source in SOURCES for bug in bugs_of(source.read_text()))
     text = (ROOT / "docs/sanitize.md").read_text()
     rows = re.findall(r"^\| .*? \| .*? \| (\d+) \| (\d+) \| 0 \| 0 \|$", text, re.MULTILINE)
-    told = sorted(int(cases) for cases, found in rows if cases == found)
-    assert told == sorted(len(TARGETS) * count for count in (*counts.values(), counts.total()))
+    cases_of = sorted(int(cases) for cases, found in rows if cases == found)
+    assert cases_of == sorted(len(TARGETS) * count for count in (*counts.values(), counts.total()))
     assert f"none, {len(SOURCES)} programs | | {len(SOURCES) * len(TARGETS)} " in text

@@ -26,7 +26,7 @@ class Child:
     """A process with memory of its own and shared memory, which does one thing after the other when it is told."""
 
     def __init__(self, steps: Sequence[Change]) -> None:
-        self._told, told = os.pipe()
+        self._told, writer = os.pipe()
         did, self._did = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -36,7 +36,7 @@ class Child:
                 os.write(self._did, b"x")
             os.read(self._told, 1)
             os._exit(0)
-        self._tell, self._read = told, did
+        self._tell, self._read = writer, did
 
     def go_on(self) -> None:
         """Let it do the next step, and wait for it."""
@@ -163,13 +163,13 @@ def test_what_is_too_large_or_gone_is_refused(start: Callable[[Sequence[Change]]
 @pytest.mark.parametrize("most", [1, 4095, 4096, 10_000, 3 * PAGE])
 def test_memory_comes_in_pieces(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system moves less than 2 GiB at once; here less still."""
-    there = np.random.default_rng(most).integers(0, 256, (3, PAGE), np.uint8)
+    expected = np.random.default_rng(most).integers(0, 256, (3, PAGE), np.uint8)
     preadv = os.preadv
     monkeypatch.setattr(os, "preadv", lambda file, buffers, at: preadv(file, [buffers[0][:most]], at))
-    found = np.zeros_like(there)
-    _read_each(os.getpid(), [(there.ctypes.data, found)])
-    assert np.array_equal(found, there)
-    assert read_memory(os.getpid(), there.ctypes.data + 1, 5000) == there.tobytes()[1:5001]
+    actual = np.zeros_like(expected)
+    _read_each(os.getpid(), [(expected.ctypes.data, actual)])
+    assert np.array_equal(actual, expected)
+    assert read_memory(os.getpid(), expected.ctypes.data + 1, 5000) == expected.tobytes()[1:5001]
 
 
 @pytest.mark.parametrize("address", [-1, 0, 1 << 47, (1 << 63) - 8, (1 << 63) - 1, 1 << 63, (1 << 64) - 8, 1 << 70])

@@ -156,12 +156,12 @@ with ProgressLine("quick", 3) as progress:
 """
     code, screen = on_terminal([sys.executable, "-c", script], {**os.environ, "TERM": "xterm"})
     assert (code, screen.lines) == (0, ["done", ""])
-    found = [
+    matches = [
         re.fullmatch(r"lifting kernel(\d+), (\d+) of 1000, ([\d.]+) a second, (.*) left", one) for one in screen.shown
     ]
-    assert found
-    for one in found:
-        assert one is not None
-        assert int(one[2]) == int(one[1]) + 1
-        assert 1 < float(one[3]) <= 10
-        assert re.fullmatch(r"\d+ min \d+ s", one[4])
+    assert matches
+    for match in matches:
+        assert match is not None
+        assert int(match[2]) == int(match[1]) + 1
+        assert 1 < float(match[3]) <= 10
+        assert re.fullmatch(r"\d+ min \d+ s", match[4])

@@ -144,20 +144,20 @@ def test_sites(folder: Path) -> None:
 
 def test_counters_have_their_types(folder: Path) -> None:
     run = RunFolder(folder)
-    found: dict[str, list[dict[str, Any]]] = {}
+    tables: dict[str, list[dict[str, Any]]] = {}
     for row in run.rows("counters"):
-        found.setdefault(row["variable"], []).append(row)
-    assert all({row["tool"] for row in rows} == {"many-kinds"} for rows in found.values())
+        tables.setdefault(row["variable"], []).append(row)
+    assert all({row["tool"] for row in rows} == {"many-kinds"} for rows in tables.values())
     for name in ("counter", "total"):
-        values = [row["unsigned"] for row in found[name]]
+        values = [row["unsigned"] for row in tables[name]]
         assert len(values) == 4
         assert values.count(values[0]) == 4
         assert values[0][0] > 0
-    assert [row["real"] for row in found["weights"]] == [[1.5, 2.5, -3.0]] * 4
-    assert Counter(row["first"] for row in found["table"]) == dict.fromkeys(range(0, 80000, 4096), 4)
-    assert sum(len(row["signed"]) for row in found["table"]) == 4 * 80000
-    assert [row["signed"][:3] for row in found["table"] if row["first"] == 0] == [[-7, 8, 0]] * 4
-    assert np.frombuffer(found["pair"][0]["raw"], "<i4")[[0, 2]].tolist() == [1, 3]
+    assert [row["real"] for row in tables["weights"]] == [[1.5, 2.5, -3.0]] * 4
+    assert Counter(row["first"] for row in tables["table"]) == dict.fromkeys(range(0, 80000, 4096), 4)
+    assert sum(len(row["signed"]) for row in tables["table"]) == 4 * 80000
+    assert [row["signed"][:3] for row in tables["table"] if row["first"] == 0] == [[-7, 8, 0]] * 4
+    assert np.frombuffer(tables["pair"][0]["raw"], "<i4")[[0, 2]].tolist() == [1, 3]
 
 
 def test_variables_are_added_up_by_their_types(folder: Path) -> None:
@@ -256,7 +256,7 @@ def read_trace(trace: Any) -> list[tuple[float, float]]:
             named.add((event["pid"], event.get("tid")))
             assert event["args"]["name"]
     events = [one for one in trace["traceEvents"] if one["ph"] != "M"]
-    for event in sorted(events, key=lambda one: (one["ts"], -one.get("dur", 0), one["ph"] != "b")):
+    for event in sorted(events, key=lambda entry: (entry["ts"], -entry.get("dur", 0), entry["ph"] != "b")):
         assert {"name", "cat", "ph", "ts", "pid", "tid"} <= event.keys()
         assert (event["pid"], None) in named
         key = event["pid"], event["cat"], event.get("id2", {}).get("local")
@@ -486,6 +486,6 @@ def test_documentation_lists_every_column() -> None:
 
 def test_files_hold_their_own_description(folder: Path) -> None:
     for table in TABLES:
-        found = pq.read_schema(folder / f"{table.name}.parquet")
-        assert [field.name for field in found] == [column.name for column in table.columns]
-        assert [field.metadata[b"what"].decode() for field in found] == [column.what for column in table.columns]
+        schema = pq.read_schema(folder / f"{table.name}.parquet")
+        assert [field.name for field in schema] == [column.name for column in table.columns]
+        assert [field.metadata[b"what"].decode() for field in schema] == [column.what for column in table.columns]

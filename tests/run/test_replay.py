@@ -40,10 +40,10 @@ def test_tools_count_as_the_replay_does(
     run = temporary / "run"
     done = luthier("replay", "--json", "-t", "instr_count:per_wave", "-t", "opcode_histogram", "-o", run, *files)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert {row["what"] for row in told["replays"]} == {"equal"}
-    assert all(a["instructions"] > b["instructions"] for a, b in zip(told["replays"], truth, strict=True))
-    tables = {tool["tool"]: tool["tables"] for tool in told["tools"]}
+    report = json.loads(done.stdout)
+    assert {row["what"] for row in report["replays"]} == {"equal"}
+    assert all(a["instructions"] > b["instructions"] for a, b in zip(report["replays"], truth, strict=True))
+    tables = {tool["tool"]: tool["tables"] for tool in report["tools"]}
     ((_, counted),) = tables["instr_count"][0]["rows"]
     by_kernel = [table["rows"][-1][1] for table in tables["opcode_histogram"]]
     assert by_kernel == [row["instructions"] for row in truth]
@@ -75,9 +75,9 @@ def test_tools_get_records(captured: Callable[..., list[Path]], luthier: Luthier
 def test_tools_and_calls_back_to_the_original(captured: Callable[..., list[Path]], luthier: Luthier, name: str) -> None:
     files = captured(name)
     done = luthier("replay", "--json", "-t", "instr_count:per_wave", *files)
-    told = json.loads(done.stdout)
-    assert (done.returncode, {row["what"] for row in told["replays"]}) == (0, {"equal"}), done
-    ((_, counted),) = told["tools"][0]["tables"][0]["rows"]
+    report = json.loads(done.stdout)
+    assert (done.returncode, {row["what"] for row in report["replays"]}) == (0, {"equal"}), done
+    ((_, counted),) = report["tools"][0]["tables"][0]["rows"]
     truth = sum(row["instructions"] for row in json.loads(luthier("replay", "--json", *files).stdout))
     assert counted == truth > 0
 
@@ -103,9 +103,9 @@ def test_options_of_tools(captured: Callable[..., list[Path]], luthier: Luthier,
         assert (done.returncode, message in done.stderr) == (1, True), done
 
 
-def counted_by(told: dict[str, Any]) -> int:
+def counted_by(report: dict[str, Any]) -> int:
     """What instr_count has counted in all replays."""
-    ((_, counted),) = told["tools"][0]["tables"][0]["rows"]
+    ((_, counted),) = report["tools"][0]["tables"][0]["rows"]
     return int(counted)
 
 
@@ -116,10 +116,10 @@ def test_tools_and_checks_together(captured: Callable[..., list[Path]], luthier:
     truth = json.loads(luthier("replay", "--json", "--check", "race,waits,hazards", mix).stdout)[0]
     words = ["-t", "instr_count:per_wave", "--check", "race,waits,hazards"]
     done = luthier("replay", "--json", *words, mix)
-    told = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     assert done.returncode == 1
-    assert counted_by(told) == truth["instructions"]
-    places = [{text.partition(" (")[0] for text in row["findings"]} for row in (truth, told["replays"][0])]
+    assert counted_by(report) == truth["instructions"]
+    places = [{text.partition(" (")[0] for text in row["findings"]} for row in (truth, report["replays"][0])]
     assert places[0] == places[1]
     assert len(places[0]) == 2
     done = luthier("replay", *words, gather)
@@ -136,9 +136,9 @@ def test_tools_in_other_code(
     words = ["--with-object", build_program("reduction", "-O3"), "--device", device, *files]
     truth = json.loads(luthier("replay", "--json", *words).stdout)
     done = luthier("replay", "--json", "-t", "instr_count:per_wave", *words)
-    told = json.loads(done.stdout)
-    assert (done.returncode, {row["what"] for row in told["replays"]}) == (0, {"equal"}), done
-    assert counted_by(told) == sum(row["instructions"] for row in truth) > 0
+    report = json.loads(done.stdout)
+    assert (done.returncode, {row["what"] for row in report["replays"]}) == (0, {"equal"}), done
+    assert counted_by(report) == sum(row["instructions"] for row in truth) > 0
 
 
 @pytest.mark.thorough
@@ -149,9 +149,9 @@ def test_tools_in_other_code_with_variables(
     words = ["--with-object", build_program(name, "-O3"), *captured(name)]
     truth = json.loads(luthier("replay", "--json", *words).stdout)
     done = luthier("replay", "--json", "-t", "instr_count:per_wave", *words)
-    told = json.loads(done.stdout)
-    assert {row["what"] for row in told["replays"]} == {row["what"] for row in truth} == {"equal"}
-    assert counted_by(told) == sum(row["instructions"] for row in truth) > 0
+    report = json.loads(done.stdout)
+    assert {row["what"] for row in report["replays"]} == {row["what"] for row in truth} == {"equal"}
+    assert counted_by(report) == sum(row["instructions"] for row in truth) > 0
 
 
 @pytest.mark.thorough
@@ -261,10 +261,10 @@ def test_against(
 
 
 def test_diff(captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier) -> None:
-    one, two = build_program("defects"), build_program("defects", "-DWRONG")
-    same = luthier("diff", "--target", "gfx90a", one, one)
+    first, two = build_program("defects"), build_program("defects", "-DWRONG")
+    same = luthier("diff", "--target", "gfx90a", first, first)
     assert (same.returncode, "are equal" in same.stdout) == (0, True), same
-    done = luthier("diff", "--target", "gfx90a", "--json", one, two)
+    done = luthier("diff", "--target", "gfx90a", "--json", first, two)
     rows = {(row[0], row[1]): row[2:] for row in json.loads(done.stdout)["rows"] if row[2] != row[3]}
     assert done.returncode == 1
     assert {kernel for kernel, _ in rows} == {"_Z6gatherPKiPKjPii"}
@@ -272,16 +272,16 @@ def test_diff(captured: Callable[..., list[Path]], build_program: Callable[..., 
     gather, mix = captured("defects")
     recorded = json.loads(luthier("replay", "--json", gather).stdout)[0]["instructions"]
     done = luthier("diff", "--json", gather, "--with-object", two)
-    told = json.loads(done.stdout)
-    executed = next(row for row in told["rows"] if row[1] == "executed")
+    report = json.loads(done.stdout)
+    executed = next(row for row in report["rows"] if row[1] == "executed")
     assert done.returncode == 1
     assert executed[2] == recorded
-    assert executed[3] == told["replay"]["instructions"]
-    parts = [row for row in told["rows"] if row[1].startswith("executed, ")]
+    assert executed[3] == report["replay"]["instructions"]
+    parts = [row for row in report["rows"] if row[1].startswith("executed, ")]
     assert [sum(row[side] for row in parts) for side in (2, 3)] == executed[2:4]
     assert luthier("diff", gather, captured("defects")[0]).returncode == 0
     assert luthier("diff", gather, mix).returncode == 1
-    for words in ((one, "/no/such/file"), (one,), (one, gather), (gather, build_program("histogram"))):
+    for words in ((first, "/no/such/file"), (first,), (first, gather), (gather, build_program("histogram"))):
         assert luthier("diff", "--target", "gfx90a", *words).returncode == 2, words
 
 
@@ -313,11 +313,11 @@ def test_minimised_to_where_other_code_fails(
 ) -> None:
     gather, output = captured("defects")[0], temporary / "small.lcap"
     program = build_program("defects", f"-D{defect}")
-    smaller, told = minimised(luthier, gather, output, "--with-object", program)
+    smaller, report = minimised(luthier, gather, output, "--with-object", program)
     # in[index[i]] is 31337 where i * 7919 % n is 11337.
     place = next(i for i in range(24576) if i * 7919 % 24576 == 11337)
     assert smaller.manifest.groups == ((place // 256, 0, 0),)
-    assert told.startswith("difference" if defect == "WRONG" else "fault")
+    assert report.startswith("difference" if defect == "WRONG" else "fault")
     assert luthier("replay", output).returncode == 0
     again = luthier("replay", output, "--with-object", program)
     assert again.returncode == 1
@@ -343,10 +343,10 @@ def test_minimised_to_a_byte_that_was_not_recorded(
 ) -> None:
     spoilt = spoil(captured("defects")[0], temporary / "spoilt.lcap")
     output = temporary / "small.lcap"
-    smaller, told = minimised(luthier, spoilt, output)
+    smaller, report = minimised(luthier, spoilt, output)
     again = luthier("replay", output)
     assert (again.returncode, "1 bytes differ" in again.stdout) == (1, True)
-    where = told.partition("the first is ")[2].partition(" (")[0].splitlines()[0]
+    where = report.partition("the first is ")[2].partition(" (")[0].splitlines()[0]
     assert where in again.stdout
     assert math.prod(smaller.manifest.grid) <= 24576
 
@@ -360,8 +360,8 @@ def test_nothing_to_minimise(captured: Callable[..., list[Path]], luthier: Luthi
 def test_parts_of_a_grid_are_whole_work_groups() -> None:
     grid, block = (50, 7, 3), (16, 4, 1)
     everyone = [(x, y, z) for z in range(3) for y in range(2) for x in range(4)]
-    found = list(chosen(everyone, grid, block))
-    assert sum(count[0] * items[0] * items[1] * items[2] for _, count, items in found) == 50 * 7 * 3
+    parts = list(chosen(everyone, grid, block))
+    assert sum(count[0] * items[0] * items[1] * items[2] for _, count, items in parts) == 50 * 7 * 3
     assert next(chosen([(3, 1, 2)], grid, block)) == ((3, 1, 2), (1, 1, 1), (2, 3, 1))
     assert len(list(chosen([(0, 0, 0), (1, 0, 0), (0, 1, 0)], grid, block))) == 2
 

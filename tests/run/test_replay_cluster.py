@@ -160,10 +160,10 @@ def test_options_go_along(
     """Files that options name are read where the command runs."""
     files = captured("reduction")[:1]
     words = ["replay", "--json", "--with-object", build_program("reduction", "-O3"), *files]
-    here = json.loads(luthier(*words).stdout)
-    there = json.loads(luthier(*words, "--scheduler", workers.scheduler_address).stdout)
-    assert stable(there) == stable(here)
-    assert all("recorded_instructions" in row for row in there)
+    local = json.loads(luthier(*words).stdout)
+    remote = json.loads(luthier(*words, "--scheduler", workers.scheduler_address).stdout)
+    assert stable(remote) == stable(local)
+    assert all("recorded_instructions" in row for row in remote)
     _, mix = captured("defects")
     checked = luthier("replay", "--json", "--check", "race", "--scheduler", workers.scheduler_address, mix)
     assert (checked.returncode, json.loads(checked.stdout)[0]["what"]) == (1, "equal, 2 findings")
@@ -206,9 +206,9 @@ def test_a_cluster_of_this_machine_listens_to_nobody() -> None:
         assert client.scheduler.address.startswith("inproc://")
         assert client.submit(os.getpid).result() == os.getpid()
         own = set()
-        for one in Path("/proc/self/fd").iterdir():
+        for descriptor in Path("/proc/self/fd").iterdir():
             with suppress(OSError):
-                own.add(os.readlink(one))
+                own.add(os.readlink(descriptor))
         lines = [*Path("/proc/net/tcp").read_text().splitlines(), *Path("/proc/net/tcp6").read_text().splitlines()]
         addresses = [row[1] for row in map(str.split, lines) if row[3] == "0A" and f"socket:[{row[9]}]" in own]
         assert addresses

@@ -63,9 +63,9 @@ def test_options(captured: Callable[..., list[Path]], luthier: Luthier) -> None:
 def test_ranges_are_all_work_groups(captured: Callable[..., list[Path]]) -> None:
     manifest = read_capture(captured("defects")[0]).manifest
     for count in (1, 5, 96, 1000):
-        found = ranges(manifest, count)
-        assert len(found) == min(count, 96)
-        groups = [group for of in found for group in part_of(manifest, of).groups]
+        parts = ranges(manifest, count)
+        assert len(parts) == min(count, 96)
+        groups = [group for of in parts for group in part_of(manifest, of).groups]
         assert groups == [(x, 0, 0) for x in range(96)]
 
 

@@ -70,29 +70,29 @@ def test_planted(build_program: Build, tmp_path: Path, bug: str, target: str, co
     done = sanitize(
         "--check", "memory,leak", "--device", f"emu:{target}", "--json", log, "--", program, container, bug, access
     )
-    told: dict[str, Any] = json.loads(log.read_text())
+    report: dict[str, Any] = json.loads(log.read_text())
     expected = BUGS[bug]
-    assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
+    assert (done.stdout, report["exit_code"]) == ("done\n", 0), done
     assert done.returncode == (0 if expected is None else 1), done
     if expected is None:
-        assert told["findings"] == []
+        assert report["findings"] == []
         return
     kind, side, distance, lanes = expected
-    (found,) = told["findings"]
-    assert (found["kind"], found["count"]) == (kind, lanes)
-    if bug != "halved" or found["side"] == "after":  # the allocation behind it may be nearer than the one that is meant
-        assert (found["side"], found["distance"]) == (side, distance)
-        assert found["allocation"]["size"] == (2000 if bug == "halved" else 4000)
-    if found["kernel"]:
-        assert found["name"] == {"read": "reads", "write": "writes", "atomic": "adds"}[access]
-        places = {frame["line"] for frame in found["frames"] if frame["file"].endswith("planted.hip")}
+    (finding,) = report["findings"]
+    assert (finding["kind"], finding["count"]) == (kind, lanes)
+    if bug != "halved" or finding["side"] == "after":  # the allocation behind it may be nearer
+        assert (finding["side"], finding["distance"]) == (side, distance)
+        assert finding["allocation"]["size"] == (2000 if bug == "halved" else 4000)
+    if finding["kernel"]:
+        assert finding["name"] == {"read": "reads", "write": "writes", "atomic": "adds"}[access]
+        places = {frame["line"] for frame in finding["frames"] if frame["file"].endswith("planted.hip")}
         assert places == {line_of(access)}
-        assert found["size"] == 4
+        assert finding["size"] == 4
     else:
         assert bug in ("twice", "inside", "leak")
         assert f"luthier: {kind}: " in done.stderr
-        assert [frame["line"] for frame in found["frames"]]
-    lines = {name: [frame["line"] for frame in (found[name] or {"frames": []})["frames"]] for name in PLACES}
+        assert [frame["line"] for frame in finding["frames"]]
+    lines = {name: [frame["line"] for frame in (finding[name] or {"frames": []})["frames"]] for name in PLACES}
     # The nearest allocation may be another one's of this container: all are asked for at the same place.
     assert lines["allocated"] == [line_of(f"allocated {container}")]
     given_back = bug in ("freed", "twice")
@@ -106,9 +106,9 @@ def test_a_pool(build_program: Build, tmp_path: Path, bug: str) -> None:
     log, program = tmp_path / "log", build_program("planted", "-g")
     done = sanitize("--device", "emu:gfx90a", "--json", log, "--", program, "pool", bug, "read")
     assert done.stdout == "done\n", done
-    (found,) = json.loads(log.read_text())["findings"]
-    assert (found["kind"], found["side"], found["distance"], found["count"]) == BUGS[bug]
-    assert [frame["line"] for frame in found["allocated"]["frames"]] == [line_of("allocated pool")]
+    (finding,) = json.loads(log.read_text())["findings"]
+    assert (finding["kind"], finding["side"], finding["distance"], finding["count"]) == BUGS[bug]
+    assert [frame["line"] for frame in finding["allocated"]["frames"]] == [line_of("allocated pool")]
 
 
 def test_formats(build_program: Build, tmp_path: Path) -> None:
@@ -140,11 +140,11 @@ def test_a_plugin_with_hip_of_its_own(build_program: Build) -> None:
 @pytest.mark.parametrize("tools", [[], ["-t", "instr_count"]])
 def test_under_run(build_program: Build, tools: list[str]) -> None:
     """`luthier run --check` finds the same, with a tool or without, and tells what it leaves out."""
-    for bug, code, found in (("above", 1, "1 finding"), ("none", 0, "0 findings")):
+    for bug, code, summary in (("above", 1, "1 finding"), ("none", 0, "0 findings")):
         words = [*tools, "--check", "memory,race", "--", build_program("planted", "-g"), "device", bug, "read"]
         done = run_luthier("run", *words)
         assert (done.returncode, done.stdout) == (code, "done\n"), done
-        assert f"luthier: {found}" in done.stderr
+        assert f"luthier: {summary}" in done.stderr
         assert ("out-of-bounds: read of 4 bytes" in done.stderr) == bool(code)
         assert ("not checked by race" in done.stderr) == bool(tools)
         unknown = "bounds of the variables of the code object, in launches of reads: the kernel is instrumented"
@@ -164,8 +164,8 @@ def test_files_under_run(build_program: Build, tmp_path: Path) -> None:
     assert done.returncode == 7, done
     (result,) = json.loads(Path(sarif).read_text())["runs"][0]["results"]
     assert result["locations"][0]["physicalLocation"]["region"]["startLine"] == line_of("read")
-    (found,) = json.loads(Path(log).read_text())["findings"]
-    assert (found["kind"], found["side"]) == ("out-of-bounds", "after")
+    (finding,) = json.loads(Path(log).read_text())["findings"]
+    assert (finding["kind"], finding["side"]) == ("out-of-bounds", "after")
     again = look("--check", "memory", "--suppress", known)
     assert (again.returncode, "0 findings, 1 suppressed" in again.stderr) == (0, True), again
     alone = look("--sarif", sarif)
@@ -200,22 +200,22 @@ def check_stop(program: Path, log: Path, what: str, target: str, *words: str, be
     sarif = log.with_name("sarif")
     options = ["--error-exitcode", "9", "--device", f"emu:{target}", "--json", log, "--sarif", sarif]
     done = run_luthier("sanitize", *options, "--", program, what, *words, before=before)
-    told = json.loads(log.read_text())
-    (found,) = told["findings"]
-    goes_on = found["instruction"].startswith("ds_")  # newer compilers make that of generic pointers, too
-    assert (done.returncode, told["exit_code"]) == (9, 0 if goes_on else -signal.SIGABRT), done
+    report = json.loads(log.read_text())
+    (finding,) = report["findings"]
+    goes_on = finding["instruction"].startswith("ds_")  # newer compilers make that of generic pointers, too
+    assert (done.returncode, report["exit_code"]) == (9, 0 if goes_on else -signal.SIGABRT), done
     kind, detail = STOPS[what]
-    assert found["kind"] == kind, done
-    assert found["detail"].startswith(detail.format(program)), found
-    assert bool(found["detail"]) == bool(detail), found
+    assert finding["kind"] == kind, done
+    assert finding["detail"].startswith(detail.format(program)), finding
+    assert bool(finding["detail"]) == bool(detail), finding
     kernel = what if what in ("lds", "generic", "scratch", "trap") else "store"
     lines = (PROGRAMS / "stops.hip").read_text().splitlines()
-    assert {lines[frame["line"] - 1].rpartition("line: ")[2] for frame in found["frames"]} == {kernel}
-    assert (found["name"], found["in_lds"]) == (kernel, kind == "out-of-bounds")
+    assert {lines[frame["line"] - 1].rpartition("line: ")[2] for frame in finding["frames"]} == {kernel}
+    assert (finding["name"], finding["in_lds"]) == (kernel, kind == "out-of-bounds")
     lds = {"address": 0, "size": 1024, "number": 0, "variable": "", "object": ""}
-    assert found["allocation"] == (lds if found["in_lds"] else None)
-    assert (found["allocated"], found["freed"]) == (None, None)
-    assert [one["name"] for one in told["not_checked"]] == ([] if words else [kernel])
+    assert finding["allocation"] == (lds if finding["in_lds"] else None)
+    assert (finding["allocated"], finding["freed"]) == (None, None)
+    assert [one["name"] for one in report["not_checked"]] == ([] if words else [kernel])
     last = done.stderr.splitlines()[-1]
     (run,) = json.loads(sarif.read_text())["runs"]
     notes = [note for one in run.get("invocations", ()) for note in one["toolExecutionNotifications"]]
@@ -237,9 +237,9 @@ def test_what_reaches_the_next_allocation(build_program: Build, tmp_path: Path, 
     """It is told once, by the allocation that it begins or ends at, wherever the other one is nearer."""
     log = tmp_path / "log"
     done = sanitize("--json", log, "--", build_program("stops", "-g"), what, "allocated")
-    (found,) = json.loads(log.read_text())["findings"]
-    assert (found["kind"], found["side"], found["name"]) == ("out-of-bounds", side, "gap"), done
-    assert found["count"] > 500
+    (finding,) = json.loads(log.read_text())["findings"]
+    assert (finding["kind"], finding["side"], finding["name"]) == ("out-of-bounds", side, "gap"), done
+    assert finding["count"] > 500
 
 
 @pytest.mark.thorough
@@ -256,14 +256,14 @@ def test_stops_of_raw_hsa(raw_program: Callable[..., list[Path]], tmp_path: Path
     log, sarif = tmp_path / "log", tmp_path / "sarif"
     options = ["--device", "emu:gfx90a", "--check", "memory", "--error-exitcode", "7", "--json", log, "--sarif", sarif]
     done = run_luthier("run", *options, "--", *raw_program("gfx90a"), "null")
-    told = json.loads(log.read_text())
-    assert (done.returncode, told["exit_code"]) == (7, -signal.SIGABRT), done
-    (found,) = told["findings"]
-    assert (found["kind"], found["name"]) == ("invalid-address", "mark")
-    assert found["detail"].startswith("a null pointer")
+    report = json.loads(log.read_text())
+    assert (done.returncode, report["exit_code"]) == (7, -signal.SIGABRT), done
+    (finding,) = report["findings"]
+    assert (finding["kind"], finding["name"]) == ("invalid-address", "mark")
+    assert finding["detail"].startswith("a null pointer")
     (run,) = json.loads(sarif.read_text())["runs"]
     assert [result["ruleId"] for result in run["results"]] == ["invalid-address"]
-    assert (told["not_checked"], "invocations" in run) == ([], False)
+    assert (report["not_checked"], "invocations" in run) == ([], False)
     assert done.stderr.splitlines()[-1] == "luthier: 1 finding"
 
 
@@ -278,8 +278,8 @@ def test_stops_of_opencl(tmp_path: Path, bug: str, kind: str, kernel: str, targe
     words = ["--device", f"emu:{target}", "--json", log, "--", "python3", PROGRAMS / "opencl.py", bug]
     done = run_luthier("sanitize", *words, before=stack(RELEASE))
     assert done.returncode == 1, done
-    found = json.loads(log.read_text())["findings"]
-    assert {(one["kind"], one["name"], one["detail"]) for one in found} == {
+    findings = json.loads(log.read_text())["findings"]
+    assert {(one["kind"], one["name"], one["detail"]) for one in findings} == {
         (kind, kernel, "a null pointer" if bug == "null" else "")
     }, done
 

@@ -20,17 +20,17 @@ def looked_at(folder: Path, *words: str | Path) -> tuple[int, list[dict[str, Any
     """The exit code, the findings without what differs from process to process, and what was printed."""
     log = folder / "findings.json"
     done = run_luthier("sanitize", "--json", log, *words)
-    found = json.loads(log.read_text())["findings"]
-    for one in found:
-        if not one["in_lds"]:
-            one["address"] %= 4096
-        if one["other"] is not None and not one["in_lds"]:
-            one["other"]["address"] %= 4096
+    findings = json.loads(log.read_text())["findings"]
+    for finding in findings:
+        if not finding["in_lds"]:
+            finding["address"] %= 4096
+        if finding["other"] is not None and not finding["in_lds"]:
+            finding["other"]["address"] %= 4096
         for name in ("process", "object", "allocation", "side", "distance"):
-            del one[name]
-        if one["other"] is not None:
-            del one["other"]["object"]
-    return done.returncode, found, done.stderr
+            del finding[name]
+        if finding["other"] is not None:
+            del finding["other"]["object"]
+    return done.returncode, findings, done.stderr
 
 
 @pytest.fixture
@@ -60,10 +60,10 @@ def test_findings_are_the_program_s(
 ) -> None:
     program = build_program("unordered", "-gline-tables-only")
     truth = looked_at(temporary, "--check", CHECKS, "--device", f"emu:{target}", "--", program, kernel, bug)
-    found = looked_at(temporary, "--check", CHECKS, launches(kernel, bug, target=target))
-    assert found[:2] == truth[:2]
-    assert found[0] == (bug != "none")
-    assert bool(found[1]) == (bug != "none")
+    result = looked_at(temporary, "--check", CHECKS, launches(kernel, bug, target=target))
+    assert result[:2] == truth[:2]
+    assert result[0] == (bug != "none")
+    assert bool(result[1]) == (bug != "none")
 
 
 def test_lds(build_program: Callable[..., Path], luthier: Luthier, temporary: Path) -> None:
@@ -71,16 +71,16 @@ def test_lds(build_program: Callable[..., Path], luthier: Luthier, temporary: Pa
     program, kept, device = build_program("stops", "-g"), temporary / "kept", ("--device", "emu:gfx90a")
     truth = looked_at(temporary, "--check", "memory", *device, "--", program, "lds")
     assert luthier("capture", *device, "-o", kept, "--", program, "lds").returncode == 0
-    code, found, said = looked_at(temporary, "--check", "memory", kept)
-    assert (code, found) == truth[:2]
-    assert [(one["kind"], one["in_lds"]) for one in found] == [("out-of-bounds", True)]
-    assert "not checked: bounds to the byte of memory: captures record whole pages only" in said
+    code, findings, output = looked_at(temporary, "--check", "memory", kept)
+    assert (code, findings) == truth[:2]
+    assert [(one["kind"], one["in_lds"]) for one in findings] == [("out-of-bounds", True)]
+    assert "not checked: bounds to the byte of memory: captures record whole pages only" in output
 
 
 def test_early_exit_alone(launches: Callable[..., Path], temporary: Path) -> None:
-    code, found, _ = looked_at(temporary, "--check", "early-exit", launches("partial", "ended"))
+    code, findings, _ = looked_at(temporary, "--check", "early-exit", launches("partial", "ended"))
     assert code == 1
-    assert {one["kind"] for one in found} == {"missed-barrier"}
+    assert {one["kind"] for one in findings} == {"missed-barrier"}
 
 
 def test_replay_takes_the_same_names(
@@ -91,12 +91,13 @@ def test_replay_takes_the_same_names(
     done = luthier("replay", "--json", "--check", "race,init,waits", kept)
     (row,) = json.loads(done.stdout)
     assert (done.returncode, len(row["findings"])) == (1, len(truth)), done
-    for one, text in zip(truth, row["findings"], strict=True):
-        assert text.startswith(f"{one['kind']} in {one['name']} at {one['offset']:#x} ({one['instruction']}): ")
-        assert f"unordered.hip:{one['frames'][0]['line']}:" in text
+    for finding, text in zip(truth, row["findings"], strict=True):
+        place = f"{finding['name']} at {finding['offset']:#x} ({finding['instruction']})"
+        assert text.startswith(f"{finding['kind']} in {place}: ")
+        assert f"unordered.hip:{finding['frames'][0]['line']}:" in text
     assert "  race in " in luthier("replay", "--check", "race", kept).stdout
-    status, found, _ = looked_at(temporary, "--check", "waits,hazards", kept)
-    assert (status, found) == (0, [])
+    status, findings, _ = looked_at(temporary, "--check", "waits,hazards", kept)
+    assert (status, findings) == (0, [])
     done = luthier("replay", "--check", "leak", kept)
     assert (done.returncode, "no check 'leak'" in done.stderr) == (1, True), done
     under_tools = luthier("replay", "-t", "instr_count", "--check", "race", kept)
@@ -115,9 +116,9 @@ def test_exceptional_floats(
     options = ["--check", "fp", "--fp", kinds]
     assert luthier("capture", *device, "-o", kept, "--", program, kernel, "bug").returncode == 0
     truth = looked_at(temporary, *options, *device, "--", program, kernel, "bug")
-    found = looked_at(temporary, *options, kept)
-    assert found[:2] == truth[:2]
-    assert bool(found[1]) == (kernel == "mixes" or "inf" in kinds)
+    result = looked_at(temporary, *options, kept)
+    assert result[:2] == truth[:2]
+    assert bool(result[1]) == (kernel == "mixes" or "inf" in kinds)
     if kinds == "nan,inf":
         done = luthier("replay", "--json", "--check", "fp", kept)
         (row,) = json.loads(done.stdout)
@@ -133,8 +134,8 @@ def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Pat
     assert looked_at(temporary, "--check", "memory", kept)[:2] == (0, [])
     rules = temporary / "rules"
     looked_at(temporary, "--check", CHECKS, "--gen-suppressions", rules, kept)
-    code, _, said = looked_at(temporary, "--check", CHECKS, "--suppress", rules, kept)
-    assert (code, "0 findings, 2 suppressed" in said) == (0, True)
+    code, _, output = looked_at(temporary, "--check", CHECKS, "--suppress", rules, kept)
+    assert (code, "0 findings, 2 suppressed" in output) == (0, True)
     (kept / "damaged.lcap").write_bytes(b"PK")
     for words, code, message in (
         (["--check", "leak", kept], 1, "leak works for programs"),
@@ -156,11 +157,11 @@ def test_memory_that_is_not_there(captured: Callable[..., list[Path]], luthier: 
     manifest = msgspec.structs.replace(capture.manifest, left_out=((page, 4096),))
     kept = capture.before[capture.before["address"] != page]
     write_capture(temporary / "less.lcap", msgspec.structs.replace(capture, manifest=manifest, before=kept))
-    code, (found,), _ = looked_at(temporary, temporary / "less.lcap")
-    assert (code, found["kind"], found["size"], found["instruction"].split()[0]) == (
+    code, (finding,), _ = looked_at(temporary, temporary / "less.lcap")
+    assert (code, finding["kind"], finding["size"], finding["instruction"].split()[0]) == (
         1,
         "invalid-address",
         4,
         "global_store_dword",
     )
-    assert found["count"] == 1
+    assert finding["count"] == 1

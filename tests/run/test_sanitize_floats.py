@@ -41,24 +41,24 @@ def look(program: Path, log: Path, *words: str, target: str, kinds: str, before:
     """Return what is found in a program."""
     options = ["--check", "fp", "--fp", kinds, "--device", f"emu:{target}", "--json", str(log)]
     done = run_luthier("sanitize", *options, "--", program, *words, before=before)
-    told: dict[str, Any] = json.loads(log.read_text())
-    assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
-    assert done.returncode == bool(told["findings"]), done
-    found: list[dict[str, Any]] = told["findings"]
-    return found
+    report: dict[str, Any] = json.loads(log.read_text())
+    assert (done.stdout, report["exit_code"]) == ("done\n", 0), done
+    assert done.returncode == bool(report["findings"]), done
+    findings: list[dict[str, Any]] = report["findings"]
+    return findings
 
 
 def check(program: Path, log: Path, kernel: str, target: str, before: list[str]) -> None:
-    (one,) = look(program, log, kernel, "bug", target=target, kinds="nan,inf,denormal", before=before)
+    (finding,) = look(program, log, kernel, "bug", target=target, kinds="nan,inf,denormal", before=before)
     kind, instruction, why = BUGS[kernel]
     text = (PROGRAMS / "floats.hip").read_text().splitlines()
     line = next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {kernel}"))
-    assert (one["kind"], one["name"], one["count"]) == (kind, kernel, 1)
-    assert one["instruction"].startswith(instruction)
-    assert one["detail"].startswith(why)
-    assert line in {frame["line"] for frame in one["frames"] if frame["file"].endswith("floats.hip")}
+    assert (finding["kind"], finding["name"], finding["count"]) == (kind, kernel, 1)
+    assert finding["instruction"].startswith(instruction)
+    assert finding["detail"].startswith(why)
+    assert line in {frame["line"] for frame in finding["frames"] if frame["file"].endswith("floats.hip")}
     lanes = 64 if target.startswith("gfx9") else 32
-    assert one["group"] * 256 + one["wave"] * lanes + one["lane"] == PLACE
+    assert finding["group"] * 256 + finding["wave"] * lanes + finding["lane"] == PLACE
 
 
 @pytest.mark.covering(1)
@@ -79,8 +79,8 @@ def test_one_in_a_million_on_newer_targets(build_newer: Build, tmp_path: Path, k
 @pytest.mark.parametrize("kernel", BUGS)
 def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str) -> None:
     program = build_program("floats", "-g")
-    found = look(program, tmp_path / "log", kernel, "none", target="gfx90a", kinds="nan,inf,denormal", before=[])
-    assert found == []
+    findings = look(program, tmp_path / "log", kernel, "none", target="gfx90a", kinds="nan,inf,denormal", before=[])
+    assert findings == []
 
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
@@ -89,8 +89,8 @@ def test_beside_what_nobody_wrote(build_program: Build, tmp_path: Path, target: 
     log = tmp_path / "log"
     words = ["--check", "init,fp", "--device", f"emu:{target}", "--json", log]
     done = run_luthier("sanitize", *words, "--", build_program("floats", "-g"), "squares", "bug")
-    told = {one["kind"]: one["count"] for one in json.loads(log.read_text())["findings"]}
-    assert told == {"uninitialised-read": (1 << 20) - 1, "infinity": 1}, done
+    counts = {one["kind"]: one["count"] for one in json.loads(log.read_text())["findings"]}
+    assert counts == {"uninitialised-read": (1 << 20) - 1, "infinity": 1}, done
 
 
 # Beside registers ----------------------------------------------------------------------------------------------------
@@ -101,12 +101,12 @@ FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 def of_kind(values: NDArray[Any], kind: str) -> NDArray[np.bool_]:
     """Return by lane whether a number is of a kind; as bits say, so that nothing is converted."""
     info = np.finfo(values.dtype)
-    found = {
+    kinds = {
         "nan": np.isnan(values),
         "infinity": np.isinf(values),
         "denormal": (values != 0) & (np.abs(values) < info.smallest_normal),
     }[kind]
-    return np.asarray(found, np.bool_)
+    return np.asarray(kinds, np.bool_)
 
 
 FLOAT_INSTRUCTION = re.compile(r"v_(?:add|mul|rcp|cvt)_(pk_?rtz_)?(f16|f32|f64)(?:_(f16|f32|f64))?(?:_e32|_e64)? (.*)")
@@ -135,13 +135,13 @@ class Oracle:
         key = step.workgroup, step.wave
         if key in self.waiting:
             self.judge(step, self.waiting.pop(key))
-        found = FLOAT_INSTRUCTION.match(step.text)
-        if found is None:
+        match = FLOAT_INSTRUCTION.match(step.text)
+        if match is None:
             return
-        result, *operands = found[4].split(", ")
+        result, *operands = match[4].split(", ")
         lanes = np.array([step.registers.exec >> lane & 1 for lane in range(step.registers.wave_size)], np.bool_)
-        values = [self.operand(step, one, FLOATS[found[3] or found[2]]) for one in operands]
-        self.waiting[key] = Waiting(step.address, result, FLOATS[found[2]], bool(found[1]), values, lanes)
+        values = [self.operand(step, one, FLOATS[match[3] or match[2]]) for one in operands]
+        self.waiting[key] = Waiting(step.address, result, FLOATS[match[2]], bool(match[1]), values, lanes)
 
     @staticmethod
     def operand(step: WaveStep, name: str, kind: type[Any]) -> NDArray[Any]:
@@ -162,7 +162,7 @@ class Oracle:
             elements = [([operand], result) for operand, result in zip(done.operands, results, strict=True)]
         else:
             elements = [(done.operands, self.operand(step, done.result, done.kind))]
-        found: dict[str, NDArray[np.bool_]] = {}
+        kinds: dict[str, NDArray[np.bool_]] = {}
         for operands, result in elements:
             were = {kind: np.logical_or.reduce([of_kind(one, kind) for one in operands]) for kind in KINDS}
             flow = {
@@ -173,8 +173,8 @@ class Oracle:
             for kind in KINDS:
                 exceptional = of_kind(result, kind) & done.lanes
                 for name, where in ((kind, exceptional & ~flow[kind]), (f"{kind}-flow", exceptional & flow[kind])):
-                    found[name] = found.get(name, np.zeros_like(where)) | where
-        for name, where in found.items():
+                    kinds[name] = kinds.get(name, np.zeros_like(where)) | where
+        for name, where in kinds.items():
             if where.any():
                 at = done.address, name
                 self.counts[at] = self.counts.get(at, 0) + int(where.sum())
@@ -184,7 +184,7 @@ class Oracle:
 def test_beside_registers(build_program: Build, tmp_path: Path, target: str) -> None:
     """The kinds, instructions and counts are those that registers have which are looked at step by step."""
     program = build_program("floats", "-g")
-    told = look(program, tmp_path / "log", "mixes", target=target, kinds=ALL, before=[])
+    findings = look(program, tmp_path / "log", "mixes", target=target, kinds=ALL, before=[])
     kinds = np.array([0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-40, 1e-20, 70000, 1e-7], np.float32)
     at = np.arange(192)
     oracle, device = Oracle(), luthier.open_device(f"emu:{target}")
@@ -193,7 +193,7 @@ def test_beside_registers(build_program: Build, tmp_path: Path, target: str) -> 
     module.kernel(kernel).launch(
         kinds[at % 13], kinds[at // 13 % 13], np.zeros(192, np.float32), grid=1, block=192, trace=oracle
     )
-    assert {(one["offset"], one["kind"]): one["count"] for one in told} == oracle.counts
+    assert {(one["offset"], one["kind"]): one["count"] for one in findings} == oracle.counts
     assert {kind for _, kind in oracle.counts} == {*KINDS, *(f"{kind}-flow" for kind in KINDS)}
 
 

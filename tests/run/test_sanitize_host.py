@@ -66,16 +66,16 @@ def line_of(bug: str) -> int:
 
 def check(done: subprocess.CompletedProcess[str], log: Path, bug: str, expected: tuple[str, str, str] | None) -> None:
     """Compare what was found in a run of a bug."""
-    told = json.loads(log.read_text())
-    assert (done.stdout, told["exit_code"], done.returncode) == ("done\n", 0, int(expected is not None)), done
+    report = json.loads(log.read_text())
+    assert (done.stdout, report["exit_code"], done.returncode) == ("done\n", 0, int(expected is not None)), done
     if expected is None:
-        assert told["findings"] == []
+        assert report["findings"] == []
         return
-    (found,) = told["findings"]
-    assert (found["kind"], found["call"], found["detail"]) == expected
-    assert {frame["line"] for frame in found["frames"] if frame["file"].endswith("host_errors.hip")} == {line_of(bug)}
+    (finding,) = report["findings"]
+    assert (finding["kind"], finding["call"], finding["detail"]) == expected
+    assert {frame["line"] for frame in finding["frames"] if frame["file"].endswith("host_errors.hip")} == {line_of(bug)}
     if expected[0].startswith("copy"):
-        assert found["allocation"]["size"] == 4000
+        assert finding["allocation"]["size"] == 4000
         assert re.search(r"[0-9]+ bytes at 0x[0-9a-f]+, at byte [0-9]+ of an allocation of 4000 bytes", done.stderr)
 
 
@@ -93,13 +93,13 @@ def test_reason(build_program: Build, tmp_path: Path, bug: str) -> None:
     """A launch that failed says what it asked for, and what of it is too much."""
     log, (kernel, groups, items, reason) = tmp_path / "log", REASONS[bug]
     done = sanitize("--check", "host", "--json", log, "--", build_program("host_errors", "-g"), bug)
-    (found,) = json.loads(log.read_text())["findings"]
-    assert found["source"]["line"] == line_of(bug)
+    (finding,) = json.loads(log.read_text())["findings"]
+    assert finding["source"]["line"] == line_of(bug)
     lds = 80 << 10 if bug == "lds" else 0
-    assert found["launch"] == {"kernel": kernel, "groups": groups, "items": items, "lds": lds, "reason": reason}
-    assert f" returned {found['detail']}: {reason}\n" in done.stderr
+    assert finding["launch"] == {"kernel": kernel, "groups": groups, "items": items, "lds": lds, "reason": reason}
+    assert f" returned {finding['detail']}: {reason}\n" in done.stderr
     sizes = (" x ".join(f"{size:,}" for size in of) for of in (groups, items))
-    assert "kernel {}, {} work-groups of {} work-items".format(found["launch"]["kernel"][3:-2], *sizes) in done.stderr
+    assert "kernel {}, {} work-groups of {} work-items".format(finding["launch"]["kernel"][3:-2], *sizes) in done.stderr
 
 
 @pytest.mark.rocm(RELEASE)
@@ -118,10 +118,10 @@ def test_reason_of_a_module(build_newer: Build, compile_object: Build, tmp_path:
     words = ["--check", "host", "--device", "emu:gfx90a", "--json", log, "--", program, f"{what} of a module", code]
     done = run_luthier("sanitize", *words, before=stack(RELEASE))
     assert done.stdout == "done\n", done
-    found = json.loads(log.read_text())["findings"]
-    told = [(one["kind"], one["call"], one["source"]["line"], one["launch"]["reason"]) for one in found]
+    findings = json.loads(log.read_text())["findings"]
+    reasons = [(one["kind"], one["call"], one["source"]["line"], one["launch"]["reason"]) for one in findings]
     expected = [("call-error", "hipModuleLaunchCooperativeKernel", line_of("of a module"), reason)]
-    assert told == (expected if reason else [])
+    assert reasons == (expected if reason else [])
 
 
 @pytest.mark.parametrize("given", ["arguments", "late arguments", "all arguments"])

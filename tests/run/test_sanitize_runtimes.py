@@ -30,12 +30,12 @@ def told_of(command: list[str | Path], target: str, log: Path, *before: str) -> 
     """Run a program under the checks of memory."""
     words = ["--check", "memory,leak", "--device", f"emu:{target}", "--json", log, "--", *command]
     done = run_luthier("sanitize", *words, before=before)
-    told: dict[str, Any] = json.loads(log.read_text())
-    assert (told["exit_code"], done.returncode) == (0, int(bool(told["findings"]))), done
+    report: dict[str, Any] = json.loads(log.read_text())
+    assert (report["exit_code"], done.returncode) == (0, int(bool(report["findings"]))), done
     assert done.stdout.startswith("done"), done
-    for one in told["findings"]:
-        assert f"luthier: {one['kind']}: " in done.stderr, done
-    return {**told, "stderr": done.stderr}
+    for finding in report["findings"]:
+        assert f"luthier: {finding['kind']}: " in done.stderr, done
+    return {**report, "stderr": done.stderr}
 
 
 def lines_of(call: dict[str, Any] | None) -> list[int]:
@@ -60,41 +60,41 @@ def test_hsa(compile_object: Callable[..., Path], tmp_path: Path, target: str, c
     command = ["g++", "-std=c++17", "-g", source, "-lhsa-runtime64"]
     program = compiled(command, [source, source.with_name("hsa_program.h")], "raw_memory")
     code = compile_object(PROGRAMS / "raw_memory_kernel.hip", target, "-w", "-mcode-object-version=4")
-    told = told_of([program, code, container, bug], target, tmp_path / "log")
+    report = told_of([program, code, container, bug], target, tmp_path / "log")
     expected = BUGS[bug]
     if expected is None:
-        assert told["findings"] == []
+        assert report["findings"] == []
         return
-    (found,) = told["findings"]
-    assert (found["kind"], found["side"], found["distance"], found["count"]) == expected
-    assert found["allocation"]["size"] == 4096
-    assert set(lines_of(found["allocated"])) <= set(marked("raw_memory.cpp", "pool", "region"))
+    (finding,) = report["findings"]
+    assert (finding["kind"], finding["side"], finding["distance"], finding["count"]) == expected
+    assert finding["allocation"]["size"] == 4096
+    assert set(lines_of(finding["allocated"])) <= set(marked("raw_memory.cpp", "pool", "region"))
     given_back = marked("raw_memory.cpp", "free") if bug in ("freed", "twice") else []
-    assert lines_of(found["freed"]) == given_back
-    if not found["kernel"]:
-        assert [frame["line"] for frame in found["frames"]] == (given_back or lines_of(found["allocated"]))
+    assert lines_of(finding["freed"]) == given_back
+    if not finding["kernel"]:
+        assert [frame["line"] for frame in finding["frames"]] == (given_back or lines_of(finding["allocated"]))
 
 
 @pytest.mark.parametrize("bug", ["none", "above", "freed", "leak", "mapped"])
 def test_openmp(tmp_path: Path, bug: str) -> None:
     """Variables of one construct are together in memory that GCC's runtime asks for: bounds are its."""
     program = offloaded_by_gcc(PROGRAMS / "openmp_memory.c", "gcc-12", "-fopenmp", "-g")
-    told = told_of([program, bug], "gfx906", tmp_path / "log")
-    pages = [one["what"] for one in told["not_checked"] if not one["kernel"]]
+    report = told_of([program, bug], "gfx906", tmp_path / "log")
+    pages = [one["what"] for one in report["not_checked"] if not one["kernel"]]
     assert pages == ["bounds of each variable that OpenMP maps"]
-    found = told["findings"]
+    findings = report["findings"]
     if bug == "none":
-        assert found == []
+        assert findings == []
         return
-    (one, *others) = found
+    (finding, *more) = findings
     kind = {"above": "out-of-bounds", "freed": "use-after-free", "leak": "leak", "mapped": "out-of-bounds"}[bug]
-    assert (one["kind"], others) == (kind, [])
+    assert (finding["kind"], more) == (kind, [])
     if bug == "mapped":
-        assert 4000 <= one["allocation"]["size"] < 4064
+        assert 4000 <= finding["allocation"]["size"] < 4064
         return
-    assert one["allocation"]["size"] == 4000
-    assert lines_of(one["allocated"]) == marked("openmp_memory.c", "allocated")
-    assert lines_of(one["freed"]) == (marked("openmp_memory.c", "freed") if bug == "freed" else [])
+    assert finding["allocation"]["size"] == 4000
+    assert lines_of(finding["allocated"]) == marked("openmp_memory.c", "allocated")
+    assert lines_of(finding["freed"]) == (marked("openmp_memory.c", "freed") if bug == "freed" else [])
 
 
 @pytest.mark.covering(1)
@@ -110,18 +110,18 @@ def test_openmp(tmp_path: Path, bug: str) -> None:
 def test_opencl(tmp_path: Path, release: str, target: str, container: str, bug: str) -> None:
     """Buffers that are copied to, mapped, in memory of the host, or a part of others, shared memory, and variables."""
     command: list[str | Path] = ["python3", PROGRAMS / "opencl_memory.py", container, bug]
-    told = told_of(command, target, tmp_path / "log", *stack(release))
+    report = told_of(command, target, tmp_path / "log", *stack(release))
     is_known = container != "used"
     by = {"used": "clCreateBuffer with CL_MEM_USE_HOST_PTR", "image": "clCreateImage"}.get(container)
     expected = [f"bounds to the byte of memory by {by}"] if by else []
-    assert [one["what"] for one in told["not_checked"] if not one["kernel"]] == expected
+    assert [one["what"] for one in report["not_checked"] if not one["kernel"]] == expected
     if bug == "none" or not is_known:
-        assert told["findings"] == []
+        assert report["findings"] == []
         return
-    (found,) = told["findings"]
+    (finding,) = report["findings"]
     kind, distance = {"above": ("out-of-bounds", 0), "leak": ("leak", 0)}[bug]
-    assert (found["kind"], found["distance"]) == (kind, distance)
+    assert (finding["kind"], finding["distance"]) == (kind, distance)
     size = {"table": 400, "counts": 132}.get(container, 4096) if bug == "above" else 4096
-    assert found["allocation"]["size"] == size
-    assert found["allocation"]["variable"] == (container if size != 4096 else "")
-    assert (found["allocated"] is None) == (size != 4096)
+    assert finding["allocation"]["size"] == size
+    assert finding["allocation"]["variable"] == (container if size != 4096 else "")
+    assert (finding["allocated"] is None) == (size != 4096)

@@ -40,13 +40,13 @@ TARGETS = ("gfx90a", "gfx1030")
 def found_by(program: Path, log: Path, target: str, *pairs: str, **environment: str) -> list[dict[str, Any]]:
     words = ("--check", "race", "--device", f"emu:{target}", "--json", log, "--", program, *pairs)
     done = run_luthier("sanitize", *words, env={**os.environ, **environment})
-    told: dict[str, Any] = json.loads(log.read_text())
-    assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
-    return list(told["findings"])
+    report: dict[str, Any] = json.loads(log.read_text())
+    assert (done.stdout, report["exit_code"]) == ("done\n", 0), done
+    return list(report["findings"])
 
 
-def lines_of(one: dict[str, Any]) -> set[int]:
-    return {frame["line"] for frame in one["frames"] if frame["file"].endswith(SOURCE.name)}
+def lines_of(finding: dict[str, Any]) -> set[int]:
+    return {frame["line"] for frame in finding["frames"] if frame["file"].endswith(SOURCE.name)}
 
 
 def line_of(name: str) -> int:
@@ -67,9 +67,9 @@ def test_race_with_copy_by_kernel(build_program: Build, tmp_path: Path, pair: st
     check(pair, found_by(program, tmp_path / "log", "gfx90a", pair, HSA_ENABLE_SDMA="0"))
 
 
-def check(pair: str, found: list[dict[str, Any]]) -> None:
+def check(pair: str, findings: list[dict[str, Any]]) -> None:
     """Compare what was found in a run of a pair that races."""
-    (race,) = found
+    (race,) = findings
     assert (race["kind"], race["size"], race["count"]) == ("race", 4, 1024)
     assert race["allocation"]["size"] == 4096
     places = [(race["name"], lines_of(race))]

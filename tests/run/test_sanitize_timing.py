@@ -32,26 +32,27 @@ def look(
     """Return what is found in a program."""
     options = ["--check", checks, "--device", f"emu:{target}", "--json", log]
     done = run_luthier("sanitize", *options, "--", program, *arguments, before=before)
-    told: dict[str, Any] = json.loads(log.read_text())
-    assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
-    assert done.returncode == bool(told["findings"]), done
-    found: list[dict[str, Any]] = told["findings"]
-    return found
+    report: dict[str, Any] = json.loads(log.read_text())
+    assert (done.stdout, report["exit_code"]) == ("done\n", 0), done
+    assert done.returncode == bool(report["findings"]), done
+    findings: list[dict[str, Any]] = report["findings"]
+    return findings
 
 
 def check(program: Path, log: Path, kernel: str, target: str, before: list[str]) -> None:
-    found = look(program, log, kernel, "bug", target=target, checks="waits,hazards", before=before)
+    findings = look(program, log, kernel, "bug", target=target, checks="waits,hazards", before=before)
     text = (PROGRAMS / "timing.hip").read_text().splitlines()
     line = next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {kernel}")) + 1
-    assert len(found) == len(BUGS[kernel])
-    for one, (kind, instruction, other, detail) in zip(found, BUGS[kernel], strict=True):
-        assert (one["kind"], one["name"], one["count"], one["first_launch"]) == (kind, kernel, 2, 0)
-        assert one["instruction"].startswith(instruction)
-        assert one["other"]["instruction"].startswith(other)
-        assert detail in one["detail"].replace("loadcnt", "vmcnt")
-        assert [frame["line"] for frame in one["frames"]] == [line]
-        assert [frame["line"] for frame in one["other"]["frames"]] == [line]
-        assert (one["lane"], one["wave"], one["group"] in range(4)) == (0 if kind == "missing-wait" else -1, 0, True)
+    assert len(findings) == len(BUGS[kernel])
+    for finding, (kind, instruction, other, detail) in zip(findings, BUGS[kernel], strict=True):
+        assert (finding["kind"], finding["name"], finding["count"], finding["first_launch"]) == (kind, kernel, 2, 0)
+        assert finding["instruction"].startswith(instruction)
+        assert finding["other"]["instruction"].startswith(other)
+        assert detail in finding["detail"].replace("loadcnt", "vmcnt")
+        assert [frame["line"] for frame in finding["frames"]] == [line]
+        assert [frame["line"] for frame in finding["other"]["frames"]] == [line]
+        assert (finding["lane"], finding["wave"]) == (0 if kind == "missing-wait" else -1, 0)
+        assert finding["group"] in range(4)
 
 
 @pytest.mark.parametrize(

@@ -92,17 +92,17 @@ def test_generated_selections(
     command.add_arguments(parser)
     given = [part for option in options.items() for part in option if part is not None]
     selection = command.RunOptions.read(parser.parse_args(["-t", "counter", *given, "program"])).selection()
-    told = [":".join(map(str, launch)) for launch in launches]
+    expected = [":".join(map(str, launch)) for launch in launches]
     ran = under_tools(
         "emu:gfx90a,emu:gfx906",
         [counter()],
         build_program("sequence"),
-        *told,
+        *expected,
         selection=selection,
         folder=tmp_path / "run",
     )
     assert (ran.code, ran.out, ran.summary["faults"]) == (0, "sequence\n", []), ran.err
-    found = [
+    selected = [
         (
             SYMBOLS.index(row["kernel"]),
             row["grid_x"] // row["block_x"],
@@ -113,4 +113,4 @@ def test_generated_selections(
         for row in RunFolder(tmp_path / "run").rows("launches")
     ]
     wanted = [(*launch, chosen) for launch, chosen in zip(launches, model(launches, options), strict=True)]
-    assert found == wanted, options
+    assert selected == wanted, options

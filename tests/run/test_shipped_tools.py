@@ -167,8 +167,8 @@ def test_two_at_once(
 
 def table(ran: RunUnderTools, tool: str, title: str) -> list[dict[str, Any]]:
     (of_tool,) = (one["tables"] for one in ran.summary["tools"] if one["tool"] == tool)
-    (found,) = (one for one in of_tool if one["title"].startswith(title))
-    return [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
+    (table,) = (one for one in of_tool if one["title"].startswith(title))
+    return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
 
 
 @pytest.mark.covering(1)

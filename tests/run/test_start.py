@@ -91,8 +91,8 @@ class Early(Plain):
     argv = [sys.executable, "-c", script, "run", *tools.split(), "--allow-nothing", "--", "true"]
     ran = subprocess.run(argv, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
-    found = json.loads(next(line for line in ran.stderr.splitlines() if line.startswith("[")))
-    assert set(imported) <= set(found)
+    modules = json.loads(next(line for line in ran.stderr.splitlines() if line.startswith("[")))
+    assert set(imported) <= set(modules)
     if not imported:
-        assert found == []
-    assert "pyarrow" not in found
+        assert modules == []
+    assert "pyarrow" not in modules

@@ -51,9 +51,9 @@ def test_a_kernel_that_faults(
     assert ran.summary["faults"] == []
     ((_, _, value),) = ran.variables[""]
     assert value > 0
-    ((name, found),) = ran.kernels().items()
+    ((name, counts),) = ran.kernels().items()
     assert kernel in name
-    assert (found["launches"], found["instrumented"]) == (1, 1)
+    assert (counts["launches"], counts["instrumented"]) == (1, 1)
 
 
 @pytest.mark.thorough
@@ -181,7 +181,7 @@ def test_no_room_for_the_cache(
 def test_64_processes_at_once(build_program: Build, under_tools: UnderTools, counter: type[Tool]) -> None:
     """All are right, and all are counted."""
     program = build_program("graph")
-    (one,) = under_tools("emu:gfx90a", [counter()], program).variables.values()
+    (variables,) = under_tools("emu:gfx90a", [counter()], program).variables.values()
     script = """
 import subprocess, sys
 programs = [subprocess.Popen(sys.argv[1], stdout=subprocess.PIPE) for _ in range(64)]
@@ -192,7 +192,7 @@ print(*sorted(set(said)), end="")
     ran = under_tools("emu:gfx90a", [counter()], sys.executable, "-c", script, program)
     assert (ran.code, ran.out, ran.summary["faults"]) == (0, SAYS["graph"], [])
     (many,) = ran.variables.values()
-    assert [value for *_, value in many] == [value for *_, value in one] * 64
+    assert [value for *_, value in many] == [value for *_, value in variables] * 64
     assert {kernel["launches"] for kernel in ran.kernels().values()} == {64 * 5}
 
 

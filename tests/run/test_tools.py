@@ -82,11 +82,11 @@ def test_counts_are_the_devices_own(
     own = {name: kernel for name, kernel in ran.kernels().items() if not kernel["skipped"]}
     assert own
     assert all(kernel["covered"] for kernel in own.values()), own
-    found = counters(ran)
+    counted = counters(ran)
     if name in UNSTEADY:
-        assert all(found)
+        assert all(counted)
         return
-    assert found == expected(executed(f"emu:{target}", program), list(own), tools)
+    assert counted == expected(executed(f"emu:{target}", program), list(own), tools)
 
 
 def test_kernels_whose_waves_nobody_could_know_run_as_they_are(
@@ -146,9 +146,9 @@ def test_every_device_has_its_own_variables(
 ) -> None:
     ran = under_tools(",".join(f"emu:{target}" for target in targets), [counter()], build_program("devices"))
     assert ran.code == 0, ran.err
-    (found,) = ran.variables.values()
-    assert sorted(gpu for gpu, _, _ in found) == list(range(len(targets)))
-    values = [value for _, _, value in sorted(found)]
+    (variables,) = ran.variables.values()
+    assert sorted(gpu for gpu, _, _ in variables) == list(range(len(targets)))
+    values = [value for _, _, value in sorted(variables)]
     assert all(values)
     if targets[0] == targets[1]:
         assert values[0] == values[1]
@@ -175,7 +175,7 @@ def test_selection(
     selection = SELECTIONS[how]
     ran = under_tools("emu:gfx90a", [counter()], build_program("graph"), selection=selection, folder=tmp_path / "run")
     assert (ran.code, ran.out) == (0, SAYS["graph"])
-    found = {name: (kernel["launches"], kernel["instrumented"]) for name, kernel in ran.kernels().items()}
+    counts = {name: (kernel["launches"], kernel["instrumented"]) for name, kernel in ran.kernels().items()}
     launches = {"_Z5scalePii": 5, "_Z5shiftPii": 5}
     many = {"all": 5, "first": 1, "range": 2, "every other": 3, "grids": 1, "no device": 0}
     wanted = {name: (count, many.get(how, 5)) for name, count in launches.items()}
@@ -183,7 +183,7 @@ def test_selection(
         wanted["_Z5shiftPii"] = (5, 0)
     if how == "not that name":
         wanted["_Z5scalePii"] = (5, 0)
-    assert found == wanted
+    assert counts == wanted
     launches = [row["instrumented"] for row in RunFolder(tmp_path / "run").rows("launches")]
     assert len(launches) == 10
     assert sum(launches) == sum(count for _, count in wanted.values())
@@ -241,9 +241,9 @@ def test_counts_without_hooks_are_the_devices_own(
     assert ran.code == 0, ran.err
     assert ran.summary["faults"] == []
     (histogram,) = (tool["tables"] for tool in ran.summary["tools"] if tool["tool"] == "histogram")
-    found: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     for table in histogram:
-        found.update({opcode: count for opcode, count, _ in table["rows"] if opcode != "all"})
+        counted.update({opcode: count for opcode, count, _ in table["rows"] if opcode != "all"})
     wanted: Counter[str] = Counter()
     for data, counts in executed(f"emu:{target}", program):
         object = CodeObject(data)
@@ -252,9 +252,9 @@ def test_counts_without_hooks_are_the_devices_own(
             for index, address in enumerate(lifted.code.addresses.tolist()):
                 if kernel in ran.kernels() and lifted.block_of[index] >= 0:
                     wanted[lifted.instructions[index].mnemonic] += counts.pop(address, (0, 0))[0]
-    assert found == +wanted
-    assert sum(found.values()) > 50
-    assert [value for _, _, value in ran.variables["sum"]] == [sum(found.values())]
+    assert counted == +wanted
+    assert sum(counted.values()) > 50
+    assert [value for _, _, value in ran.variables["sum"]] == [sum(counted.values())]
 
 
 @pytest.mark.covering(1)

@@ -39,11 +39,11 @@ def look(program: Path, log: Path, *words: str, target: str, init: str = "decisi
     """Return what is found in a program."""
     options = ["--check", "init", "--init", init, "--device", f"emu:{target}", "--json", str(log)]
     done = run_luthier("sanitize", *options, "--", program, *words)
-    told: dict[str, Any] = json.loads(log.read_text())
-    assert (done.stdout.splitlines()[-1:], told["exit_code"]) == (["done"], 0), done
-    assert done.returncode == bool(told["findings"]), done
-    found: list[dict[str, Any]] = told["findings"]
-    return found
+    report: dict[str, Any] = json.loads(log.read_text())
+    assert (done.stdout.splitlines()[-1:], report["exit_code"]) == (["done"], 0), done
+    assert done.returncode == bool(report["findings"]), done
+    findings: list[dict[str, Any]] = report["findings"]
+    return findings
 
 
 @pytest.mark.worth(2)
@@ -51,11 +51,11 @@ def look(program: Path, log: Path, *words: str, target: str, init: str = "decisi
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kernel", DECIDE)
 def test_decisions(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
-    (one,) = look(build_program("undefined", "-g"), tmp_path / "log", kernel, target=target)
+    (finding,) = look(build_program("undefined", "-g"), tmp_path / "log", kernel, target=target)
     text = (PROGRAMS / "undefined.hip").read_text().splitlines()
     line = next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {kernel}"))
-    assert (one["kind"], one["name"]) == (f"uninitialised-{kernel.rpartition('_')[2]}", kernel)
-    assert line in {frame["line"] for frame in one["frames"] if frame["file"].endswith("undefined.hip")}
+    assert (finding["kind"], finding["name"]) == (f"uninitialised-{kernel.rpartition('_')[2]}", kernel)
+    assert line in {frame["line"] for frame in finding["frames"] if frame["file"].endswith("undefined.hip")}
 
 
 @pytest.mark.covering(1)
@@ -75,15 +75,15 @@ def test_copies(build_program: Build, tmp_path: Path, way: str, target: str) -> 
     """What is copied to the host is told to the byte, at the call, and no decision is needed."""
     program, expected = build_program("handed", "-g"), HANDED[way]
     assert look(program, tmp_path / "log", way, target=target) == []
-    found = look(program, tmp_path / "log", way, target=target, init="decisions,copies")
+    findings = look(program, tmp_path / "log", way, target=target, init="decisions,copies")
     if expected is None:
-        assert found == []
+        assert findings == []
         return
-    (one,) = found
+    (copy,) = findings
     text = (PROGRAMS / "handed.hip").read_text().splitlines()
     lines = {number for number, line in enumerate(text, 1) if line.endswith(f"// line: {expected[0]}")}
-    assert {frame["line"] for frame in one["frames"] if frame["file"].endswith("handed.hip")} == lines
-    assert (one["kind"], one["call"], one["size"], one["distance"]) == ("uninitialised-copy", *expected[1:])
+    assert {frame["line"] for frame in copy["frames"] if frame["file"].endswith("handed.hip")} == lines
+    assert (copy["kind"], copy["call"], copy["size"], copy["distance"]) == ("uninitialised-copy", *expected[1:])
 
 
 @pytest.mark.thorough

@@ -40,11 +40,11 @@ SHAPES = [  # the work-group; how many whole ones the grid has, and the work-ite
 
 def launches() -> list[str]:
     """As the program takes them; dynamic LDS is no multiple of 4."""
-    found = []
+    launches = []
     for number, (block, whole, rest) in enumerate(SHAPES):
         grid = [size * many + more for size, many, more in zip(block, whole, rest, strict=True)]
-        found.append(",".join(["x".join(map(str, block)), "x".join(map(str, grid)), str(1031 * (number % 2))]))
-    return found
+        launches.append(",".join(["x".join(map(str, block)), "x".join(map(str, grid)), str(1031 * (number % 2))]))
+    return launches
 
 
 class Wide(Tool):
@@ -192,8 +192,8 @@ def test_findings_have_numbers_in_the_whole_grid(
 ) -> None:
     words = ["sanitize", "--device", "emu:gfx90a", "--json", tmp_path / "log"]
     assert run_luthier(*words, "--", *waiting("gfx90a"), f"{launch},16").returncode == 1
-    (found,) = json.loads((tmp_path / "log").read_text())["findings"]
-    assert (found["kind"], found["group"]) == ("out-of-bounds", groups - 1)
+    (finding,) = json.loads((tmp_path / "log").read_text())["findings"]
+    assert (finding["kind"], finding["group"]) == ("out-of-bounds", groups - 1)
 
 
 @pytest.fixture
@@ -214,18 +214,18 @@ def test_their_replay_ends(captured_waiting: Path, options: list[str]) -> None:
 @pytest.mark.parametrize("number", [None, 5])
 def test_work_groups_have_their_numbers_in_the_whole_grid(captured_waiting: Path, number: int | None) -> None:
     capture = read_capture(captured_waiting)
-    told = capture.manifest
-    x, y, z = whole_groups(told)
+    manifest = capture.manifest
+    x, y, z = whole_groups(manifest)
     everyone = [(at_x, at_y, at_z) for at_z in range(z) for at_y in range(y) for at_x in range(x)]
     if number is not None:  # parts that are chosen
-        told = msgspec.structs.replace(told, groups=tuple(everyone[::number]))
+        manifest = msgspec.structs.replace(manifest, groups=tuple(everyone[::number]))
     seen = set[int]()
 
     def look(worker: WorkerState) -> bool:
         seen.add(worker.workgroup)
         return len(seen) < len(everyone[::number])
 
-    launch = PreparedLaunch(msgspec.structs.replace(capture, manifest=told), told.target)
+    launch = PreparedLaunch(msgspec.structs.replace(capture, manifest=manifest), manifest.target)
     with launch.memory():
         launch.execute(1, look)
     assert seen == set(range(math.prod((x, y, z)))[::number])

@@ -59,7 +59,7 @@ def lines_of(frames: list[dict[str, Any]]) -> set[str]:
     """Return the names of the marked lines of `unordered.hip` that an instruction is of."""
     text = (PROGRAMS / "unordered.hip").read_text().splitlines()
     own = [text[frame["line"] - 1] for frame in frames if frame["file"].endswith("unordered.hip")]
-    return {found[1] for line in own if (found := re.search(r"// line: (.*)", line))}
+    return {match[1] for line in own if (match := re.search(r"// line: (.*)", line))}
 
 
 def look(
@@ -68,34 +68,35 @@ def look(
     """Return what is found in a program."""
     words = ["sanitize", "--check", checks, "--device", f"emu:{target}", "--json", log, "--", program, *arguments]
     done = run_luthier(*words, before=before)
-    told: dict[str, Any] = json.loads(log.read_text())
-    assert (done.stdout, told["exit_code"]) == ("done\n", 0), done
-    assert done.returncode == bool(told["findings"]), done
-    found: list[dict[str, Any]] = told["findings"]
-    return found
+    report: dict[str, Any] = json.loads(log.read_text())
+    assert (done.stdout, report["exit_code"]) == ("done\n", 0), done
+    assert done.returncode == bool(report["findings"]), done
+    findings: list[dict[str, Any]] = report["findings"]
+    return findings
 
 
 def check(program: Path, log: Path, kernel: str, bug: str, target: str, before: list[str]) -> None:
     """Run one kernel with one bug, and compare what is found."""
-    found = look(program, log, kernel, bug, target=target, before=before)
+    findings = look(program, log, kernel, bug, target=target, before=before)
     expected = BUGS.get((kernel, bug), set())
-    told = {
+    pairs = {
         (one["kind"], line, other)
-        for one in found
+        for one in findings
         for line in lines_of(one["frames"])
         for other in (lines_of(one["other"]["frames"]) or {""} if one["other"] else {""})
     }
     if (kernel, bug) in (("histogram", "barrier"), ("histogram", "late")):  # whichever wave is first
-        told |= {(kind, other, line) for kind, line, other in told}
-    assert expected <= told, found
-    assert {one["kind"] for one in found} <= {kind for kind, *_ in expected} | FURTHER.get((kernel, bug), set()), found
-    for one in found:
-        assert one["name"].startswith(kernel)
-        if one["kind"] in (RACE, UNORDERED):
-            other = one["other"]
-            assert (one["wave"], one["group"]) != (other["wave"], other["group"])
-            assert one["address"] <= other["address"] < one["address"] + one["size"]
-            assert one["in_lds"] or one["allocation"]["size"] == 4096
+        pairs |= {(kind, other, line) for kind, line, other in pairs}
+    assert expected <= pairs, findings
+    kinds = {kind for kind, *_ in expected} | FURTHER.get((kernel, bug), set())
+    assert {one["kind"] for one in findings} <= kinds, findings
+    for finding in findings:
+        assert finding["name"].startswith(kernel)
+        if finding["kind"] in (RACE, UNORDERED):
+            other = finding["other"]
+            assert (finding["wave"], finding["group"]) != (other["wave"], other["group"])
+            assert finding["address"] <= other["address"] < finding["address"] + finding["size"]
+            assert finding["in_lds"] or finding["allocation"]["size"] == 4096
 
 
 @pytest.mark.worth(3)
@@ -112,9 +113,9 @@ def test_the_users_line_is_first(build_program: Build, tmp_path: Path) -> None:
     words = [word for name, file in files.items() for word in (f"--{name}", file)]
     words += ["--", build_program("unordered", "-g"), "partial", "divergent"]
     done = run_luthier("sanitize", "--check", "barrier", "--device", "emu:gfx90a", *words)
-    (found,) = json.loads(files["json"].read_text())["findings"]
-    line, header = found["source"]["line"], found["frames"][0]["file"]
-    assert lines_of([found["source"]]) == {"partial waits"}
+    (finding,) = json.loads(files["json"].read_text())["findings"]
+    line, header = finding["source"]["line"], finding["frames"][0]["file"]
+    assert lines_of([finding["source"]]) == {"partial waits"}
     assert header.endswith("device_functions.h")
     assert re.search(
         rf" source \S*unordered\.hip:{line}:.*\nluthier:     with inlined .*\(__syncthreads\)\n", done.stderr
@@ -128,10 +129,10 @@ def test_the_users_line_is_first(build_program: Build, tmp_path: Path) -> None:
 def test_why_no_line_is_known(build_program: Build, tmp_path: Path) -> None:
     program, log = build_program("unordered"), tmp_path / "log"
     done = run_luthier("sanitize", "--check", "barrier", "--json", log, "--", program, "partial", "divergent")
-    (found,) = json.loads(log.read_text())["findings"]
-    assert (found["source"], found["no_source"]) == (None, found["other"]["no_source"])
-    assert found["no_source"].startswith("no debug information; compile with -g")
-    assert done.stderr.count(f"    no source line: {found['no_source']}\n") == 2
+    (finding,) = json.loads(log.read_text())["findings"]
+    assert (finding["source"], finding["no_source"]) == (None, finding["other"]["no_source"])
+    assert finding["no_source"].startswith("no debug information; compile with -g")
+    assert done.stderr.count(f"    no source line: {finding['no_source']}\n") == 2
 
 
 @pytest.mark.rocm(RELEASE)
@@ -180,14 +181,14 @@ def test_ordered_on_newer_targets(build_newer: Build, tmp_path: Path, name: str,
 @pytest.mark.parametrize("scopes", ["own", "agent", "everywhere", "workgroup", "mixed"])
 def test_scopes(build_newer: Build, tmp_path: Path, scopes: str, target: str) -> None:
     """Atomics of a work-group's scope that several use are told where instructions have scopes."""
-    found = look(build_newer("scopes", "-g"), tmp_path / "log", scopes, target=target, before=stack(RELEASE))
+    findings = look(build_newer("scopes", "-g"), tmp_path / "log", scopes, target=target, before=stack(RELEASE))
     if target == "gfx942" or scopes not in ("workgroup", "mixed"):
-        assert found == []
+        assert findings == []
         return
     lines = (PROGRAMS / "scopes.hip").read_text().splitlines()
     expected = {number for number, line in enumerate(lines, 1) if line.endswith(f"// line: {scopes}")}
-    assert {one["kind"] for one in found} == {RACE}
-    assert all(expected & {frame["line"] for frame in one["frames"]} for one in found), found
+    assert {one["kind"] for one in findings} == {RACE}
+    assert all(expected & {frame["line"] for frame in one["frames"]} for one in findings), findings
 
 
 @pytest.mark.thorough
@@ -197,9 +198,9 @@ def test_early_exit(build_program: Build, tmp_path: Path, target: str) -> None:
     program, where = build_program("unordered", "-g"), tmp_path / "log"
     for bug in ("ended", "left"):
         for checks, kinds in {"barrier": [], "race,init,barrier": [], "early-exit": [MISSED]}.items():
-            found = look(program, where, "partial", bug, target=target, before=[], checks=checks)
-            assert [one["kind"] for one in found] == kinds
-            assert bug == "ended" or not found or found[0]["other"]["lane"] % 32 == 250 % 32
+            findings = look(program, where, "partial", bug, target=target, before=[], checks=checks)
+            assert [one["kind"] for one in findings] == kinds
+            assert bug == "ended" or not findings or findings[0]["other"]["lane"] % 32 == 250 % 32
     assert look(program, where, "partial", "divergent", target=target, before=[], checks="early-exit") == []
 
 
@@ -248,5 +249,5 @@ def test_other_access() -> None:
 
 def test_levels() -> None:
     """A read beside an atomic may be meant; a race may not."""
-    found = [Finding(kind, 1, "_Z3sumPf", "object", 4, "ds_read_b32 v1, v2", size=4) for kind in (RACE, UNORDERED)]
-    assert [result["level"] for result in sarif(found, "1")["runs"][0]["results"]] == ["error", "warning"]
+    findings = [Finding(kind, 1, "_Z3sumPf", "object", 4, "ds_read_b32 v1, v2", size=4) for kind in (RACE, UNORDERED)]
+    assert [result["level"] for result in sarif(findings, "1")["runs"][0]["results"]] == ["error", "warning"]

@@ -57,9 +57,9 @@ def counted(folder: Path, script: str, change: Callable[[Path], None] | None) ->
     if change:
         change(site / PACKAGE)
     (folder / "go").touch()
-    said = process.communicate(timeout=300)[0].decode()
-    assert process.returncode == 0, said
-    assert "Traceback" not in said
+    output = process.communicate(timeout=300)[0].decode()
+    assert process.returncode == 0, output
+    assert "Traceback" not in output
     results: dict[str, Any] = json.loads((folder / "run.json").read_text())
     kernels = {one["kernel"]: (one["launches"], one["instrumented"], one["sites"]) for one in results["kernels"]}
     return {"tools": results["tools"], "kernels": kernels}

@@ -54,9 +54,9 @@ def test_counters_are_the_truth(captured: Callable[..., list[Path]], luthier: Lu
 @pytest.mark.thorough
 def test_a_cluster_verifies_the_same(captured: Callable[..., list[Path]], luthier: Luthier) -> None:
     words = ["verify", "--json", "-t", "instr_count", captured("reduction")[0].parent]
-    here, there = (json.loads(luthier(*words, *more).stdout) for more in ([], ["--scheduler", "local"]))
-    assert here == there
-    assert len(here) == len(captured("reduction"))
+    local, remote = (json.loads(luthier(*words, *more).stdout) for more in ([], ["--scheduler", "local"]))
+    assert local == remote
+    assert len(local) == len(captured("reduction"))
 
 
 def test_a_counter_that_is_wrong(captured: Callable[..., list[Path]], vectors: type[Tool]) -> None:

@@ -33,7 +33,7 @@ def is_found(text: str, load: int = 0) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("load", "more", "found"),
+    ("load", "more", "expected"),
     [
         ("ds_read_b32 v1, v0", "s_sleep 1", True),
         ("global_load_dword v1, v2, s[4:5]", "buffer_wbinvl1_vol", True),
@@ -46,19 +46,19 @@ def is_found(text: str, load: int = 0) -> bool:
         ("ds_add_rtn_u32 v1, v0, v2", "s_nop 0", False),
     ],
 )
-def test_loop(load: str, more: str, found: bool) -> None:
-    assert is_found(LOOP.format(load=load, more=more, back="{back}")) == found
+def test_loop(load: str, more: str, expected: bool) -> None:
+    assert is_found(LOOP.format(load=load, more=more, back="{back}")) == expected
 
 
 @pytest.mark.parametrize(
-    ("between", "found"),
+    ("between", "expected"),
     [("s_nop 0", True), ("v_mov_b32 v0, 8", False), ("ds_read_b32 v4, v5", False), ("s_barrier", False)],
 )
-def test_first_turn(between: str, found: bool) -> None:
+def test_first_turn(between: str, expected: bool) -> None:
     """The first turn may be before the loop, if it is one."""
     load = "ds_read_b32 v1, v0"
     first = f"{load}\ns_waitcnt lgkmcnt(0)\n{between}\ns_cbranch_vccnz done\n"
-    assert is_found(f"{first}{LOOP.format(load=load, more='s_nop 0', back='{back}')}done:\n  s_endpgm") == found
+    assert is_found(f"{first}{LOOP.format(load=load, more='s_nop 0', back='{back}')}done:\n  s_endpgm") == expected
 
 
 def test_without_a_loop() -> None:

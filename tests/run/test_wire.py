@@ -86,37 +86,37 @@ def test_each_library_knows_the_digest(name: str) -> None:
 
 
 def test_every_structure_is_looked_at() -> None:
-    found = {
+    structures = {
         name for module in (memory, layout) for name, one in vars(module).items() if isinstance(one, WireStructure)
     }
-    assert found | {"RING"} == set(DECLARED)
+    assert structures | {"RING"} == set(DECLARED)
 
 
 @pytest.mark.parametrize("name", DECLARED)
 def test_each_field_counts(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     structure: WireStructure = getattr(DECLARED[name], name)
     fields = {one.name: f"{one.kind}{one.width}" + (f"[{one.count}]" if one.count else "") for one in structure.members}
-    others = [dict(reversed(fields.items()))] if len(fields) > 1 else []
+    variants = [dict(reversed(fields.items()))] if len(fields) > 1 else []
     for field in fields:
-        others.append({(f"{one}_" if one == field else one): type for one, type in fields.items()})
-        others.append({**fields, field: "i2[5]"})
-    found = {current()}
-    for other in others:
+        variants.append({(f"{one}_" if one == field else one): type for one, type in fields.items()})
+        variants.append({**fields, field: "i2[5]"})
+    digests = {current()}
+    for other in variants:
         monkeypatch.setattr(DECLARED[name], name, WireStructure(**other))
-        found.add(current())
-    assert len(found) == 1 + len(others)
+        digests.add(current())
+    assert len(digests) == 1 + len(variants)
     monkeypatch.undo()
-    assert current() in found
+    assert current() in digests
 
 
-@pytest.mark.parametrize("declared", MESSAGES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("declared", MESSAGES, ids=lambda message: message.__name__)
 def test_each_field_of_messages_counts(declared: type[Message], monkeypatch: pytest.MonkeyPatch) -> None:
     fields = list(declared.types().items())
     before = current()
-    others = [[*fields, ("another", int)], fields[::-1], fields[:-1]]
-    others += [[*fields[:at], (f"{name}_", type), *fields[at + 1 :]] for at, (name, type) in enumerate(fields)]
-    others += [[*fields[:at], (name, tuple[type, ...]), *fields[at + 1 :]] for at, (name, type) in enumerate(fields)]
-    for other in others:
+    variants = [[*fields, ("another", int)], fields[::-1], fields[:-1]]
+    variants += [[*fields[:at], (f"{name}_", type), *fields[at + 1 :]] for at, (name, type) in enumerate(fields)]
+    variants += [[*fields[:at], (name, tuple[type, ...]), *fields[at + 1 :]] for at, (name, type) in enumerate(fields)]
+    for other in variants:
         made = msgspec.defstruct(declared.__name__, other, bases=(Message,), frozen=True)
         made.REQUEST, made.REPLY = declared.REQUEST, declared.REPLY
         monkeypatch.setattr(importlib.import_module(declared.__module__), declared.__name__, made)
@@ -178,15 +178,15 @@ def answers(asked: list[tuple[int, bytes]], devices: int = 1) -> tuple[list[str]
     ours.settimeout(30)
     thread = threading.Thread(target=service._serve, args=(theirs, os.getpid()))
     thread.start()
-    found = []
+    replies = []
     with ours:
         for kind, payload in asked:
             ours.sendall(struct.pack("<QQ", kind, len(payload)) + payload)
             header = ours.recv(8, socket.MSG_WAITALL)
             reply = ours.recv(int.from_bytes(header, "little"), socket.MSG_WAITALL)
-            found.append(msgspec.msgpack.decode(reply)[0])
+            replies.append(msgspec.msgpack.decode(reply)[0])
     thread.join()
-    return found, instrumentation
+    return replies, instrumentation
 
 
 def greeting(kind: type[Hello] | type[Instrument], digest: str) -> tuple[int, bytes]:
@@ -210,7 +210,7 @@ def test_who_says_another_digest_is_refused(kind: type[Hello] | type[Instrument]
         assert any(OTHERS in fault for fault in instrumentation.faults)
 
 
-@pytest.mark.parametrize("kind", REQUESTS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("kind", REQUESTS, ids=lambda message: message.__name__)
 def test_nothing_is_answered_before_it(kind: type[Message]) -> None:
     (problem,), instrumentation = answers([(kind.REQUEST, pack(random_message(kind, random.Random(0)))[0])])
     assert "before the first" in problem
@@ -221,7 +221,7 @@ def test_nothing_is_answered_before_it(kind: type[Message]) -> None:
 @pytest.mark.parametrize(
     "kind",
     [tool_requests.FindBlock, tool_requests.FindKernel, tool_requests.ObjectLoaded, tool_requests.LaunchRequest],
-    ids=lambda one: one.__name__,
+    ids=lambda declared: declared.__name__,
 )
 def test_devices_that_the_run_lacks(kind: type[Message], devices: int) -> None:
     """Nothing is answered about them; of others the next thing is wrong here, which has no objects and no kernels."""
@@ -257,8 +257,8 @@ def test_findings_with_and_without_another_access(kind: FindingKind) -> None:
         seen = Sighting(**{**numbers, "has_other": has_other, "in_lds": in_lds})
         with suppress(DeviceError):
             collector.add(1, seen, code, code)
-        told = [*collector.findings, *collector.unchecked]
-        assert len(told) == (not has_other or kind.label in PAIRED)
+        findings = [*collector.findings, *collector.unchecked]
+        assert len(findings) == (not has_other or kind.label in PAIRED)
         assert all(list(lines_of(finding)) for finding in collector.findings)
 
 
@@ -286,8 +286,8 @@ def test_files_of_messages_that_break_off(sent: int, size: int) -> None:
 def test_patched_objects_are_of_what_runs_now(pid: int, loaded: tuple[str | None, ...]) -> None:
     """A process may have executed other programs before: only the last one's are there."""
     instrumentation = Instrumentation(ToolGroup.of(Tool()), Selection())
-    for one in loaded:
-        companions = {} if one is None else {(0, 4096): one}
+    for loaded_object in loaded:
+        companions = {} if loaded_object is None else {(0, 4096): loaded_object}
         instrumentation.sessions.append(cast(Any, SimpleNamespace(pid=pid, companions=companions)))
     known = [one for one in loaded if one is not None] if pid == 0 else loaded
     assert instrumentation.companion_at(pid, 0, 4096) == (known[-1] if known else None)
@@ -385,8 +385,8 @@ def test_a_tool_library_finds_another_digest_in_memory(
     monkeypatch.setattr(shared_memory.SharedMemory, "head", plant)
     ran = under_tools("emu:gfx90a", [Listener()], build_program("graph"))
     (fault,) = ran.summary["faults"]
-    told = f"the tool library (libluthier_tools.so) and the Luthier service that made {what} {OTHERS}"
-    assert fault == told
+    message = f"the tool library (libluthier_tools.so) and the Luthier service that made {what} {OTHERS}"
+    assert fault == message
     assert ran.code == 0
     if head is memory.LEDGER_HEAD:
-        assert f"nothing is instrumented: {told}" in ran.err
+        assert f"nothing is instrumented: {message}" in ran.err

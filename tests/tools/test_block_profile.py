@@ -37,11 +37,11 @@ def test_edges_as_the_device_sees_them(bench: Any, shipped: Any, name: str, targ
             last[wave] = block
 
     kernel.watch(see)
-    found = kernel.under(shipped("block_profile", edges=True))[f"{name}: ways"]
-    told = {(row["from"], row["to"]): row["times"] for row in rows(found)}
-    assert {way: times for way, times in told.items() if times} == seen
-    left = Counter({source: sum(times for (one, _), times in told.items() if one == source) for source, _ in told})
-    assert all(row["% of its block"] == round(100 * row["times"] / left[row["from"]], 2) for row in rows(found))
+    table = kernel.under(shipped("block_profile", edges=True))[f"{name}: ways"]
+    edges = {(row["from"], row["to"]): row["times"] for row in rows(table)}
+    assert {way: times for way, times in edges.items() if times} == seen
+    left = Counter({source: sum(times for (one, _), times in edges.items() if one == source) for source, _ in edges})
+    assert all(row["% of its block"] == round(100 * row["times"] / left[row["from"]], 2) for row in rows(table))
 
 
 @pytest.mark.covering(1)
@@ -63,11 +63,11 @@ def test_instructions_by_block_are_the_devices_own(bench: Any, shipped: Any, per
     seen: Counter[int] = Counter()
 
     def see(step: WaveStep) -> None:
-        one = at[step.address]
-        seen[one.block] += step.registers.exec.bit_count() if one.is_vector and not per_wave else 1
+        instruction = at[step.address]
+        seen[instruction.block] += step.registers.exec.bit_count() if instruction.is_vector and not per_wave else 1
 
     kernel.watch(see)
-    found = kernel.under(shipped("instr_count", per_wave=per_wave, per_block=True))
-    assert {row["block"]: row["instructions"] for row in rows(found["divergent_loop"]) if row["instructions"]} == seen
-    (total,) = rows(found[""])
+    tables = kernel.under(shipped("instr_count", per_wave=per_wave, per_block=True))
+    assert {row["block"]: row["instructions"] for row in rows(tables["divergent_loop"]) if row["instructions"]} == seen
+    (total,) = rows(tables[""])
     assert total == {"variable": "counter", "value": sum(seen.values())}

@@ -56,13 +56,13 @@ def test_readings(bench: Any, shipped: Any, target: str, clock: str) -> None:
     used = {"auto": "real" if target.startswith("gfx1100") else "cycles"}.get(clock, clock)
     own, apps = READINGS.get((target, used), 1), READINGS.get((target, "cycles"), 1)
     tool = shipped("block_timing", what="waves", clock=clock)
-    found = timed(kernel, tool)
+    tables = timed(kernel, tool)
     if ALL[target].cycle_counter_bits < 64 and clock == "cycles":
-        assert found["time"] == []
-        (left,) = found["not measured"]
+        assert tables["time"] == []
+        (left,) = tables["not measured"]
         assert "20 bits" in left["reason"]
         return
-    (wave,) = found["time"]
+    (wave,) = tables["time"]
     assert (wave["clock"], wave["times"]) == (used, 1)
     assert wave["time"] == TICK * (count * apps + own)
 
@@ -92,12 +92,12 @@ def test_blocks(bench: Any, shipped: Any, target: str) -> None:
     kernel.launch(kernel.object.data)
     counts = kernel.device.stats.by_address
     entered = dict(zip(counts.addresses.tolist(), counts.executions.tolist(), strict=True))
-    found = timed(kernel, shipped("block_timing", top=0))["time"]
-    means = {row["mean"]: row["times"] for row in found}
+    times = timed(kernel, shipped("block_timing", top=0))["time"]
+    means = {row["mean"]: row["times"] for row in times}
     assert means.keys() == {TICK * own, TICK * (own + apps)}
     assert means[TICK * (own + apps)] == count
-    assert sum(row["%"] for row in found) == pytest.approx(100, abs=0.1)
-    assert all(entered[int(row["address"], 16)] == row["times"] for row in found)
+    assert sum(row["%"] for row in times) == pytest.approx(100, abs=0.1)
+    assert all(entered[int(row["address"], 16)] == row["times"] for row in times)
 
 
 def test_an_end_that_is_not_always_reached(bench: Any, shipped: Any) -> None:
@@ -107,8 +107,8 @@ def test_an_end_that_is_not_always_reached(bench: Any, shipped: Any) -> None:
     first = next(one.address for one in instructions(kernel))
     (row,) = timed(kernel, shipped("block_timing", between=f"{first:#x}-{inside:#x}"))["time"]
     assert (row["times"], row["time"], row["note"]) == (1, None, "ended 4 times")
-    found = timed(kernel, shipped("block_timing", between=f"{first:#x}-0x7777"))
-    assert "no instruction at 0x7777" in found["not measured"][0]["reason"]
+    tables = timed(kernel, shipped("block_timing", between=f"{first:#x}-0x7777"))
+    assert "no instruction at 0x7777" in tables["not measured"][0]["reason"]
 
 
 @pytest.mark.parametrize("options", [{"what": "lines"}, {"clock": "sundial"}, {"between": "a-b"}])

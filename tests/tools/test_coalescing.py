@@ -36,43 +36,44 @@ def test_lines_of_a_stride(bench: Any, shipped: Any, type: str, target: str) -> 
     for stride in (0, 1, 2, 7, 32, 1000):
         data = np.zeros(1000 * wave * size + 16, np.uint8)
         kernel = bench(source, "strided", target, data, np.zeros(wave * size, np.uint8), stride, block=wave)
-        found = kernel.under(shipped("coalescing"))
+        tables = kernel.under(shipped("coalescing"))
         begin, out = kernel.placed[0].address, kernel.placed[1].address
         touched = {(begin + lane * stride * size) // line for lane in range(wave)}
         touched |= {(begin + lane * stride * size + size - 1) // line for lane in range(wave)}
         stored = ALL[target].vector_store_line
         written = (out + wave * size - 1) // stored - out // stored + 1
         load, store = (
-            next(row for row in rows(found["most cache lines"]) if word in row["instruction"])
+            next(row for row in rows(tables["most cache lines"]) if word in row["instruction"])
             for word in ("load", "store")
         )
         assert (load["requests"], load["lanes"], load["lines"]) == (1, wave, len(touched))
         assert load["efficiency %"] == pytest.approx(100 * wave * size / (len(touched) * line), abs=0.06)
         assert (store["requests"], store["lanes"], store["lines"]) == (1, wave, written)
-        (total,) = rows(found["coalescing"])
+        (total,) = rows(tables["coalescing"])
         assert (total["requests"], total["bytes"], total["lines"]) == (2, 2 * wave * size, len(touched) + written)
 
 
 def observed(kernel: Any, load_line: int, store_line: int) -> dict[int, tuple[int, int, int]]:
     """Requests, lanes and lines by address of the instruction, as the device sees them."""
-    found: dict[int, Counter[str]] = {}
+    counts: dict[int, Counter[str]] = {}
     before: list[WaveStep] = []
 
     def see(step: WaveStep) -> None:
         accesses = [one for one in step.worker.take_accesses() if not one.scalar]
         if accesses and before[0].text.startswith(("global_", "flat_", "buffer_")):
-            row = found.setdefault(before[0].address, Counter())
+            row = counts.setdefault(before[0].address, Counter())
             lines: set[int] = set()
             line = store_line if "_store_" in before[0].text else load_line
-            for one in accesses:
-                lines.update((one.places // line).tolist(), ((one.places + np.uint64(one.size - 1)) // line).tolist())
+            for access in accesses:
+                last = access.places + np.uint64(access.size - 1)
+                lines.update((access.places // line).tolist(), (last // line).tolist())
             row["requests"] += 1
             row["lanes"] += len(accesses[0].lanes)
             row["lines"] += len(lines)
         before[:] = [step]
 
     kernel.watch(see)
-    return {address: (row["requests"], row["lanes"], row["lines"]) for address, row in found.items()}
+    return {address: (row["requests"], row["lanes"], row["lines"]) for address, row in counts.items()}
 
 
 @pytest.mark.covering(1)
@@ -85,11 +86,11 @@ def test_as_the_device_sees_it(bench: Any, shipped: Any, name: str, target: str,
     source = ROOT / "examples/apps" / f"{name}.hip"
     kernel = bench(source, name, target, *arguments, grid=plan.grid[0], block=plan.block[0])
     expected = observed(kernel, line or ALL[target].vector_cache_line, line or ALL[target].vector_store_line)
-    found = kernel.under(shipped("coalescing", line=line, top=0))
-    table = rows(found["most cache lines"])
+    tables = kernel.under(shipped("coalescing", line=line, top=0))
+    table = rows(tables["most cache lines"])
     assert {int(row["address"], 16): (row["requests"], row["lanes"], row["lines"]) for row in table} == expected
     assert expected
-    assert "not measured" not in found
+    assert "not measured" not in tables
 
 
 @pytest.mark.parametrize("options", [{"line": 48}, {"line": 8}, {"spaces": "lds"}, {"kinds": "global"}], ids=str)

@@ -46,35 +46,35 @@ class Seen:
 
     def _see(self, step: WaveStep) -> None:
         wave, exec = (step.workgroup, step.wave), step.registers.exec
-        one, last = self._instructions[step.address], self._last.get(wave)
+        instruction, last = self._instructions[step.address], self._last.get(wave)
         if last is not None and last.is_conditional:
             self.branches[last.address]["taken"] += step.address != last.address + last.size
         if step.address in self._first:
             self._came.pop(wave, None)
-        if one.is_vector:
+        if instruction.is_vector:
             self.lanes[bin(exec).count("1")] += 1
-        if one.is_conditional:
-            row = self.branches[one.address]
+        if instruction.is_conditional:
+            row = self.branches[instruction.address]
             row["waves"] += 1
-            if "exec" in one.text:
+            if "exec" in instruction.text:
                 before = self._came.get(wave, exec)
                 # In an else come the lanes that have been elsewhere and those that go on.
                 came = before if before & exec else before | exec
                 row["divergent"] += exec not in (0, came)
-            elif "vcc" in one.text:
+            elif "vcc" in instruction.text:
                 row["divergent"] += step.registers.vcc & exec not in (0, exec)
-        if any(one.effects.writes >> unit & 1 for unit in EXEC):
+        if any(instruction.effects.writes >> unit & 1 for unit in EXEC):
             self._came[wave] = exec
-        self._last[wave] = one
+        self._last[wave] = instruction
 
 
 def of_histogram(table: Any) -> dict[tuple[int, int], int]:
     """Vector instructions by bounds of the number of lanes."""
-    found = {}
+    histogram = {}
     for row in rows(table):
         low, _, high = row["lanes"].partition(" to ")
-        found[int(low), int(high or low)] = row["vector instructions"]
-    return found
+        histogram[int(low), int(high or low)] = row["vector instructions"]
+    return histogram
 
 
 @pytest.mark.covering(1)
@@ -85,13 +85,13 @@ def test_as_the_device_sees_it(bench: Any, shipped: Any, name: str, target: str)
     source = ROOT / "examples/apps" / f"{name}.hip"
     kernel = bench(source, name, target, *plan.materialise(), grid=plan.grid[0], block=plan.block[0])
     seen = Seen(kernel)
-    found = kernel.under(shipped("divergence", top=0))
-    for (low, high), count in of_histogram(found[f"{name}: active lanes"]).items():
+    tables = kernel.under(shipped("divergence", top=0))
+    for (low, high), count in of_histogram(tables[f"{name}: active lanes"]).items():
         assert count == sum(seen.lanes[lanes] for lanes in range(low, high + 1))
-    *blocks, total = rows(found[name])
+    *blocks, total = rows(tables[name])
     assert total["vector instructions"] == sum(seen.lanes.values()) == sum(row["vector instructions"] for row in blocks)
     assert total["lanes"] == sum(lanes * count for lanes, count in seen.lanes.items())
-    branches = {int(row["address"], 16): row for row in rows(found["branches"])} if seen.branches else {}
+    branches = {int(row["address"], 16): row for row in rows(tables["branches"])} if seen.branches else {}
     assert branches.keys() == seen.branches.keys()
     for address, row in branches.items():
         expected = seen.branches[address]
@@ -107,7 +107,7 @@ def test_collatz(bench: Any, shipped: Any, target: str) -> None:
     wave, count = ALL[target].wave_sizes[0], 300
     start = np.arange(count, dtype=np.uint32)
     kernel = bench(COLLATZ, "divergent_loop", target, start, np.zeros_like(start), count, grid=3, block=128)
-    found = kernel.under(shipped("divergence", top=0))
+    tables = kernel.under(shipped("divergence", top=0))
     steps = []
     for value in range(1, count + 1):
         turns = 0
@@ -119,7 +119,7 @@ def test_collatz(bench: Any, shipped: Any, target: str) -> None:
     # The back branch of the loop: once a round, divided where some lanes are done and others are not.
     rounds = sum(max(one) for one in waves)
     split = sum(len({turns for turns in one if 0 < turns < max(one)}) for one in waves)
-    back = [row for row in rows(found["branches"]) if row["waves"] == rounds]
+    back = [row for row in rows(tables["branches"]) if row["waves"] == rounds]
     assert back
     assert split in [row["divergent"] for row in back]
 
@@ -130,8 +130,8 @@ def test_an_if_with_two_sides(bench: Any, shipped: Any, target: str) -> None:
     wave, rounds = ALL[target].wave_sizes[0], 5
     for lanes in (0, 1, wave // 2, wave):
         kernel = bench(TERNARY, "halves", target, np.zeros(wave, np.uint32), lanes, rounds, block=wave)
-        found = kernel.under(shipped("divergence", top=0, blocks=False))
-        divided = sum(row["divergent"] or 0 for row in rows(found["branches"]))
+        tables = kernel.under(shipped("divergence", top=0, blocks=False))
+        divided = sum(row["divergent"] or 0 for row in rows(tables["branches"]))
         assert (divided > 0) == (0 < lanes < wave)
-        atomics = of_histogram(found["halves: active lanes"])
+        atomics = of_histogram(tables["halves: active lanes"])
         assert any(low <= lanes <= high for low, high in atomics) or lanes == 0

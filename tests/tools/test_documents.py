@@ -30,8 +30,8 @@ def test_every_tool_and_option_is_told_of(shipped: Any, name: str) -> None:
     tool = type(shipped(name, **known.trial))
     assert option_meanings(tool).keys() == set(getattr(tool.Options, "__dataclass_fields__", {}))
     for options in re.findall(rf"-t {name}:(\S+)", PAGE.read_text() + readme):
-        for one in options.split(","):
-            assert one.partition("=")[0] in tool.Options.__dataclass_fields__, one
+        for option in options.split(","):
+            assert option.partition("=")[0] in tool.Options.__dataclass_fields__, option
 
 
 def test_the_page_has_a_row_of_each_tool() -> None:

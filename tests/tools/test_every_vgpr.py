@@ -61,9 +61,9 @@ def test_races_are_found(bench: Any, shipped: Any, target: str, barrier: bool) -
     module, (after,) = kernel.launch(patched.data)
     if barrier:
         assert before == after
-    found = {table.title.partition(":")[0]: rows(table) for table in reported(tool, module, patched)}
-    assert ("no race was seen" in found) == barrier
-    assert not found["not checked"]
+    tables = {table.title.partition(":")[0]: rows(table) for table in reported(tool, module, patched)}
+    assert ("no race was seen" in tables) == barrier
+    assert not tables["not checked"]
 
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1100", "gfx1201"])
@@ -73,10 +73,10 @@ def test_values_are_those_of_their_work_items(bench: Any, shipped: Any, target: 
     _, (before,) = kernel.launch(kernel.object.data)
     tool = shipped("value_log", at="flat_store_*", values="vdata")
     middle = shipped("value_log", at="v_xor_b32_e32", values="src1")
-    for one in (tool, middle):
-        patched = patch_object(kernel.object, one.instrument, strict=True)
-        assert not one.left_out
-        assert one.sites
+    for variant in (tool, middle):
+        patched = patch_object(kernel.object, variant.instrument, strict=True)
+        assert not variant.left_out
+        assert variant.sites
         assert not findings(patched.data) - findings(kernel.object.data)
         module, (after,) = kernel.launch(patched.data)
         assert before == after
@@ -85,7 +85,7 @@ def test_values_are_those_of_their_work_items(bench: Any, shipped: Any, target: 
         per_item = np.bincount(items, minlength=2 * BLOCK)
         assert len(per_item) == 2 * BLOCK
         assert (per_item == len(records) // (2 * BLOCK)).all()
-        if one is tool:
+        if variant is tool:
             stored = np.zeros(2 * BLOCK, np.uint32)
             stored[items] = records["bits"]
             turned = np.roll(stored.reshape(2, BLOCK), -64, axis=1)

@@ -59,8 +59,8 @@ def found_by_both(made: Any, tool: Any) -> tuple[dict[tuple[str, str], int], dic
     device.load(made.object.data).kernel(made.kernel).launch(*made.arguments, grid=made.grid, block=made.block)
     left_out = {row["address"]: row["instruction"] for row in rows(tables.get("not measured", Table("", (), ())))}
     expected = {(hex(one.offset), one.kind): one.count for one in device.findings if hex(one.offset) not in left_out}
-    found = {(row["address"], row["kind"]): row["lanes"] for row in rows(tables["exceptional numbers"])}
-    return found, expected, set(left_out.values())
+    actual = {(row["address"], row["kind"]): row["lanes"] for row in rows(tables["exceptional numbers"])}
+    return actual, expected, set(left_out.values())
 
 
 @pytest.mark.covering(1)
@@ -71,9 +71,9 @@ def test_as_the_device_finds_them(bench: Any, shipped: Any, target: str, kernel:
     """The same instructions, kinds and lanes, but for instructions that are listed as not looked at."""
     buffers = [np.zeros(len(A), kind) for kind in RESULTS[kernel]]
     made = bench(SOURCE, kernel, target, A, B, *buffers, len(A), grid=3)
-    found, expected, left_out = found_by_both(made, shipped("fp_check", top=0, flow=True))
-    assert found == expected
-    assert {kind for _, kind in found} == set(KINDS)
+    actual, expected, left_out = found_by_both(made, shipped("fp_check", top=0, flow=True))
+    assert actual == expected
+    assert {kind for _, kind in actual} == set(KINDS)
     assert not left_out
 
 
@@ -83,8 +83,8 @@ def test_only_where_it_began(bench: Any, shipped: Any, target: str) -> None:
     """Without flows, instructions that only pass numbers on need not be looked at: nothing else is found."""
     buffers = [np.zeros(len(A), kind) for kind in RESULTS["mixed"]]
     made = bench(SOURCE, "mixed", target, A, B, *buffers, len(A), grid=3)
-    found, expected, _ = found_by_both(made, shipped("fp_check", top=0))
-    assert found == {key: many for key, many in expected.items() if not key[1].endswith("-flow")}
+    actual, expected, _ = found_by_both(made, shipped("fp_check", top=0))
+    assert actual == {key: many for key, many in expected.items() if not key[1].endswith("-flow")}
 
 
 def test_origins_and_what_passes_them_on(bench: Any, shipped: Any) -> None:
@@ -102,9 +102,9 @@ def test_origins_and_what_passes_them_on(bench: Any, shipped: Any) -> None:
     values[3:8] = 1e38
     values[8:10] = 3e38
     tables = bench(source, "made", "gfx90a", values, values.copy()).under(shipped("fp_check", flow=True))
-    found = [(row["kind"], row["lanes"]) for row in rows(tables["exceptional numbers"])]
+    actual = [(row["kind"], row["lanes"]) for row in rows(tables["exceptional numbers"])]
     first = [("infinity", 2), ("nan-flow", 3)]
-    assert found == [*first, ("infinity", 5), ("nan-flow", 3), ("infinity-flow", 2)]
+    assert actual == [*first, ("infinity", 5), ("nan-flow", 3), ("infinity-flow", 2)]
 
 
 def test_elements_of_packed_numbers(bench: Any, shipped: Any) -> None:
@@ -122,8 +122,8 @@ def test_elements_of_packed_numbers(bench: Any, shipped: Any) -> None:
     a[1:4], b[1:4] = (3e38, 3e38), (2, 2)
     a[4:6], b[4:6] = (3e38, np.inf), (2, 0)
     tables = bench(source, "pairs", "gfx90a", a, b, a.copy()).under(shipped("fp_check", flow=True))
-    found = {row["kind"]: row["lanes"] for row in rows(tables["exceptional numbers"])}
-    assert found == {"nan": 3, "infinity": 5, "nan-flow": 1}
+    actual = {row["kind"]: row["lanes"] for row in rows(tables["exceptional numbers"])}
+    assert actual == {"nan": 3, "infinity": 5, "nan-flow": 1}
 
 
 def test_without_exceptional_numbers(bench: Any, shipped: Any) -> None:
@@ -235,10 +235,10 @@ def test_other_instructions(bench: Any, make_module: Any, target: str, seed: int
     out = np.zeros(150 * len(OTHERS[target]), np.uint32)
     made = bench(others(OTHERS[target]), "others", target, *words, out, 150, grid=3)
     tool = tool_of(make_module, "fp_check", (target,), top=0, flow=True)
-    found, expected, left_out = found_by_both(made, tool)
-    assert found == expected
+    actual, expected, left_out = found_by_both(made, tool)
+    assert actual == expected
     assert not left_out
-    assert len({address for address, _ in found}) > len(OTHERS[target]) / 2
+    assert len({address for address, _ in actual}) > len(OTHERS[target]) / 2
 
 
 PRODUCTS = {
@@ -340,7 +340,7 @@ def test_products_of_matrices(bench: Any, make_module: Any, target: str, what: s
     lanes = 64 if target.startswith("gfx9") else 32
     made = bench(products(PRODUCTS[target]), "products", target, words, out, block=lanes)
     tool = tool_of(make_module, "fp_check", (target,), top=0, flow=True)
-    found, expected, left_out = found_by_both(made, tool)
+    actual, expected, left_out = found_by_both(made, tool)
     assert not left_out
     totals = [
         {
@@ -348,12 +348,12 @@ def test_products_of_matrices(bench: Any, make_module: Any, target: str, what: s
             for at, whole in one
             for kind in (whole.removesuffix("-flow"),)
         }
-        for one in (found, expected)
+        for one in (actual, expected)
     ]
     assert totals[0] == totals[1]
-    new = {key: many for key, many in found.items() if not key[1].endswith("-flow")}
+    new = {key: many for key, many in actual.items() if not key[1].endswith("-flow")}
     assert new.items() <= expected.items()
-    assert bool(found) == (what != "ordinary")
+    assert bool(actual) == (what != "ordinary")
     if what == "large":
         assert new
 
@@ -396,10 +396,10 @@ def test_exponents(bench: Any, shipped: Any, target: str) -> None:
         fitting = {name: row["zero"] + ((numbers >= low) & (numbers < end)).sum() for name, (low, end) in ROOM.items()}
         fitting["% in e4m3"] = row["zero"] + ((numbers >= 2.0**-6) & (numbers <= 464)).sum()
         assert {name: row[name] for name in fitting} == {k: round(100 * n / finite, 2) for k, n in fitting.items()}
-        found = {one["exponent"]: one["results"] for one in rows(tables["exponent histogram"])}
+        actual = {one["exponent"]: one["results"] for one in rows(tables["exponent histogram"])}
         exact, many = np.unique(np.floor(np.log2(numbers)).clip(-33, 32), return_counts=True)
         names = {-33: "below -32", 32: "32 and above"}
-        assert found == {names.get(int(one), str(int(one))): times for one, times in zip(exact, many, strict=True)}
+        assert actual == {names.get(int(one), str(int(one))): times for one, times in zip(exact, many, strict=True)}
 
 
 def test_exponents_of_products(bench: Any, make_module: Any) -> None:

@@ -43,8 +43,8 @@ def test_pages_as_the_device_sees_them(bench: Any, shipped: Any, name: str, targ
     kernel.watch(see)
     tables = kernel.under(shipped("address_heatmap", page=page, top=0))
     (table,) = (table for title, table in tables.items() if title.startswith(f"pages of {page} bytes"))
-    found = {(int(row["page"], 16), kind): row[f"{kind}s"] for row in rows(table) for kind in KINDS if row[f"{kind}s"]}
-    assert found == expected
+    pages = {(int(row["page"], 16), kind): row[f"{kind}s"] for row in rows(table) for kind in KINDS if row[f"{kind}s"]}
+    assert pages == expected
 
 
 def test_more_pages_than_slots(bench: Any, shipped: Any) -> None:
@@ -73,10 +73,10 @@ def test_values_are_what_is_stored(bench: Any, shipped: Any, target: str) -> Non
     records = module.channel("values").records()
     stored = records[records["value"] == 0]
     items = stored["workgroup"].astype(int) * 256 + stored["item"]
-    found = np.zeros(1000, np.float32)
-    found[items] = np.ascontiguousarray(stored["bits"]).view(np.float32)
+    values = np.zeros(1000, np.float32)
+    values[items] = np.ascontiguousarray(stored["bits"]).view(np.float32)
     assert sorted(items.tolist()) == list(range(1000))
-    assert np.array_equal(found, a + b)
+    assert np.array_equal(values, a + b)
     masks = records[records["value"] == 1]
     assert (masks["lane"] == 255).all()
     assert sum(bin(bits).count("1") for bits in masks["bits"].tolist()) == 1000

@@ -65,9 +65,9 @@ FIRST = {
 }
 
 
-def operations(found: Any, kernel: str) -> dict[tuple[str, str], int]:
+def operations(tables: Any, kernel: str) -> dict[tuple[str, str], int]:
     title = f"{kernel}: operations"
-    return {(row["unit"], row["type"]): row["operations"] for row in rows(found[title])} if title in found else {}
+    return {(row["unit"], row["type"]): row["operations"] for row in rows(tables[title])} if title in tables else {}
 
 
 @pytest.mark.covering(1)
@@ -81,8 +81,8 @@ def test_classes_are_the_devices_own(bench: Any, shipped: Any, name: str, target
     expected: Counter[str] = Counter()
     for mnemonic, count in kernel.device.stats.opcodes.items():
         expected[next(kind for first, kind in FIRST.items() if mnemonic.startswith(first))] += count
-    found = kernel.under(shipped("instruction_mix"))
-    *mix, total = rows(found[name])
+    tables = kernel.under(shipped("instruction_mix"))
+    *mix, total = rows(tables[name])
     # A return or a call is a jump by register: its class is its own matter.
     assert {row["class"]: row["waves"] for row in mix} == +expected
     assert total["waves"] == expected.total()
@@ -97,8 +97,8 @@ def test_product_of_matrices(bench: Any, shipped: Any, target: str, type: str, d
     kernel = bench(
         PRODUCT.replace("TYPE", type).replace("FMA", fma), "product", target, a, b, np.zeros_like(a), n, grid=n
     )
-    found = kernel.under(shipped("instruction_mix"))
-    assert operations(found, "product") == {("vector", {"float": "f32", "double": "f64"}[type]): 2 * n**3}
+    tables = kernel.under(shipped("instruction_mix"))
+    assert operations(tables, "product") == {("vector", {"float": "f32", "double": "f64"}[type]): 2 * n**3}
 
 
 @pytest.mark.parametrize("target", ["gfx908", "gfx90a", "gfx942"])
@@ -106,8 +106,8 @@ def test_matrix_instructions(bench: Any, shipped: Any, target: str) -> None:
     """2·M·N·K for each block, and for each wave, however many lanes are active."""
     turns, waves = 5, 3
     kernel = bench(MATRIX, "matrices", target, np.zeros(64, np.float32), turns, grid=waves)
-    found = operations(kernel.under(shipped("instruction_mix")), "matrices")
-    assert found["matrix", "f16"] == waves * (turns * 2 * 32 * 32 * 8 + 2 * 4 * 4 * 4 * 16)
+    counts = operations(kernel.under(shipped("instruction_mix")), "matrices")
+    assert counts["matrix", "f16"] == waves * (turns * 2 * 32 * 32 * 8 + 2 * 4 * 4 * 4 * 16)
     assert rows(kernel.under(shipped("instruction_mix", operations=False))["matrices"])
 
 

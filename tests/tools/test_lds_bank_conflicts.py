@@ -61,24 +61,24 @@ def test_strides(bench: Any, shipped: Any, target: str, type: str) -> None:
         out = np.zeros(wave * words, np.float32)
         kernel = bench(source, "strided", target, out, stride, active, block=wave)
         lanes = list(range(min(active, wave)))
-        found = {}
+        tables = {}
         tool = shipped("lds_bank_conflicts")
         from luthier import patch_object, reported
 
         patched = patch_object(kernel.object, tool.instrument, strict=True)
         module, _ = kernel.launch(patched.data, dynamic_lds=8192)
-        found = {table.title: rows(table) for table in reported(tool, module, patched)}
+        tables = {table.title: rows(table) for table in reported(tool, module, patched)}
         mixed = ALL[target].lds_reads_128_mixed and words == 4
         for word, how in (("write", False), ("read", mixed)):
             spelled = {"write": ("ds_write", "ds_store"), "read": ("ds_read", "ds_load")}[word]
-            row = next(row for row in found["by instruction"] if row["instruction"].startswith(spelled))
+            row = next(row for row in tables["by instruction"] if row["instruction"].startswith(spelled))
             expected = cycles(lanes, words, stride, many, how, wave)
             what = f"{row['instruction']}, stride {stride}, {len(lanes)} lanes"
             assert (row["accesses"], row["lanes"]) == (1, len(lanes)), what
             assert (row["cycles needed"], row["cycles"]) == expected, what
             assert row["conflicts"] == expected[1] - expected[0]
-        (total,) = found["LDS bank conflicts"]
-        assert total["cycles"] == sum(row["cycles"] for row in found["by instruction"])
+        (total,) = tables["LDS bank conflicts"]
+        assert total["cycles"] == sum(row["cycles"] for row in tables["by instruction"])
 
 
 def test_stride_of_all_banks_takes_a_cycle_a_lane(bench: Any, shipped: Any) -> None:

@@ -57,15 +57,15 @@ def racing(ops: list[Op], wave: int) -> set[frozenset[int]]:
             touched.setdefault(cell(op, item), set()).add(item // wave)
         placed.append((number, interval, op[0], touched))
         number += 1
-    found = set()
-    for one, other in combinations([*placed, *placed], 2):
-        kinds = {one[2], other[2]}
-        if one[1] != other[1] or kinds in ({"read"}, {"atomic"}):
+    pairs = set()
+    for first, other in combinations([*placed, *placed], 2):
+        kinds = {first[2], other[2]}
+        if first[1] != other[1] or kinds in ({"read"}, {"atomic"}):
             continue
-        for at in one[3].keys() & other[3].keys():
-            if len(one[3][at] | other[3][at]) > 1:
-                found.add(frozenset((one[0], other[0])))
-    return found
+        for at in first[3].keys() & other[3].keys():
+            if len(first[3][at] | other[3][at]) > 1:
+                pairs.add(frozenset((first[0], other[0])))
+    return pairs
 
 
 def under(kernel: Any, tool: Any) -> dict[str, list[dict[str, Any]]]:
@@ -99,15 +99,15 @@ def test_random_programs(bench: Any, shipped: Any, seed: int) -> None:
     expected = racing(ops, ALL[target].wave_sizes[0])
     kernel.racy = bool(expected)
     tool = shipped("lds_race", top=0)
-    found = under(kernel, tool)
-    assert not found["not checked"]
-    assert "not measured" not in found
+    tables = under(kernel, tool)
+    assert not tables["not checked"]
+    assert "not measured" not in tables
     accesses = [op for op in ops if op[0] != "barrier"]
     addresses = sorted({site.address for site in tool.watched.sites})
     assert len(addresses) == len(accesses), "one instruction an access"
     races = {
         frozenset((addresses.index(int(row["earlier"], 16)), addresses.index(int(row["later"], 16))))
-        for row in found["races" if expected else "no race was seen"]
+        for row in tables["races" if expected else "no race was seen"]
     }
     assert races <= expected
     assert bool(races) == bool(expected)
@@ -147,15 +147,15 @@ def test_each_barrier_is_needed(bench: Any, shipped: Any, name: str, target: str
         else:
             kernel = bench(text, name, target, values, np.zeros(8, np.float32), 2000, block=256, grid=8)
         kernel.racy = without is not None
-        found = under(kernel, shipped("lds_race"))
-        numbers = {row["what"]: row["number"] for row in found["watched"]}
+        tables = under(kernel, shipped("lds_race"))
+        numbers = {row["what"]: row["number"] for row in tables["watched"]}
         assert numbers["waves watched"] == 8 * 256 // ALL[target].wave_sizes[0]
         assert numbers.keys() == {"waves watched", "barriers that waves reached"}
         if without is None:
-            assert found["no race was seen"] == []
+            assert tables["no race was seen"] == []
         else:
-            assert found["races"]
-            assert all(row["kernel"] == name and "write" in row["kind"] for row in found["races"])
+            assert tables["races"]
+            assert all(row["kernel"] == name and "write" in row["kind"] for row in tables["races"])
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -178,14 +178,14 @@ def test_generic_pointers_and_the_window(bench: Any, shipped: Any, target: str) 
     for group, first in ((3, 0), (39, 0), (39, 8)):
         kernel = bench(source, "generic", target, np.zeros(300, np.uint32), 1, group, block=128, grid=40)
         kernel.racy = True
-        found = under(kernel, shipped("lds_race", first=first))
-        numbers = {row["what"]: row["number"] for row in found["watched"]}
+        tables = under(kernel, shipped("lds_race", first=first))
+        numbers = {row["what"]: row["number"] for row in tables["watched"]}
         waves = 128 // ALL[target].wave_sizes[0]
         assert numbers["waves of work-groups that were not watched"] == 8 * waves
-        seen = "no race was seen" not in found
+        seen = "no race was seen" not in tables
         assert seen == (first <= group < first + 32)
         if seen:
-            (row,) = found["races"]
+            (row,) = tables["races"]
             assert (row["kind"], row["LDS"], row["work-group"]) == ("write, write", "0x4", group)
             assert row["earlier"] == row["later"]
 

@@ -95,10 +95,10 @@ def test_what_lanes_have_in_common(bench: Any, shipped: Callable[..., Tool], spa
         module, _ = kernel.launch(patched.data)
         channel = module.channel("accesses")
         pushed = channel.records()
-        found = tool.unpacked(channel, pushed)
+        records = tool.unpacked(channel, pushed)
         first = 0 if space == "lds" else kernel.placed[2].address
-        told = sorted(zip(found["address"].tolist(), found["lane"].tolist(), strict=True))
-        assert told == sorted(zip((first + 4 * at[on]).tolist(), (ITEM % width)[on].tolist(), strict=True))
-        assert set(found["size"].tolist()) == {4}
+        accesses = sorted(zip(records["address"].tolist(), records["lane"].tolist(), strict=True))
+        assert accesses == sorted(zip((first + 4 * at[on]).tolist(), (ITEM % width)[on].tolist(), strict=True))
+        assert set(records["size"].tolist()) == {4}
         waves = [ITEM[on & (ITEM // width == wave)] for wave in range(ITEMS // width)]
         assert len(pushed) == sum(1 if even(ids, at[ids]) else len(ids) for ids in waves if len(ids))

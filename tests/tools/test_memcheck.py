@@ -75,13 +75,13 @@ class Layout:
 
     def events(self, base: int) -> list[ApiEvent]:
         """Return what a program would be told of that has them."""
-        told = []
+        events = []
         for offset, size, reserved, freed in random.Random(0).sample(self.parts, len(self.parts)):
             arguments = {"address": base + offset, "size": size, "reserved": reserved}
-            told.append(ApiEvent("allocated", False, 1, 1, 1, 0, arguments))
+            events.append(ApiEvent("allocated", False, 1, 1, 1, 0, arguments))
             if freed:
-                told.append(ApiEvent("freed", False, 1, 1, 1, 0, {"address": base + offset}))
-        return told
+                events.append(ApiEvent("freed", False, 1, 1, 1, 0, {"address": base + offset}))
+        return events
 
     def bad(self, first: int, size: int) -> Key | None:
         """Return what an access is called; None if it is good."""
@@ -162,17 +162,17 @@ def test_every_byte(bench: Any, shipped: Any, target: str, access: str, seed: in
     kernel = made(bench, "touch", target, access, layout.size, offsets)
     tool = shipped("memcheck", top=0)
     base = kernel.placed[0].address
-    found = watched(kernel, tool, layout.events(base))
+    tables = watched(kernel, tool, layout.events(base))
     bad = [layout.bad(offset, size) for offset in offsets.tolist()]
-    told: Counter[str] = Counter()
-    for row in found["memory"]:
-        told[row["kind"]] += row["lanes"]
+    counts: Counter[str] = Counter()
+    for row in tables["memory"]:
+        counts[row["kind"]] += row["lanes"]
         assert (row["bytes"], row["access"], row["launch"]) == (size, WORDS.get(access, "read"), 7)
         item = row["work-group"] * BLOCK + row["wave"] * ALL[target].wave_sizes[0] + row["lane"]
         assert int(row["at"], 16) == base + int(offsets[item])
         assert bad[item] == (row["kind"], row["side"], row["of bytes"])
-    assert told == Counter(one[0] for one in bad if one is not None)
-    assert "not measured" not in found
+    assert counts == Counter(one[0] for one in bad if one is not None)
+    assert "not measured" not in tables
 
 
 @pytest.mark.covering(1)
@@ -186,10 +186,10 @@ def test_the_last_bytes(bench: Any, shipped: Any, target: str, access: str) -> N
     offsets = np.array([one // step * step for one in near], np.int32)
     kernel = made(bench, "touch", target, access, 4096, offsets)
     tool = shipped("memcheck", top=0)
-    found = watched(kernel, tool, Layout([(0, extent, 2048, False)], 4096).events(kernel.placed[0].address))
+    tables = watched(kernel, tool, Layout([(0, extent, 2048, False)], 4096).events(kernel.placed[0].address))
     (held,) = tool._held.values()
     assert any(one.claim.argument == 0 for one in held)
-    assert sum(row["lanes"] for row in found["memory"]) == (offsets + size > extent).sum()
+    assert sum(row["lanes"] for row in tables["memory"]) == (offsets + size > extent).sum()
 
 
 @pytest.mark.covering(1)
@@ -201,13 +201,13 @@ def test_lds(bench: Any, shipped: Any, target: str, access: str) -> None:
     near = [choose.choice((lds, 0, 400)) + choose.randint(-40, 40) for _ in range(BLOCK * GROUPS)]
     offsets = np.array([one // min(size, 4) * min(size, 4) for one in near], np.int32)
     kernel = made(bench, "local", target, access, 16, offsets)
-    found = watched(kernel, shipped("memcheck"), [], lds)
+    tables = watched(kernel, shipped("memcheck"), [], lds)
     lanes = {"before": int((offsets < 0).sum()), "after": int((offsets + size > lds).sum())}
-    told: Counter[str] = Counter()
-    for row in found["memory"]:
-        told[row["side"]] += row["lanes"]
+    counts: Counter[str] = Counter()
+    for row in tables["memory"]:
+        counts[row["side"]] += row["lanes"]
         assert (row["kind"], row["allocation"], row["of bytes"], row["bytes"]) == ("out-of-bounds", "LDS", lds, size)
-    assert told == lanes
+    assert counts == lanes
 
 
 def test_without_lds(bench: Any, shipped: Any) -> None:
@@ -317,8 +317,8 @@ def test_what_is_good(bench: Any, shipped: Any) -> None:
     offsets[:20] = np.arange(20) * 4 + 4 * PAGE + 20
     offsets[20] = 4 * PAGE + 400
     kernel = made(bench, "touch", "gfx90a", "word", layout.size, offsets)
-    found = watched(kernel, shipped("memcheck"), layout.events(kernel.placed[0].address))
-    assert found["no bad access was seen"] == []
+    tables = watched(kernel, shipped("memcheck"), layout.events(kernel.placed[0].address))
+    assert tables["no bad access was seen"] == []
 
 
 def test_launches_that_nobody_tells_of(bench: Any, shipped: Any) -> None:
@@ -428,8 +428,8 @@ def test_what_accesses_cost(bench: Any, shipped: Any, target: str) -> None:
         tool.at_memory_event(ApiEvent("allocated", False, 1, 1, 1, 0, address))
     kernel.launch(kernel.object.data)
     before = kernel.device.stats.instructions
-    found = watched(kernel, tool, [])
-    assert found["no bad access was seen"] == []
+    tables = watched(kernel, tool, [])
+    assert tables["no bad access was seen"] == []
     most = 2.11 if target == "gfx1100 wave64" else 2.01  # GFX11.0 wants waits around masks of 64 lanes
     assert kernel.device.stats.instructions <= most * before
 
@@ -446,7 +446,7 @@ def test_scalar_loads(bench: Any, shipped: Any) -> None:
     for at, expected in ((24, []), (25, [("read", 4, 0, 2 * GROUPS)])):
         memory, out = np.zeros(layout.size, np.uint8), np.zeros(BLOCK * GROUPS, np.uint32)
         kernel = bench(source, "uniform", "gfx90a", memory, out, PAGE // 4 + at, grid=GROUPS, block=BLOCK)
-        found = watched(kernel, shipped("memcheck"), layout.events(kernel.placed[0].address))
-        told = found.get("memory", [])
-        assert [(row["access"], row["bytes"], row["distance"], row["lanes"]) for row in told] == expected
-        assert all(row["instruction"].startswith("s_load") for row in told)
+        tables = watched(kernel, shipped("memcheck"), layout.events(kernel.placed[0].address))
+        table = tables.get("memory", [])
+        assert [(row["access"], row["bytes"], row["distance"], row["lanes"]) for row in table] == expected
+        assert all(row["instruction"].startswith("s_load") for row in table)

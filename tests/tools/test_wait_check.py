@@ -30,16 +30,16 @@ def test_waits_taken_out_are_found(app: Any, shipped: Any, capfd: pytest.Capture
     path = app("reduction", target)
     object = load_object(path)
     lifted = lift(object, "reduction")
-    as_it_is = tables(shipped("wait_check", unneeded=True), object)
+    as_it_is = tables(shipped("wait_check", target_name=True), object)
     assert as_it_is["nothing was found"] == []
-    ((kernel, told, instructions, findings, _),) = as_it_is["checked"]
-    assert (kernel, told, findings) == ("reduction", str(object.target), 0)
+    ((kernel, target_name, instructions, findings, _),) = as_it_is["checked"]
+    assert (kernel, target_name, findings) == ("reduction", str(object.target), 0)
     assert instructions == sum(one.block >= 0 for one in lifted.instructions)
-    assert main(["check", str(path), "--unneeded"]) == 0
-    said = re.findall(r": not needed: reduction: (.*)", capfd.readouterr().out)
-    assert [text for _, text in as_it_is["not needed"]] == said
+    assert main(["check", str(path), "--target_name"]) == 0
+    reasons = re.findall(r": not needed: reduction: (.*)", capfd.readouterr().out)
+    assert [text for _, text in as_it_is["not needed"]] == reasons
 
-    found = 0
+    caught = 0
     for mutant in mutants(object, lifted):
         if mutant.kind != "wait" or not mutant.removed:
             continue
@@ -48,5 +48,5 @@ def test_waits_taken_out_are_found(app: Any, shipped: Any, capfd: pytest.Capture
         seen = tables(shipped("wait_check", hazards=False, top=0), changed)
         texts = [text for _, text in seen.get("findings", [])]
         assert [f"reduction: {text}" for text in texts] == list(dict.fromkeys(map(str, expected)))
-        found += bool(texts)
-    assert found
+        caught += bool(texts)
+    assert caught

@@ -70,7 +70,7 @@ def test_shipped_tools(
 
 def expected(kernel: Any, wave_size: int) -> Counter[int]:
     """What hooks before every vector instruction add up, by the masks that the device sees."""
-    found: Counter[int] = Counter()
+    sizes: Counter[int] = Counter()
     vectors = set(points(kernel))
 
     def see(step: WaveStep) -> None:
@@ -78,11 +78,11 @@ def expected(kernel: Any, wave_size: int) -> Counter[int]:
         if step.address in vectors and exec:
             lanes = [lane for lane in range(wave_size) if exec >> lane & 1]
             odd = sum(1 << lane for lane in lanes if lane & 1)
-            found.update({0: 1, 1: len(lanes), 2: len(lanes), 3: wave_size, 4: exec})
-            found.update({5: sum(lanes), 6: odd * len(lanes), 7: 3 * lanes[0] * len(lanes)})
+            sizes.update({0: 1, 1: len(lanes), 2: len(lanes), 3: wave_size, 4: exec})
+            sizes.update({5: sum(lanes), 6: odd * len(lanes), 7: 3 * lanes[0] * len(lanes)})
 
     kernel.watch(see)
-    return found
+    return sizes
 
 
 def points(kernel: Any) -> list[int]:
@@ -99,15 +99,15 @@ def test_what_a_wave_is(bench: Any, make_module: Callable[..., ToolModule], name
 
     class Watch(Tool):
         def instrument(self, task: InstrumentationTask) -> None:
-            for one in task.instructions:
-                if one.is_vector:
-                    task.insert_hook_before(one, module.watch)
+            for instruction in task.instructions:
+                if instruction.is_vector:
+                    task.insert_hook_before(instruction, module.watch)
 
     plan = PLANS[name]
     source = ROOT / "examples/apps" / f"{name}.hip"
     kernel = bench(source, name, target, *plan.materialise(), grid=plan.grid[0], block=plan.block[0])
-    found = expected(kernel, ALL[target].wave_sizes[0])
-    assert found[0] > 100
+    sizes = expected(kernel, ALL[target].wave_sizes[0])
+    assert sizes[0] > 100
     loaded, _ = kernel.launch(patch_object(kernel.object, Watch().instrument, strict=True).data)
     values = np.frombuffer(loaded.variable("seen").read(), np.uint64)
-    assert values.tolist() == [found[index] % 2**64 for index in range(8)]
+    assert values.tolist() == [sizes[index] % 2**64 for index in range(8)]

@@ -44,11 +44,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     given = [name for some in names for name in (some.split(",") if isinstance(some, str) else some)]
     if "target" not in metafunc.fixturenames or "target" in given:
         return
-    others: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     if not {"counter", "make_module"} & set(metafunc.fixturenames):
         first = zlib.crc32(metafunc.function.__name__.encode())
-        others = OTHERS if EVERYTHING else tuple(OTHERS[(first + 3 * k) % 8] for k in (0, 1))
-    metafunc.parametrize("target", [*TARGETS, *others])
+        sources = OTHERS if EVERYTHING else tuple(OTHERS[(first + 3 * k) % 8] for k in (0, 1))
+    metafunc.parametrize("target", [*TARGETS, *sources])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -48,5 +48,5 @@ def launch(path: str) -> None:
     np.savez(f"{path}.out.npz", **arrays)
 
 
-for one in sys.argv[1:]:
-    launch(one)
+for argument in sys.argv[1:]:
+    launch(argument)

@@ -27,15 +27,15 @@ PATIENCE = 300
 def launches(compile_kernel, target: str) -> list:
     """Kernels, their arguments and grids."""
     given = arguments()
-    found = [(compile_kernel(softmax, target, given, {"BLOCK": 256}), given, (ROWS,))]
+    launches = [(compile_kernel(softmax, target, given, {"BLOCK": 256}), given, (ROWS,))]
     x = np.random.default_rng(4).integers(-1000, 1000, (2, 256)).astype(np.int32)
     given = [x, np.zeros_like(x)]
-    found.append((compile_kernel(sort_rows, target, given, {"descending": False, "BLOCK": 256}), given, (2,)))
-    found.append((*compile_attention(compile_kernel, target), (3,)))
+    launches.append((compile_kernel(sort_rows, target, given, {"descending": False, "BLOCK": 256}), given, (2,)))
+    launches.append((*compile_attention(compile_kernel, target), (3,)))
     for kind in ("fp32", "fp16"):
         compiled, given, _ = compile_product(compile_kernel, target, kind)
-        found.append((compiled, given, (2, 2)))
-    return found
+        launches.append((compiled, given, (2, 2)))
+    return launches
 
 
 @pytest.mark.rocm(RELEASE)

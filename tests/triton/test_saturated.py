@@ -44,8 +44,8 @@ class Everywhere(Tool):
 
     def instrument(self, task: InstrumentationTask) -> None:
         given = (reg("v0"),) if self.hook.name == "deep" else ()
-        for one in task.instructions:
-            task.insert_hook_before(one, self.hook, *given)
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, self.hook, *given)
 
     def expected(self, task, counts):
         if self.hook.name == "deep":

@@ -90,7 +90,7 @@ def executed(
     if not is_gfx9(target):
         return run_assembly(target, text, given, scalars, memory=memory, wave_size=32, **more)
     text = re.sub(r"\[v(\d+), .*?v(\d+)\],", r"v[\1:\2],", text)
-    text = re.sub(r" dim:SQ_RSRC_IMG_\dD(_ARRAY)?(.*)", lambda found: found[2] + " da" * bool(found[1]), text)
+    text = re.sub(r" dim:SQ_RSRC_IMG_\dD(_ARRAY)?(.*)", lambda match: match[2] + " da" * bool(match[1]), text)
     wide = {
         number: np.concatenate([value, np.zeros_like(value)]) if isinstance(value, np.ndarray) else value
         for number, value in given.items()
@@ -222,23 +222,23 @@ class Image:
     def components(self, raw: bytes) -> list[float | int]:
         """The numbers of an element that its bytes stand for."""
         _, _, bits, count, kind = FORMATS[self.form]
-        found: list[float | int] = []
+        components: list[float | int] = []
         for place in range(count):
             piece = raw[place * bits // 8 : (place + 1) * bits // 8]
             code = int.from_bytes(piece, "little")
             signed = code - (1 << bits) if code >> bits - 1 else code
             if kind == "FLOAT":
-                found.append(struct.unpack("<e" if bits == 16 else "<f", piece)[0])
+                components.append(struct.unpack("<e" if bits == 16 else "<f", piece)[0])
             elif kind == "UNORM" or (kind == "SRGB" and place == 3):
-                found.append(code / ((1 << bits) - 1))
+                components.append(code / ((1 << bits) - 1))
             elif kind == "SRGB":
                 part = code / 255
-                found.append(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
+                components.append(part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4)
             elif kind == "SNORM":
-                found.append(max(signed / ((1 << bits - 1) - 1), -1.0))
+                components.append(max(signed / ((1 << bits - 1) - 1), -1.0))
             else:
-                found.append(signed if kind == "SINT" else code)
-        return found
+                components.append(signed if kind == "SINT" else code)
+        return components
 
     @property
     def is_integer(self) -> bool:

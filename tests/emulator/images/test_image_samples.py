@@ -66,11 +66,11 @@ def sampler(target: str, modes: list[int], whole: bool, linear: bool) -> list[in
 def coordinates(image: Image, axes: int, whole: bool) -> NDArray[np.float32]:
     """Of the lanes, by coordinate; some beyond the image, some in the middle of elements and between them."""
     extents = np.array(image.extents[:axes], np.float64)
-    found = RNG.uniform(-1.4, 2.4, (LANES, axes)) * (extents if whole else 1)
+    values = RNG.uniform(-1.4, 2.4, (LANES, axes)) * (extents if whole else 1)
     halves = RNG.integers(0, 8, (8, axes)) * 0.5
-    found[:8] = halves if whole else halves / 8
+    values[:8] = halves if whole else halves / 8
     layers = RNG.uniform(-1, image.extents[-1] + 1, (LANES, len(image.extents) - axes))
-    return np.concatenate([found, layers], axis=1).astype(np.float32)
+    return np.concatenate([values, layers], axis=1).astype(np.float32)
 
 
 def words_of(image: Image, address: int, modes: list[int], whole: bool, linear: bool) -> dict[int, int]:
@@ -99,8 +99,8 @@ def check(image: Image, modes: list[int], *, whole: bool, linear: bool, verb: st
     for lane in range(LANES):
         numbers = sampled(image, contents, [float(x) for x in at[lane]], modes, whole, linear)
         for component in range(4):
-            found = state.vgpr(component, dtype=np.float32)[lane]
-            assert found == pytest.approx(numbers[component], rel=1e-6, abs=1e-7), (lane, at[lane], component)
+            actual = state.vgpr(component, dtype=np.float32)[lane]
+            assert actual == pytest.approx(numbers[component], rel=1e-6, abs=1e-7), (lane, at[lane], component)
 
 
 @pytest.mark.parametrize("linear", [False, True])
@@ -188,15 +188,15 @@ def test_sixteen_bits(target: str, dim: str, linear: bool) -> None:
         given = {20 + index: pairs[:, index].copy() for index in range(pairs.shape[1])}
         scalars = words_of(image, place.address, modes, False, linear)
         text = text_of(image, "image_sample_lz", len(given)).replace("v[0:3]", "v[0:1]") + " a16 d16"
-        found = halves(executed(target, text, given, scalars, memory), 4)
+        actual = halves(executed(target, text, given, scalars, memory), 4)
         contents = place.view().tobytes()
         for lane in range(LANES):
             numbers = sampled(image, contents, [float(x) for x in at[lane]], modes, False, linear)
             if linear or form == "8_8_8_8_UNORM":
-                assert found[lane] == pytest.approx(np.array(numbers).astype(np.float16), rel=2**-10, abs=1e-7)
+                assert actual[lane] == pytest.approx(np.array(numbers).astype(np.float16), rel=2**-10, abs=1e-7)
             else:  # floats of 32 bits are cut
-                assert (np.abs(found[lane]) <= np.abs(numbers)).all()
-                assert found[lane] == pytest.approx(np.array(numbers), rel=2**-10, abs=1e-7)
+                assert (np.abs(actual[lane]) <= np.abs(numbers)).all()
+                assert actual[lane] == pytest.approx(np.array(numbers), rel=2**-10, abs=1e-7)
 
 
 @pytest.mark.parametrize("target", ["gfx906", "gfx1030", "gfx1201"])

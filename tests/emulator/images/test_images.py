@@ -74,8 +74,8 @@ def check_load(image: Image, *, mask: int = 15, apart: bool = False, outside: bo
         for index, component in enumerate(chosen):
             select = image.selections[component]
             number = select if select < 2 else numbers[select - 4] if numbers else 0
-            found = int(state.vgpr(index)[lane])
-            assert found == image.register(number), (lane, at[lane], component)
+            actual = int(state.vgpr(index)[lane])
+            assert actual == image.register(number), (lane, at[lane], component)
 
 
 def check_store(image: Image, *, mask: int = 15, apart: bool = False) -> None:
@@ -173,9 +173,9 @@ NOT_OF_TARGETS = (
 @pytest.mark.parametrize("target", [*TARGETS, *NOT_OF_TARGETS])
 def test_each_element_has_a_place_of_its_own(target: str) -> None:
     """In a block: the address bits that its coordinates' bits turn are independent, and as many as there are."""
-    found = equations(target)
-    assert len(found) >= 4 * SIZES
-    for (_, size), equation in found.items():
+    tiles = equations(target)
+    assert len(tiles) >= 4 * SIZES
+    for (_, size), equation in tiles.items():
         inside = [(axis, bit) for axis, bits in enumerate(equation.block) for bit in range(bits)]
         assert len(inside) + size == len(equation.bits)
         kept: list[int] = []
@@ -298,15 +298,15 @@ def test_addresses(
 def test_processors_with_the_same_memory_have_the_same_tiles() -> None:
     """The virtual device tells ROCr of its memory's layout (GB_ADDR_CONFIG), and ROCr makes the descriptors."""
     chips = re.findall(r"\{\"(gfx\w+)\", [^}]*, (0x[\w']+)\}", (ROOT / "runtime/native/kfd_shim/chips.h").read_text())
-    found: dict[tuple[str, str], list[str]] = {}
+    targets_by_tiles: dict[tuple[str, str], list[str]] = {}
     for chip, layout in chips:
         if equations(chip):
-            found.setdefault((chip[:5], layout), []).append(chip)
-    assert sum(map(len, found.values())) == 29
-    assert len(found) == 16
-    different = {frozenset(equations(names[0]).items()) for names in found.values()}
+            targets_by_tiles.setdefault((chip[:5], layout), []).append(chip)
+    assert sum(map(len, targets_by_tiles.values())) == 29
+    assert len(targets_by_tiles) == 16
+    different = {frozenset(equations(names[0]).items()) for names in targets_by_tiles.values()}
     assert len(different) == 15  # two of GFX9 differ in what images do not depend on
-    for names in found.values():
+    for names in targets_by_tiles.values():
         assert all(equations(name) == equations(names[0]) for name in names), names
 
 

@@ -219,9 +219,9 @@ def state_after(
     text = f"{case.mnemonic} {d}, {sources[0]}, {sources[1]}, {last}{case.text}"
     if case.accumulation:
         moves = range(case.d_registers)
-        there = "\n".join(f"v_accvgpr_write_b32 a{register}, v{register}" for register in moves)
+        writes = "\n".join(f"v_accvgpr_write_b32 a{register}, v{register}" for register in moves)
         back = "\n".join(f"v_accvgpr_read_b32 v{register}, a{register}" for register in moves)
-        text = f"{there}\n{text.replace(d, d.replace('v', 'a'))}\n{back}"
+        text = f"{writes}\n{text.replace(d, d.replace('v', 'a'))}\n{back}"
     return run_assembly(case.target, text, vgprs, exec=exec, wave_size=lanes, floats=floats)
 
 

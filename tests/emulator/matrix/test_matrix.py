@@ -77,7 +77,7 @@ SCALED = [f"v_mfma_{scale}f32_{shape}_f8f6f4" for scale in ("", "scale_") for sh
 def test_no_matrix_operation_is_left_out(target: str) -> None:
     isa = Isa.of(target)
     names = (isa.opcode(number).mnemonic for number in samples(isa))
-    there = {re.sub(r"_(e64|twoaddr|threeaddr|vcd|acd).*", "", name) for name in names}
+    operations = {re.sub(r"_(e64|twoaddr|threeaddr|vcd|acd).*", "", name) for name in names}
     tested = {
         "gfx1100": [f"v_wmma_{name}" for name in [*WMMA11, *INTEGER]],
         "gfx1200": [
@@ -86,7 +86,7 @@ def test_no_matrix_operation_is_left_out(target: str) -> None:
         ],
         "gfx950": [*MFMA["gfx950"], *SMFMAC["gfx950"], *SCALED],
     }.get(target) or [*MFMA[target], *SMFMAC.get(target, [])]
-    assert {name for name in there if re.match("v_(mfma_(?!ld_)|smfmac_|wmma_|swmmac_)", name)} == set(tested)
+    assert {name for name in operations if re.match("v_(mfma_(?!ld_)|smfmac_|wmma_|swmmac_)", name)} == set(tested)
 
 
 def both(case) -> None:

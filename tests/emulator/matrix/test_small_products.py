@@ -30,12 +30,12 @@ def codes(kind: str, rows: int) -> NDArray[np.int64]:
     return magnitude | RNG.integers(0, 2, (rows, STEPS)) << bits - 1
 
 
-def numbers(kind: str, found: NDArray[np.int64]) -> Numbers:
+def numbers(kind: str, codes: NDArray[np.int64]) -> Numbers:
     table = np.array([value(code, kind) for code in range(1 << FORMATS[kind][0])])
-    return table[found]
+    return table[codes]
 
 
-def registers(kind: str, found: NDArray[np.int64]) -> NDArray[np.uint32]:
+def registers(kind: str, codes: NDArray[np.int64]) -> NDArray[np.uint32]:
     """Where the instruction wants 16 rows: runs of steps in the lower lanes and the upper ones in turn."""
     bits = FORMATS[kind][0]
     run = 16 if bits == 8 else 32
@@ -43,7 +43,7 @@ def registers(kind: str, found: NDArray[np.int64]) -> NDArray[np.uint32]:
     for row in range(16):
         for half in (0, 1):
             steps = [k for k in range(STEPS) if k // run % 2 == half]
-            whole = sum(int(found[row, k]) << bits * place for place, k in enumerate(steps))
+            whole = sum(int(codes[row, k]) << bits * place for place, k in enumerate(steps))
             for register in range(len(rows)):
                 rows[register, row + 16 * half] = whole >> 32 * register & 0xFFFFFFFF
     return rows
@@ -62,8 +62,8 @@ def result_rows(matrix: NDArray[np.float32]) -> NDArray[np.uint32]:
 
 
 def read(rows: NDArray[np.uint32]) -> NDArray[np.float32]:
-    found = rows.view(np.float32)
-    return np.array([found[row % 8, row // 8 * 16 : row // 8 * 16 + 16] for row in range(16)])
+    values = rows.view(np.float32)
+    return np.array([values[row % 8, row // 8 * 16 : row // 8 * 16 + 16] for row in range(16)])
 
 
 def span(first: int, units: int) -> str:
@@ -104,8 +104,8 @@ def test_products_of_16_rows(a: str, b: str, steps: int) -> None:
         text = f"v_wmma_{word}_{source}, {names[0]}, {names[1]} {formats} matrix_a_scale:MATRIX_SCALE_ROW1"
         factors = np.repeat(2.0 ** (scales - 127), steps, axis=2)
         expected = (x * factors[0]) @ (y * factors[1]).T + c
-    found = read(run_assembly(TARGET, text, given).vgpr(0, 8))
-    np.testing.assert_array_equal(found, expected.astype(np.float32))
+    actual = read(run_assembly(TARGET, text, given).vgpr(0, 8))
+    np.testing.assert_array_equal(actual, expected.astype(np.float32))
 
 
 @pytest.mark.parametrize("scaled", [False, True])
@@ -139,8 +139,8 @@ def test_products_of_32_rows(scaled: bool) -> None:
         factors = np.repeat(numbers("FP8", kinds), 32, axis=2)
         x, y = x * factors[0], y * factors[1, 16:]
     rows = run_assembly(TARGET, text, given).vgpr(0, 16)
-    found = np.concatenate([read(rows[:8]), read(rows[8:])])
-    np.testing.assert_array_equal(found, (x @ y.T + c).astype(np.float32))
+    actual = np.concatenate([read(rows[:8]), read(rows[8:])])
+    np.testing.assert_array_equal(actual, (x @ y.T + c).astype(np.float32))
 
 
 def test_scales_that_are_not_modelled() -> None:

@@ -159,9 +159,9 @@ def _edges(bits: int) -> list[int]:
 def _float_edges(bits: int) -> list[int]:
     fraction = {16: 10, 32: 23, 64: 52}[bits]
     infinity = ((1 << (bits - 1)) - 1) ^ ((1 << fraction) - 1)
-    one = (infinity >> 1) & ~((1 << fraction) - 1)
+    unit = (infinity >> 1) & ~((1 << fraction) - 1)
     if bits == 16:
-        one = 0x3C00
+        unit = 0x3C00
     positive = [
         0,
         1,
@@ -169,12 +169,12 @@ def _float_edges(bits: int) -> list[int]:
         (1 << fraction) - 1,
         1 << fraction,
         (1 << fraction) + 1,
-        one - 1,
-        one,
-        one + 1,
-        one | (1 << (fraction - 1)),
-        one + (1 << fraction),
-        one - (1 << fraction),
+        unit - 1,
+        unit,
+        unit + 1,
+        unit | (1 << (fraction - 1)),
+        unit + (1 << fraction),
+        unit - (1 << fraction),
         infinity - 1,
         infinity - (1 << fraction),
         infinity,

@@ -137,8 +137,8 @@ def test_constants_of_scalar_halves(target: str) -> None:
         result = word >> 16 & 0x7F
         for number, value in CODES.items():
             source = f"s_mov_b32 s80, {narrow(value, 'f16')}\n"
-            for one, to in ((number, 90), (80, 91)):
-                source += f".long {word | one}\ns_mov_b32 s{to}, s{result}\n"
+            for register, to in ((number, 90), (80, 91)):
+                source += f".long {word | register}\ns_mov_b32 s{to}, s{result}\n"
             state = run_assembly(target, source)
             assert state.sgpr(90) == state.sgpr(91), (name, value)
     assert tried > 4
@@ -277,5 +277,5 @@ def test_what_m0_says_is_indexed(before: int, write: str, bits: int, changed: di
     the index mode."""
     write = write.format(hex(bits << 12 | 5)).replace("; ", "\n")
     state = indexed(before, f"{write}\nv_add_f32 v10, v2, v3")
-    found = [float(state.vgpr(number).astype(np.uint32).view(np.float32)[0]) for number in range(24)]
-    assert found == [changed.get(number, number) for number in range(24)]
+    actual = [float(state.vgpr(number).astype(np.uint32).view(np.float32)[0]) for number in range(24)]
+    assert actual == [changed.get(number, number) for number in range(24)]

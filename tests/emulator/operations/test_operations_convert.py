@@ -115,9 +115,9 @@ def test_clamped_pairs(evaluate, cases, name, keeps_nan):
     x, y = cases("f32 f32", random=1000)
     mode = FloatMode(dx10_clamp=not keeps_nan)
     plain, clamped = (evaluate(name, x, y, mode=mode, clamp=clamp).view(np.uint16) for clamp in (0, 1))
-    one, infinity = (0x3F80, 0x7F80) if "bf16" in name else (0x3C00, 0x7C00)
+    unit, infinity = (0x3F80, 0x7F80) if "bf16" in name else (0x3C00, 0x7C00)
     nan = (plain & 0x7FFF) > infinity
-    expected = np.where(plain >> 15 != 0, 0, np.minimum(plain, one))
+    expected = np.where(plain >> 15 != 0, 0, np.minimum(plain, unit))
     assert (clamped == np.where(nan, plain if keeps_nan else 0, expected)).all()
 
 

@@ -124,9 +124,9 @@ def test_rounding_modes(evaluate, cases, bits, direction):
     x, y = cases(f"f{bits} f{bits}", random=512)
     finite = np.isfinite(as_float(x)) & np.isfinite(as_float(y))
     x, y = x[finite].copy(), y[finite].copy()
-    one = np.full_like(x, as_bits(np.ones(1, FLOATS[bits]))[0])
+    ones = np.full_like(x, as_bits(np.ones(1, FLOATS[bits]))[0])
     zero = np.full_like(x, 1 << (bits - 1) if direction != 2 else 0)  # keeps the sign of a product that is zero
-    assert_same(evaluate(f"v_add_f{bits}", x, y, mode=mode), fused(x, one, y, direction), x, y, name="add")
+    assert_same(evaluate(f"v_add_f{bits}", x, y, mode=mode), fused(x, ones, y, direction), x, y, name="add")
     product = fused(x, y, zero, direction)
     got = evaluate(f"v_mul_f{bits}", x, y, mode=mode)
     nonzero = as_float(got) != 0
@@ -290,7 +290,7 @@ def divide(evaluate, numerator, denominator):
     """The instructions that LLVM makes of an IEEE division."""
     bits = numerator.itemsize * 8
     kind = f"f{bits}"
-    one = np.full_like(numerator, as_bits(np.ones(1, FLOATS[bits]))[0])
+    ones = np.full_like(numerator, as_bits(np.ones(1, FLOATS[bits]))[0])
     sign = np.array(1 << (bits - 1), numerator.dtype)
     below, _ = evaluate(f"v_div_scale_{kind}", denominator, denominator, numerator)
     above, mask = evaluate(f"v_div_scale_{kind}", numerator, denominator, numerator)
@@ -300,7 +300,7 @@ def divide(evaluate, numerator, denominator):
 
     guess = evaluate(f"v_rcp_{kind}", below)
     for _ in range(1 if bits == 32 else 2):
-        guess = fma(fma(below ^ sign, guess, one), guess, guess)
+        guess = fma(fma(below ^ sign, guess, ones), guess, guess)
     quotient = evaluate(f"v_mul_{kind}", above, guess)
     if bits == 32:
         quotient = fma(fma(below ^ sign, quotient, above), guess, quotient)

@@ -80,13 +80,13 @@ def test_bfloat_arithmetic(spread: int) -> None:
       v_pk_fma_bf16 v18, v0, v1, v2
       v_pk_add_bf16 v19, v0, v1 op_sel:[1,0] op_sel_hi:[0,1]
     """
-    found = run(source, *rows, count=4)
+    actual = run(source, *rows, count=4)
     for lane in range(LANES):
         x, y, z = ([bf16_value(int(row[lane]) >> shift & 0xFFFF) for shift in (0, 16)] for row in rows)
         for half in (0, 1):
             expected = [x[half] + y[half], x[half] * y[half] * (1 if half else -1), x[half] * y[half] + z[half]]
             expected.append(x[1 - half] + y[half])
-            codes = [int(row[lane]) >> 16 * half & 0xFFFF for row in found]
+            codes = [int(row[lane]) >> 16 * half & 0xFFFF for row in actual]
             for code, number in zip(codes, expected, strict=True):
                 assert code & 0x7FFF == bf16_code(number) & 0x7FFF if number == 0 else code == bf16_code(number)
 
@@ -94,14 +94,14 @@ def test_bfloat_arithmetic(spread: int) -> None:
 def test_bfloat_choices() -> None:
     x, y = bfloats(9), bfloats(9)
     x[0], y[1] = 0x7FC07FC0, 0x7FC07FC0
-    found = run("v_pk_min_num_bf16 v16, v0, v1\n v_pk_max_num_bf16 v17, v0, v1", x, y, count=2)
-    assert found[:, 0].tolist() == [y[0], y[0]]
-    assert found[:, 1].tolist() == [x[1], x[1]]
+    actual = run("v_pk_min_num_bf16 v16, v0, v1\n v_pk_max_num_bf16 v17, v0, v1", x, y, count=2)
+    assert actual[:, 0].tolist() == [y[0], y[0]]
+    assert actual[:, 1].tolist() == [x[1], x[1]]
     for lane in range(2, LANES):
         for half in (0, 16):
             codes = [int(row[lane]) >> half & 0xFFFF for row in (x, y)]
             ordered = sorted(codes, key=bf16_value)
-            assert [int(row[lane]) >> half & 0xFFFF for row in found] == ordered
+            assert [int(row[lane]) >> half & 0xFFFF for row in actual] == ordered
 
 
 def test_mixed_bfloats() -> None:
@@ -115,7 +115,7 @@ def test_mixed_bfloats() -> None:
       v_fma_mixlo_bf16 v17, v0, -v1, v2 op_sel:[0,0,1] op_sel_hi:[1,0,1]
       v_fma_mixhi_bf16 v18, v0, |v1|, v2 op_sel_hi:[1,0,1]
     """
-    found = run(source, x, y, z, count=3)
+    actual = run(source, x, y, z, count=3)
     low, high = (
         ((row << 16).view(np.float32) for row in (x, z)),
         ((row & 0xFFFF0000).view(np.float32) for row in (x, z)),
@@ -126,11 +126,11 @@ def test_mixed_bfloats() -> None:
         exact = [Fraction(float(p)) * Fraction(float(q)) + Fraction(float(r)) for p, q, r in zip(a, b, c, strict=True)]
         return [np.float32(float(number)) for number in exact]  # 8 + 24 + 8 bits: a double holds nearly all of them
 
-    np.testing.assert_array_equal(found[0].view(np.float32), fused(xh, numbers[1], zl))
+    np.testing.assert_array_equal(actual[0].view(np.float32), fused(xh, numbers[1], zl))
     halves = [bf16_code(Fraction(float(number))) for number in fused(xl, -numbers[1], zh)]
-    assert found[1].tolist() == [0x12340000 | half for half in halves]
+    assert actual[1].tolist() == [0x12340000 | half for half in halves]
     halves = [bf16_code(Fraction(float(number))) for number in fused(xl, abs(numbers[1]), zl)]
-    assert found[2].tolist() == [half << 16 | 0x5678 for half in halves]
+    assert actual[2].tolist() == [half << 16 | 0x5678 for half in halves]
 
 
 FUNCTIONS: dict[str, Callable[[float], float]] = {
@@ -148,8 +148,8 @@ FUNCTIONS: dict[str, Callable[[float], float]] = {
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_bfloats(name: str) -> None:
     codes = (RNG.integers(110, 132, LANES) << 7 | RNG.integers(0, 128, LANES)).astype(np.uint32)
-    found = run(f"v_{name}_bf16 v16.l, v0.h\n v_{name}_bf16 v16.h, v0.h", codes << 16)[0]
-    for code, both in zip(codes, found, strict=True):
+    actual = run(f"v_{name}_bf16 v16.l, v0.h\n v_{name}_bf16 v16.h, v0.h", codes << 16)[0]
+    for code, both in zip(codes, actual, strict=True):
         number = FUNCTIONS[name](float(bf16_value(int(code))))
         assert both >> 16 == both & 0xFFFF
         if abs(number) < 1e-15:  # where the cosine is 0, but not of a double near there
@@ -166,8 +166,8 @@ def test_hyperbolic_tangents(kind: type) -> None:
     ).astype(kind)
     bits = numbers.view(np.uint16 if kind is np.float16 else np.uint32).astype(np.uint32)
     name = "v_tanh_f16 v16.l, v0.l" if kind is np.float16 else "v_tanh_f32 v16, v0"
-    found = run(f"v_mov_b32 v16, 0\n {name}", bits)[0]
-    result = found.astype(np.uint16).view(np.float16) if kind is np.float16 else found.view(np.float32)
+    actual = run(f"v_mov_b32 v16, 0\n {name}", bits)[0]
+    result = actual.astype(np.uint16).view(np.float16) if kind is np.float16 else actual.view(np.float32)
     expected = np.tanh(numbers.astype(np.float64)).astype(kind)
     np.testing.assert_array_equal(result, expected)
     assert np.signbit(result[-2])
@@ -184,7 +184,7 @@ def test_sums_and_choices(kind: str, bits: int, choice: str) -> None:
     packed = "pk_" if bits == 16 else ""
     source = f"v_{packed}add_{choice}_{kind}{bits} v16, v0, v1, v2"
     source += f"\n v_{packed}{choice}3_{kind}{bits} v17, v0, v1, v2"
-    found = run(source, x, y, z, count=2)
+    actual = run(source, x, y, z, count=2)
     choose = min if choice == "min" else max
 
     def number(value: int) -> int:
@@ -194,15 +194,15 @@ def test_sums_and_choices(kind: str, bits: int, choice: str) -> None:
         for shift in range(0, 32, bits):
             a, b, c = (int(row[lane]) >> shift for row in (x, y, z))
             results = [choose(number(a + b), number(c)), choose(number(a), number(b), number(c))]
-            assert [int(row[lane]) >> shift & (1 << bits) - 1 for row in found] == [
+            assert [int(row[lane]) >> shift & (1 << bits) - 1 for row in actual] == [
                 r & (1 << bits) - 1 for r in results
             ]
 
 
 def test_saturation_to_four_bits() -> None:
     x = words()
-    found = run("v_mov_b32 v16, 0\n v_sat_pk4_i4_i8 v16.l, v0\n v_sat_pk4_u4_u8 v16.h, v0", x)[0]
-    for word, both in zip(x.tolist(), found.tolist(), strict=True):
+    actual = run("v_mov_b32 v16, 0\n v_sat_pk4_i4_i8 v16.l, v0\n v_sat_pk4_u4_u8 v16.h, v0", x)[0]
+    for word, both in zip(x.tolist(), actual.tolist(), strict=True):
         data = [word >> shift & 0xFF for shift in (0, 8, 16, 24)]
         small = [min(max(signed(value, 8), -8), 7) & 15 for value in data] + [min(value, 15) for value in data]
         assert both == sum(value << 4 * place for place, value in enumerate(small))
@@ -214,13 +214,13 @@ def test_tables_of_sixteen(bits: int, high: int, low: int) -> None:
     span = {1: "v{0}", 2: "v[{0}:{1}]"}
     names = [span[count].format(start, start + 1) for start, count in ((0, high), (2, low))]
     source = f"v_perm_pk16_b{bits}_u4 v[16:{15 + bits // 2}], {names[0]}, {names[1]}, v[4:5]"
-    found = run(source, *rows, count=bits // 2)
+    actual = run(source, *rows, count=bits // 2)
     for lane in range(LANES):
         parts = [int(row[lane]) for row in (*rows[2 : 2 + low], *rows[:high])]
         table = sum(part << 32 * place for place, part in enumerate(parts))
         chosen = int(rows[4][lane]) | int(rows[5][lane]) << 32
         whole = sum((table >> bits * (chosen >> 4 * i & 15) & (1 << bits) - 1) << bits * i for i in range(16))
-        assert [int(row[lane]) for row in found] == [whole >> 32 * i & 0xFFFFFFFF for i in range(bits // 2)]
+        assert [int(row[lane]) for row in actual] == [whole >> 32 * i & 0xFFFFFFFF for i in range(bits // 2)]
 
 
 def test_new_opcodes_with_dpp() -> None:
@@ -229,11 +229,11 @@ def test_new_opcodes_with_dpp() -> None:
       v_bitop3_b32_e64_dpp v16, v0, v1, v2 bitop3:0x96 quad_perm:[1,0,3,2]
       v_prng_b32_dpp v17, v0 row_ror:4
     """
-    found = run(source, x, y, z, count=2)
+    actual = run(source, x, y, z, count=2)
     lanes = np.arange(LANES)
-    np.testing.assert_array_equal(found[0], x[lanes ^ 1] ^ y ^ z)
+    np.testing.assert_array_equal(actual[0], x[lanes ^ 1] ^ y ^ z)
     turned = x[lanes & 16 | (lanes - 4) & 15].astype(np.uint64)
-    np.testing.assert_array_equal(found[1], (turned << 1 & 0xFFFFFFFF) ^ (turned >> 31) * 197)
+    np.testing.assert_array_equal(actual[1], (turned << 1 & 0xFFFFFFFF) ^ (turned >> 31) * 197)
 
 
 # Lanes ----------------------------------------------------------------------------------------------------------------
@@ -246,12 +246,12 @@ def test_exchange_in_groups(width: int, chosen: int) -> None:
     source = "\n".join(
         f"v_permlane_{name}_b32 v{16 + i}, v0, s0, s1" for i, name in enumerate(("bcast", "up", "down", "xor"))
     )
-    found = run(source + "\n v_permlane_idx_gen_b32 v20, v0, s0", x, sgprs={0: chosen, 1: width}, count=5)
+    actual = run(source + "\n v_permlane_idx_gen_b32 v20, v0, s0", x, sgprs={0: chosen, 1: width}, count=5)
     for lane in range(LANES):
         base, number = lane // width * width, lane % width
         taken = [chosen % width, number - chosen, number + chosen, number ^ chosen]
         expected = [int(x[base + place]) if 0 <= place < width else 0 for place in taken]
-        assert found[:, lane].tolist() == [*expected, int(x[lane]) ^ chosen]
+        assert actual[:, lane].tolist() == [*expected, int(x[lane]) ^ chosen]
 
 
 def test_swap_of_rows() -> None:
@@ -317,23 +317,24 @@ def test_halves_and_eight_bits(kind: str, exponent: int, fraction: int) -> None:
       v_cvt_pk_{kind}_f16 v18.h, v17
       v_cvt_f32_{kind} v19, v0 byte_sel:3
     """
-    found = run(source, data, count=4)
+    actual = run(source, data, count=4)
     for lane, word in enumerate(data.tolist()):
         numbers = [small_value(word >> shift & 0xFF, exponent, fraction) for shift in (16, 24)]
-        halves = np.array([found[0][lane], found[1][lane] & 0xFFFF, found[1][lane] >> 16], np.uint16).view(np.float16)
+        pair = actual[1][lane]
+        halves = np.array([actual[0][lane], pair & 0xFFFF, pair >> 16], np.uint16).view(np.float16)
         np.testing.assert_array_equal(halves.astype(float), [numbers[0], *numbers])
-        np.testing.assert_array_equal(found[3][lane : lane + 1].view(np.float32), np.float32(numbers[1]))
-        again = [found[2][lane] >> shift & 0xFF for shift in (16, 24)]
+        np.testing.assert_array_equal(actual[3][lane : lane + 1].view(np.float32), np.float32(numbers[1]))
+        again = [actual[2][lane] >> shift & 0xFF for shift in (16, 24)]
         for code, number in zip(again, numbers, strict=True):
             np.testing.assert_array_equal(small_value(int(code), exponent, fraction), number)
 
 
 def test_rounding_of_halves_to_eight_bits() -> None:
     numbers = np.linspace(-500, 500, 2 * LANES).astype(np.float16)
-    found = run("v_mov_b32 v16, 0\n v_cvt_pk_fp8_f16 v16.l, v0", numbers.view(np.uint32))[0]
+    actual = run("v_mov_b32 v16, 0\n v_cvt_pk_fp8_f16 v16.l, v0", numbers.view(np.uint32))[0]
     finite = sorted((small_value(code, 4, 3), code) for code in range(256) if code & 0x7F != 0x7F and code != 0x80)
     for place, number in enumerate(numbers.astype(float).tolist()):
-        code = int(found[place // 2]) >> 8 * (place % 2) & 0xFF
+        code = int(actual[place // 2]) >> 8 * (place % 2) & 0xFF
         if abs(number) > 464:  # halfway from the largest number, 448, to the next one
             assert code & 0x7F == 0x7F
         else:
@@ -346,13 +347,13 @@ def test_stochastic_pairs(kind: str) -> None:
     numbers = RNG.normal(size=(2, LANES)).astype(np.float32)
     x, y = numbers.view(np.uint32)
     seed = words()
-    (found,) = run(f"v_cvt_sr_pk_{kind}_f32 v16, v0, v1, v2", x, y, seed)
+    (actual,) = run(f"v_cvt_sr_pk_{kind}_f32 v16, v0, v1, v2", x, y, seed)
     dropped = 13 if kind == "f16" else 16
     seeds = [seed, (seed << np.uint32(1)) ^ np.where(seed >> 31, 197, 0).astype(np.uint32)]
     for half, (row, random) in enumerate(zip((x, y), seeds, strict=True)):
         rounded = (row.astype(np.uint64) + (random >> np.uint32(32 - dropped))) >> dropped << dropped
         expected = rounded.astype(np.uint32).view(np.float32)
-        codes = found >> 16 * half & 0xFFFF
+        codes = actual >> 16 * half & 0xFFFF
         values = (
             codes.astype(np.uint16).view(np.float16).astype(np.float32)
             if kind == "f16"
@@ -416,8 +417,8 @@ def test_blocks(kind: str, wide: str) -> None:
             again = sum(int(row[lane]) << 32 * place for place, row in enumerate(rows_again))
             for place, number in enumerate(values):
                 if abs(number) <= 65504 or wide != "f16":
-                    found = element(again >> bits * place & (1 << bits) - 1, kind)
-                    np.testing.assert_array_equal(found * 16, number)
+                    value = element(again >> bits * place & (1 << bits) - 1, kind)
+                    np.testing.assert_array_equal(value * 16, number)
 
 
 def test_scales_that_are_no_powers() -> None:
@@ -430,7 +431,7 @@ def test_rounding_in_blocks() -> None:
     """Numbers between those of fp4, at ties and beyond the largest, which they become."""
     numbers = RNG.uniform(-8, 8, (8, LANES)).astype(np.float32)
     numbers[0, :6] = [0.25, 0.75, 1.25, 2.5, 5.0, 7.0]
-    found = run(
+    actual = run(
         "v_cvt_scalef32_pk8_fp4_f32 v16, v[0:7], v8",
         *numbers.view(np.uint32),
         np.full(LANES, 1, np.float32).view(np.uint32),
@@ -440,6 +441,6 @@ def test_rounding_in_blocks() -> None:
         for place in range(8):
             number = float(numbers[place, lane])
             nearest = min(finite, key=lambda pair: (abs(pair[0] - number), pair[1] & 1))[1]
-            code = int(found[lane]) >> 4 * place & 15
+            code = int(actual[lane]) >> 4 * place & 15
             assert code & 7 == nearest & 7
             assert not nearest & 7 or code == nearest

@@ -103,11 +103,11 @@ def test_mixed_precision_that_rounds_twice(evaluate, cases, modifiers, denormals
 
 def test_mixed_precision_flushes_as_told(evaluate):
     denormal = np.full(4, 1, np.uint32)
-    one = np.full(4, 0x3F800000, np.uint32)
+    ones = np.full(4, 0x3F800000, np.uint32)
     zero = np.zeros(4, np.uint32)
-    kept = evaluate("v_fma_mix_f32", denormal, one, zero)
+    kept = evaluate("v_fma_mix_f32", denormal, ones, zero)
     assert (kept == 1).all()
-    assert (evaluate("v_fma_mix_f32", denormal, one, zero, mode=FloatMode(denorm32=0)) == 0).all()
+    assert (evaluate("v_fma_mix_f32", denormal, ones, zero, mode=FloatMode(denorm32=0)) == 0).all()
 
 
 @pytest.mark.parametrize(("name", "kind"), [("v_dot2_f32_f16", "f16"), ("v_dot2_f32_bf16", "bf16")])

@@ -28,9 +28,9 @@ def order(bits: int) -> int:
 def chosen(target: str, larger: bool, x: int, y: int) -> int:
     """By the documents: of two quiet NaN the second up to GFX10, on GFX11 the first; on GFX12 the first, quieted."""
     if not target.startswith("gfx12"):
-        for one in (x, y):
-            if is_loud(one):
-                return one | QUIET_BIT
+        for operand in (x, y):
+            if is_loud(operand):
+                return operand | QUIET_BIT
     if is_nan(x) and is_nan(y):
         return {"gfx11": x, "gfx12": x | QUIET_BIT}.get(target[:5], y)
     if is_nan(x) or is_nan(y):

@@ -10,9 +10,9 @@ host = np.random.default_rng(1).random((64, 64), dtype=np.float32)
 device = cupy.asarray(host)
 
 
-def check(name, found, expected):
+def check(name, actual, expected):
     """Name a part that is right; anything else ends the program."""
-    np.testing.assert_allclose(cupy.asnumpy(found), expected, rtol=1e-3, atol=1e-3, err_msg=name)
+    np.testing.assert_allclose(cupy.asnumpy(actual), expected, rtol=1e-3, atol=1e-3, err_msg=name)
     print(name)
 
 

@@ -31,12 +31,12 @@ def learn_on_the_host(first, second):
 
 (device,) = jax.devices()
 assert device.platform == "gpu"
-step = jax.jit(lambda weights: jax.tree.map(lambda one, slope: one - RATE * slope, weights, jax.grad(loss)(weights)))
+step = jax.jit(lambda weights: jax.tree.map(lambda old, slope: old - RATE * slope, weights, jax.grad(loss)(weights)))
 weights = (jnp.asarray(hidden), jnp.asarray(outputs))
 for _ in range(STEPS):
     weights = step(weights)
-for found, expected in zip(weights, learn_on_the_host(hidden, outputs), strict=True):
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+for actual, expected in zip(weights, learn_on_the_host(hidden, outputs), strict=True):
+    np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-4)
 print("learned")
 numbers = random.random(4096, dtype=np.float32)
 np.testing.assert_array_equal(jnp.sort(numbers), np.sort(numbers))

@@ -24,9 +24,9 @@ from tinygrad.runtime.autogen import hip  # noqa: E402
 from tinygrad.runtime.support.compiler_amd import HIPCompiler  # noqa: E402
 
 
-def properties(found: Any, number: int) -> int:
+def properties(state: Any, number: int) -> int:
     """hipGetDeviceProperties as far as tinygrad looks at it."""
-    found.gcnArchName = target.encode()
+    state.gcnArchName = target.encode()
     return 0
 
 
@@ -77,6 +77,6 @@ def by_numpy() -> tuple[list[float], Any, Any]:
 
 
 TRAINING.value = 1
-for found, wanted in zip(by_tinygrad(), by_numpy(), strict=True):
-    assert np.allclose(found, wanted, atol=1e-5), (found, wanted)
+for actual, wanted in zip(by_tinygrad(), by_numpy(), strict=True):
+    assert np.allclose(actual, wanted, atol=1e-5), (actual, wanted)
 print("trained")
