@@ -1,8 +1,8 @@
-# The commands of the project. Each sets up what it needs first (scripts/bootstrap).
+# The project's commands. Each first runs scripts/bootstrap.
 .DEFAULT_GOAL := help
 PYTHON := .venv/bin/python
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
-# Container images often set it: each of the hundreds of processes that tests start would compile all that it imports.
+# Container images often set it; each of the hundreds of processes in tests would then compile all of its imports.
 unexport PYTHONDONTWRITEBYTECODE
 
 NATIVE := $(foreach folder,runtime/native compiler_plugin,"$(folder)/*.cpp" "$(folder)/*.h")
@@ -12,13 +12,13 @@ NATIVE := $(foreach folder,runtime/native compiler_plugin,"$(folder)/*.cpp" "$(f
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-setup: ## Debian packages, .venv, native module, the shipped tools
+setup: ## install Debian packages, .venv, the native module and the shipped tools
 	@scripts/bootstrap
 
-demo: setup ## build the instr_count tool, instrument real kernels, prove outputs and counts equal
+demo: setup ## build the instr_count tool, instrument kernels, and compare outputs and counts
 	@$(PYTHON) examples/demo.py
 
-demo-llm: setup ## let a language model talk above ROCm 6.4, every instruction counted; makes a root of 6 GB with llama.cpp
+demo-llm: setup ## run a language model on ROCm 6.4 and count every instruction; makes a root folder of 6 GB with llama.cpp
 	@scripts/bootstrap build llm
 	@scripts/rocm-stack 6.4 --tests
 	@$(PYTHON) examples/language_model/demo.py
@@ -26,16 +26,16 @@ demo-llm: setup ## let a language model talk above ROCm 6.4, every instruction c
 test-setup:
 	@scripts/bootstrap build dev scons test hip docs
 
-# Threads of NumPy's for matrices wait in a loop when they start, in each of the processes that tests start.
+# NumPy's threads for matrices start with a busy loop in each process.
 test: export OPENBLAS_NUM_THREADS = 1
-test: test-setup ## run the tests, of the largest tables a fixed part in which all values meet
+test: test-setup ## run the tests, with a fixed covering selection of the largest tables
 	@$(PYTHON) -m pytest -q -n auto --dist worksteal $(TESTFLAGS)
 
 test-all: export LUTHIER_TEST_ALL = 1
 test-all: export LUTHIER_TEST_SHARD = $(SHARD)
-test-all: test ## run all the tests; SHARD=3/12: the third of twelve parts
+test-all: test ## run all tests; SHARD=3/12: the third of twelve parts
 
-check: setup ## lint, format, types, rules of the house
+check: setup ## check lint, format, types and the rules of the project
 	@scripts/bootstrap build dev scons docs
 	@$(MAKE) --no-print-directory --keep-going --output-sync -j2 check-types check-native check-python
 
@@ -55,15 +55,15 @@ check-python:
 	@$(PYTHON) scripts/api_reference.py --check
 	@.venv/bin/lint-imports --no-cache
 
-docs: setup ## make a site of the documents and the Python API, in build/docs
+docs: setup ## build the web site of the documents and the Python API in build/docs
 	@scripts/bootstrap build dev scons docs
 	@.venv/bin/sphinx-build -q -W --keep-going -b html -c docs -d build/docs.cache . build/docs
 	@echo "open build/docs/index.html"
 
-newcomer: ## do what the tutorial says in a clean clone, and tell how long it took
+newcomer: ## run the tutorial in a clean clone, and print the time it takes
 	@scripts/newcomer
 
-format: setup ## format the Python and C++ sources, make the list of tools in docs/tools.md and docs/api.md
+format: setup ## format the Python and C++ sources; write docs/api.md and the table in docs/tools.md
 	@$(PYTHON) -m ruff check --fix-only -q .
 	@$(PYTHON) -m ruff format -q .
 	@git ls-files $(NATIVE) | xargs .venv/bin/clang-format -i
@@ -71,10 +71,10 @@ format: setup ## format the Python and C++ sources, make the list of tools in do
 	@scripts/bootstrap build dev scons docs
 	@$(PYTHON) scripts/api_reference.py
 
-bench: setup ## run the benchmarks, with ratios against peers
+bench: setup ## run the benchmarks and compare with peers
 	@$(PYTHON) benchmarks/run.py
 
-matrix: setup ## run test suites of others above stacks of ROCm: MATRIX="--release 6.4 --target gfx90a --suite rocRAND"
+matrix: setup ## run test suites of ROCm's libraries: MATRIX="--release 6.4 --target gfx90a --suite rocRAND"
 	@$(PYTHON) benchmarks/run_matrix.py $(MATRIX)
 
 clean: ## remove build products, keep .venv

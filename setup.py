@@ -1,4 +1,4 @@
-"""The parts of the build that are not declarative: native parts and programs, and which packages there are."""
+"""The parts of the build that are not declarative: native code, programs and the list of packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from distutils.command.build_scripts import build_scripts  # isort: skip
 
 REGISTERS = Path("runtime/luthier/isa/registers.py")
 AGREEMENT, DEVICE_HEADER = "luthier.emulator.agreement", "luthier.wire.device_header"
-"""Modules that headers are made by."""
+"""Modules that make headers."""
 VIRTUAL_DEVICE = Path("runtime/native/virtual_device")
 KFD_SHIM = Path("runtime/native/kfd_shim")
 SANITIZER = Path("runtime/native/sanitizer")
@@ -40,7 +40,7 @@ FILES = {
     SANITIZE: "libluthier_sanitizer.so",
     EXECUTE: "libluthier_executor.so",
 }
-"""Libraries that are no Python modules."""
+"""Libraries that are not Python modules."""
 
 LLVM_COMPONENTS = [
     "amdgpuasmparser",
@@ -54,16 +54,16 @@ LLVM_COMPONENTS = [
 
 
 class BuildNative(build_ext):
-    """Asks llvm-config for the static LLVM libraries only when the native module is really built; makes the header with
-    the emulator's layouts; gives libraries that are no modules their names; keeps objects from build to build."""
+    """Builds native code: queries llvm-config for LLVM's static libraries only when it builds the native module, makes
+    the header with the emulator's layouts, names libraries that are not modules, and keeps objects between builds."""
 
     def finalize_options(self) -> None:
-        """Put objects where the next build finds them, a wheel's after an editable install's, too."""
+        """Put objects in a folder that the next build uses too, also a wheel's after an editable install's."""
         self.build_temp = self.build_temp or os.path.join("build", f"objects-{sys.implementation.cache_tag}")
         super().finalize_options()
 
     def get_ext_filename(self, name: str) -> str:
-        """Return the file of an extension; libraries have names of their own."""
+        """Return the file name of an extension; libraries have their own names."""
         module = next((module for module in FILES if name.endswith(module.rpartition(".")[2])), None)
         if module is None:
             return super().get_ext_filename(name)
@@ -73,12 +73,12 @@ class BuildNative(build_ext):
         """Build the native module and the libraries."""
         Path("runtime", *KFD.split(".")[:-1]).mkdir(exist_ok=True)  # an editable install copies into it
         headers = Path(self.build_temp) / "headers"
-        sys.path.insert(0, "runtime")  # the modules that headers are made from import nothing that is to be built
+        sys.path.insert(0, "runtime")  # the modules that make headers import nothing that must be built
         write_header(headers / "unit_numbers.h", runpy.run_path(str(REGISTERS))["native_header"]())
         agreement, device = (importlib.import_module(name) for name in (AGREEMENT, DEVICE_HEADER))
         write_header(headers / agreement.HEADER, agreement.header())
         write_header(Path(device.PATH), device.header())
-        self.has_rocm = False  # without ROCm's headers the tool library is not built either
+        self.has_rocm = False  # without ROCm's headers, the tool library is not built
         with contextlib.suppress(FileNotFoundError):
             api = runpy.run_path(str(TOOL_LIBRARY / "api_header.py"))["header"]()
             write_header(headers / "api_functions.h", api)
@@ -99,11 +99,11 @@ class BuildNative(build_ext):
             extension.extra_link_args += [
                 *(f"-L{folder}" for folder in ask("--libdir")),
                 *ask("--libs", *LLVM_COMPONENTS),
-                # What LLVM's Support library needs here; llvm-config also names z3 and xml2, which these components do
-                # not use.
+                # Needed by LLVM's Support library; llvm-config also lists z3 and xml2, which these components do not
+                # use.
                 "-lz",
                 "-lzstd",
-                "-Wl,--wrap=_ZNK4llvm5Twine5printERNS_11raw_ostreamE",  # runtime/native/mc/null_stream.cpp says why
+                "-Wl,--wrap=_ZNK4llvm5Twine5printERNS_11raw_ostreamE",  # see runtime/native/mc/null_stream.cpp
                 "-Wl,--version-script=runtime/native/mc/exports.map",
                 "-Wl,--gc-sections",
                 "-Wl,-s",
@@ -115,20 +115,20 @@ class BuildNative(build_ext):
 
 
 def write_header(target: Path, text: str) -> None:
-    """Write a header, unless it is there already."""
+    """Write a header if its contents have changed."""
     if not target.exists() or target.read_text() != text:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text)
 
 
 class CompileCommands(BuildNative):
-    """Writes ``compile_commands.json`` and the headers that are made, into the folder for temporary files: which source
-    is compiled how, for tools that read C++; compiles nothing."""
+    """Writes ``compile_commands.json`` (the compile command of each source, for tools that read C++) and the generated
+    headers to the folder for temporary files; compiles nothing."""
 
     description = "write the commands that compile the native parts, for tools that read C++"
 
     def build_extensions(self) -> None:
-        """Write the commands, one a source: the first one of those that are in several libraries."""
+        """Write one command for each source, the first one if it is in several libraries."""
         self.commands: dict[str, list[str]] = {}
         super().build_extensions()
         headers = Path(self.build_temp) / "headers"
@@ -141,7 +141,7 @@ class CompileCommands(BuildNative):
         write_header(Path(self.build_temp) / "compile_commands.json", json.dumps(entries, indent=1))
 
     def build_extension(self, extension: Extension) -> None:
-        """Note how the sources of an extension are compiled, unless it is left out for want of ROCm's headers."""
+        """Record the commands for the sources of an extension, unless it is left out without ROCm's headers."""
         if extension.optional and not self.has_rocm:
             return
         options = gen_preprocess_options(
@@ -155,18 +155,18 @@ class CompileCommands(BuildNative):
 
 
 NATIVE = [Path("runtime/native/mc"), Path("runtime/native/lifting/code"), Path("runtime/native/lifting/widths")]
-LIFTING = Path("runtime/native/lifting")  # whose sources those in widths include
+LIFTING = Path("runtime/native/lifting")  # sources included by those in widths
 AGREED = [
     *sorted(str(path) for path in Path("runtime/luthier/wire").glob("*.py")),
     *("runtime/luthier/emulator/agreement.py", "runtime/luthier/emulator/layout.py", str(REGISTERS)),
     "runtime/luthier/findings/kinds.py",
 ]
-"""What `agreement.h` is made of."""
+"""Sources of `agreement.h`."""
 EMULATOR = {
     "extra_compile_args": ["-std=c++20", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden"],
     "include_dirs": [str(VIRTUAL_DEVICE), str(KFD_SHIM)],
 }
-"""How two libraries are compiled, so that they share objects. -O3: loops over lanes are done with vectors."""
+"""Settings of two libraries, which share objects. -O3 vectorizes loops over lanes."""
 LAUNCHER = "runtime/native/launcher/launcher.cpp"
 WRAPPER_TABLES = "wrapper_tables.h"
 
@@ -186,7 +186,7 @@ def launcher_command(headers: Path, *, hipcc: bool) -> list[str]:
 
 
 class BuildLaunchers(build_scripts):
-    """Compiles ``luthier-cc`` and ``luthier-hipcc``, which stand beside the scripts of Python's making."""
+    """Compiles ``luthier-cc`` and ``luthier-hipcc``, which are installed next to Python's scripts."""
 
     def run(self) -> None:
         """Build the launchers."""
@@ -205,16 +205,16 @@ class BuildLaunchers(build_scripts):
 
 
 class Wheel(bdist_wheel):
-    """Gives what is in a wheel the same permissions whatever the umask is, of who checked the sources out or builds."""
+    """Gives the files in a wheel the same permissions for every umask, at checkout and at build."""
 
     def write_wheelfile(self, folder: str, *rest: str) -> None:
-        """Write the last file, and set the permissions of all."""
+        """Write the last file and set the permissions of all files."""
         super().write_wheelfile(folder, *rest)
         for path in Path(self.bdist_dir).rglob("*"):
             path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
 
 
-ParallelCompile().install()  # one source a core
+ParallelCompile().install()  # one source for each core
 setup(
     scripts=[LAUNCHER],
     packages=[

@@ -81,9 +81,9 @@ class _Traced(Tool):
         self.module, self.hook = module, hook
 
     def instrument(self, task: InstrumentationTask) -> None:
-        for one in task.instructions:
-            if one.mnemonic.startswith("global_store"):
-                task.insert_hook_before(one, self.module.hook(self.hook), task.operand(one, "vdata"))
+        for instruction in task.instructions:
+            if instruction.mnemonic.startswith("global_store"):
+                task.insert_hook_before(instruction, self.module.hook(self.hook), task.operand(instruction, "vdata"))
 
 
 class _Taken(_Traced):
@@ -191,9 +191,9 @@ def measure() -> Iterable[Row]:
             "taken": lambda _: _run(_Taken(module, "push"), program, None),
             "kept": lambda number: _run(_Traced(module, "push"), program, folder / f"run{number}"),
         }
-        found = {name: [run(number) for number in range(3)][1:] for name, run in runs.items()}
-        wall = {name: min(cost.wall for cost in costs) for name, costs in found.items()}
-        cpu = {name: min(cost.cpu for cost in costs) for name, costs in found.items()}
+        times = {name: [run(number) for number in range(3)][1:] for name, run in runs.items()}
+        wall = {name: min(cost.wall for cost in costs) for name, costs in times.items()}
+        cpu = {name: min(cost.cpu for cost in costs) for name, costs in times.items()}
         megabytes = RECORDS * DTYPE.itemsize / 1e6
         peer = "plain stores to a buffer"
         for name, what in (("taken", "to at_records"), ("kept", "to a Parquet table")):

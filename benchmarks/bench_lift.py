@@ -91,9 +91,9 @@ def lift_all(path: Path) -> tuple[int, float, float]:
     begin = time.process_time()
     lifted = [lift(code_object, name) for name in code_object.kernels]
     middle = time.process_time()
-    for one in lifted:
-        for block in one.blocks:
-            one.liveness.live_before(block.first)
+    for kernel in lifted:
+        for block in kernel.blocks:
+            kernel.liveness.live_before(block.first)
     end = time.process_time()
     instructions = sum(block.last - block.first + 1 for one in lifted for block in one.blocks)
     return instructions, middle - begin, end - middle
@@ -149,17 +149,17 @@ def measure() -> Iterable[Row]:
     """Yield the rows of this benchmark."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        one, many = build(folder, "one", 1, 4000), build(folder, "many", 400, 135)
+        single, many = build(folder, "one", 1, 4000), build(folder, "many", 400, 135)
         begin = time.process_time()
-        lift_all(one)
+        lift_all(single)
         yield Row("first lift in a process, 4,000 instructions", time.process_time() - begin, "s")
-        instructions, lifting, liveness = min(lift_all(one) for _ in range(3))
+        instructions, lifting, liveness = min(lift_all(single) for _ in range(3))
         yield Row(f"one kernel of {instructions:,} instructions: blocks and calls", lifting, "s")
         yield Row("  liveness at every instruction", liveness, "s")
         begin = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         subprocess.run(["llvm-objdump-22", "-d", str(many)], check=True, stdout=subprocess.DEVNULL)
         peer = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - begin
-        instructions, lifting, liveness = min((lift_all(many) for _ in range(3)), key=lambda one: one[1] + one[2])
+        instructions, lifting, liveness = min((lift_all(many) for _ in range(3)), key=lambda times: times[1] + times[2])
         yield Row(
             f"400 kernels, {instructions:,} instructions: blocks, calls, liveness",
             lifting + liveness,
@@ -169,8 +169,8 @@ def measure() -> Iterable[Row]:
         )
         yield Row("  of it liveness", liveness, "s")
         yield Row("  rate", instructions / (lifting + liveness) / 1e3, "k instructions/s")
-        found = library(folder)
-        if found is None:
+        files = library(folder)
+        if files is None:
             print(f"  libggml-hip: left out, LUTHIER_BENCHMARKS names no folder with (or for) the wheel {WHEEL}")
         else:
-            yield from measure_library(found)
+            yield from measure_library(files)

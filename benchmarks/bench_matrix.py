@@ -56,8 +56,8 @@ def numpy_rate() -> float:
 
 def products(isa: Isa) -> Iterable[tuple[str, str, int, bytes]]:
     """Yield type, mnemonic, operations and code of each matrix instruction that the emulator executes."""
-    found = coverage(str(isa.target))
-    names = {name for table in (found.exact, found.bounded) for group in table.values() for name in group}
+    covered = coverage(str(isa.target))
+    names = {name for table in (covered.exact, covered.bounded) for group in table.values() for name in group}
     for number, (code, index) in samples(isa).items():
         opcode = isa.opcode(number)
         match = _NAME.match(opcode.mnemonic)

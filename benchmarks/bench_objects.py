@@ -35,8 +35,8 @@ def measure() -> Iterable[Row]:
     """Time `luthier objects` on 150 bundles of an image with 200 kernels and 4 MiB beside them, and start-up."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        one = compile_kernel(many_kernels(), folder).data
-        image = one + bytes(PADDING)
+        data = compile_kernel(many_kernels(), folder).data
+        image = data + bytes(PADDING)
         library = folder / "library"
         label = b"hipv4-amdgcn-amd-amdhsa--gfx942"
         start = 24 + 8 + 24 + len(label)

@@ -101,13 +101,13 @@ def measure_library(path: Path, module: ToolModule) -> Iterator[Row]:
     """Measure, for each target, 70 kernels of one object, patched one after the other as `patch_object` does."""
     objects = [one for one in load_objects(path) if len(one.kernels) >= 70]
     for target in TARGETS:
-        one = random.Random(target).choice([each for each in objects if each.target.target.name == target])
-        names = random.Random(target).sample(list(one.kernels), 70)
+        object = random.Random(target).choice([each for each in objects if each.target.target.name == target])
+        names = random.Random(target).sample(list(object.kernels), 70)
         best = float("inf")
         for _ in range(3):
             spent, sites = 0.0, 0
             for name in names:
-                task = InstrumentationTask(with_liveness(one, name))
+                task = InstrumentationTask(with_liveness(object, name))
                 began = time.process_time()
                 count_everything(task, module)
                 sites += patch_kernel(task).report.sites
@@ -122,21 +122,21 @@ def first_kernels(folder: Path) -> Iterator[Row]:
     for target in FIRST_TARGETS:
         object = compile_kernel(big_kernel_source(FIRST_STEPS), folder, target).data
         (folder / "first.hsaco").write_bytes(object)
-        found: dict[str, list[dict[str, float]]] = {"new": [], "kept": []}
+        times: dict[str, list[dict[str, float]]] = {"new": [], "kept": []}
         for number in range(3):
             cache = folder / f"cache-{target}-{number}"
-            for hooks in found:
+            for hooks in times:
                 script = Path(__file__).with_name("first_patch.py")
                 command = [sys.executable, script, module, folder / "first.hsaco", hooks]
-                found[hooks].append(json.loads(run(command, env={**os.environ, "LUTHIER_CACHE_DIR": str(cache)})))
-        every = [one for hooks in found.values() for one in hooks]
+                times[hooks].append(json.loads(run(command, env={**os.environ, "LUTHIER_CACHE_DIR": str(cache)})))
+        every = [one for hooks in times.values() for one in hooks]
         peer = PEER, min(one["additions"] for one in every)
         for hooks, label in (("new", "two new hooks"), ("kept", "the hooks kept")):
-            best = min(one["first"] for one in found[hooks])
+            best = min(one["first"] for one in times[hooks])
             yield Row(f"first patched kernel of a process, {target}, {label}", best, "ms", *peer)
         yield Row(f"a later one, {target}, the same hooks", min(one["second"] for one in every), "ms", *peer)
         for hooks, label in (("new", "one hook new"), ("kept", "one hook kept, not used before")):
-            best = min(one["other"] for one in found[hooks])
+            best = min(one["other"] for one in times[hooks])
             yield Row(f"a later one, {target}, {label}", best, "ms", *peer)
     yield Row("imports before that", min(one["imports"] for one in every), "ms", *peer)
 
@@ -158,8 +158,8 @@ extern "C" __global__ void straight(unsigned *out) {{
     hook = ToolModule.load(bundle).large
 
     def instrument(task: InstrumentationTask) -> None:
-        for one in task.instructions:
-            task.insert_hook_before(one, hook, immediate(one.index), reg("v0"), reg("s2"))
+        for instruction in task.instructions:
+            task.insert_hook_before(instruction, hook, immediate(instruction.index), reg("v0"), reg("s2"))
 
     for target in FIRST_TARGETS:
         data = compile_kernel(source, folder, target).data

@@ -110,11 +110,11 @@ def ours(path: Path, rounds: int) -> tuple[NDArray[np.uint32], int, float]:
 
 def tinygrad(checkout: Path, path: Path, folder: Path) -> tuple[NDArray[np.uint32], float]:
     """Return the results of tinygrad's emulator, and the CPU seconds of its second launch."""
-    found = load_object(path)
-    kernel = found.kernels["walk"]
-    (text,) = (section for section in found.sections if section.name == ".text")
+    object = load_object(path)
+    kernel = object.kernels["walk"]
+    (text,) = (section for section in object.sections if section.name == ".text")
     code, out = folder / "code", folder / "out"
-    code.write_bytes(found.read(text.address, text.size))
+    code.write_bytes(object.read(text.address, text.size))
     resource = int.from_bytes(kernel.descriptor.encode()[_RSRC2 : _RSRC2 + 4], "little")
     numbers = [kernel.entry - text.address, resource, ITEMS, GROUP, SHORT]
     command = [sys.executable, "-c", _TINYGRAD, checkout, code, *map(str, numbers), out]

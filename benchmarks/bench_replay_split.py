@@ -51,9 +51,9 @@ def _replayed(core: int, *words: str) -> tuple[dict[str, Any], float, float]:
 
 
 def _taskset() -> str:
-    found = shutil.which("taskset")
-    assert found, "taskset is not installed (util-linux)"
-    return found
+    program = shutil.which("taskset")
+    assert program, "taskset is not installed (util-linux)"
+    return program
 
 
 @contextmanager

@@ -56,15 +56,15 @@ def _seconds(program: Path, kernel: str, target: str, *options: str) -> float:
 
 def _seconds_of_program(program: Path, lines: set[str], *options: str) -> float:
     """Return the same of a program of the tests, which has to print these lines and no others; none: put them there."""
-    found = []
+    seconds = []
     for _ in range(3):
         done = _run(program, ["100"], "gfx90a", *options)
         printed = set(done.stdout.splitlines())
         lines |= printed if not lines else set()
         if printed != lines:
             raise SystemExit(f"{program.name} under {options} prints {printed}, and {lines} without")
-        found += [float(line) for line in done.stderr.splitlines() if line[:1].isdecimal()]
-    return min(found)
+        seconds += [float(line) for line in done.stderr.splitlines() if line[:1].isdecimal()]
+    return min(seconds)
 
 
 def _kernels(folder: Path) -> Iterable[Row]:

@@ -41,8 +41,8 @@ def time_to_main(arguments: list[str]) -> float:
     best = float("inf")
     for _ in range(RUNS):
         before = time.monotonic_ns()
-        told = subprocess.run(arguments, check=True, capture_output=True).stdout
-        best = min(best, (int(told) - before) * 1e-9)
+        output = subprocess.run(arguments, check=True, capture_output=True).stdout
+        best = min(best, (int(output) - before) * 1e-9)
     return best
 
 

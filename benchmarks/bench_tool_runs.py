@@ -33,11 +33,11 @@ def _cpu(argv: list[str]) -> float:
     """
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        said = process.stdout.read()
+        output = process.stdout.read()
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode or not said.startswith("right"):
-        raise RuntimeError(f"{argv}: {process.returncode}, {said}")
+    if process.returncode or not output.startswith("right"):
+        raise RuntimeError(f"{argv}: {process.returncode}, {output}")
     return used.ru_utime + used.ru_stime
 
 

@@ -37,9 +37,9 @@ TARGETS = ("gfx90a", "gfx1201")
 def _tools() -> Iterable[tuple[str, str]]:
     """Yield each tool as shown and as given on the command line: what `[tool.shipped]` of its `pyproject.toml` says."""
     for path in sorted((ROOT / "examples" / "tools").glob("*/pyproject.toml")):
-        told = tomllib.loads(path.read_text())["tool"]["shipped"]
-        if told.get("inserts", True):
-            for more, options in told.get("costs", {"": ""}).items():
+        table = tomllib.loads(path.read_text())["tool"]["shipped"]
+        if table.get("inserts", True):
+            for more, options in table.get("costs", {"": ""}).items():
                 yield f"{path.parent.name}{more}", f"{path.parent.name}:{options}"
 
 

@@ -42,10 +42,10 @@ def measure() -> Iterable[Row]:
         if importlib.util.find_spec("distributed") is None:
             return  # pip install luthier[cluster]
         began = time.perf_counter()
-        cpu, _, said = _run([sys.executable, str(EXAMPLE / "on_workers.py"), str(run)])
+        cpu, _, output = _run([sys.executable, str(EXAMPLE / "on_workers.py"), str(run)])
         yield Row("Dask, four workers of 500 MB, accesses by line", cpu, "s CPU")
         yield Row("  in all", time.perf_counter() - began, "s")
-        yield Row("  peak memory of a worker", float(said.split()[3]), "MB")
+        yield Row("  peak memory of a worker", float(output.split()[3]), "MB")
 
 
 def _run(command: list[str]) -> tuple[float, float, str]:
@@ -56,11 +56,11 @@ def _run(command: list[str]) -> tuple[float, float, str]:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        said = process.stderr.read().strip()
+        output = process.stderr.read().strip()
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise SystemExit(f"{' '.join(command)}\n{said}")
+        raise SystemExit(f"{' '.join(command)}\n{output}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return cpu, used.ru_maxrss / 1000, said.splitlines()[-1] if said else ""
+    return cpu, used.ru_maxrss / 1000, output.splitlines()[-1] if output else ""

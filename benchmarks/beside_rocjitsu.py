@@ -96,8 +96,8 @@ def instruction(text: str, writes: int, random: np.random.Generator) -> str | No
 
     changed = []
     try:
-        for here, operand in enumerate(operands.split(", ")):
-            changed.append(re.sub(r"\b([vs])(?:\[(\d+):(\d+)\]|\d+)", lambda match, at=here: other(match, at), operand))
+        for slot, operand in enumerate(operands.split(", ")):
+            changed.append(re.sub(r"\b([vs])(?:\[(\d+):(\d+)\]|\d+)", lambda match, at=slot: other(match, at), operand))
     except ValueError:
         return None  # more than is compared
     return f"{name} {', '.join(changed)}"
@@ -167,14 +167,14 @@ def main() -> None:
             command = [*clang, "-mcode-object-version=4", "-", "-o", str(path)]
             if subprocess.run(command, input=source.encode(), capture_output=True).returncode:
                 continue  # operands that the assembler does not take
-            found = inputs.copy()
+            actual = inputs.copy()
             try:
-                open_device(f"emu:{args.target}").load(str(path)).kernel("k").launch(found, grid=1, block=lanes)
+                open_device(f"emu:{args.target}").load(str(path)).kernel("k").launch(actual, grid=1, block=lanes)
             except LuthierError:
                 refused += 1
                 continue
             made.append((operation, text))
-            ours.append(found)
+            ours.append(actual)
         (folder / "in").write_bytes(inputs.tobytes())
         (folder / "host.hip").write_text(HOST)
         subprocess.run(["hipcc", "-O1", str(folder / "host.hip"), "-o", str(folder / "host")], check=True)
@@ -186,8 +186,8 @@ def main() -> None:
         theirs.reshape(-1)[: len(done)] = done
     print(f"{len(made)} operations, {refused} more are refused here; the runner's exit status is {status}")
     families: dict[str, list[str]] = defaultdict(list)
-    for (operation, text), one, other in zip(made, ours, theirs, strict=True):
-        if not np.array_equal(one, other):
+    for (operation, text), own, other in zip(made, ours, theirs, strict=True):
+        if not np.array_equal(own, other):
             what = "different" if other[-1, 0] == MARK else "not executed there"
             families["_".join(operation.split("_")[:2])].append(f"    {what}: {text}")
     for family, lines in sorted(families.items()):

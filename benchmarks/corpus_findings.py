@@ -64,12 +64,12 @@ def objects(path: Path) -> Iterator[tuple[str, list[CodeObject]]]:
             continue  # a folder has other files, too
 
 
-def kernels(found: Iterable[tuple[str, list[CodeObject]]]) -> Iterator[tuple[str, CodeObject, str]]:
+def kernels(files: Iterable[tuple[str, list[CodeObject]]]) -> Iterator[tuple[str, CodeObject, str]]:
     """Yield all kernels, in a random order that stays the same, each with a name that does."""
-    for name, here in found:
+    for name, objects in files:
         named = [
             (f"{name} {number} {object.target} {kernel}", object, kernel)
-            for number, object in enumerate(here)
+            for number, object in enumerate(objects)
             for kernel in object.kernels
         ]
         random.Random(0).shuffle(named)
@@ -109,8 +109,8 @@ def table(rows: dict[str, list[dict[str, object]]]) -> str:
     everything = [one for row in rows.values() for one in row]
     for name, row in [*rows.items(), ("all", everything)]:
         sums: Counter[str] = Counter()
-        for one in row:
-            sums.update({key: value for key, value in one.items() if isinstance(value, int | float)})
+        for cell in row:
+            sums.update({key: value for key, value in cell.items() if isinstance(value, int | float)})
         numbers = {**sums, "kernels": len(row), "targets": len({one["target"] for one in row})}
         lines.append(f"| {name} | {' | '.join(f'{round(numbers.get(column, 0)):,}' for column in COLUMNS)} |")
     return "\n".join(lines)
@@ -128,8 +128,8 @@ def main() -> int:
     if options.log and options.log.exists():
         known = {one.pop("name"): one for one in map(json.loads, options.log.read_text().splitlines())}
     rows: dict[str, list[dict[str, object]]] = {}
-    for said in options.rows:
-        name, _, path = said.partition("=")
+    for argument in options.rows:
+        name, _, path = argument.partition("=")
         row = rows.setdefault(name, [])
         if path.endswith(".hip"):
             chosen = islice(kernels(compiled(Path(path), options.part)), options.most)

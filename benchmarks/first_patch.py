@@ -69,8 +69,8 @@ def main(bundle: str, path: str, hooks: str) -> None:
         patch_object(object, lambda task: count_everything(task, module, by_wave=by_wave))
         return whole() - began
 
-    found = {"imports": imported - started, "first": patch(), "second": min(patch() for _ in range(5))}
-    print(json.dumps({**found, "other": patch(by_wave=True), "additions": additions()}))
+    times = {"imports": imported - started, "first": patch(), "second": min(patch() for _ in range(5))}
+    print(json.dumps({**times, "other": patch(by_wave=True), "additions": additions()}))
 
 
 if __name__ == "__main__":

@@ -40,13 +40,13 @@ def main(names: list[str]) -> int:
     """Run the named benchmarks, or all."""
     sys.path.insert(0, str(HERE))
     sys.modules["run"] = sys.modules[__name__]  # benchmarks do `from run import Row`
-    found = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
-    unknown = set(names) - set(found)
+    present = sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py"))
+    unknown = set(names) - set(present)
     if unknown:
-        print(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(found)}", file=sys.stderr)
+        print(f"no benchmark {', '.join(sorted(unknown))}; there are {', '.join(present)}", file=sys.stderr)
         return 2
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}")
-    for name in names or found:
+    for name in names or present:
         print(f"\n{name}")
         for row in importlib.import_module(f"bench_{name}").measure():
             print(f"  {row.line()}", flush=True)

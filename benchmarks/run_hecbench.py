@@ -80,24 +80,24 @@ def compile_program(setting: Setting, folder: Path) -> Path:
     hipcc = f"hipcc --offload-arch={setting.target} -w"
     make = setting.command("timeout", "240", "make", f"CC={hipcc}", f"HIPCC={hipcc}", f"CXX={hipcc}")
     done = subprocess.run(make, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
-    said = done.stdout + done.stderr
-    (WORK / "said" / f"{folder.name}.make").write_text(said)
-    found = re.search(r"^(?:program|EXE|TARGET)\s*:?=\s*(\S+)", (folder / "Makefile").read_text(), re.MULTILINE)
-    program = folder / (found[1] if found else "main")
+    output = done.stdout + done.stderr
+    (WORK / "said" / f"{folder.name}.make").write_text(output)
+    match = re.search(r"^(?:program|EXE|TARGET)\s*:?=\s*(\S+)", (folder / "Makefile").read_text(), re.MULTILINE)
+    program = folder / (match[1] if match else "main")
     if done.returncode or not program.is_file():
-        raise NotTried(complaint_of_compiler(said, folder))
+        raise NotTried(complaint_of_compiler(output, folder))
     return program
 
 
-def complaint_of_compiler(said: str, folder: Path) -> str:
+def complaint_of_compiler(output: str, folder: Path) -> str:
     """Return why a program was not compiled, without where it lies."""
-    missing = NOT_THERE.search(said)
+    missing = NOT_THERE.search(output)
     if missing:
         return f"wants what is not there: {next(filter(None, missing.groups()))}"
     for pattern in (r"error: (.*)", r"(undefined (?:reference|symbol).*)", r"(make: \*\*\* .*)"):
-        found = re.search(pattern, said)
-        if found:
-            return f"does not compile: {found[1].replace(str(folder), '')[:110]}"
+        match = re.search(pattern, output)
+        if match:
+            return f"does not compile: {match[1].replace(str(folder), '')[:110]}"
     return "does not compile"
 
 
@@ -114,16 +114,16 @@ def run(setting: Setting, folder: Path, options: Sequence[str], command: Sequenc
     return done.returncode, done.stdout.decode(errors="replace")
 
 
-def judge(setting: Setting, code: int, said: str) -> dict[str, object]:
+def judge(setting: Setting, code: int, output: str) -> dict[str, object]:
     """Return what a program's end and its own check say."""
     if code == 124:
         return {"what": "not ended", "reason": f"not ended after {setting.limit} s"}
     if code:
-        return {"what": "failed", "reason": run_matrix.complaint(said) or f"exit code {code}"}
-    wrong = next((line for line in said.splitlines() if WRONG.search(line) and not line.startswith("luthier")), None)
+        return {"what": "failed", "reason": run_matrix.complaint(output) or f"exit code {code}"}
+    wrong = next((line for line in output.splitlines() if WRONG.search(line) and not line.startswith("luthier")), None)
     if wrong:
         return {"what": "failed", "reason": wrong.strip()[:110]}
-    return {"what": "passed" if RIGHT.search(said) else "ended"}
+    return {"what": "passed" if RIGHT.search(output) else "ended"}
 
 
 def executed(summary: Path) -> int:
@@ -134,18 +134,18 @@ def executed(summary: Path) -> int:
 
 def counted(summary: Path) -> tuple[int, list[str]]:
     """Return what the tool has counted, and the reasons of kernels that it has not seen."""
-    told = json.loads(summary.read_text())
-    reasons = [kernel["reason"] for kernel in told["kernels"] if not kernel["skipped"] and not kernel["covered"]]
-    return sum(int(variable["value"]) for variable in told["variables"]), [*told["faults"], *reasons]
+    report = json.loads(summary.read_text())
+    reasons = [kernel["reason"] for kernel in report["kernels"] if not kernel["skipped"] and not kernel["covered"]]
+    return sum(int(variable["value"]) for variable in report["variables"]), [*report["faults"], *reasons]
 
 
 def compare(setting: Setting, folder: Path, command: Sequence[str], alone: Mapping[str, object]) -> dict[str, object]:
     """Run a program under the tool as well, and return how it counts."""
     summary = WORK / "counted.json"
     summary.unlink(missing_ok=True)
-    code, said = run(setting, folder, ("-t", "instr_count:per_wave=true", "--json", str(summary)), command)
-    (WORK / "said" / f"{folder.name}.counted").write_text(said)
-    under = judge(setting, code, said)
+    code, output = run(setting, folder, ("-t", "instr_count:per_wave=true", "--json", str(summary)), command)
+    (WORK / "said" / f"{folder.name}.counted").write_text(output)
+    under = judge(setting, code, output)
     if under["what"] != alone["what"]:
         return {"counts": "not the same", "counts_reason": str(under.get("reason", under["what"]))}
     number, reasons = counted(summary)
@@ -178,9 +178,9 @@ def attempt(setting: Setting, name: str) -> dict[str, object]:
         return {"what": "not tried", "reason": str(error), "seconds": round(time.monotonic() - begun)}
     command, summary = [str(program), *arguments], WORK / "executed.json"
     summary.unlink(missing_ok=True)
-    code, said = run(setting, folder, ("--executed", "--json", str(summary)), command)
-    (WORK / "said" / folder.name).write_text(said)
-    outcome = judge(setting, code, said)
+    code, output = run(setting, folder, ("--executed", "--json", str(summary)), command)
+    (WORK / "said" / folder.name).write_text(output)
+    outcome = judge(setting, code, output)
     if summary.exists() and outcome["what"] in ("passed", "ended"):
         outcome["instructions"] = executed(summary)
         if outcome["instructions"]:  # some programs copy, and launch no kernel

@@ -69,8 +69,8 @@ class Setting:
             "-O1",
             "-w",
         ]
-        code, said = self.run(folder, "hipcc", *options, *(f"-I{catch / one}" for one in includes), *words)
-        return said if code else ""
+        code, output = self.run(folder, "hipcc", *options, *(f"-I{catch / one}" for one in includes), *words)
+        return output if code else ""
 
 
 def parts(setting: Setting, folder: Path) -> list[str]:
@@ -80,9 +80,9 @@ def parts(setting: Setting, folder: Path) -> list[str]:
     for name in MAIN:
         made = WORK / "main" / f"{name}.o"
         if not made.exists():
-            said = setting.compile(WORK, "-c", str(setting.checkout / "catch/hipTestMain" / name), "-o", str(made))
-            if said:
-                raise SystemExit(said)
+            output = setting.compile(WORK, "-c", str(setting.checkout / "catch/hipTestMain" / name), "-o", str(made))
+            if output:
+                raise SystemExit(output)
         objects.append(str(made))
     for source in sorted(folder.glob("*common*.cc")):
         if not TEST.search(source.read_text()):
@@ -126,8 +126,8 @@ def complaint(body: str) -> str:
         re.DOTALL,
     )
     other = re.search(r"<(?:Exception|Failure)[^>]*>\s*(.*?)\s*</", body, re.DOTALL)
-    told = other[1] if other else f"{wrong[1]}: {wrong[2]}" if wrong else "no assertion"
-    return re.sub(r"\s+", " ", html.unescape(told))[:110]
+    reason = other[1] if other else f"{wrong[1]}: {wrong[2]}" if wrong else "no assertion"
+    return re.sub(r"\s+", " ", html.unescape(reason))[:110]
 
 
 def luthier(setting: Setting) -> list[str]:
@@ -141,34 +141,34 @@ def run_once(setting: Setting, program: Path, *chosen: str) -> tuple[dict[str, s
     report = program.parent / "report.xml"
     report.unlink(missing_ok=True)
     words = [*luthier(setting), str(program), "-r", "xml", "-o", str(report)]
-    code, said = setting.run(program.parent, *words, *chosen)
+    code, output = setting.run(program.parent, *words, *chosen)
     with open(WORK / "said" / f"{program.parent.name}.{program.name}", "a") as log:
-        log.write(said)
+        log.write(output)
     text = report.read_text(errors="replace") if report.exists() else ""
     ended = "</Catch>" in text and "<FatalErrorCondition" not in text  # a signal, of which Catch2 reports
-    late = f"not ended after {setting.limit} s" if code == 124 else run_matrix.complaint(said) or f"exit code {code}"
-    found = {name: late if why == "unended" else why for name, why in verdicts(text, ended)}
-    return found, said.count("HIP_SKIP_THIS_TEST"), ended
+    late = f"not ended after {setting.limit} s" if code == 124 else run_matrix.complaint(output) or f"exit code {code}"
+    outcomes = {name: late if why == "unended" else why for name, why in verdicts(text, ended)}
+    return outcomes, output.count("HIP_SKIP_THIS_TEST"), ended
 
 
 def run_tests(setting: Setting, program: Path) -> dict[str, object]:
     """Run a program until each of its tests has a verdict, and return the outcome."""
-    found: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
     skipped = 0
     for _ in range(MOST_RUNS):
-        new, more, ended = run_once(setting, program, *(f"~{re.sub(SPECIAL, ESCAPED, name)}" for name in found))
-        found, skipped = found | new, skipped + more
+        new, more, ended = run_once(setting, program, *(f"~{re.sub(SPECIAL, ESCAPED, name)}" for name in outcomes))
+        outcomes, skipped = outcomes | new, skipped + more
         if ended or not new:
             break
     # Their CTest runs each by itself, and looks at nothing but the exit code: what one leaves behind is none of the
     # next one's, and processes that a test makes by `fork` break off at their end where there is a report.
-    for name in [name for name, why in found.items() if why and not why.startswith("not ended")][:MOST_RUNS]:
+    for name in [name for name, why in outcomes.items() if why and not why.startswith("not ended")][:MOST_RUNS]:
         code, _ = setting.run(program.parent, *luthier(setting), str(program), re.sub(SPECIAL, ESCAPED, name))
         if code == 0:
-            found[name] = ""
-    failed = {name: why for name, why in found.items() if why}
-    return {"passed": len(found) - len(failed) - skipped, "skipped": skipped, "failed": failed} | (
-        {} if found else {"reason": "no test was run"}
+            outcomes[name] = ""
+    failed = {name: why for name, why in outcomes.items() if why}
+    return {"passed": len(outcomes) - len(failed) - skipped, "skipped": skipped, "failed": failed} | (
+        {} if outcomes else {"reason": "no test was run"}
     )
 
 
@@ -182,12 +182,12 @@ def attempt(setting: Setting, source: Path) -> dict[str, object]:
     program = folder / source.stem
     linked = parts(setting, source.parent)
     made = str(program.with_suffix(".o"))
-    said = setting.compile(WORK, "-c", str(source), "-o", made)
+    output = setting.compile(WORK, "-c", str(source), "-o", made)
     # By itself: hipcc would take objects beside a source for sources.
-    said = said or setting.compile(WORK, made, *linked, "-lhiprtc", "-pthread", "-o", str(program))
+    output = output or setting.compile(WORK, made, *linked, "-lhiprtc", "-pthread", "-o", str(program))
     outcome: dict[str, object]
-    if said:
-        first = re.search(r"error: (.*)|(undefined (?:reference|symbol).*)", said)
+    if output:
+        first = re.search(r"error: (.*)|(undefined (?:reference|symbol).*)", output)
         outcome = {"not_compiled": (first[1] or first[2])[:110] if first else "unknown"}
     else:
         make_modules(setting, source.parent)
@@ -204,9 +204,9 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
     for (release, target, folder), keys in itertools.groupby(results, lambda key: tuple(key.split("/")[:3])):
         sources = {key.split("/")[3]: results[key] for key in keys}
         failed: dict[str, object] = {}
-        for name, one in sources.items():
-            failed |= dict(one.get("failed", {}))  # type: ignore[call-overload]
-            failed |= {name: one["reason"]} if "reason" in one else {}
+        for name, outcome in sources.items():
+            failed |= dict(outcome.get("failed", {}))  # type: ignore[call-overload]
+            failed |= {name: outcome["reason"]} if "reason" in outcome else {}
         right, skipped = (sum(int(str(one.get(what, 0))) for one in sources.values()) for what in ("passed", "skipped"))
         absent = {name: one["not_compiled"] for name, one in sources.items() if "not_compiled" in one}
         row = (

@@ -43,31 +43,31 @@ class Tally:
     """Of the tests that failed."""
 
 
-def read_gtest(said: str) -> Tally | None:
+def read_gtest(output: str) -> Tally | None:
     """Return what a program of GoogleTest's said at its end; None if it has not come there."""
-    if not re.search(r"^\[=+\] \d+ tests? from .* ran", said, re.MULTILINE):
+    if not re.search(r"^\[=+\] \d+ tests? from .* ran", output, re.MULTILINE):
         return None
-    passed = re.search(r"^\[  PASSED  \] (\d+)", said, re.MULTILINE)
-    failed = re.findall(r"^\[  FAILED  \] ([^\s,]+)(?=,|$)", said.partition("[  PASSED  ]")[2], re.MULTILINE)
+    passed = re.search(r"^\[  PASSED  \] (\d+)", output, re.MULTILINE)
+    failed = re.findall(r"^\[  FAILED  \] ([^\s,]+)(?=,|$)", output.partition("[  PASSED  ]")[2], re.MULTILINE)
     return Tally(int(passed[1]) if passed else 0, len(failed), tuple(failed))
 
 
-def read_thrust(said: str) -> Tally | None:
+def read_thrust(output: str) -> Tally | None:
     """Return what a program of Thrust's own framework said at its end; None if it has not come there."""
-    found = re.search(r"Totals: (\d+) failures, \d+ known failures, (\d+) errors, and (\d+) passes", said)
-    return found and Tally(int(found[3]), int(found[1]) + int(found[2]))
+    match = re.search(r"Totals: (\d+) failures, \d+ known failures, (\d+) errors, and (\d+) passes", output)
+    return match and Tally(int(match[3]), int(match[1]) + int(match[2]))
 
 
-def read_operations(said: str) -> Tally | None:
+def read_operations(output: str) -> Tally | None:
     """Return what `test-backend-ops` said of the device; None if it has not come to its end."""
-    found = re.search(r"(\d+)/(\d+) tests passed", said)
-    if found is None:
+    match = re.search(r"(\d+)/(\d+) tests passed", output)
+    if match is None:
         return None
-    failed = re.findall(r"^  (\S+): .*\bFAIL\b", said, re.MULTILINE)
-    return Tally(int(found[1]), int(found[2]) - int(found[1]), tuple(failed))
+    failed = re.findall(r"^  (\S+): .*\bFAIL\b", output, re.MULTILINE)
+    return Tally(int(match[1]), int(match[2]) - int(match[1]), tuple(failed))
 
 
-def read_nothing(said: str) -> Tally | None:
+def read_nothing(output: str) -> Tally | None:
     """Return that a program that checks itself has come to its end: its exit code tells the rest."""
     return Tally(1, 0)
 
@@ -221,8 +221,8 @@ def commands(name: str, release: str) -> Iterator[tuple[str, list[str]]]:
             if "int main()" in source.read_text() and source.stem not in NOT_ALONE:
                 yield source.stem, build(source, release)
     elif name == "llama.cpp":
-        said = subprocess.run(stack(release, packages, OPERATIONS, "--list-ops"), capture_output=True, text=True).stdout
-        for operation in re.findall(r"^  (\w+)$", said, re.MULTILINE):
+        text = subprocess.run(stack(release, packages, OPERATIONS, "--list-ops"), capture_output=True, text=True).stdout
+        for operation in re.findall(r"^  (\w+)$", text, re.MULTILINE):
             part = ["-p", LARGE[operation]] if operation in LARGE else []
             yield operation, [OPERATIONS, "test", "-b", "ROCm0", "-o", operation, *part]
     else:
@@ -264,25 +264,25 @@ def attempt(
         stderr=subprocess.STDOUT,
         cwd=ROOT,
     )
-    said = re.sub(r"\x1b\[[\d;]*m", "", done.stdout.decode(errors="replace"))
-    tally = suite.read(said)
+    output = re.sub(r"\x1b\[[\d;]*m", "", done.stdout.decode(errors="replace"))
+    tally = suite.read(output)
     outcome: dict[str, object] = {"seconds": round(time.monotonic() - begun)}
     if tally is not None:
         outcome |= {"passed": tally.passed, "failed": tally.failed}
     if done.returncode == 124:
         return outcome | {"reason": f"not ended after {limit} s"}
     if tally is None or (done.returncode and not tally.failed):
-        reason = complaint(said) or f"exit code {done.returncode}"
+        reason = complaint(output) or f"exit code {done.returncode}"
         return outcome | {"reason": reason.replace(f"{ROOT}/", "")}  # the same wherever the clone is
     if tally.failed:
         return outcome | {"reason": f"{', '.join(tally.names[:3])}{' …' * (tally.failed > 3)}"}
     return outcome
 
 
-def complaint(said: str) -> str:
+def complaint(output: str) -> str:
     """Return the line of what a program said that tells best why it failed."""
     for wanted in (r"^luthier", r"\berror\b|HSA_STATUS|fault by", r"assert|abort|terminate|cannot|not found"):
-        for line in said.splitlines():
+        for line in output.splitlines():
             if re.search(wanted, line, re.IGNORECASE) and not re.search(HARMLESS, line):
                 return line.strip()[:110]
     return ""
@@ -324,9 +324,9 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
         tried = {name: one for name, one in cases.items() if "reason" in one or one["passed"]}
         failed = {name: one for name, one in tried.items() if "reason" in one}
         tests = sum(int(str(one.get("passed", 0))) for one in tried.values())
-        told = "; ".join(f"{name}: {escape(one['reason'])}" for name, one in failed.items())
+        reasons = "; ".join(f"{name}: {escape(one['reason'])}" for name, one in failed.items())
         count = f"{len(tried) - len(failed)} of {len(tried)}"
-        yield f"| {suite} | {release} | {target} | {tool or '–'} | {count} | {tests} | {told or '–'} |"
+        yield f"| {suite} | {release} | {target} | {tool or '–'} | {count} | {tests} | {reasons or '–'} |"
         cases_passed, cases_tried = cases_passed + len(tried) - len(failed), cases_tried + len(tried)
     passed, failures = (sum(int(str(one.get(what, 0))) for one in results.values()) for what in ("passed", "failed"))
     yield ""
@@ -341,10 +341,10 @@ def escape(text: object) -> str:
 def listed(reasons: Mapping[str, object]) -> str:
     """Return names in a cell of a table, those with the same reason together before it."""
     groups: dict[object, list[str]] = {}
-    for name, reason in sorted(reasons.items(), key=lambda one: one[0].lower()):
+    for name, reason in sorted(reasons.items(), key=lambda entry: entry[0].lower()):
         groups.setdefault(reason, []).append(name)
-    told = [f"{', '.join(names)}{f': {escape(why)}' if why else ''}" for why, names in groups.items()]
-    return "; ".join(told) or "–"
+    texts = [f"{', '.join(names)}{f': {escape(why)}' if why else ''}" for why, names in groups.items()]
+    return "; ".join(texts) or "–"
 
 
 def write_table(lines: Iterable[str], markers: tuple[str, str] = MARKERS) -> None:

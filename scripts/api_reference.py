@@ -1,7 +1,6 @@
-"""The reference of the Python API as Markdown, for readers of the repository: docs/api.md, made of docs/api.rst and
-the docstrings that it names.
+"""Write the reference of the Python API as Markdown: docs/api.md, made from docs/api.rst and the docstrings it names.
 
-Use: python scripts/api_reference.py [--check]   (writes the page; with --check it is compared, and nothing written)
+Use: python scripts/api_reference.py [--check]   (writes the page; --check compares it instead)
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ PAGE = ROOT / "docs" / "api.md"
 
 
 def reference() -> str:
-    """Return the page as Sphinx writes it.
+    """Return the page made by Sphinx.
 
     Raises:
-        LuthierError: a docstring is no reStructuredText; it says which.
+        LuthierError: a docstring is not valid reStructuredText; the message names it.
     """
     with tempfile.TemporaryDirectory() as made:
         options = ["-q", "-W", "--keep-going", "-b", "markdown", "-c", str(ROOT / "docs"), "-d", f"{made}/cache"]
@@ -42,4 +41,4 @@ if __name__ == "__main__":
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(page)
     elif PAGE.read_text() != page:
-        sys.exit(f"{PAGE.relative_to(ROOT)} is not what the docstrings say: run `make format`")
+        sys.exit(f"{PAGE.relative_to(ROOT)} does not match the docstrings: run `make format`")

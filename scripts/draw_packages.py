@@ -1,9 +1,9 @@
-"""Draw the packages of `luthier` and who imports whom: docs/packages.svg, of what the sources import.
+"""Draw the packages of `luthier` and their imports: docs/packages.svg, made from the sources.
 
-A box for each package, in the order of the layers in pyproject.toml; an arrow to each package that it imports, unless
-another one on the way there imports it as well.
+Each package is a box, in the order of the layers in pyproject.toml. An arrow leads to each package that it imports,
+unless an imported package imports that one, too.
 
-Use: python scripts/draw_packages.py [--check]    (--check: exit code 1 if the drawing is not that of the sources)
+Use: python scripts/draw_packages.py [--check]    (--check: exit code 1 if the drawing does not match the sources)
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ROOT / "runtime" / "luthier"
 DRAWING = ROOT / "docs" / "packages.svg"
 WIDTH, HEIGHT, GAP = 190, 34, 18
-"""Size of a box, and of the space between two, in pixels."""
+"""Size of a box and of the gap between two boxes, in pixels."""
 
 
 def layers() -> list[str]:
-    """Return the packages of `luthier` as import-linter's contract has them, the highest first."""
+    """Return the packages of `luthier` in the order of import-linter's contract, the highest first."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    (found,) = (one["layers"] for one in contracts if one.get("containers") == ["luthier"])
-    return list(found)
+    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["luthier"])
+    return list(layers)
 
 
 def package_of(path: Path) -> str:
-    """Return the package, or the module right in `luthier`, that a source belongs to."""
+    """Return the package, or the top-level module of `luthier`, that a source belongs to."""
     return path.relative_to(SOURCES).with_suffix("").parts[0]
 
 
 def imports(packages: list[str]) -> dict[str, set[str]]:
-    """Return for each package those that its modules import, also within functions."""
+    """Return package -> packages that its modules import, also within functions."""
     imported: dict[str, set[str]] = {package: set() for package in packages}
     for path in SOURCES.rglob("*.py"):
         package = package_of(path)
@@ -50,24 +50,24 @@ def imports(packages: list[str]) -> dict[str, set[str]]:
             parts = [name.split(".") for name in names]
             imported[package] |= {part[1] for part in parts if part[0] == "luthier" and len(part) > 1}
     return {
-        package: {one for one in others if one in imported and one != package} for package, others in imported.items()
+        package: {name for name in names if name in imported and name != package} for package, names in imported.items()
     }
 
 
 def reduced(imported: Mapping[str, set[str]]) -> dict[str, set[str]]:
-    """Return the imports without those that another import on the way implies (the transitive reduction)."""
+    """Return the imports without those that other imports imply (the transitive reduction)."""
 
     def reached(package: str) -> set[str]:
-        return imported[package].union(*(reached(one) for one in imported[package]))
+        return imported[package].union(*map(reached, imported[package]))
 
     return {
-        package: {one for one in others if not any(one in reached(other) for other in others - {one})}
-        for package, others in imported.items()
+        package: {name for name in names if not any(name in reached(other) for other in names - {name})}
+        for package, names in imported.items()
     }
 
 
 def drawing() -> str:
-    """Return the SVG: boxes one below the other, arrows to what is not the next one as arcs on the right."""
+    """Return the SVG: boxes in a column, arrows to boxes other than the next one as arcs on the right."""
     packages = layers()
     arrows = reduced(imports(packages))
     place = {package: number for number, package in enumerate(packages)}
@@ -80,8 +80,8 @@ def drawing() -> str:
         '<path d="M0 0 8 4 0 8z" fill="#777"/></marker></defs>',
         '<rect width="100%" height="100%" fill="#fff"/>',
     ]
-    for start, others in arrows.items():
-        for to in sorted(others, key=place.__getitem__):
+    for start, targets in arrows.items():
+        for to in sorted(targets, key=place.__getitem__):
             text.append(_arrow(top[start], top[to], place[to] - place[start]))
     for package in packages:
         text.append(
@@ -102,12 +102,12 @@ def _arrow(start: int, end: int, steps: int) -> str:
 
 
 def main() -> int:
-    """Write the drawing, or compare it."""
+    """Write or compare the drawing; return the exit status."""
     made = drawing()
     if sys.argv[1:] == ["--check"]:
         if DRAWING.exists() and DRAWING.read_text() == made:
             return 0
-        sys.stderr.write(f"{DRAWING.relative_to(ROOT)} is not what the sources import: run scripts/draw_packages.py\n")
+        sys.stderr.write(f"{DRAWING.relative_to(ROOT)} does not match the imports: run scripts/draw_packages.py\n")
         return 1
     DRAWING.write_text(made)
     return 0

@@ -1,8 +1,8 @@
-"""Photograph the report page of a run: docs/report.png, of what the sources make.
+"""Make docs/report.png, a screenshot of the report page of a run.
 
 Builds tests/report/mix.hip, runs it under three shipped tools on a virtual gfx90a, and opens the page in Debian's
-Chromium (which `make test` installs). Times on the page are those of this machine, so the picture is made by hand, when
-the page has changed.
+Chromium (installed by `make test`). The page contains times of this machine, so run the script by hand when the page
+has changed.
 
 Use: python scripts/draw_report.py
 """
@@ -27,7 +27,7 @@ WIDTH, HEIGHT = 1500, 1500
 
 
 def record(folder: Path) -> Path:
-    """Run the program under the tools, and return its report page; all of that is put into a folder."""
+    """Run the program under the tools in `folder` and return its report page."""
     shutil.copy(PROGRAM, folder)
     results, page = folder / "run", folder / "mix.html"
     hipcc = ["env", "HIP_PLATFORM=amd", "hipcc", "--offload-arch=gfx90a", "-O2", "-g", "-w", "mix.hip", "-o", "mix"]
@@ -40,7 +40,7 @@ def record(folder: Path) -> Path:
 
 
 def photograph(page: Path, picture: Path) -> None:
-    """Write the upper part of a page as a picture."""
+    """Write a screenshot of the upper part of a page."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         opened = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
@@ -51,7 +51,7 @@ def photograph(page: Path, picture: Path) -> None:
 
 
 def main() -> int:
-    """Make the picture; the exit status."""
+    """Make the screenshot and return the exit status."""
     with tempfile.TemporaryDirectory(prefix="luthier-report-") as folder:
         photograph(record(Path(folder)), PICTURE)
     say(f"{PICTURE.relative_to(ROOT)}: {PICTURE.stat().st_size} bytes")

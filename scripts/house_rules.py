@@ -1,16 +1,16 @@
-"""Rules of the house that no kept linter has. `make check` runs them; tests/house plants what each must find.
+"""Check rules of this project that no linter has. `make check` runs them; tests/house plants a violation of each.
 
-facts     What hardware is, is asked of a target: nothing outside luthier.arch and the emulator's operations compares
+facts     Facts about hardware come from a target: nothing outside luthier.arch and the emulator's operations compares
           generations (`Target.major`, `Target.generation`) or names of processors and generations.
-units     Register units have names: no bare unit number outside luthier.arch, luthier.isa and the emulator's
-          operations.
-facades   A module takes nothing but modules from the packages it lies in: their `__init__` import names when these are
-          first used, so what looks like a small import may be any module of the package.
-names     Dotted names of Luthier's in docstrings and in C++ comments, and paths of its sources there, exist.
-english   Summaries of docstrings begin with a verb, of modules and classes with a noun: not with "What" or "How".
-foreign   What is printed passes luthier.terminal, which makes visible what is not printable in names from files.
+units     Register units have names: there are no bare unit numbers outside luthier.arch, luthier.isa and the
+          emulator's operations.
+facades   A module imports only modules from the packages that contain it: their `__init__` imports names when they are
+          first used, so that a small import may load any module of the package.
+names     Dotted names of Luthier and paths of its sources in docstrings and C++ comments exist.
+english   Summaries of docstrings begin with a verb, those of modules and classes with a noun: not with "What" or "How".
+foreign   Output passes luthier.terminal, which makes unprintable characters in names from files visible.
 
-Who imports whom is import-linter's: the contracts in pyproject.toml.
+import-linter checks imports between packages by the contracts in pyproject.toml.
 
 Use: python scripts/house_rules.py [ROOT]
 """
@@ -31,28 +31,28 @@ NATIVE_FACTS_LIVE_IN = ("runtime/native/mc/",)
 
 _NUMBERS = ("major", "emulated_major", "generation")
 NAME = re.compile(r"gfx\d[0-9a-f]*(-\w+)*|GFX\d\w*")
-"""A processor, a generation, or the beginning of their names."""
+"""A processor, a generation, or a prefix of their names."""
 HAND_DOWN = {"operations_of", "Variant", "__init__"}
-"""Calls that take a generation's number for what is declared by it: the emulator's operations and their code."""
+"""Calls that take a generation's number to select declarations: the emulator's operations and their code."""
 
 CERTAIN_UNITS = {102, 104, 106, 107, 108, 124, 126, 127}
-"""Numbers that are hardly anything but registers: FLAT_SCRATCH, XNACK_MASK, VCC, trap temporaries, M0, EXEC."""
+"""Numbers that are almost always registers: FLAT_SCRATCH, XNACK_MASK, VCC, trap temporaries, M0, EXEC."""
 LIKELY_UNITS = {128, 129, 130, 131, 132, 256, 512, 768, 1024, 1280, 1536}
-"""Numbers that are units, or counts of them, where the statement speaks of registers."""
+"""Numbers that are units, or counts of units, in statements that mention registers."""
 REGISTERS = re.compile(r"(?i)\bunits?\b|register|[sva]gprs?\b|\b[sva]gpr|\bvectors?\b|ttmp|\bexec\b|\bvcc\b|\bscc\b")
 NO_UNITS = {
     ("luthier_build/wrapper.py", 127): "the shell's exit code for a missing program",
-    ("runtime/luthier/run/program.py", 124): "the exit code of a program that ran for too long",
+    ("runtime/luthier/run/program.py", 124): "the exit code of a program that timed out",
     ("runtime/luthier/patch/output/companion.py", 127): "the seven bits of a scalar operand",
     ("runtime/luthier/objects/line_header.py", 127): "the seven bits of a byte of a LEB128 number",
-    ("runtime/luthier/emulator/layout.py", 256): "how many vector registers a wave of the emulator has room for",
+    ("runtime/luthier/emulator/layout.py", 256): "the number of vector registers of a wave in the emulator",
 }
 
 PRINTED_IN = "runtime/luthier/terminal.py"
 PRINTERS = re.compile(r"print|(traceback\.)?print_(exc|exception|stack|tb)|(argparse\.)?ArgumentParser")
-"""Calls that print by themselves, the last one arguments that it does not understand."""
+"""Calls that print; the last one prints unknown arguments."""
 NO_PRINTERS = {
-    ("runtime/luthier/payload/isolation.py", "write"): "to the process that made this one, which reads it",
+    ("runtime/luthier/payload/isolation.py", "write"): "to the parent process, which reads it",
     ("runtime/luthier/cli/completion.py", "ArgumentParser"): "parses nothing",
     ("luthier_build/__main__.py", "ArgumentParser"): "for programs, with one argument of three",
 }
@@ -63,14 +63,14 @@ SOURCE = re.compile(r"(?<![\w./<-])(?:runtime/)?(?:luthier|luthier_build|native)
 NO_SUMMARY = re.compile(
     r"(What|How|Of|Whether|Where|When|Which|Who|Why|If|That|It|Is|Are|In|By|To|For|From|At|On|With)\b"
 )
-"""Words that a summary of a docstring does not begin with: they begin a clause, of which the sentence is missing."""
+"""Words that must not begin the summary of a docstring, because they begin a clause without a sentence."""
 
 NO_MODULES = re.compile(
     r"luthier\.(commands|refreshers|compilers|tools|checks|report_formats"  # groups of entry points
     r"|pc|original|manifest|targets|intrinsics|input|output|launch\.REGISTER|NAME"  # names in LLVM IR and objects
-    r"|h|channel)"  # a header, and what channels begin with
+    r"|h|channel)"  # a header, and the prefix of channels
 )
-"""Texts in the form of module names that are something else."""
+"""Texts that look like module names but are not."""
 
 COMPARED_IN_C = re.compile(
     r"\bmajor_?\b(\(\))?\s*([<>]=?|[!=]=)|((?<!-)[<>]=?|[!=]=)\s*[\w.>-]*\bmajor_?\b|"
@@ -79,7 +79,7 @@ COMPARED_IN_C = re.compile(
 
 
 def findings(path: str, text: str) -> Iterator[str]:
-    """Yield what breaks a rule in one source file.
+    """Yield the violations in one source file.
 
     Args:
         path: relative to the root of the repository, with slashes.
@@ -108,7 +108,7 @@ def findings(path: str, text: str) -> Iterator[str]:
 
 
 def _everywhere(path: str, tree: ast.Module) -> Iterator[str]:
-    """Yield what breaks a rule that holds in every Python source."""
+    """Yield the violations of rules that hold in every Python source."""
     yield from _facades(path, tree)
     yield from _foreign(path, tree)
     yield from _names(path, _docstrings(tree))
@@ -124,32 +124,32 @@ def _facts(path: str, tree: ast.Module) -> Iterator[str]:
             if _decides(node):
                 yield f"{path}:{node.lineno}: facts: the name {node.value!r} decides something: ask the target"
         elif isinstance(node, ast.Name) and node.id in ("major", "generation") and _decides(node):
-            if not path.startswith("luthier_build/"):  # there it is clang's version
+            if not path.startswith("luthier_build/"):  # there, it is clang's version
                 yield f"{path}:{node.lineno}: facts: {node.id} decides something: ask the target for the fact"
         elif isinstance(node, ast.Name) and re.fullmatch(r"GFX\d\w*", node.id) and _decides(node):
             yield f"{path}:{node.lineno}: facts: the generation {node.id} decides something: ask the target"
 
 
 def _is_target(path: str, value: ast.expr) -> bool:
-    """Return whether `value.major` is a target's; in luthier_build the versions of clang have a `major` too."""
+    """Return whether `value` is a target; in luthier_build, versions of clang have a `major` too."""
     return not path.startswith("luthier_build/") or ast.unparse(value).endswith("target")
 
 
 def _handed_down(node: ast.expr) -> bool:
-    """Return whether a value only goes to code that declares by generation, or is stored to be passed on."""
+    """Return whether a value is only passed to code that selects by generation, or stored for that."""
     parent = node.parent  # type: ignore[attr-defined]
     if isinstance(parent, ast.keyword):
         parent = parent.parent  # type: ignore[attr-defined]
     if isinstance(parent, ast.Call):
         called = parent.func
         return (called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")) in HAND_DOWN
-    if isinstance(parent, ast.Assign):  # self.major = …, in the builder that operations ask
+    if isinstance(parent, ast.Assign):  # self.major = …, in the builder used by operations
         return all(isinstance(target, ast.Attribute) for target in parent.targets)
     return False
 
 
 def _decides(node: ast.expr) -> bool:
-    """Return whether a name is compared, looked up, or a key that is looked up."""
+    """Return whether a name is compared, looked up, or used as a key."""
     at: ast.AST = node
     parent = node.parent  # type: ignore[attr-defined]
     while isinstance(parent, (ast.Tuple, ast.List, ast.Set)):
@@ -172,7 +172,7 @@ def _units(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _around(node: ast.expr) -> str:
-    """Return the text of the smallest statement, dictionary entry or argument that a number is in."""
+    """Return the text of the smallest statement, dictionary entry or argument that contains a number."""
     at: ast.AST = node
     while not isinstance(at, ast.stmt):
         parent = at.parent  # type: ignore[attr-defined]
@@ -210,8 +210,8 @@ def _foreign(path: str, tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             prints = PRINTERS.fullmatch(called) is not None
-            if called in ("json.dump", "os.write"):  # to a descriptor by its number, too
-                prints = any(STREAM.match(ast.unparse(one)) or ast.unparse(one) in ("1", "2") for one in node.args)
+            if called in ("json.dump", "os.write"):  # also to a descriptor number
+                prints = any(STREAM.match(text) or text in ("1", "2") for text in map(ast.unparse, node.args))
             prints = prints and (path, called.split(".")[-1]) not in NO_PRINTERS
         else:
             continue
@@ -220,14 +220,14 @@ def _foreign(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Strings that are statements of their own, by line."""
+    """Yield (line, text) of string statements."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.lineno, node.value.value
 
 
 def _comments(text: str) -> Iterator[tuple[int, str]]:
-    """Comments of C++, by line."""
+    """Yield (line, text) of C++ comments."""
     for number, line in enumerate(text.splitlines(), 1):
         yield number, line.partition("//")[2]
 
@@ -251,7 +251,7 @@ def _names(path: str, texts: Iterator[tuple[int, str]]) -> Iterator[str]:
 
 
 def _exists(name: str) -> bool:
-    """Return whether a dotted name is that of a module, of a name in a module, or of an attribute of a class there."""
+    """Return whether a dotted name is a module, a name in a module, or an attribute of a class in a module."""
     at, *parts = name.split(".")
     folder = ROOT / ("runtime" if at == "luthier" else "") / at
     while parts and (folder / parts[0]).is_dir():
@@ -259,31 +259,31 @@ def _exists(name: str) -> bool:
     module = folder / "__init__.py"
     if parts and any(folder.glob(f"{parts[0]}.*")):
         module = folder / f"{parts.pop(0)}.py"
-        if not module.exists():  # the native module, which has a stub
+        if not module.exists():  # the native module has a stub
             module = module.with_suffix(".pyi")
     return not parts or _has(module, parts)
 
 
 def _has(module: Path, names: list[str]) -> bool:
-    """Return whether a module has a name, and its value the attribute; an imported name has any."""
+    """Return whether a module has a name and the class of that name the attributes; imported names have any."""
     body = _parsed(module).body
     for node in ast.walk(ast.Module(body, [])):
-        if isinstance(node, ast.ImportFrom) and any((one.asname or one.name) == names[0] for one in node.names):
+        if isinstance(node, ast.ImportFrom) and any((alias.asname or alias.name) == names[0] for alias in node.names):
             return True
     for name in names:
-        found = next((node for node in body if name in _defined(node)), None)
-        if found is None:
+        match = next((node for node in body if name in _defined(node)), None)
+        if match is None:
             return False
-        body = found.body if isinstance(found, ast.ClassDef) else []
+        body = match.body if isinstance(match, ast.ClassDef) else []
     return True
 
 
 def _defined(node: ast.stmt) -> set[str]:
-    """Names that a statement gives a meaning."""
+    """Return the names that a statement defines."""
     if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
         return {node.name}
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-    return {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+    return {child.id for target in targets for child in ast.walk(target) if isinstance(child, ast.Name)}
 
 
 @functools.cache
@@ -292,7 +292,7 @@ def _parsed(module: Path) -> ast.Module:
 
 
 def _is_module(path: str, package: str, name: str) -> bool:
-    """Return whether `name` is a module of a package that the file `path` is in."""
+    """Return whether `name` is a module of `package`, which contains the file `path`."""
     depth = package.count(".") + 1 + path.startswith("runtime/")
     folder = ROOT.joinpath(*path.split("/")[:depth])
     return any(folder.glob(f"{name}.py*")) or (folder / name).is_dir()
@@ -302,7 +302,7 @@ ROOT = Path(sys.argv[1]) if __name__ == "__main__" and len(sys.argv) > 1 else Pa
 
 
 def sources(root: Path) -> Iterator[Path]:
-    """Yield every file that the rules are about."""
+    """Yield every file to check."""
     for folder, endings in (
         ("runtime/luthier", ("py",)),
         ("luthier_build", ("py",)),
@@ -311,17 +311,19 @@ def sources(root: Path) -> Iterator[Path]:
         ("compiler_plugin", ("cpp", "h")),
     ):
         for ending in endings:
-            found = sorted((root / folder).rglob(f"*.{ending}"))
-            yield from (one for one in found if "build" not in one.relative_to(root).parts)
+            paths = sorted((root / folder).rglob(f"*.{ending}"))
+            yield from (path for path in paths if "build" not in path.relative_to(root).parts)
 
 
 def main() -> int:
-    """Print what breaks a rule; the exit code says whether anything does."""
-    found = [
-        one for path in sources(ROOT) for one in findings(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
+    """Print the violations; return 1 if there are any."""
+    messages = [
+        message
+        for path in sources(ROOT)
+        for message in findings(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
     ]
-    print("\n".join(found) or "the house rules hold")
-    return bool(found)
+    print("\n".join(messages) or "the house rules hold")
+    return bool(messages)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@
 
 answers     The question that the tool answers, or what the example shows, for the table.
 is_example  Whether it shows how to do something, and is listed with the examples; default: false.
-use         What follows ``luthier run -t`` in the table; default: the tool's name.
-trial       Options with which the tool works, and changes no results, in any kernel; default: none.
-inserts     Whether it inserts code; default: true.
-costs       Of each row of benchmarks/bench_tools.py: what its name adds to the tool's -> options; default: one row.
+use         The argument of ``luthier run -t`` in the table; default: the tool's name.
+trial       Options with which the tool works in any kernel without changing results; default: none.
+inserts     Whether the tool inserts code; default: true.
+costs       Rows of benchmarks/bench_tools.py: suffix of the tool's name -> options; default: one row.
 
 Use: python scripts/shipped_tools.py   (writes the tables; `make format` does so)
 """
@@ -30,7 +30,7 @@ TABLE = re.compile(rf"(?:{ROW.pattern})+", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Shipped:
-    """Properties of a tool that are known without importing it."""
+    """Properties of a tool that do not need its import."""
 
     name: str
     answers: str

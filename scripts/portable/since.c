@@ -1,16 +1,16 @@
-/* What the headers and libraries of this machine use of glibc that 2.28 does not have: each by what it has.
+/* Functions of later glibcs that this machine's headers and libraries use, implemented with glibc 2.28's functions.
  * Linked into the libraries of wheels (scripts/portable/c++). */
 #include <stddef.h>
 #include <stdint.h>
 
-/* Weak: a library that has one of them by itself (kfd_shim stands in for stat) keeps it. Version scripts hide them. */
+/* Weak, so that a library's own definition takes precedence (kfd_shim replaces stat). Version scripts hide them. */
 #define SINCE __attribute__((weak))
 
 struct moment {
     int64_t seconds, nanoseconds;
 };
 
-/* 2.32: whether a process has one thread; "perhaps not" is always right. */
+/* 2.32: whether the process has one thread; 0 ("perhaps not") is always correct. */
 SINCE char __libc_single_threaded = 0;
 
 /* 2.36 */

@@ -65,5 +65,5 @@ def test_what_is_not_printed_is_noticed(newcomer: ModuleType, tmp_path: Path) ->
     for wrong in ("a 2\n", "b 2\na 1\n"):
         with pytest.raises(SystemExit, match="not printed"):
             walk.check(wrong)
-    with pytest.raises(SystemExit, match="ended with 3"):
+    with pytest.raises(SystemExit, match="failed with exit code 3"):
         walk.run("exit 3")

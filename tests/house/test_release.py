@@ -97,10 +97,10 @@ def commit(folder: Path, path: str, old: str, new: str) -> None:
             lambda folder: commit(folder, "runtime/luthier/__init__.py", "1.2.3", "1.2.4"),
             "has version 1.2.4, not 1.2.3",
         ),
-        (lambda folder: (folder / "new").write_text(""), "changes that are not committed:\n?? new"),
-        (lambda folder: git(folder, "tag", "v1.2.3"), "a tag v1.2.3 already"),
+        (lambda folder: (folder / "new").write_text(""), "uncommitted changes:\n?? new"),
+        (lambda folder: git(folder, "tag", "v1.2.3"), "tag v1.2.3 already exists"),
         (lambda folder: commit(folder, "CHANGELOG.md", "## 1.2.3", "## 1.2.30"), 'no section "## 1.2.3 - DATE"'),
-        (lambda folder: commit(folder, "CHANGELOG.md", "### Added\n\n- Something.\n", ""), "with something in it"),
+        (lambda folder: commit(folder, "CHANGELOG.md", "### Added\n\n- Something.\n", ""), "or the section is empty"),
         (lambda folder: commit(folder, "CHANGELOG.md", "Unreleased\n", "Unreleased\n\n- More.\n"), "changes under"),
     ],
     ids=["version", "tree", "tag", "section", "empty", "unreleased"],
@@ -116,7 +116,7 @@ def test_wrong_arguments(ready: Path) -> None:
     assert release(ready) == (2, "usage: scripts/release VERSION [--dry-run] [--without PYTHON_VERSION]...\n")
     assert release(ready, "1.2.3", "1.2.4")[0] == 2
     assert release(ready, "--upload")[0] == 2
-    assert "1.2 is no version" in release(ready, "1.2", "--dry-run")[1]
+    assert "1.2 is not a version" in release(ready, "1.2", "--dry-run")[1]
 
 
 def test_the_source_distribution_has_all_that_is_built_from(tmp_path: Path) -> None:
