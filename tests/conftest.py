@@ -40,7 +40,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Let Python look at everything once more, since native modules tell what it leaves."""
+    """Run a final garbage collection, because native modules report leaked objects."""
     gc.unfreeze()
 
 
@@ -70,7 +70,7 @@ def make_module() -> MakeModule:
 
 @pytest.fixture(scope="session")
 def counter(make_module: MakeModule) -> type[Tool]:
-    """The tool of examples/tools/instr_count with a module compiled here."""
+    """The tool of examples/tools/instr_count with a module compiled by the tests."""
     from luthier.module.tool_module import loaded_by
 
     source = (ROOT / "examples/tools/instr_count/luthier_instr_count/device.hip").read_text()

@@ -37,7 +37,7 @@ def test_costs_are_of_tests_that_there_are(request: pytest.FixtureRequest) -> No
 
 
 def table(*factors: int) -> dict[str, dict[str, int]]:
-    """All rows of some factors of so many values."""
+    """Return all rows of factors with these numbers of values."""
     return {str(row): dict(zip("abcdef", row, strict=False)) for row in itertools.product(*map(range, factors))}
 
 

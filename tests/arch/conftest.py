@@ -1,4 +1,4 @@
-"""`wait_kernels` of the tests of waits is for all tests here."""
+"""Make the fixture `wait_kernels` of the tests of waits available here."""
 
 from __future__ import annotations
 

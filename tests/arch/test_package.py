@@ -1,4 +1,4 @@
-"""A generation of a package of its own is listed, decoded, checked, patched and emulated by its own facts."""
+"""A generation added by a package is listed, decoded, checked, patched and emulated by its own facts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def as_new(object: bytes) -> bytes:
-    """An object for gfx1100, said to be for gfx1190."""
+    """Return an object for gfx1100 that is marked as gfx1190."""
     assert object[E_FLAGS] == TARGETS[OLD].mach
     data = bytearray(object.replace(OLD.encode(), NEW.encode()))
     data[E_FLAGS] = TARGETS[NEW].mach

@@ -53,7 +53,7 @@ EVERYTHING = {name: getattr(GFX9, name) for name in FACTS}
 
 @pytest.mark.parametrize("fact", sorted(set(FACTS) - {"generation"}))
 def test_a_fact_comes_from_the_nearest_that_sets_it_or_is_an_error(fact: str) -> None:
-    """Whatever is set on top is everywhere below but where another sets it; what nobody sets has no default."""
+    """A value holds for all levels below unless one of them sets it, too; values that are never set have no default."""
     root = Generation(parent=None, **{name: value for name, value in EVERYTHING.items() if name != fact})
     with pytest.raises(TargetError, match=f"generation A neither sets nor inherits {fact}$"):
         Generation(parent=root, generation="A")

@@ -33,7 +33,7 @@ HOOKS = "from followed import device; print(*dir(device)[-1:], [p.name for p in 
 
 @pytest.fixture(scope="module")
 def built(hook: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A project with its module built into the source tree; whoever writes to it leaves it as it was."""
+    """A project with its module built into the source tree; tests that change it restore it."""
     folder = tmp_path_factory.mktemp("built")
     for name, text in {
         "pyproject.toml": PYPROJECT,
@@ -160,7 +160,7 @@ def test_other_builds_are_told_of_luthiers_own_files(built: Path) -> None:
 
 
 def test_a_copy_follows_nothing(project: Path, tmp_path: Path) -> None:
-    """A record in a wheel, or in a folder that somebody copied, is that of another place."""
+    """A record in a wheel or in a copied folder is ignored, because it belongs to another location."""
     copy = shutil.copytree(project / "followed", tmp_path / "site/followed")
     shutil.rmtree(project)
     assert python(copy.parent, HOOKS) == ("count ['step']\n", "")
@@ -189,7 +189,7 @@ print(*sorted(map(str, device.targets_compiled)))
 
 @pytest.mark.thorough
 def test_only_what_runs_is_compiled(project: Path) -> None:
-    """After an edit the application's target, and others when they are needed, each once."""
+    """After an edit, the application's target is compiled, and other targets once when they are needed."""
     edit(project / "pyproject.toml", '["gfx942"]', '["gfx90a", "gfx942", "gfx1100"]')
     edit(project / "followed/device.hip", "step", "pace")
     output, stderr = python(project, instrumented("gfx1100", "gfx942"))

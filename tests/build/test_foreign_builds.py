@@ -1,4 +1,4 @@
-"""Other people's builds find this installation: by CMake's package, by pkg-config, by `python -m luthier_build`."""
+"""Other build systems find this installation: by CMake's package, by pkg-config, by `python -m luthier_build`."""
 
 from __future__ import annotations
 

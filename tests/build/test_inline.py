@@ -1,4 +1,4 @@
-"""Tools from source in a string: what is compiled, when, and what is said of what cannot be."""
+"""Tools from source in a string: what is compiled, when, and which errors are reported."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_hooks_variables_and_what_the_source_says_of_them(capsys: pytest.Capture
 @pytest.mark.thorough
 @pytest.mark.parametrize("target", [TARGET, "gfx1030"])
 def test_a_tool_with_it_is_proven_by_the_emulated_device(tmp_path: Path, target: str) -> None:
-    """Also on a target that nobody has named."""
+    """Also on a target that was not named."""
     module = luthier.load_inline(SOURCE)
 
     class Stores(luthier.Tool):
@@ -237,7 +237,7 @@ def test_what_was_damaged_or_left_half_made_is_made_again(cache: Path, capsys: p
 
 @pytest.mark.thorough
 def test_what_nobody_used_for_long_or_is_too_much_is_forgotten(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder in use, and what is no build folder, stay."""
+    """Folders in use and folders that are not build folders stay."""
 
     def folder(name: str, days: float) -> Path:
         with build_folder(cache / name) as made:

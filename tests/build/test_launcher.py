@@ -38,7 +38,7 @@ ECHO = '#!/bin/sh\ncase "$*" in *-nogpuinc*) exec {clang} "$@";; esac\nfor a in 
 
 
 class Place:
-    """The commands in a folder of their own, with compilers that print their arguments."""
+    """The commands in a separate folder, with compilers that print their arguments."""
 
     def __init__(self, folder: Path, commands: Path, clang: Path) -> None:
         self.commands, self.bin = folder / "commands ä", folder / "bin with blank"
@@ -58,7 +58,7 @@ class Place:
         return subprocess.run([program, *command[1:]], env=environment, capture_output=True, timeout=600)
 
     def without_python(self) -> None:
-        """From now on Python's part only tells that it was asked."""
+        """Replace the Python part by a script that only reports its call."""
         script(
             self.commands / "luthier-wrapper", '#!/bin/sh\nprintf "PYTHON\\0"; for a; do printf "%s\\0" "$a"; done\n'
         )

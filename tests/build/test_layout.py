@@ -61,7 +61,7 @@ def test_as_setuptools_finds_it(
 def test_namespaces(
     make_project: MakeProject, monkeypatch: pytest.MonkeyPatch, files: list[str], only: str, listed: bool
 ) -> None:
-    """What is only a namespace receives no device modules, whoever builds them."""
+    """A pure namespace receives no device modules, with any build system."""
     packages = sorted({str(parent).replace("/", ".") for file in files for parent in Path(file).parents} - {"."})
     table = f'packages = {packages}\npackage-dir = {{ "" = "src" }}\n' if listed else ""
     settings = f"{NAME}[tool.setuptools]\n{table}[tool.luthier]\n"

@@ -454,7 +454,7 @@ def older_setuptools(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("kind", ["backend", "plugin", "counting", "plain"])
 def test_a_setuptools_that_is_too_old(older_setuptools: Path, sample: Path, tmp_path: Path, kind: str) -> None:
-    """pip does not ask for a newer one with --no-build-isolation; whatever fails first would be said."""
+    """With --no-build-isolation, pip does not check its version, and some later failure would be reported."""
     path, backend = sample / "pyproject.toml", "luthier_build.backend" if kind == "backend" else "setuptools.build_meta"
     if kind in ("counting", "plain"):  # a tool without device modules, and no tool
         text = path.read_text().partition("[tool.luthier]")[0]

@@ -103,7 +103,7 @@ def test_errors_and_warnings(toolchain: Toolchain, tmp_path: Path) -> None:
 
 
 def test_a_source_that_defines_something_first(toolchain: Toolchain, tmp_path: Path) -> None:
-    """What it defines may be for HIP's headers: only the compiler's own come before that."""
+    """Its definitions may be for HIP's headers, so only the compiler's own headers come before."""
     source = tmp_path / "kernel.hip"
     source.write_text("#define __HIP_ENABLE_DEVICE_MALLOC__ 1\n" + KERNEL)
     warm(beginning_of(toolchain), source)

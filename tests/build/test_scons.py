@@ -212,7 +212,7 @@ env.Default("out", "host", env.CompilationDatabase())
 
 
 def test_variants_of_one_module(project: Path) -> None:
-    """As debug and release: each has code objects of its own."""
+    """Debug and release variants have separate code objects."""
     (project / "SConstruct").write_text(
         """\
 from luthier_build import scons
@@ -259,7 +259,7 @@ env.Depends(two, [other, host])
 
 @pytest.mark.thorough
 def test_patched_objects_follow_their_tools(project: Path, toolchain: Toolchain, tmp_path: Path) -> None:
-    """Two tools of the project, spliced into a code object; SCons and its shared cache know what they are made of."""
+    """Two tools of the project are spliced into a code object; SCons and its shared cache track their sources."""
     host = (
         "from luthier import Tool\n"
         "from {package} import device\n"

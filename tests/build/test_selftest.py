@@ -1,4 +1,4 @@
-"""`luthier selftest`: what it finds where all is well, and that nothing that is wrong or missing stays unsaid."""
+"""`luthier selftest`: its report if everything works, and that everything wrong or missing is reported."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_the_kernel_is_right_everywhere(target: str) -> None:
 
 @pytest.mark.thorough
 def test_a_planted_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The emulated device computes something else than what is expected: said, and all other steps go on."""
+    """A wrong result of the emulated device is reported, and all other steps run."""
     right = kernel.expected()
     wrong = right.copy()
     wrong[77] ^= 1

@@ -1,4 +1,4 @@
-"""Several sources with hooks in one file: each is a module of its own, whatever the compiler calls them."""
+"""Several sources with hooks in one file: each is a separate module, whatever the compiler calls them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_source_that_is_there_twice_is_one_module(objects: list[Path], tmp_pat
 
 
 def test_code_objects_without_bundles(objects: list[Path], tmp_path: Path) -> None:
-    """Of one target they are told apart; of two, nothing tells which belong together, which is said."""
+    """With one target, modules are told apart; with two, it is unknown which belong together, which is reported."""
     loose = [{str(object.target): object.data for object in load_objects(one)} for one in objects]
     module = ToolModule.load(archive(tmp_path / "one.a", [*loose[0].values()]))
     assert (len(module.targets), module.variables.keys()) == (2, {"counter1"})

@@ -74,7 +74,7 @@ def manifest(**changes: object) -> ModuleManifest:
 
 
 def rows(capsys: pytest.CaptureFixture[str], names: set[str]) -> list[dict[str, object]]:
-    """The listed tools of these names (others may be installed where the tests run)."""
+    """Return the listed tools with these names (others may be installed on this machine)."""
     main(["tools", "--json"])
     captured = capsys.readouterr()
     assert "Traceback" not in captured.out + captured.err
@@ -154,7 +154,7 @@ def test_a_broken_tool_is_a_row_with_the_reason(
 
 
 def test_two_tools_of_one_name(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
-    """Only who asks for that name has to say which; others are not concerned."""
+    """Only a request for that name must say which tool; other names are not affected."""
     install("same", "one_tool", manifest=manifest())
     install("same", "two_tool", manifest=manifest())
     install("fine", "fine_tool")

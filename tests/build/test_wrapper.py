@@ -103,7 +103,7 @@ def test_response_files_are_looked_into(tmp_path: Path) -> None:
 
 
 def test_response_files_are_taken_apart_as_clang_does(toolchain: Toolchain, tmp_path: Path) -> None:
-    """It names each word, since there are no such files."""
+    """The error names each word, because no such files exist."""
     chance = random.Random(1)
     pieces = ["a", "b", "é", " ", "'", '"', "\\", "\t", "\r", "\n", "\v", "$", "#", "\\'", '\\"']
     texts = ["".join(chance.choices(pieces, k=chance.randrange(1, 16))) for _ in range(200)]
@@ -248,7 +248,7 @@ def test_device_code_gets_its_bitcode_and_host_code_nothing(source: Path, toolch
 def test_options_for_which_there_is_no_plugin_make_no_device_code(
     tmp_path: Path, toolchain: Toolchain, option: str
 ) -> None:
-    """Told by clang itself."""
+    """The expected value comes from clang itself."""
     (tmp_path / "a.hip").write_text("__attribute__((global)) void k(int *p) { *p = 1; }\n")
     flags = ["--offload-arch=gfx90a", "-nogpulib", "-nogpuinc", "--no-gpu-bundle-output", "-S", "a.hip", "-o", "a.s"]
     subprocess.run([toolchain.clang, *flags, option], cwd=tmp_path, capture_output=True, stdin=subprocess.DEVNULL)
@@ -357,7 +357,7 @@ def test_sccache_caches_no_hooks(source: Path, toolchain: Toolchain, tmp_path: P
 
 
 def test_options_for_llvm_do_not_leak_to_the_linker() -> None:
-    """A bare -mllvm reaches the device linker, which does not know the plugin's options."""
+    """A bare -mllvm reaches the device linker, which lacks the plugin's options."""
     flags = flags_for("/p.so", "/i")
     assert all(flags[place - 1] == "-Xclang" for place, flag in enumerate(flags) if flag == "-mllvm")
 

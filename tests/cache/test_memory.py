@@ -1,4 +1,4 @@
-"""What a bounded cache keeps, and what it drops, against a list that is searched."""
+"""Entries that a bounded cache keeps and drops, compared with a linear list."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ MAKERS = {"patched": PATCHING, "payloads": PAYLOADS, "emulator": EMULATOR}
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The package, where it can be changed; native code and what has none of it linked."""
+    """Return a modifiable copy of the package."""
     folder = tmp_path / "luthier"
     shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__", "assets"))
     return folder
@@ -70,7 +70,7 @@ LISTS |= {
 
 @pytest.mark.parametrize("what", LISTS)
 def test_what_makers_import_is_declared(what: str) -> None:
-    """Else a result would outlive what made it. Whoever takes a public name of `luthier`'s takes it from everywhere."""
+    """Otherwise, a result would outlive the code that made it. A public name of `luthier` may come from any module."""
     listed = LISTS[what]
     within = {name for name in imports().modules for maker in listed if f"{name}.".startswith(f"{maker}.")}
     assert within
@@ -302,7 +302,7 @@ def test_the_library_of_llvm_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 
 def test_what_was_written_since_the_process_began_is_not_believed(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have been imported as it was before."""
+    """The previous contents may have been imported."""
     path = copy / "tool/hook_budget.py"
     assert not named(copy, "patched").unchanged()  # just copied
     monkeypatch.setattr(provenance, "_BEGAN", path.stat().st_ctime_ns + 10**9)

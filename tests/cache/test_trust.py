@@ -1,4 +1,4 @@
-"""Whose a cache is: nothing is used that another user could have written, which is told, and all goes on without."""
+"""Ownership of caches: contents that another user could have written are reported and not used, and work continues."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OWNERS = (0, OTHER) if is_root else (os.geteuid(),)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("level", range(4))
 def test_every_folder_on_the_way_decides(tmp_path: Path, level: int, mode: int, owner: int) -> None:
-    """Three folders and a file, one of them in any state: what is asked of it stands here once more."""
+    """Three folders and a file, one of them in any state, compared with a second statement of the rules."""
     paths = [tmp_path / "a", tmp_path / "a/b", tmp_path / "a/b/c", tmp_path / "a/b/c/file"]
     for folder in paths[:3]:
         folder.mkdir(mode=0o700)
@@ -179,7 +179,7 @@ print(machine_code().compiled, state.sgpr(4))
 
 
 def launched(folder: Path, umask: int = -1) -> tuple[bool, str]:
-    """In a process of its own: whether anything was compiled, and what it says on standard error."""
+    """Return whether a separate process compiled anything, and its standard error."""
     command = [sys.executable, "-c", LAUNCH]
     environment = {**os.environ, "LUTHIER_CACHE_DIR": str(folder)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True, umask=umask)

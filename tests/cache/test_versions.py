@@ -90,7 +90,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_what_is_only_read_is_used(tmp_path: Path) -> None:
-    """Another version removes what nobody has used for long: not what is opened each day and never added to."""
+    """Another version removes files that were unused for long, but not files that are read daily and never extended."""
     old = time.time() - UNUSED_FOR - 100
     for name in ("used", "unused"):
         Store(tmp_path / f"{name}.sqlite").put({b"key": b"value"})

@@ -27,7 +27,7 @@ STORE = "global_store_"
 
 @dataclass(frozen=True)
 class Loaded:
-    """A traced kernel on a device of its own."""
+    """A traced kernel on its own device."""
 
     device: EmulatedDevice
     module: Module

@@ -67,7 +67,7 @@ __device__ inline uint64_t key_of(uint32_t stored) {
 
 
 def generated() -> list[Shape]:
-    """Records of 4 to 128 bytes, also such that are no whole words, in rings from the smallest on."""
+    """Return shapes of records of 4 to 128 bytes, including partial words, in rings from the smallest size."""
     rng = np.random.default_rng(7)
     sizes = [(4, 1), (8, 1), (4, 3), (1, 5), (2, 3), (8, 3), (4, 9), (8, 8), (1, 64), (4, 32), (2, 1), (1, 1)]
     capacities = [1, 128, 200, 4096, 0]
@@ -119,7 +119,7 @@ def check(loaded: Loaded, number: int, keys: NDArray[np.uint64]) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_records_of_a_wave_are_together(make_module: MakeModule, trace: Trace, target: str) -> None:
-    """In the order of their lanes, one after the other, though many waves push at once."""
+    """Records are in the order of their lanes and contiguous, although many waves push at the same time."""
     module = make_module(
         HEADER
         + """

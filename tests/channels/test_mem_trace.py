@@ -33,7 +33,7 @@ Rows = list[tuple[int, int, int, int, int]]
 
 @pytest.fixture
 def tracer(make_module: Callable[..., ToolModule], monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Tool]]:
-    """``tracer(**options)``: the tool of examples/tools/mem_trace with a module compiled here."""
+    """``tracer(**options)``: the tool of examples/tools/mem_trace with a module compiled by the tests."""
     source = (ROOT / "examples/tools/mem_trace/luthier_mem_trace/device.hip").read_text()
     body = "\n".join(line for line in source.splitlines() if "hip_runtime" not in line and "MARK_" not in line)
     made = make_module(body, *TARGETS)

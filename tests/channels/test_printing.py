@@ -134,7 +134,7 @@ def test_as_the_c_library() -> None:
     ],
 )
 def test_what_cannot_be_printed_says_so(format: bytes | None, signature: int, says: str) -> None:
-    """Formats that are not known when the tool is built are checked here; and what is lost leaves no half line."""
+    """Formats unknown when the tool is built are checked at run time, and lost records leave no partial line."""
     slots = np.zeros(3, SLOT)
     slots["words"][0, :3] = 5, signature, 1000000
     slots["words"][1, :2] = 6, 0

@@ -74,7 +74,7 @@ def test_tickets_in_order_whatever_the_order_of_waves(seed: int) -> None:
 
 @pytest.mark.parametrize("reserved", [3, 1 << 40, 1 << 63, (1 << 64) - 1])
 def test_counters_that_the_program_has_overwritten(reserved: int) -> None:
-    """Whoever reads them goes on, and says that records may be lost."""
+    """The reader continues and reports that records may be lost."""
     waves = Waves(5)
     for ticket in range(5, 15):
         waves.commit(ticket)

@@ -138,7 +138,7 @@ def sharing(wave_sizes: list[int]) -> CodeObject:
 @pytest.mark.parametrize("chosen", [None, *NAMES, "k0 k2"])
 @pytest.mark.parametrize("wave_sizes", [*itertools.product((32, 64), repeat=3)], ids=str)
 def test_kernels_with_the_same_code(wave_sizes: tuple[int, ...], chosen: str | None) -> None:
-    """None is missing, with the size of its own waves, and one that was asked for comes first."""
+    """All kernels are listed with their own wave sizes; a requested one comes first."""
     object = sharing([*wave_sizes])
     wanted = NAMES if chosen is None else chosen.split()
     kernels = [part for part in parts(object, None if chosen is None else wanted) if part.kernel]

@@ -1,4 +1,4 @@
-"""How the command ends where there is no memory, no home folder, or something that no command expects."""
+"""How the command ends without memory, without a home folder, or after an unexpected exception."""
 
 from __future__ import annotations
 
@@ -100,8 +100,8 @@ def full() -> int:
 @pytest.mark.parametrize("size", [1, 1 << 17])
 @pytest.mark.parametrize("name", ["disasm", "report", "run", "replay"])
 def test_streams_that_take_nothing(name: str, size: int, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What standard error does not take changes nothing; what standard output does not take is an error, but where
-    nobody reads on of what a command does nothing but print."""
+    """Failures to write standard error are ignored. Failures to write standard output are errors, unless the command
+    only prints and its reader has closed the pipe."""
 
     def run(_: object) -> int:
         for stream in (sys.stderr, sys.stdout):
@@ -139,7 +139,7 @@ def test_too_little_memory(tmp_path: Path) -> None:
 
 
 def test_no_home_folder_is_known(small: Path) -> None:
-    """A user whom the system does not know, without HOME: everything works, and what is lost is told."""
+    """For a user without a passwd entry and without HOME, everything works, and limitations are reported."""
     script = (
         "import pwd, sys\n"
         "def unknown(uid): raise KeyError(uid)\n"

@@ -74,7 +74,7 @@ def hostile_text(choose: random.Random) -> str:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_json_stays_what_it_is(seed: int) -> None:
-    """Read again, strings are as people are to see them; printed as it is, nothing happens to it."""
+    """Parsed, strings are in their visible form; printed raw, the text is harmless."""
     choose = random.Random(seed)
 
     def value(depth: int) -> Any:
@@ -126,7 +126,7 @@ def test_a_line_stays_one_line(hostile: str) -> None:
 
 
 def hostile_run(folder: Path, text: str) -> Path:
-    """A run of a stranger's, with the text wherever there is one."""
+    """A run folder from elsewhere, with the text in every place for text."""
     stored = text.encode("utf-8", "replace").decode()  # Parquet holds nothing else
     tables = code(stored, 3, text=stored or "x")
     tool = {"tool": text, "options": {text: text}, "tables": [{"title": text, "columns": [text], "rows": [[text]]}]}
@@ -174,7 +174,7 @@ def test_csv_is_data_for_programs_and_text_on_terminals(tmp_path: Path, capfd: p
 
 @pytest.mark.parametrize("name", [b"\x1b[2J\x9b\x07", b"\xe2\x80\xae\n\r\x7f"])
 def test_names_in_code_objects(name: bytes, fat: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A kernel's, and the file's: as bytes, of which not all are UTF-8."""
+    """Names of a kernel and of the file, as bytes that are not all UTF-8."""
     path = tmp_path / os.fsdecode(b"odd\xff" + name)
     path.write_bytes(fat.read_bytes().replace(b"caller", name))
     commands: list[list[str | Path]] = [
@@ -208,7 +208,7 @@ def test_a_capture_is_named_in_one_line(tmp_path: Path, capfd: pytest.CaptureFix
 
 
 def test_arguments_that_are_quoted() -> None:
-    """`luthier objects *` in a stranger's folder."""
+    """`luthier objects *` in an untrusted folder."""
     for arguments in (["objects", "x", *HOSTILE[:2]], [HOSTILE[0]], ["report", "x", "--format", HOSTILE[4]]):
         done = subprocess.run([sys.executable, "-c", MAIN, *arguments], capture_output=True, text=True)
         assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""Work in forks, and servers of forks: what ends badly is told, and nothing is left behind."""
+"""Work in forks and servers of forks: failures are reported, and nothing is left behind."""
 
 from __future__ import annotations
 

@@ -90,8 +90,7 @@ def built(tmp_path: Path, *flags: str) -> Path:
 
 
 def test_a_plan_to_fill_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With what debug information says of structures; what is filled in reaches the kernel, and what it writes through
-    pointers in them is compared."""
+    """Structures are filled from debug information; values reach the kernel, and writes by pointer are compared."""
     path, plan = built(tmp_path, "-g"), tmp_path / "plan.toml"
     command = ["verify", str(path), "-t", "instr_count", "--json"]
     assert main(["verify", str(path), "-t", "instr_count", "--write-plan", str(plan)]) == 0

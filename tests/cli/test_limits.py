@@ -174,7 +174,7 @@ def test_waiting_code_is_checked_in_linear_time(tmp_path: Path) -> None:
 
 
 def scattered(count: int) -> bytes:
-    """An object with as many functions, each in an executable section of its own."""
+    """Return an object with a number of functions, each in its own executable section."""
     lines = "".join(f".type f{at},@function\nf{at}: s_nop 0\n.size f{at}, 4\ns_nop 0\n" for at in range(count))
     object = assembled(kernel_text(lines + function("k", ["s_nop 0", "s_endpgm"]), "gfx90a"), "gfx90a")
     at = object.elf.section_names.index(".text")
@@ -203,7 +203,7 @@ def test_functions_are_looked_up_among_many_sections() -> None:
 
 
 def test_a_thread_that_cannot_begin() -> None:
-    """It is an error at once, whichever of its memory is missing; who starts it does not wait."""
+    """Whichever of its memory is missing, an error is raised immediately; the caller does not wait."""
     code = """
 import resource
 from luthier.errors import UnfinishedError

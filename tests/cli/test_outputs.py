@@ -203,7 +203,7 @@ def test_names_that_are_no_files(name: str, tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("old", [None, 0o600, 0o644, 0o755, 0o4755])
 @pytest.mark.parametrize("mode", [None, 0o755, 0o4711])
 def test_permissions(old: int | None, mode: int | None, tmp_path: Path) -> None:
-    """Those of what is there stay, but for rights that its old content had been given; programs can be run."""
+    """Permissions of an existing file stay, except for special rights of its old contents; programs are executable."""
     path = tmp_path / "out"
     if old is not None:
         regular(path, old)
@@ -292,7 +292,7 @@ def test_a_single_file_that_is_mounted(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["/dev/fd/1", "/proc/self/fd/1", "/proc/thread-self/fd/1", "link", "links"])
 @pytest.mark.parametrize("where", ["file", "pipe", "appended"])
 def test_the_processs_own_output(name: str, where: str, tmp_path: Path) -> None:
-    """It goes on where others have written, and whoever redirected it may go on behind it."""
+    """Output is appended after existing output, and the caller may continue after it."""
     if name.startswith("link"):  # as /dev/stdout is one: never the machine's own, which a defect would replace
         os.symlink("/proc/self/fd/1", tmp_path / "link")
         os.symlink("link", tmp_path / "links")
@@ -382,7 +382,7 @@ def test_commands(
 
 @pytest.mark.parametrize("kind", ["new", "link", "fifo", "full", "folder", "missing folder"])
 def test_run_json(kind: str, tmp_path: Path) -> None:
-    """What cannot be written at all is told before the program starts."""
+    """Outputs that cannot be written are reported before the program starts."""
     inside = tmp_path / "inside"
     inside.mkdir()
     path = (GOOD.get(kind) or BAD[kind][0])(inside / "out")
@@ -428,7 +428,7 @@ def test_what_builds_write(kind: str, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
-    """In a folder of its own, whose file system is full."""
+    """In a separate folder on a full file system."""
     full = tmp_path / "full"
     full.mkdir()
     code = """

@@ -43,7 +43,7 @@ def lines_of(text: str) -> set[int]:
 
 
 def test_disassembly(built: dict[str, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    """A line is told before the first instruction that comes from it, as llvm-objdump says."""
+    """A line is printed before its first instruction, as by llvm-objdump."""
     assert main(["disasm", str(built["g"]), "--lines"]) == 0
     lines_of: dict[int, int] = {}
     line = 0

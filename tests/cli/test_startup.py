@@ -62,7 +62,7 @@ def test_a_plain_run_imports_neither_checks_nor_tools() -> None:
 
 @pytest.mark.parametrize(("other", "frozen"), [("json", True), ("numpy", True), ("duckdb", False)])
 def test_garbage_is_left_where_nobody_complains(other: str, frozen: bool) -> None:
-    """DuckDB, made with nanobind, would list what it finds uncollected."""
+    """DuckDB uses nanobind, which would list uncollected objects."""
     code = f"""
 import atexit, gc, sys
 import {other}
@@ -76,7 +76,7 @@ main(["tools", "--help"])
 @pytest.mark.skipif(os.cpu_count() == 1, reason="one processor needs no second thread")
 @pytest.mark.parametrize("asked", [None, "2"])
 def test_threads_for_matrices_are_not_started(asked: str | None) -> None:
-    """Nothing here multiplies matrices; what the user asks for is done, and the program sees what the user has set."""
+    """Luthier multiplies no matrices. The user's own setting is respected, and the program sees it unchanged."""
     code = """
 import os
 from luthier.cli.main import main

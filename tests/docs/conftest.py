@@ -1,4 +1,4 @@
-"""Where a reader of the documents stands: shells of their own, and copies of the repository."""
+"""The environment of a reader of the documents: separate shells and copies of the repository."""
 
 from __future__ import annotations
 

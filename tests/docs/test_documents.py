@@ -113,7 +113,7 @@ def shell(command: str, folder: Path, environment: Mapping[str, str]) -> str:
 
 @pytest.fixture(scope="module")
 def readme_output(folder: Path, environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Every command of the README's walk, run in order: command line -> what it printed."""
+    """Run the commands of the README in order; return command line -> output."""
     readme = ROOT / "README.md"
     commands = [line for line in indented_lines(readme) if not line.startswith(("make ", ". "))]
     assert commands[0] == "luthier new store_count"

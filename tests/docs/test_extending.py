@@ -74,7 +74,7 @@ s_endpgm
 
 
 def table_without(name: str, *added: Target) -> targets.ProcessorTable:
-    """The table that lacks a processor, and has others."""
+    """Return the table without one processor and with additional ones."""
     return targets.ProcessorTable([*(one for one in TARGETS.values() if one.name != name), *added])
 
 
@@ -121,7 +121,7 @@ def test_a_target(
 
 
 def test_a_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """The page's command in a package of its own."""
+    """The page's command in a separate package."""
     package, info = tmp_path / "my_package", tmp_path / "my_package-1.0.dist-info"
     package.mkdir()
     info.mkdir()

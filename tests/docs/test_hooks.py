@@ -1,4 +1,4 @@
-"""docs/hooks.md: its examples are one tool, and what the page says of each is so on the emulated device."""
+"""docs/hooks.md: its examples form one tool, and the page's statements hold on the emulated device."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from kept import ROOT
 
 
 def load(name: str) -> ModuleType:
-    """Return a module of the benchmarks' folder, which is no package."""
+    """Return a module of the benchmarks' folder, which is not a package."""
     spec = importlib.util.spec_from_file_location(name, ROOT / f"benchmarks/{name}.py")
     assert spec is not None
     assert spec.loader is not None

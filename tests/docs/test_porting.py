@@ -51,7 +51,7 @@ def test_from_nvbit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, app) -> Non
 
 @pytest.mark.parametrize("per_wave", [True, False])
 def test_from_cpp_luthier(per_wave: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, app) -> None:  # type: ignore[no-untyped-def]
-    """Once a wave it is the device's own count; once a lane, scalar instructions count once and others their lanes."""
+    """Per wave, the count is the device's own; per lane, scalar instructions count once, others their lanes."""
     tool = _tool(1, "CountInstructions", tmp_path, monkeypatch)(per_wave=per_wave)
     code = app("vector_add", TARGET)
     device = open_device(f"emu:{TARGET}")

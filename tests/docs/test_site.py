@@ -55,7 +55,7 @@ def test_the_reference_as_markdown() -> None:
 
 @pytest.mark.thorough
 def test_no_page_asks_a_network(site: Path) -> None:
-    """Links may lead out; nothing that a browser loads by itself does."""
+    """Links may lead to other sites, but nothing that a browser loads automatically."""
     for page in site.rglob("*.html"):
         for tag in re.findall(r"<(?:script|img|iframe|link|source)\b[^>]*>", page.read_text()):
             assert not re.search(r'(?:src|href)="(?:https?:)?//', tag), f"{tag} in {page.name}"

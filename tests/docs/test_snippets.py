@@ -60,13 +60,13 @@ def saxpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(document: str, block: str, **names: Any) -> dict[str, Any]:
-    """Execute Python of a document; what it has then defined."""
+    """Execute Python of a document and return the names that it defines."""
     exec(compile(block, document, "exec"), names)
     return names
 
 
 def test_every_document_with_python_or_hip_is_executed() -> None:
-    """Those that are not run here by a test that names them."""
+    """Documents that are not run here are run by a test that names them."""
     source = Path(__file__).read_text()
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("*/*/*/README.md")]:
         name = path.relative_to(ROOT).as_posix()

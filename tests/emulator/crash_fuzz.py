@@ -125,7 +125,7 @@ class Instructions:
         return self._words("\n".join(lines))
 
     def program(self, words: int, start: bytes) -> bytes:
-        """Random code of at most so many words, which ends the kernel where it is not led elsewhere."""
+        """Return random code of at most `words` words that ends the kernel unless a branch leaves it."""
         random = self.random
         code = start
         for _ in range(int(random.integers(1, 12))):

@@ -110,7 +110,7 @@ def test_no_instruction_is_refused(module: Module) -> None:
 
 
 def test_against_other_implementations(host: ctypes.CDLL) -> None:
-    """That the source does what it says: the host's results against Python's libraries."""
+    """Compare the host's results with Python's libraries, to validate the source."""
 
     def run(name: str) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         inputs, outputs = (SIZES | GROUP_SIZES)[name]

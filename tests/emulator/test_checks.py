@@ -79,7 +79,7 @@ def test_memory_never_written(checked: Module) -> None:
 
 
 def test_bytes_of_a_dword(checked: Module) -> None:
-    """A dword of which a part was written counts as written."""
+    """A partially written dword counts as written."""
     cells = checked.device.allocate(4 * 64)
     assert findings(checked, "bytes_only", cells, 0, block=64) == ()
     assert findings(checked, "bytes_only", cells, np.zeros(64, np.int32), block=64) == ()
@@ -239,7 +239,7 @@ def test_exceptional_floats(build_kernels: Callable[[str, str], Path], target: s
 
 
 def test_what_was_never_written_makes_no_exceptional_floats(build_kernels: Callable[[str, str], Path]) -> None:
-    """The contents by which such memory is known are no numbers of the program's."""
+    """The fill pattern that marks unwritten memory is not taken for a number of the program."""
     device = open_device("emu:gfx90a", check=["fp", "init"])
     module = device.load(build_kernels("checks", "gfx90a"))
     a, b, out = (device.allocate(4 * 4096) for _ in range(3))

@@ -1,4 +1,4 @@
-"""Work-groups that wait for each other, in cooperative launches and in others."""
+"""Work-groups that wait for each other, in cooperative and in other launches."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_groups_that_wait_for_those_that_begin_last(module: Module, how: str) ->
 
 
 def test_more_groups_than_the_device_holds(build_kernels: Callable[[str, str], Path]) -> None:
-    """As on hardware it never ends; but it is said why."""
+    """As on hardware, the launch never ends, but the reason is reported."""
     device = open_device("emu:gfx90a", threads=2)
     device.step_limit = 1 << 12
     module = device.load(build_kernels("cooperative", "gfx90a"))
@@ -110,7 +110,7 @@ def test_more_groups_than_the_device_holds(build_kernels: Callable[[str, str], P
 
 
 def test_groups_that_wait_for_nobody_take_no_turns(module: Module) -> None:
-    """Work-groups that take long end before others begin: at most as many run at once as there are threads."""
+    """Slow work-groups end before others begin: at most one for each thread is running."""
     begun, most = np.zeros(1, np.uint32), np.zeros(1, np.uint32)
     module.kernel("busy").launch(begun, most, 1_000_000, grid=8, block=64)
     assert (begun[0], most[0] <= 2) == (0, True)

@@ -1,4 +1,4 @@
-"""The emulator knows nearly all of what LLVM knows, says so, and can generate code for all of it."""
+"""The emulator implements nearly all opcodes of LLVM, reports the coverage, and can generate code for all of them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_instruction_of_the_assembler_is_among_the_samples() -> None:
-    """Instructions of every encoding, as llvm-mc prints them for what it decodes."""
+    """Instructions of every encoding, as printed by llvm-mc after decoding."""
     source = """
         v_add_f32 v0, v1, v2 quad_perm:[0,0,0,0] row_mask:0xf bank_mask:0xf
         v_add_f32_e64 v0, v1, v2 clamp

@@ -1,4 +1,4 @@
-"""Random machine code and descriptors, in a process of their own: a result or a `LuthierError`, whatever comes.
+"""Random machine code and descriptors, in a separate process, give a result or a `LuthierError`.
 
 The emulator makes native code of what it is given, so one register or address that is not checked is an access to the
 user's memory. `make test-all` runs every target, LUTHIER_FUZZ=n each n times as long; LUTHIER_SEED begins elsewhere.

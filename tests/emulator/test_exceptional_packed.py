@@ -1,4 +1,4 @@
-"""Exceptional floats of packed instructions: each element is told of by its own operands."""
+"""Exceptional floats of packed instructions: each element is reported by its own operands."""
 
 from __future__ import annotations
 

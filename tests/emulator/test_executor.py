@@ -79,7 +79,7 @@ def test_threads_are_kept_from_launch_to_launch_and_end_with_their_executor() ->
 
 
 def test_what_help_raises_is_raised_and_the_executor_goes_on() -> None:
-    """Nothing of the program is bound when its threads begin, so that all ask at once."""
+    """No code is bound when the threads start, so that all threads request it at the same time."""
     program = Program("s_mov_b32 s0, 1\ns_endpgm")
     executor = Executor(4)
     counts = np.zeros((2, program.code.count + 1), np.uint64)

@@ -69,7 +69,7 @@ def test_freed_memory(groups: Module) -> None:
 
 
 def test_past_the_end_of_lds(groups: Module) -> None:
-    """By a FLAT instruction; others read 0 there (`test_lds_bounds.py`)."""
+    """By a FLAT instruction; other instructions read 0 there (`test_lds_bounds.py`)."""
     with pytest.raises(EmulationError, match=r"LDS at offset 0x4\w, lane \d+: the work-group has 64 bytes"):
         groups.kernel("wild_lds").launch(np.zeros(64, np.int32), 1, grid=1, block=64)
 

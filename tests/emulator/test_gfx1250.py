@@ -260,7 +260,7 @@ def test_packed_floats_read_one_scalar() -> None:
 
 
 def test_registers_beyond_v255() -> None:
-    """Each place of operands has upper bits of its own; they stay until they are set again, in branches, too."""
+    """Each operand position has its own upper bits, which persist until they are set again, also across branches."""
     body = """
       s_set_vgpr_msb 0x80          ; the result in v512 up
       v_mov_b32 v2, v0
@@ -357,7 +357,7 @@ def test_refusals_name_the_instruction(text: str) -> None:
 
 
 def test_own_opcodes_are_named() -> None:
-    """Beside what LLVM has one opcode for on GFX12 and here, only what is known runs."""
+    """Except for opcodes that LLVM shares with GFX12, only known opcodes run."""
     covered = coverage(TARGET)
     run = {name for names in (covered.exact, covered.bounded) for opcodes in names.values() for name in opcodes}
     isa = Isa.of("gfx1200", 32)

@@ -1,4 +1,4 @@
-"""Loads of LDS beside atomics of other waves: told unless an atomic at the same place makes them good."""
+"""Loads of LDS beside atomics of other waves are reported unless an atomic at the same place makes them safe."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOLD = {"right": set[str](), "wrong": {UNORDERED}, "plain": {RACE}}
 
 
 def found_in(code: Path, target: str, kernel: str) -> set[str]:
-    """Return what a launch of four waves is told of, some of which change what others load."""
+    """Return the kinds of findings in a launch of four waves, some of which modify data that others load."""
     device = open_device(f"emu:{target}", check="race")
     values, out = device.allocate(4 * 256), device.allocate(4 * 512)
     values.write(np.random.default_rng(7).integers(0, 1000, 256).astype(np.int32))

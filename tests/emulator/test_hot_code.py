@@ -206,7 +206,7 @@ extern "C" __global__ void loop(unsigned *out, unsigned rounds) {
 def launches(
     compile_object: Callable[..., Path], target: str, rounds: list[int], **how: int
 ) -> list[tuple[np.ndarray, luthier.LaunchStats]]:
-    """Results and counts of launches that do the same, each of so many rounds."""
+    """Return results and counts of equal launches with a number of rounds."""
     kernel = luthier.open_device(f"emu:{target}", **how).load(compile_object(LOOP, target)).kernel("loop")
     done = []
     for count in rounds:
@@ -223,7 +223,7 @@ def runs_of(device_code: DecodedCode) -> int:
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1201"])
 def test_launches_while_code_becomes_hot(compile_object: Callable[..., Path], target: str) -> None:
-    """The same results and counts before and after, and of a launch in the middle of which functions are made."""
+    """Results and counts are the same before, after, and for a launch during which functions are compiled."""
     (first, before), (second, after), (third, again) = launches(compile_object, target, [200, 200, 200])
     assert first.tolist() == second.tolist() == third.tolist()
     for column in ("addresses", "executions", "active_lanes"):

@@ -1,4 +1,4 @@
-"""What kernels find when they start, on every target: the packet, hidden arguments, ids, apertures, stacks, registers.
+"""The initial state of kernels on every target: packet, hidden arguments, ids, apertures, stacks, registers.
 
 Expected values are those of the HSA specification and LLVM AMDGPUUsage ("Initial Kernel Execution State", "Code Object
 V5 Metadata"), written out here.
@@ -85,7 +85,7 @@ def test_dimensions(module: Module, grid: tuple[int, ...], block: tuple[int, ...
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_ids_of_one_axis(module: Module, axis: int) -> None:
-    """A kernel that asks for one id gets it clean of the others, which share its register on some targets."""
+    """A kernel that requests one id gets it without the ids that share its register on some targets."""
     grid, block = (2, 3, 4), (5, 4, 3)
     out = np.zeros(64, np.uint32)
     module.kernel("ids_" + "xyz"[axis]).launch(out, grid=grid, block=block)

@@ -94,7 +94,7 @@ def test_small_loads_and_stores(target: str, kind: str, size: int) -> None:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("bits", [32, 64])
 def test_two_addresses(target: str, bits: int) -> None:
-    """Before GFX11 each address counts by itself; from GFX11 on a read with one outside is all zeros."""
+    """Before GFX11, each address counts separately; since GFX11, a read with one address outside returns zeros."""
     size, units = bits // 8, bits // 32
     places = addresses(lanes_of(target), 4)
     registers = {0: places, **{8 + i: np.full(len(places), 0xB0B0B0B0, np.uint32) for i in range(4)}}

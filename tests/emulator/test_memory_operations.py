@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from bit_patterns import signed
 from luthier.emulator.inspection.bench import WaveState, run_assembly
 from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from numpy.typing import NDArray
@@ -231,10 +232,6 @@ def wrap(value: int, bits: int) -> int:
     return value & ((1 << bits) - 1)
 
 
-def signed(value: int, bits: int) -> int:
-    return value - (1 << bits) if value >> (bits - 1) else value
-
-
 INTEGER_ATOMICS: dict[str, tuple[str, str, Callable[[int, int, int], int]]] = {
     "add": ("add_u", "add_u", lambda old, data, bits: old + data),
     "sub": ("sub_u", "sub_u", lambda old, data, bits: old - data),
@@ -379,7 +376,7 @@ def lane_test(target: str, source: str, **registers: object) -> WaveState:
 
 @pytest.mark.parametrize(("target", "reach"), [("gfx942", 64), ("gfx1030", 32), ("gfx1100", 32), ("gfx1201", 64)])
 def test_permutations_of_wave64(target: str, reach: int) -> None:
-    """GFX10 and GFX11 permute each half of the wave by itself (LLVM's GCNSubtarget::supportsWaveWideBPermute)."""
+    """GFX10 and GFX11 permute each half of the wave separately (LLVM's GCNSubtarget::supportsWaveWideBPermute)."""
     lanes = np.arange(64)
     data = RNG.integers(0, 1 << 32, 64, np.uint32)
     index = RNG.integers(0, 256, 64).astype(np.uint32)

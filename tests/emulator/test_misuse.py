@@ -1,4 +1,4 @@
-"""What users do to a device: interrupt it, use many threads, take memory away, give it what it cannot run."""
+"""Misuse of a device: interrupts, many threads, missing memory, code that it cannot run."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_more_inputs_than_user_registers(bad: Module) -> None:
 
 
 def test_more_registers_than_fit(bad: Module) -> None:
-    """Of the largest work-group all waves are resident at once."""
+    """All waves of the largest work-group are resident together."""
     device = bad.device
     changed = altered(bad, "count_down", granulated_workitem_vgpr_count=31 if device.target.target.major > 9 else 63)
     kernel = changed.kernel("count_down")

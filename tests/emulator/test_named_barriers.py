@@ -155,7 +155,7 @@ done:{PUT}"""
 
 
 def test_signals_may_say_how_many_open_it() -> None:
-    """Without an init; the barrier waits for as many as the last one said."""
+    """Without an init, the barrier waits for the member count of the last one."""
     body = (
         f"s_barrier_join 2\ns_barrier_signal -1\ns_barrier_wait -1\n{m0(2, 2)}s_barrier_signal m0\ns_barrier_wait 2\n"
     )
@@ -181,7 +181,7 @@ done:{PUT}"""
 
 
 def test_nothing_is_waited_for_alone() -> None:
-    """A wave that is its whole work-group, one that has joined none, and barriers of clusters where there are none."""
+    """A wave that is a whole work-group, a wave that has joined no barrier, and cluster barriers without clusters."""
     body = f"{INIT}s_barrier_join 1\ns_barrier_wait 1\ns_get_barrier_state s8, 1\ns_wait_kmcnt 0x0{PUT}"
     assert stored(body, 1) == [0]
     body = "s_barrier_wait 1\ns_barrier_join 0\ns_barrier_wait 3\ns_barrier_signal -3\ns_barrier_wait -3\n"

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from bit_patterns import flushed
 from luthier.emulator.inspection.bench import run_assembly
 
 TARGETS = {"gfx906": 64, "gfx90a": 64, "gfx942": 64, "gfx1030": 32, "gfx1100": 32, "gfx1201": 32}
@@ -14,11 +15,6 @@ SUFFIX = {0: "", 1: "mul:2", 2: "mul:4", 3: "div:2"}
 FACTOR = {0: 1.0, 1: 2.0, 2: 4.0, 3: 0.5}
 SHIFT = {16: 6, 32: 4, 64: 6}
 """Where FP_DENORM of a width is in MODE."""
-
-
-def flushed(x: np.ndarray) -> np.ndarray:
-    small = np.abs(x) < np.finfo(x.dtype).tiny
-    return np.where(small, np.copysign(np.zeros_like(x), x), x)
 
 
 def model(x: np.ndarray, major: int, mode: int, omod: int, clamp: bool) -> np.ndarray:
@@ -102,6 +98,6 @@ def test_clamp_of_pairs(target: str) -> None:
 
 @pytest.mark.parametrize("source", ["s_setreg_imm32_b32 hwreg(HW_REG_MODE, 8, 2), 0\n", ""])
 def test_gfx12_has_no_clamp_mode(source: str) -> None:
-    """Bits 8 and 9 are no DX10_CLAMP and IEEE there: a NaN is clamped to 0 and OMOD counts, whatever they hold."""
+    """Bits 8 and 9 are not DX10_CLAMP and IEEE there: whatever they hold, NaN is clamped to 0 and OMOD applies."""
     state = run_assembly("gfx1201", f"{source}v_mul_f32 v1, v0, 1.0 clamp mul:2", {0: 0x7FC00000})
     assert not state.vgpr(1).any()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from bit_patterns import signed
 from luthier.emulator.inspection.bench import WaveState, assemble, run_assembly
 from luthier.emulator.running.memory import AllocationTable
 from luthier.errors import EmulationError
@@ -100,10 +101,6 @@ def test_vskip_skips_vector_instructions_and_nothing_else(bits: int) -> None:
 
 
 # Sources in LDS (GFX9) -----------------------------------------------------------------------------------------------
-
-
-def signed(value: int, bits: int) -> int:
-    return value - (1 << bits) if value >> (bits - 1) else value
 
 
 SOURCES: dict[str, Callable[[int, int, int], int]] = {
@@ -275,7 +272,7 @@ def with_immediate(target: str, source: str, bits: int, value: int) -> bytes:
 @pytest.mark.parametrize("target", ["gfx906", "gfx942", "gfx1010", "gfx1030", "gfx1100"])
 @pytest.mark.parametrize("offset", [-16, -8, -4, 0, 8, 12, 16])
 def test_scalar_accesses_of_a_buffer_begin_in_it(target: str, offset: int) -> None:
-    """Each dword by itself: of 18 bytes the fifth one is in bounds (RDNA4's document, 8.4.1)."""
+    """Each dword is checked separately: of 18 bytes, the fifth dword is in bounds (RDNA4's document, 8.4.1)."""
     memory = AllocationTable()
     data = memory.allocate(256)
     words = data.view().view(np.uint32)

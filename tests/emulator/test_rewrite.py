@@ -1,4 +1,4 @@
-"""Instructions of a loaded kernel replaced by others: it runs as if it had been loaded with them."""
+"""A loaded kernel with replaced instructions runs as if it were loaded with them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Loaded:
         self.lifted = lift(object, "k")
 
     def run(self) -> tuple[list[int], list[str]]:
-        """What it writes, and what is found."""
+        """Return what the kernel writes, and the findings."""
         out = np.zeros(64, np.uint32)
         with warnings.catch_warnings(), contextlib.suppress(EmulationError):
             warnings.simplefilter("ignore", CheckWarning)

@@ -13,6 +13,7 @@ from pathlib import Path
 import luthier
 import numpy as np
 import pytest
+from bit_patterns import signed
 from luthier.emulator.inspection.bench import WaveState, run_assembly
 from luthier.emulator.running.memory import AllocationTable, DeviceAllocation
 from luthier.errors import EmulationError
@@ -107,10 +108,6 @@ def components(data: bytes, widths: tuple[int, ...]) -> list[int]:
     return values
 
 
-def signed(code: int, width: int) -> int:
-    return code - (1 << width) if code >> (width - 1) else code
-
-
 def number_in(code: int, width: int, kind: str) -> Fraction | int | float:
     """What a component stands for."""
     if kind in ("SNORM", "SSCALED", "SINT"):
@@ -124,7 +121,7 @@ def number_in(code: int, width: int, kind: str) -> Fraction | int | float:
 
 
 def loaded(code: int, width: int, kind: str, half: bool) -> int:
-    """A component as a register has it."""
+    """Return a component as register bits."""
     number = number_in(code, width, kind)
     if kind in ("UINT", "SINT"):
         return int(number) & (0xFFFF if half else 0xFFFFFFFF)
@@ -572,7 +569,7 @@ define amdgpu_kernel void @k(<4 x i32> %r, ptr addrspace(1) %wide, ptr addrspace
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1100", "gfx1201"])
 def test_compiled_kernel(target: str, tmp_path: Path) -> None:
-    """LLVM's code for its format intrinsics, launched and checked for reads of what nobody wrote."""
+    """LLVM's code for its format intrinsics, launched and checked for uninitialised reads."""
     (tmp_path / "k.ll").write_text(KERNEL)
     flags = ["-x", "ir", "--target=amdgcn-amd-amdhsa", f"-mcpu={target}", "-O2", "-nogpulib"]
     command = [Toolchain.find().clang, *flags, tmp_path / "k.ll", "-o", tmp_path / "k.hsaco"]

@@ -152,7 +152,7 @@ OVERFLOWS = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("source", OVERFLOWS)
 def test_exceptional_floats_are_of_defined_values(target: str, source: str) -> None:
-    """In lanes where an operand is undefined nobody knows the result."""
+    """In lanes with an undefined operand, the result is unknown."""
     lanes = Isa.of(target).wave_size
     rows = dict.fromkeys((12, 13), np.full(lanes, OVERFLOWS[source], np.uint32))
     rows[14] = rows[15] = np.where(np.arange(lanes) % 4 == 0, np.uint32(0x10001), np.uint32(0))

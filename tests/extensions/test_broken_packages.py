@@ -23,7 +23,7 @@ each_breakage = pytest.mark.parametrize("breakage", BROKEN)
 
 
 def break_group(folder: Path, monkeypatch: pytest.MonkeyPatch, group: str, name: str, breakage: str) -> str:
-    """Plant a package with a broken entry point, and return what errors say of it."""
+    """Plant a package with a broken entry point and return the expected part of the error."""
     value, code, problem = BROKEN[breakage]
     plant(folder, monkeypatch, group, f"{name} = {value}", code)
     return f"of other-one ({value}) cannot be imported: {problem}"

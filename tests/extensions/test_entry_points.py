@@ -1,4 +1,4 @@
-"""What installed packages add: found at once after they were installed, and read from disk once."""
+"""Entry points of installed packages are found immediately after installation, and read from disk once."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ DAMAGED = {
 def test_a_damaged_package_is_left_out(
     site: Path, reads: Ask, damage: str, says_name: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whatever it is of: other packages' tools are there, and what is left out is said."""
+    """Tools of other packages are found, and packages that are left out are reported."""
     reads()
     other = write(site, "two", "two:Tool")
     (other / "entry_points.txt").write_bytes(DAMAGED[damage])
@@ -234,7 +234,7 @@ def test_what_cannot_be_used_is_read_again(
 
 
 def test_a_command_reads_no_metadata(tmp_path: Path) -> None:
-    """Neither `importlib.metadata` nor what it needs is imported once the tools are known."""
+    """Once the tools are cached, neither `importlib.metadata` nor its dependencies are imported."""
     code = (
         "import sys; from luthier.tool import find_entry_points; find_entry_points()\n"
         "print('importlib.metadata' in sys.modules, *find_entry_points())"

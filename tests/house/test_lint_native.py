@@ -31,7 +31,7 @@ def unit(tmp_path: Path) -> Unit:
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Store:
-    """A store of its own."""
+    """An empty store."""
     return Store(tmp_path / "kept" / "native.sqlite")
 
 

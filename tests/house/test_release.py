@@ -190,7 +190,7 @@ MOVED = {"dladdr", "dlclose", "dlopen", "dlsym", "dlvsym", "pthread_once", "pthr
 
 
 def test_what_is_younger_than_the_glibc_of_wheels_is_made_of_older_functions() -> None:
-    """Of the libraries as they are built here, in which names have this machine's versions."""
+    """For libraries built on this machine, whose symbols have its versions."""
     libraries = [*(ROOT / "runtime/luthier").rglob("*.so")]
     assert len(libraries) >= 4
     younger = set()

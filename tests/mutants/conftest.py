@@ -1,4 +1,4 @@
-"""`sequences` and `wait_kernels` of the tests of hazards and waits are for the tests here."""
+"""Make the fixtures `sequences` and `wait_kernels` of the tests of hazards and waits available here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bounds of variables: memory between them is nobody's only where nothing speaks for somebody."""
+"""Bounds of variables: memory between variables is unowned only if nothing refers to it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_between_variables(case: str, target: str) -> None:
 
 
 def test_names_go_with_the_last_connection_of_a_process() -> None:
-    """Whoever gets its number later has other variables."""
+    """A process that later gets the same number has other variables."""
     object = assembled(kernel_text(DATA.format(between="") + function("k", ["s_endpgm"]), "gfx90a"), "gfx90a")
     variables, process, load_address = Variables(), 7, 1 << 40
     with variables.connected(process):

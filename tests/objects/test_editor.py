@@ -1,4 +1,4 @@
-"""ObjectEditor: what it writes is read without a warning by LLVM, and follows the rules of ROCr's loader."""
+"""ObjectEditor: LLVM reads its output without warnings, and the output follows the rules of ROCr's loader."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_nothing_changed(target: str, code_object: Compile, check: Callable[[byt
 
 @TARGETS
 def test_everything_at_once(target: str, code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
-    """The edits a patch makes: code, a descriptor and data of its own, symbols, relocations, metadata."""
+    """The edits of a patch: code, a descriptor and data, symbols, relocations, metadata."""
     before = load_object(code_object(target))
     editor = ObjectEditor(before)
     code = struct.pack("<I", 0xBFB00000 if before.target.target.major >= 11 else 0xBF810000) * 64  # s_endpgm

@@ -170,7 +170,7 @@ def test_cut_images(code_object: Compile, tool: Tool, tmp_path: Path) -> None:
 
 
 def test_a_host_full_of_headers(code_object: Compile, tool: Tool, tmp_path: Path) -> None:
-    """Each of which has tables as large as the rest of the data: refused before they take minutes."""
+    """Each image has tables as large as the rest of the data, and is refused before it takes minutes."""
     header = bytearray(code_object("gfx942").read_bytes()[:64])
     header[56:58] = header[60:62] = struct.pack("<H", 0xFFFF)
     started = time.process_time()

@@ -40,7 +40,7 @@ def little_memory() -> Iterator[None]:
 
 
 def mutations(data: bytes, count: int, seed: int) -> Iterator[bytes]:
-    """`count` damaged copies: cut short, bits flipped, bytes and 8-byte words replaced, ranges copied over others."""
+    """Yield `count` damaged copies: truncated, bits flipped, bytes and 8-byte words replaced, ranges overwritten."""
     rng = random.Random(seed)
     for _ in range(count * FUZZ):
         damaged = bytearray(data)

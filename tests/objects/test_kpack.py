@@ -1,4 +1,4 @@
-"""Archives of device code beside libraries, as ROCm 7.13 and later have them: made here by their documented format."""
+"""Archives of device code next to libraries, as in ROCm 7.13 and later, made here by the documented format."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ print(json.dumps([unpacker.unpack(), number]))
 
 @pytest.mark.parametrize("named", ["../.kpack/x_@GFXARCH@.kpack", "../.kpack/@GFXARCH@/x.kpack", "../.kpack/x.kpm"])
 def test_a_patched_library_has_an_archive_of_its_own(named: str, images: Images, tool: Tool, tmp_path: Path) -> None:
-    """With all images of its own, patched or not; the original and its archives stay as they are."""
+    """The archive has all images, patched or not; the original library and its archives are unchanged."""
     path = library(tool, tmp_path / "lib" / "libx.so", [named], wrappers=2)
     files = {}
     for processor in ("gfx942", "gfx1100"):
@@ -180,7 +180,7 @@ def test_what_a_patched_library_cannot_replace(
 def test_the_environment_names_archives(
     images: Images, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As ROCm's loader has it: others before the library's own, or in their place, the first for a target counts."""
+    """As in ROCm's loader, other archives precede or replace the library's own; the first one for a target counts."""
     path = library(tool, tmp_path / "lib" / "libx.so", ["own.kpack", "gone.kpack"])
     (tmp_path / "lib/own.kpack").write_bytes(kpack(images))
     other = tmp_path / "other.kpack"

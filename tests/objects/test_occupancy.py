@@ -1,4 +1,4 @@
-"""Waves that fit on a SIMD, against what LLVM says of the same kernels."""
+"""Waves that fit on a SIMD, compared with LLVM's remarks on the same kernels."""
 
 from __future__ import annotations
 

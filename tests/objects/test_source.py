@@ -90,7 +90,7 @@ def test_every_instruction(clang: str, kind: str) -> None:
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_relative_folders(version: int) -> None:
-    """The compiler was told other names of its folder and of the source's: the first is put before the second once."""
+    """The compiler was given other names of its folder and of the source's folder; they are joined once."""
     names = [f"-fdebug-prefix-map={SOURCE.parent}=folder", "-fdebug-compilation-dir=src"]
     object = build("clang-22", "gfx90a", f"-gdwarf-{version}", *names)
     asked = addresses(object)
@@ -128,7 +128,7 @@ def test_several_units(tmp_path: Path) -> None:
 
 
 def test_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines are there; that inlined calls are elsewhere is said."""
+    """Lines are available; that inlined calls are in another file is reported."""
     monkeypatch.chdir(tmp_path)  # clang puts the .dwo there
     object = build("clang-22", "gfx90a", "-g", "-gsplit-dwarf")
     asked = addresses(object)
@@ -236,7 +236,7 @@ FILES_OF_ONE_FOLDER = b"\x01\x01\x08\x01d\0" + b"\x02\x01\x08\x02\x0f\x02a\0\0b\
 
 
 def goes_on(bits: int) -> bytes:
-    """A line program that advances by a number of so many bits."""
+    """Return a line program that advances by a number of `bits` bits."""
     more = bytes([0x80] * (bits // 7) + [1 << bits % 7])
     return b"\0\x09\x02" + bytes(8) + b"\x01\x02" + more + b"\x01\0\x01\x01"
 

@@ -102,7 +102,7 @@ class Probe:
         return {row: (count, self.sums[row] & (1 << 64) - 1) for row, count in self.counts.items()}
 
     def some(self, instructions: list[Instruction]) -> list[Instruction]:
-        """At most so many as are affordable."""
+        """Return at most `SITES` of the instructions."""
         if len(instructions) <= SITES:
             return instructions
         return sorted(self.rng.sample(instructions, SITES), key=lambda instruction: instruction.index)
@@ -155,7 +155,7 @@ class Probe:
 
 
 def walk(lifted: LiftedRepresentation, probes: list[Probe], filling: int) -> Callable[[WaveStep], None]:
-    """A trace that shows every probe every step. Registers that nobody has filled begin with another value for each
+    """A trace that shows every step to every probe. Uninitialised registers start with a value that depends on
     `filling`."""
     descriptor = lifted.kernel.descriptor
     given = max(first + count for first, count in descriptor.sgpr_inputs.values())

@@ -1,5 +1,5 @@
-"""Tools for the differential proof: each asks hooks, counters or edits for something else, and each knows from a
-step-by-step run of the original kernel what it must find."""
+"""Tools for the differential proof: each uses other hooks, counters or edits, and computes the expected values from a
+step-by-step run of the original kernel."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ class Records(Words):
 
 
 class Addresses(Probe):
-    """Effective addresses in LDS, and in buffers that the kernel was given: others are elsewhere when it runs again."""
+    """Effective addresses in LDS and in the kernel's buffers; other addresses change from run to run."""
 
     def choose(self, task: InstrumentationTask) -> None:
         self.sites = []
@@ -297,8 +297,7 @@ class Sampled(Executions):
 
 
 class Counted(Probe):
-    """Everything by register counters, per wave and per lane, with registers as scarce as chance has it, and some of it
-    into variables."""
+    """Counts by register counters, per wave and per lane, under a random register budget, partly into variables."""
 
     def choose(self, task: InstrumentationTask) -> None:
         super().choose(task)
@@ -345,8 +344,8 @@ EDITS = ("v_nop", "s_nop 1", "replace", "remove", "change")
 
 
 class Edited(Probe):
-    """Instructions that are replaced by themselves, taken away and added again, or given the operands that they have,
-    and others between that change nothing."""
+    """Instructions that are replaced by themselves, removed and added again, or given their own operands, with
+    instructions without effect between them."""
 
     def insert(self, task: InstrumentationTask) -> None:
         done = Counter[str]()

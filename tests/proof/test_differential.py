@@ -98,7 +98,7 @@ class Launcher:
 
 
 class Elsewhere:
-    """Memory of which what is allocated before and after `move` has no half of an address in common."""
+    """Memory whose addresses before and after `move` differ in both halves."""
 
     def __init__(self, memory: AllocationTable) -> None:
         self._memory = memory
@@ -174,7 +174,7 @@ def hazards_of(object: CodeObject, kernel: str) -> set[str]:
 
 
 def roomier(object: CodeObject, kernel: str) -> bytes:
-    """The object with more private memory for a kernel that has some, as patched ones have: places in it are others."""
+    """Return the object with more private memory for a kernel that uses it, as in patched objects."""
     descriptor = object.kernels[kernel]
     editor = ObjectEditor(object)
     if size := descriptor.descriptor.private_segment_fixed_size:

@@ -30,7 +30,7 @@ def mix_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Opened:
-    """A page in the browser, and what it did that it must not."""
+    """A page in the browser, and its problems."""
 
     page: Page
     problems: list[str] = field(default_factory=list)
@@ -45,8 +45,8 @@ class Opened:
 
 @pytest.fixture
 def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
-    """``open_page(run, against=…, width=…, height=…, color_scheme=…)``: make a run's page, or that of two, and open it.
-    At the end of the test no page may have had a problem."""
+    """``open_page(run, against=…, width=…, height=…, color_scheme=…)``: make the page of a run or of a comparison, and
+    open it. At the end of the test, no page may have problems."""
     opened: list[Opened] = []
 
     def open(run: Path, against: Path | None = None, width: int = 1366, height: int = 900, **how: Any) -> Opened:

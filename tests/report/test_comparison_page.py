@@ -26,7 +26,7 @@ def rows(opened: Opened, table: str) -> list[list[str]]:
 
 
 def build(folder: Path, digest: str, counts: dict[int, int], texts: list[list[str]], **more: Any) -> Path:
-    """A run of kernel k, whose blocks have these instructions and ran so often; others once."""
+    """Write a run of kernel k with blocks of these instructions and execution counts (default: once)."""
     same = {"kernel": "k", "object": "app", "digest": digest}
     tables: dict[str, list[dict[str, Any]]] = {"listings": [], "counts": [], "blocks": []}
     address = 0x1000
@@ -68,7 +68,7 @@ def changed(kernel: str, first: str, run: Side, against: Side) -> dict[str, Any]
 
 
 def test_blocks_of_the_same_and_of_another_build(tmp_path: Path) -> None:
-    """Of the same code by number; of another by what the blocks do, whatever branches say of where they go."""
+    """Blocks of the same code match by number, those of another build by their instructions, without branch targets."""
     old = RunFolder(build(tmp_path / "old", "a", {1: 10}, [FIRST, LOOP, LAST]))
     again = RunFolder(build(tmp_path / "again", "a", {1: 30}, [FIRST, LOOP, LAST]))
     (row,), left, same = changes(again, old)

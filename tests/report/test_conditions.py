@@ -40,7 +40,7 @@ def run(tmp_path: Path) -> str:
 
 
 def _failures(run: str, capsys: pytest.CaptureFixture[str], *options: str) -> list[str]:
-    """Return what is said on standard error; the exit code must fit it, and the report must be there all the same."""
+    """Return the messages on standard error; check that the exit code fits and the report is complete."""
     status = main(["report", run, *options])
     out, err = capsys.readouterr()
     assert out.strip()
@@ -90,7 +90,7 @@ def test_several_conditions_and_names(run: str, capsys: pytest.CaptureFixture[st
 def test_they_are_judged_whoever_reads(
     conditions: list[str], status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `luthier report | head` has it."""
+    """As under `luthier report | head`."""
 
     def fail(*_: object) -> None:
         raise BrokenPipeError

@@ -56,7 +56,7 @@ def test_time_is_kept_where_launches_are_added_up(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize("named", ["by column", "by title", "by its addresses"])
 @pytest.mark.parametrize("by", ["address", "block"])
 def test_any_table_by_address_or_block_colours_the_code(tmp_path: Path, named: str, by: str) -> None:
-    """Whoever made it, and whatever its numbers are."""
+    """Whatever made the table, and whatever its numbers are."""
     first, other = code("k", 32, block=8), code("other", 8, block=8, address=0x9000)
     listing = {name: rows + other[name] for name, rows in first.items()}
     keys: list[Any] = ["0x1004", 0x1008, "0x1008"] if by == "address" else [1, 3, 3]
@@ -84,7 +84,7 @@ def test_any_table_by_address_or_block_colours_the_code(tmp_path: Path, named: s
 
 
 def test_a_kernel_on_two_devices_is_one(tmp_path: Path) -> None:
-    """The table has it twice if it was selected on one of them; sites and counts are marked where they are."""
+    """The table lists it twice if it was selected in one of them; sites and counts are marked at their positions."""
     site = {"kernel": "k", "digest": "d", **SITE}
     run = RunFolder(
         write_run(

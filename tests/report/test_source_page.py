@@ -67,7 +67,7 @@ def test_findings_come_first_and_lead_to_their_lines(tmp_path: Path, open_page: 
 
 
 def test_what_is_of_no_line_is_lost_as_well(tmp_path: Path) -> None:
-    """Conflicts of instructions that the compiler made for no line are told, at the kernel's code."""
+    """Conflicts of instructions without a source line are reported at the kernel's code."""
     rows = code("k", 8, block=4)
     for at, row in enumerate(rows["listings"]):
         row |= {"file": "/src/k.hip", "line": 0 if at < 4 else 3}
@@ -84,7 +84,7 @@ def test_what_is_of_no_line_is_lost_as_well(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("device", ["emu:gfx90a", "hip:0"])
 def test_emulation_is_not_gpu_time(tmp_path: Path, open_page: Open, device: str) -> None:
-    """It is called what it is, is without first launches, and has no share, no mean and no bar."""
+    """Emulation time has its own name, excludes first launches, and has no share, mean or bar."""
     opened = open_page(wasteful_run(tmp_path / "run", devices=[device]))
     heads = opened.eval("[...document.querySelectorAll('table[aria-label=Kernels] th')].map((one) => one.innerText)")
     totals = opened.text("#totals")
@@ -113,7 +113,8 @@ def test_nothing_is_cut_on_a_phone(tmp_path: Path, open_page: Open) -> None:
 
 
 def test_where_source_is_looked_for(tmp_path: Path) -> None:
-    """The longest end of the path below a root, then the path; nothing that is no source, is too large, or moved."""
+    """The longest suffix of the path below a root, then the path; never a file that is no source, too large, or
+    moved."""
     for name, text in (
         ("deep/src/a.hip", "deep"),
         ("src/a.hip", "near"),

@@ -116,7 +116,7 @@ ROWS = 6_000_000
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with so many records, hardly two of one address."""
+    """A run with a number of records, hardly two of which have the same address."""
     folder = tmp_path_factory.mktemp("large") / "run"
     trace(folder, ROWS, pages=1 << 30)
     return folder
@@ -136,7 +136,7 @@ def most():
 
 @pytest.mark.thorough
 def test_memory_stays_bounded(large: Path) -> None:
-    """Six million groups, of which hardly a fourth fits: the rest goes to disk."""
+    """Six million groups, of which hardly a fourth fits into memory: the rest goes to disk."""
     printed, (most,) = most_memory(f"""
 from luthier.cli.main import main
 assert main(["report", {str(large)!r}, "--trace", "accesses", "--by", "address", "--memory", "128"]) == 0

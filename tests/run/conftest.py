@@ -128,13 +128,13 @@ class RunUnderTools:
     """By tool: device, name and value."""
 
     def kernels(self) -> dict[str, dict[str, Any]]:
-        """What is said of each kernel."""
+        """Return the summary of each kernel."""
         return {kernel["kernel"]: kernel for kernel in self.summary["kernels"]}
 
 
 def apart(work: Callable[[], Any]) -> Any:
-    """What `work` returns in a forked process: memory for a run can be had once in a process, and only where no machine
-    code is loaded yet, as it is here when other tests have run before."""
+    """Return the result of `work` in a forked process: a process can reserve memory for a run only once, and only
+    before it loads machine code, which other tests may have done."""
     reading, writing = multiprocessing.get_context("fork").Pipe(duplex=False)
 
     def child() -> None:
@@ -159,8 +159,8 @@ def apart(work: Callable[[], Any]) -> Any:
 
 @pytest.fixture
 def under_tools(capfd: pytest.CaptureFixture[str]) -> Callable[..., RunUnderTools]:
-    """``under_tools(devices, tools, *command)``: run a program under tools, each run in a process of its own; with
-    ``folder`` it leaves a run directory there."""
+    """``under_tools(devices, tools, *command)``: run a program under tools in a separate process; with ``folder``,
+    write a run directory there."""
 
     def run(
         devices: str,

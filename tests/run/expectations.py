@@ -50,7 +50,7 @@ class Truth:
 def truth(
     counted: Sequence[tuple[bytes, Mapping[int, tuple[int, int]]]], own: Mapping[str, Mapping[str, Any]]
 ) -> Truth:
-    """From the counts of all code objects, and what `luthier run` says of the program's own kernels."""
+    """Return the truth from the counts of all code objects and the report of `luthier run` on the program's kernels."""
     code: defaultdict[int, list[tuple[Instruction, int, int]]] = defaultdict(list)
     entries: Counter[int] = Counter()
     kernels: Counter[str] = Counter()
@@ -111,14 +111,14 @@ def expectation(function: Expectation) -> Expectation:
 
 
 def well_formed(tables: Tables, truth: Truth) -> None:
-    """What holds of tools that have no expectation here: there are tables, and their rows have all columns."""
+    """Check tools without an expectation here: there are tables, and their rows have all columns."""
     assert tables
     assert all(len(row) == len(table["columns"]) for table in tables for row in table["rows"])
 
 
 @expectation
 def instr_count(tables: Tables, truth: Truth) -> None:
-    """Vector instructions by lane, others by wave; in all, and by block."""
+    """Vector instructions by lane, others by wave; in total and by block."""
     wanted = sum(lanes if one.is_vector else times for one, times, lanes in truth.all())
     (counter,) = rows(tables, "variable", "value")
     assert counter == {"variable": "counter", "value": wanted}
@@ -235,7 +235,7 @@ def address_heatmap(tables: Tables, truth: Truth) -> None:
 
 @expectation
 def mem_trace(tables: Tables, truth: Truth) -> None:
-    """An access of each lane is told, in no more records than that."""
+    """Every access of a lane is recorded, in at most one record for each."""
     channels = rows(tables, "accesses", "records", "dropped", "lost")
     assert all(row["records"] <= row["accesses"] for row in channels)
     assert all(row["dropped"] == row["lost"] == 0 for row in channels)
@@ -296,7 +296,7 @@ def value_log(tables: Tables, truth: Truth) -> None:
 
 
 def _edited(tables: Tables, truth: Truth) -> None:
-    """At known instructions only, each of them told of once."""
+    """Only known instructions are listed, each of them once."""
     places = [int(row["address"], 16) for row in rows(tables, "kernel", "address", "instruction")]
     assert all(address in truth.code for address in places)
 

@@ -1,4 +1,4 @@
-"""Tools that want to be told what a program does, and tools that fail."""
+"""Tools that listen to a program's events, and tools that fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UnderTools = Callable[..., RunUnderTools]
 
 
 def watcher(base: type[Tool], **methods: Any) -> type[Tool]:
-    """A tool that notes what it is told, and tells it in its report."""
+    """A tool that records its events and reports them."""
 
     class Watcher(base):  # type: ignore[misc,valid-type]
         """Notes what happens."""

@@ -49,7 +49,7 @@ def test_they_are_counted_in_their_own_object(
 
 
 def test_under_a_tool_they_are_named(build_program: Build, luthier_run: Run, temporary: Path) -> None:
-    """The patched kernel calls them, too; what runs there is in no count, and that is said."""
+    """The patched kernel calls them, too; code there is not counted, which is reported."""
     summary = temporary / "summary.json"
     outcome = luthier_run("emu:gfx90a", build_program(NAME), options=["-t", "instr_count", "--json", summary])
     assert (outcome.code, outcome.out) == (0, "called\n"), outcome

@@ -56,7 +56,7 @@ def test_replays_are_equal(build_program: Callable[[str], Path], temporary: Path
 
 
 def test_who_was_replayed_says_so(build_program: Callable[[str], Path], temporary: Path) -> None:
-    """What others have written to a capture that was not replayed is told as what it may be."""
+    """Differences in a capture that was not replayed are reported as possible writes of others."""
     program = build_program("histogram")
     files = {}
     for name, more in (("all", ["--all-memory"]), ("replayed", [])):
@@ -84,13 +84,13 @@ def test_launches_share_what_takes_long(captured: Callable[[str, str], list[Path
 
 
 def in_a_namespace(*command: str | Path) -> list[str | Path]:
-    """Return a command that has process numbers of its own: the first one there is 1."""
+    """Return a command that runs in a PID namespace, where the first process is 1."""
     return ["unshare", "--user", "--map-root-user", "--pid", "--fork", *command]
 
 
 @pytest.fixture(scope="module")
 def namespaces() -> None:
-    """Skip tests where there are no namespaces."""
+    """Skip tests without user namespaces."""
     if (done := subprocess.run(in_a_namespace("true"), capture_output=True, text=True)).returncode:
         pytest.skip(f"no namespaces here: {done.stderr}")
 
@@ -122,7 +122,7 @@ def test_processes_of_namespaces_have_numbers_of_their_own(
 def test_a_process_without_a_number_is_refused_by_name(
     build_program: Callable[[str], Path], temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel tells none of a process in a namespace that is not within the service's."""
+    """For a process in a namespace outside the service's, the kernel reports no number."""
     serve = Service._serve
     monkeypatch.setattr(Service, "_serve", lambda self, connection, pid: serve(self, connection, 0))
 

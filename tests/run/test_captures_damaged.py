@@ -68,7 +68,7 @@ def write(file: Path, parts: Members) -> None:
 
 
 def mutated(data: bytes, choose: random.Random) -> bytes:
-    """Bytes of which some are others, missing, repeated or new."""
+    """Return bytes of which some are changed, missing, repeated or inserted."""
     made = bytearray(data)
     for _ in range(choose.choice((1, 1, 2, 8))):
         at, size = choose.randrange(len(made) + 1), choose.choice((1, 4, 8, 64, 4096))
@@ -132,7 +132,7 @@ def use(capture: Capture, whole: Capture, folder: Path) -> None:
 
 @pytest.fixture
 def bounded(captured: Captured) -> Iterator[None]:
-    """Memory for 4 GiB more than this process has: a bomb is an error here, not the end of the machine."""
+    """Limit memory to 4 GiB more than this process uses, so that an archive bomb is an error."""
     captured("histogram")  # which other processes make, that inherit limits
     before = resource.getrlimit(resource.RLIMIT_AS)
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

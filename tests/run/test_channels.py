@@ -1,4 +1,4 @@
-"""Channels of tools in unmodified programs: every record once, whoever waits, raises or is killed."""
+"""Channels of tools in unmodified programs: every record arrives once, also if listeners wait, raise or are killed."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def traced(
     folder: Path | None = None,
     spoil: Callable[[Path], object] | None = None,
 ) -> Traced:
-    """Run a program, in a process of its own.
+    """Run a program in a separate process.
 
     Args:
         folder: the run directory.
@@ -183,7 +183,7 @@ def test_every_record_once(build_program: Build, collector: Any, target: str, ca
 
 
 def test_tools_devices_and_processes(build_program: Build, collector: Any) -> None:
-    """Two tools with channels of the same names, two devices, three processes at once."""
+    """Two tools with channels of the same names, two devices, three processes in parallel."""
     tools = [collector(capacity=1), collector(capacity=3000)]
     program = build_program("trace")
     script = f"{program} 600 9 2 & {program} 600 9 2 & {program} 600 9 2; a=$?; wait; exit $a"
@@ -244,7 +244,7 @@ def test_records_that_stand_for_others(build_program: Build, collector: Any, tmp
 
 
 def test_tables_that_cannot_be_written(build_program: Build, collector: Any, tmp_path: Path) -> None:
-    """Told once for each; the program is right, and nothing waits."""
+    """Each failure is reported once; the program's results are correct, and nothing waits."""
 
     def spoil(folder: Path) -> None:
         for name in ("stores", "waves"):
@@ -279,7 +279,7 @@ def test_dropped_records_are_counted(build_program: Build, collector: Any) -> No
 
 
 class AtEnd(Collector):
-    """Notes how many records each launch had brought when it ended."""
+    """Records how many records had arrived when each launch ended."""
 
     def at_kernel_end(self, launch: Launch) -> None:
         self.at_end.append(sum(len(batch) for name, *_, batch in self.batches if name == "stores"))

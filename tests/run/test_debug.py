@@ -65,7 +65,7 @@ def captured(build_program: Callable[..., Path], tmp_path_factory: pytest.TempPa
 
 @contextlib.contextmanager
 def room() -> Iterator[None]:
-    """Skip the test if this process has something else where the program had its memory."""
+    """Skip the test if this process uses addresses of the program's memory."""
     try:
         yield
     except AddressTaken as taken:
@@ -127,7 +127,7 @@ def test_variables_are_what_the_program_computes(captured: Callable[..., Path], 
 
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_variables_of_optimised_code(captured: Callable[..., Path], target: str) -> None:
-    """Those that are told are right; the others say that nobody knows."""
+    """Values that are shown are correct; others are shown as not available."""
     with opened(captured(target, "-O2")) as debugger:
         seen: dict[str, int] = {}
         while debugger.where is not None:

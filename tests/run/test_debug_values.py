@@ -1,4 +1,4 @@
-"""`luthier debug`: variables beside what the program itself prints of them, by target and optimisation.
+"""`luthier debug`: variables compared with the program's own output, by target and optimisation.
 
 ``programs/told.hip`` is compiled twice: with debug information for the debugger, and so that it prints its variables.
 """
@@ -57,7 +57,7 @@ class Said(NamedTuple):
 
 @pytest.fixture(scope="session")
 def facts(build_program: Callable[..., Path]) -> Said:
-    """The program's own account, which no debugger has had a part in."""
+    """Return the program's own output, printed without a debugger."""
     done = run_luthier("run", "--device", "emu:gfx90a", "--", build_program("told", "-DSAY"))
     assert done.returncode == 0, done.stderr
     at: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
@@ -102,8 +102,8 @@ def active(view: StoppedWave) -> Iterator[tuple[int, int]]:
 @pytest.mark.worth(5)
 @every_case
 def test_variables_at_their_lines(capture_of: Callable[[str, str], Path], facts: Said, target: str, level: str) -> None:
-    """Before a line a variable has in each lane what the program prints there, each time that it comes by; of optimised
-    code what is told is something that the variable has had in that work-item."""
+    """Before a line, a variable has the value that the program prints there, in each lane and at each pass; in
+    optimised code, a shown value is one that the variable has had in that work-item."""
     seen: Counter[tuple[int, str, int]] = Counter()
     names: set[str] = set()
     with opened(capture_of(target, level)) as debugger:
@@ -134,9 +134,9 @@ def test_variables_at_their_lines(capture_of: Callable[[str, str], Path], facts:
 def test_no_instruction_has_a_wrong_value(
     capture_of: Callable[[str, str], Path], facts: Said, target: str, level: str
 ) -> None:
-    """At every instruction what is told of a variable is something that it has had in that work-item: where compilers
-    say what holds for other lanes only, and where functions have no frame, nothing is told. Variables that optimisation
-    left in memory have anything before they have a value, so of those parameters are looked at."""
+    """At every instruction, a shown value of a variable is one that it has had in that work-item. No value is shown
+    where debug information is valid for other lanes only, or functions have no frame. Variables in memory are undefined
+    before their first value, so only parameters among them are checked."""
     own = {"most", "count", "weight"} if level == "-O0" else {name for name, _ in facts.ever}
     counts: Counter[str] = Counter()
     with opened(capture_of(target, level)) as debugger:
@@ -231,8 +231,8 @@ STORE = re.compile(
 
 
 def stores(capture: Capture, address: int) -> list[tuple[int, str, int]]:
-    """Return how many instructions had been executed behind each store to eight bytes of memory, its text, and what it
-    wrote, as registers say in a trace of the emulated device."""
+    """Return (number of instructions executed, text, value) for each store to eight bytes of memory, from registers in
+    a trace of the emulated device."""
     launch = PreparedLaunch(capture, capture.manifest.target)
     stores: list[tuple[int, str, int]] = []
     count = 0

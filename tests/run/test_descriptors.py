@@ -1,4 +1,4 @@
-"""A service that may open few files: what has ended holds none, and nobody can end it through shared memory."""
+"""A service with a low limit of open files: ended processes hold none, and none can stop it through shared memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT = ("prlimit", "--nofile=48:48")
 
 
 def test_processes_that_have_ended_hold_nothing(build_program: Callable[..., Path], tmp_path: Path) -> None:
-    """More processes one after the other than the service may have files; what it decoded for them goes with them."""
+    """More sequential processes than the service may open files; data decoded for them is freed with them."""
     loop = f"for number in $(seq 20); do {build_program('told')} || exit 3; grep RssAnon: /proc/$PPID/status; done"
     command = "run", "-t", "instr_count", "-o", tmp_path / "run", "--", "sh", "-c", loop
     done = run_luthier(*command, before=LIMIT)
@@ -62,7 +62,7 @@ def test_shared_memory_cannot_be_cut_short() -> None:
 def test_places_without_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As network file systems without a lock daemon: that is said once, and nothing waits."""
+    """As on network file systems without a lock daemon: it is reported once, and nothing waits."""
 
     def refuse(*_: object) -> None:
         raise OSError(37, "No locks available")

@@ -1,5 +1,5 @@
-"""What lasts: 100,000 launches in memory that stays the same, storms of processes, kills at any moment, places that are
-read-only or full, users whom the system does not know."""
+"""Endurance: 100,000 launches in constant memory, storms of processes, kills at any moment, folders that are read-only
+or full, users without a passwd entry."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_little_memory(raw_program: Callable[..., list[Path]], tmp_path: Path, c
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(30 if EVERYTHING else 1))
 def test_kills_at_any_moment(build_program: Build, tmp_path: Path, temporary: Path, seed: int) -> None:
-    """Whoever is killed, the other ends by itself, and the next run, with what was left in the cache, is right."""
+    """Whichever process is killed, the other one ends, and the next run, with the remaining cache, is correct."""
     chance, program = random.Random(seed), build_program("endurance")
     places = {"LUTHIER_CACHE_DIR": str(tmp_path / "cache"), "TMPDIR": str(temporary)}
     command = [*RUN, "-t", "instr_count", "-o", str(tmp_path / "killed"), "--", str(program), "soak", "1000000"]
@@ -151,7 +151,7 @@ def test_places_that_cannot_be_written(build_program: Build, small_disk: Path, k
 
 @pytest.mark.parametrize("home", ["/nonexistent", ""])
 def test_a_user_whom_the_system_does_not_know(build_program: Build, home: str) -> None:
-    """As in containers: a number without an entry in passwd; files are as they were, in a namespace of users."""
+    """As in containers: a user without a passwd entry; in a user namespace, files are unchanged."""
     other = ["unshare", "--user", "--map-user=54321", "--map-group=54321"]
     if subprocess.run([*other, "true"], capture_output=True).returncode:
         pytest.skip("this system has no namespaces of users for this one")

@@ -10,7 +10,7 @@ from luthier.run import parse_devices, program, topology
 
 @pytest.mark.parametrize(("given", "expected"), [({}, "^patcher"), ({"OMPI_MCA_memory": "none"}, "none")])
 def test_open_mpi_leaves_mmap_alone(tmp_path: Path, given: dict[str, str], expected: str) -> None:
-    """Unless the user has said otherwise."""
+    """Unless the user has set it."""
     assert program.environment(given, tmp_path, tools=False)["OMPI_MCA_memory"] == expected
 
 

@@ -1,4 +1,4 @@
-"""Tools that are told of calls of the HSA and HIP APIs."""
+"""Tools that listen to calls of the HSA and HIP APIs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIRST = (
 
 
 def listener(base: type[Tool] = Tool, **members: Any) -> Tool:
-    """A tool that keeps what it is told, and tells it in its report."""
+    """A tool that keeps its events and reports them."""
 
     class Listener(base):  # type: ignore[misc,valid-type]
         """Keeps events."""
@@ -53,7 +53,7 @@ def listener(base: type[Tool] = Tool, **members: Any) -> Tool:
             self.told.append(("hip", event))
 
         def report(self, run: Run) -> Iterable[Table]:
-            """What was told."""
+            """Return the events."""
             return [Table("", ("what", "event"), [(what, repr(event)) for what, event in self.told])]
 
     for name, value in members.items():
@@ -62,7 +62,7 @@ def listener(base: type[Tool] = Tool, **members: Any) -> Tool:
 
 
 def told(ran: RunUnderTools) -> list[tuple[str, Any]]:
-    """What the listener was told."""
+    """Return the listener's events."""
     (tables,) = (entry["tables"] for entry in ran.summary["tools"] if entry["tool"] == "listener")
     return [(what, eval(event)) for what, event in tables[0]["rows"]]
 
@@ -141,7 +141,7 @@ def test_only_what_is_wanted(build_program: Build, under_tools: UnderTools) -> N
 
 
 def test_memory(build_program: Build, under_tools: UnderTools) -> None:
-    """What the program has of HIP is told of, to the byte and in its order, and only to tools that want it."""
+    """HIP calls of the program are reported to the byte and in order, and only to tools that request them."""
 
     def keep(self: Any, event: ApiEvent) -> None:
         self.told.append(("memory", event))
@@ -172,7 +172,7 @@ def test_tools_that_want_nothing() -> None:
 
 @pytest.mark.thorough
 def test_more_than_there_is_room_for(build_program: Build, under_tools: UnderTools) -> None:
-    """11,100 launches are told of by 66,600 events, and nothing is lost."""
+    """11,100 launches give 66,600 events, and none is lost."""
     ran = under_tools("emu:gfx90a", [listener(at_hsa_event=Tool.at_hsa_event)], build_program("many"))
     assert (ran.code, ran.out, ran.summary["faults"]) == (0, SAYS["many"], [])
     count = Counter((event.name, event.is_exit) for _, event in told(ran))
@@ -190,7 +190,7 @@ def test_a_forked_process(build_program: Build, under_tools: UnderTools) -> None
 
 
 def test_a_process_that_is_killed_in_a_call(build_program: Build, under_tools: UnderTools) -> None:
-    """What it did until then is told."""
+    """Events until then are reported."""
     ran = under_tools("emu:gfx90a", [listener()], build_program("calls"), "die")
     assert ran.code == -9
     assert len(calls(ran, "hip", "hipLaunchKernel")) == 61

@@ -192,7 +192,7 @@ def test_a_compressed_bundle(two_units: Callable[[str], Path], counter: Any, tmp
 
 
 def test_the_map(two_units: Callable[[str], Path], counter: Any) -> None:
-    """Every instruction of a patched kernel is at its new place what it was, and has its line."""
+    """Every instruction of a patched kernel is unchanged at its new address, and has its source line."""
     tool = counter()
     patched = patch_executable(str(two_units("pie")), tool.instrument, target="gfx90a", hoist=False)
     seen = 0

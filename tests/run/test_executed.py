@@ -8,7 +8,7 @@ from luthier.run.executed import Executed
 
 
 def test_kernels_in_assembly_without_a_size() -> None:
-    """Their code goes on up to what follows; it is theirs, not that of functions nobody knows."""
+    """Their code extends to the next symbol, and belongs to them instead of to unknown functions."""
     code = ".globl k\n.type k,@function\nk:\n s_nop 0\n s_nop 1\n s_endpgm"
     object = assembled(kernel_text(code, "gfx942"), "gfx942")
     (kernel,) = object.kernels.values()

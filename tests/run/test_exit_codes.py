@@ -46,7 +46,7 @@ Ended = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def ended(tmp_path: Path, build_program: Callable[..., Path]) -> Ended:
-    """``ended(tool, *options)``: the exit code of a program under it, and what was said on standard error."""
+    """``ended(tool, *options)``: the exit code and standard error of a program under the tool."""
     info = tmp_path / "some_tools-1.0.dist-info"
     info.mkdir()
     (tmp_path / "some_tools.py").write_text(TOOLS)
@@ -86,7 +86,7 @@ def test_a_tool_that_fails(ended: Ended, tmp_path: Path, tool: str, function: st
 
 
 def test_results_are_json_whatever_the_numbers(ended: Ended, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """They are text in files, and numbers again for people and conditions."""
+    """They are text in files, and numbers again in reports and conditions."""
     run, all_of_it = str(tmp_path / "run"), tmp_path / "all.json"
     code, output = ended("numberless", "-o", run, "--json", str(all_of_it))
     assert code == 0, output

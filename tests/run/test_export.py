@@ -1,4 +1,4 @@
-"""Captured launches as HIP programs of their own: compiled, and run under `luthier run`."""
+"""Captured launches as stand-alone HIP programs: compiled, and run under `luthier run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fault under a tool is told by the program's instruction, its source line, and whose code did it."""
+"""A fault under a tool is reported with the program's instruction, its source line, and the origin of the code."""
 
 from __future__ import annotations
 

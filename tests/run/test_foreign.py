@@ -1,5 +1,5 @@
-"""Programs and libraries that no one here wrote, under the real ROCm on virtual devices: right without tools, right
-under the shipped ones, and the same instructions counted by tools as by the devices.
+"""Programs and libraries of other projects, under the real ROCm on virtual devices: correct without tools and under the
+shipped ones, and tools count the same instructions as the devices.
 """
 
 from __future__ import annotations
@@ -259,8 +259,8 @@ PARTS = 4
 
 @pytest.fixture
 def benchmark_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """A program of HeCBench, of the sources that its Makefile names. It runs in a folder of its own, since some write
-    files where they are, beside which are the data that others read."""
+    """A program of HeCBench, built from the sources in its Makefile. It runs in a separate folder, because some
+    programs write files to their folder; the data that others read is next to it."""
     if not HECBENCH.is_dir() or "LUTHIER_TEST_HECBENCH" not in os.environ:
         pytest.skip("there is no checkout of HeCBench, which LUTHIER_TEST_HECBENCH would name")
     (tmp_path / "here").mkdir()

@@ -1,4 +1,4 @@
-"""Hooks with private memory in an unmodified program: ROCr gives it to kernels that had none."""
+"""Hooks with private memory in an unmodified program: ROCr allocates it for kernels that had none."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_above_a_stack_whose_size_is_not_known(
     under_tools: Callable[..., RunUnderTools],
     target: str,
 ) -> None:
-    """At every instruction of a kernel that calls itself; a launch with so large a stack that it would reach what hooks
-    have runs as it is, and that is told."""
+    """Hooks at every instruction of a recursive kernel; a launch whose stack would reach the hooks' memory runs
+    unmodified, which is reported."""
     module = make_module(HOOK, *TARGETS)
 
     class Deep(Tool):

@@ -1,4 +1,4 @@
-"""CuPy and JAX, as PyPI has them for ROCm 7, above ROCm 7.2 of Debian's packages: right alone and under a tool.
+"""CuPy and JAX from PyPI for ROCm 7, on Debian's ROCm 7.2: correct alone and under a tool.
 
 Nothing of them is kept here. ``LUTHIER_TEST_CUPY`` and ``LUTHIER_TEST_JAX`` name folders that ``pip install --target``
 made, of cupy-rocm-7-0, and of jax, jaxlib, jax-rocm7-pjrt and jax-rocm7-plugin. Both want libraries for profilers and
@@ -50,7 +50,7 @@ def stand_in(library: str, functions: Iterable[str], versions: str = "") -> str:
 
 
 def wanted_of(module: Path, prefix: str) -> list[str]:
-    """Return the functions with a prefix that a library wants of others."""
+    """Return the functions with a prefix that a library imports."""
     listed = subprocess.run(["nm", "-D", "--undefined-only", module], check=True, capture_output=True, text=True)
     return re.findall(rf"\b({prefix}\w+)", listed.stdout)
 

@@ -24,7 +24,7 @@ from run_folders import code, kernel, launch, write_run
 
 @pytest.fixture(scope="module")
 def answers(build_program: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[str]]:
-    """What the service said to each act of a hostile program, which the honest one ran beside and after."""
+    """Return the service's message for each act of a hostile program; an honest one ran in parallel and afterwards."""
     folder, program = tmp_path_factory.mktemp("hostile"), build_program("graph")
     script = f"{program} & {sys.executable} {hostile_messages.__file__} {folder}/answers; {program}; wait $!"
     done = run_luthier("run", "-t", "instr_count", "-o", folder / "run", "--executed", "--", "sh", "-c", script)
@@ -137,7 +137,7 @@ def test_run_folders(kind: str, whole: Path, tmp_path: Path, capfd: pytest.Captu
 @pytest.mark.parametrize("owner", ["this user's", "another's"])
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o1777])
 def test_folders_above(owner: str, mode: int, tmp_path: Path) -> None:
-    """A run goes into a new folder of its own, whoever may write above it, and nobody else may look into it."""
+    """A run uses a new folder that other users cannot read, whoever may write to its parent."""
     above, run = tmp_path / "above", tmp_path / "above" / "run"
     above.mkdir()
     above.chmod(mode)

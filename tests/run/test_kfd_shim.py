@@ -1,4 +1,4 @@
-"""The shim of the kernel driver: what it answers, and which ROCr is above it."""
+"""The shim of the kernel driver: its answers, and the choice of ROCr."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_device_memory_ends(host_program: Callable[..., Path], luthier_run: Run)
 
 @pytest.fixture
 def link(tmp_path: Path) -> Callable[..., Path]:
-    """``link(name, *arguments)``: a library of that name in a folder of its own."""
+    """``link(name, *arguments)``: a library of that name in a separate folder."""
 
     def make(name: str, *arguments: str) -> Path:
         folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
@@ -170,7 +170,7 @@ def test_the_runtime_that_a_program_would_load(link: Callable[..., Path]) -> Non
 
 
 def test_every_device_is_known_everywhere() -> None:
-    """Those that can be had have an entry for the graphics libraries, and nobody else has one."""
+    """Exactly the devices that Luthier supports have an entry for the graphics libraries."""
     chips = (SHIM / "chips.h").read_text()
     known = {name for name, target in TARGETS_OF_LUTHIER.items() if target.device_id is not None}
     assert set(re.findall(r'\{"(gfx\w+)", \d+, 0x', chips)) == known >= set(EMULATED)

@@ -1,4 +1,4 @@
-"""Commands of which a process is killed while it waits or works: the others end, and nothing is left behind."""
+"""Commands with a process that is killed while it waits or works: the others end, and nothing is left behind."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ COMMANDS = {
 
 
 class Whole(NamedTuple):
-    """A run that nobody disturbed, from an empty cache."""
+    """An undisturbed run with an empty cache."""
 
     results: Mapping[str, Any]
     entries: Mapping[Any, bytes]
@@ -111,7 +111,7 @@ def whole(begin: Callable[[str, Path, Path], Any], tmp_path_factory: pytest.Temp
 
 
 def await_end(process: Any) -> None:
-    """Wait until all processes of a session have ended by themselves."""
+    """Wait until all processes of a session have ended."""
     deadline = time.monotonic() + PATIENCE
     process.join(PATIENCE)
     while process.is_alive() or session(process.pid):

@@ -1,4 +1,4 @@
-"""`luthier sanitize`: which memory is known to the byte, and what it tells of the rest."""
+"""`luthier sanitize`: memory that is known to the byte, and reports about other memory."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_variables(build_program: Build, tmp_path: Path, case: str, target: str)
 
 
 def test_variables_alone(build_program: Build, tmp_path: Path) -> None:
-    """They are known where no allocation of the process is, which is told as before."""
+    """Variables are known outside the allocations of the process, whose reports do not change."""
     words = "write table", "100", "no allocation"
     report = told_of(build_program("module_memory", "-g"), tmp_path / "log", "gfx90a", *words)
     assert [found["allocation"]["variable"] for found in report["findings"]] == ["table"]
@@ -73,7 +73,7 @@ def test_variables_alone(build_program: Build, tmp_path: Path) -> None:
 
 
 def test_no_file(build_program: Build, tmp_path: Path) -> None:
-    """Variables of a code object whose file is gone are not known, which is told."""
+    """Variables of a code object whose file is missing are unknown, which is reported."""
     library = tmp_path / "library.so"
     shutil.copy(build_program("opened_late", "-DLIBRARY", "-shared", "-fPIC"), library)
     done = run_luthier("sanitize", "--", build_program("opened_late"), tmp_path, library, "removed")
@@ -102,7 +102,7 @@ def test_kinds(build_program: Build, tmp_path: Path, kind: str, beyond: int) -> 
 
 @pytest.mark.parametrize("kind", BY_PAGES)
 def test_pages(build_program: Build, tmp_path: Path, kind: str) -> None:
-    """Memory of which pages alone are known is told as such, also in SARIF, beside other memory and alone."""
+    """Memory that is known only by pages is marked so, also in SARIF, next to other memory and alone."""
     log, sarif = tmp_path / "log", tmp_path / "sarif"
     words = ["--json", log, "--sarif", sarif, "--", build_program("memory_kinds", "-g"), kind, "0"]
     done = run_luthier("sanitize", *words)

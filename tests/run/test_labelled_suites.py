@@ -1,4 +1,4 @@
-"""`luthier sanitize` on programs by others with labelled bugs: what is found is what the table has.
+"""`luthier sanitize` on other projects' programs with labelled bugs: findings match the table.
 
 `LUTHIER_TEST_LABELLED` names a folder with a checkout of each repository, which nothing of is kept here.
 """

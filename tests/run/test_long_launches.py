@@ -1,4 +1,4 @@
-"""What is said of kernels that run for long."""
+"""Messages about kernels that run for long."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_kernel_that_never_ends_is_named(build_program: Callable[..., Path], o
 
 
 def test_why_a_kernel_did_not_end(build_program: Callable[..., Path], tmp_path: Path) -> None:
-    """Its work-groups wait for more than the device holds. What its process had executed is known, too."""
+    """Its work-groups wait for more work-groups than the device holds. Executed instructions are reported, too."""
     log = tmp_path / "results.json"
     options = ["--check", "memory", "--executed", "--json", str(log)]
     done = run_luthier("run", *options, "--", str(build_program("persistent", "-g")), "500")

@@ -1,4 +1,4 @@
-"""`luthier sanitize` on programs that ask the dynamic linker for HIP's functions: found is what is found of others."""
+"""`luthier sanitize` on programs that look up HIP's functions with the dynamic linker has the same findings."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from commands import run_luthier
 from compiling import compiled
 
 from .conftest import PROGRAMS
+from .sanitized import findings_of
 
 HIP = "/usr/lib/x86_64-linux-gnu/libamdhip64.so.5"
 CHECKS = "memory,leak,host"
@@ -42,12 +43,9 @@ def build_looked_up() -> Callable[[bool], tuple[Path, Path]]:
 
 def told_of(command: tuple[Path, Path], bug: str, log: Path) -> list[tuple[Any, ...]]:
     """Return what is found, without what differs from run to run."""
-    words = ["--check", CHECKS, "--device", "emu:gfx90a", "--json", log]
-    done = run_luthier("sanitize", *words, "--", *command, bug)
-    report = json.loads(log.read_text())
-    assert (done.stdout, report["exit_code"]) == ("done\n", 0), done
+    findings = findings_of([*command, bug], log, "--check", CHECKS, target="gfx90a")
     kept = ("kind", "kernel", "call", "detail", "size", "side", "distance", "count")
-    return [tuple(one[name] for name in kept) for one in report["findings"]]
+    return [tuple(finding[name] for name in kept) for finding in findings]
 
 
 @pytest.mark.parametrize("bug", BUGS)

@@ -135,7 +135,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, build_program: Callable[..., 
 def start(
     command: str, made: Made, folder: Path, fault: Fault | None = None, after: int = 0, cache: Path | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end in a folder of its own, maybe with a fault that begins after some calls."""
+    """Run a command to its end in a separate folder, optionally with a fault that starts after some calls."""
     places = {"out": folder / "out", "tmp": folder / "tmp", "cache": cache or made.cache}
     for place in places.values():
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -207,7 +207,7 @@ def whole(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
 
 @pytest.fixture(scope="module")
 def calls_of(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, Fault], int]:
-    """``calls_of(command, fault)``: how many of the calls that fail there are without the fault."""
+    """``calls_of(command, fault)``: the number of calls that could fail, counted in a run without the fault."""
     known: dict[tuple[str, str, str], int] = {}
 
     def count(command: str, fault: Fault) -> int:

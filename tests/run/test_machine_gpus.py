@@ -122,7 +122,7 @@ def test_numbers_beyond_what_is_visible() -> None:
 @pytest.mark.rocm("6.4")
 @pytest.mark.parametrize("target", ["gfx942", pytest.param("gfx1201", marks=pytest.mark.thorough)])
 def test_todays_rocm(tmp_path: Path, target: str) -> None:
-    """Counts are those of the virtual device under the same tool, and captures made there are replayed without ROCm."""
+    """Counts equal those of the virtual device under the same tool, and captures are replayed without ROCm."""
     program = built(PROGRAMS / "histogram.hip", [target], release="6.4")
     counted = []
     for device, outer in ((f"emu:{target}", []), ("hip", around(f"emu:{target}"))):

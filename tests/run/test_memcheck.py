@@ -21,7 +21,7 @@ FREES = ("double-free", "invalid-free")
 
 
 def told_by(program: Path, log: Path, target: str, *names: str) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
-    """Run a program under the tool and the device's check at once; its exit code, and what each has found."""
+    """Run a program under the tool and the device's check together; return the exit code and the findings of both."""
     words = ["run", "-t", "memcheck:top=0", "--check", "memory", "--device", f"emu:{target}"]
     done = run_luthier(*words, "--json", log, "--", program, *names, before=before_of(target))
     report: dict[str, Any] = json.loads(log.read_text())
@@ -38,7 +38,7 @@ def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def of_device(findings: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
-    """Return how often lanes did what the device has found, by what it was and the allocation."""
+    """Return the lanes of the device's findings, by kind and allocation."""
     sums: Counter[tuple[object, ...]] = Counter()
     for finding in findings:
         whole = finding["allocation"] or {"address": 0, "size": 0}
@@ -58,7 +58,7 @@ def of_tool(rows: list[dict[str, Any]]) -> Counter[tuple[object, ...]]:
 
 
 def joined(row: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a row as the device tells it: what goes from one allocation to the next is of the first."""
+    """Return a row in the device's form: an access across two allocations belongs to the first."""
 
     def end(finding: dict[str, Any]) -> int:
         return int(finding["allocation"], 16) + int(finding["of bytes"])

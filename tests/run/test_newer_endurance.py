@@ -1,4 +1,4 @@
-"""Starts and ends of programs above today's ROCm: many at once, killed at any moment. Nothing is left of them."""
+"""Starts and ends of programs on current ROCm: many in parallel, killed at any moment. Nothing is left behind."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def check_counts(tmp_path: Path, target: str, *command: str | Path, packages: tu
     [pytest.param(one, marks=[] if one == "gfx1201" else [pytest.mark.thorough]) for one in EMULATED],
 )
 def test_rocminfo(target: str) -> None:
-    """Every device, images included: where ROCr knows too little of a chip for them, it does not begin."""
+    """Every device, with images; ROCr does not start if it lacks facts about a chip's images."""
     outcome = run("--device", f"emu:{target}", "--", "rocminfo")
     assert (outcome.code, outcome.err) == (0, ""), outcome
     assert re.findall(r"^  Name: +(gfx\w+)", outcome.out, re.MULTILINE) == [target]

@@ -1,4 +1,4 @@
-"""What a run says before it starts, what it leaves, and when it ends."""
+"""Messages of a run before it starts, its files, and its end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_limits_that_suffice() -> None:
 
 
 def test_a_limit_of_the_program_itself(build_program: Callable[..., Path]) -> None:
-    """It is what is said, not that the addresses are taken."""
+    """The error names the limit, and does not say that the addresses are in use."""
     script = 'ulimit -v 8000000; exec "$0"'
     outcome = run("--device", "emu:gfx90a", "--", "sh", "-c", script, str(build_program("graph")))
     assert outcome.code != 0
@@ -219,7 +219,7 @@ def test_no_time_limit(value: str) -> None:
 
 
 def compiled_for(folder: Path, *targets: str) -> Path:
-    """A program with one kernel for these targets, which prints what it computed."""
+    """A program with one kernel for these targets, which prints its results."""
     (folder / "own.hip").write_text(
         """
         #include <hip/hip_runtime.h>

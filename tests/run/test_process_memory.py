@@ -23,7 +23,7 @@ Change = Callable[[], None]
 
 
 class Child:
-    """A process with memory of its own and shared memory, which does one thing after the other when it is told."""
+    """A process with private and shared memory that executes commands."""
 
     def __init__(self, steps: Sequence[Change]) -> None:
         self._told, writer = os.pipe()
@@ -113,7 +113,7 @@ def test_what_changes_is_found(start: Callable[[Sequence[Change]], Child]) -> No
 
 
 def test_shared_memory_that_others_have_written(start: Callable[[Sequence[Change]], Child]) -> None:
-    """It is in none of the process's page tables."""
+    """The page is not in the process's page tables."""
     shared, at = mapping(3, mmap.MAP_SHARED)
     child = start([])
     memory = ProcessMemory(child.pid, [(at, 3 * PAGE)], [], MOST)
@@ -162,7 +162,7 @@ def test_what_is_too_large_or_gone_is_refused(start: Callable[[Sequence[Change]]
 
 @pytest.mark.parametrize("most", [1, 4095, 4096, 10_000, 3 * PAGE])
 def test_memory_comes_in_pieces(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system moves less than 2 GiB at once; here less still."""
+    """The system moves less than 2 GiB in one call; this test uses a lower limit."""
     expected = np.random.default_rng(most).integers(0, 256, (3, PAGE), np.uint8)
     preadv = os.preadv
     monkeypatch.setattr(os, "preadv", lambda file, buffers, at: preadv(file, [buffers[0][:most]], at))

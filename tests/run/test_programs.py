@@ -93,8 +93,8 @@ def test_copies_without_copy_engines(build_program: Build, luthier_run: Run) -> 
 
 
 def test_many_queues(raw_program: Callable[[str, str], list[Path]], luthier_run: Run) -> None:
-    """The program's thread and one of ROCr's wait for the same event; once in some hundred queues the first came back
-    from what it had raised for the other, which then slept for ever."""
+    """The program's thread and one of ROCr's wait for the same event; once in some hundred queues, the first thread
+    consumed the event that it had raised for the other, which then slept forever."""
     outcome = luthier_run("emu:gfx90a", *raw_program("gfx90a", "raw_queues"), "2000")
     assert (outcome.code, outcome.out, outcome.err) == (0, "2000 queues\n", "")
 

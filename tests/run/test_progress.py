@@ -32,7 +32,7 @@ _PART = re.compile(r"\x1b(?:[78]|\[\?7[lh]|\[K)|\r|\n|[^\x1b\r\n]+")
 
 
 class Screen:
-    """A terminal as far as it is needed here; what it does not know is an error."""
+    """A terminal that implements the control sequences used here; others are errors."""
 
     def __init__(self, columns: int) -> None:
         self.columns = columns

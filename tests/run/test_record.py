@@ -161,7 +161,7 @@ def test_counters_have_their_types(folder: Path) -> None:
 
 
 def test_variables_are_added_up_by_their_types(folder: Path) -> None:
-    """Those that are one number, in each of four processes; of the others the values are told."""
+    """Variables that are one number, in each of four processes; of others, the values are listed."""
     (tool,) = RunFolder(folder).summary.tools
     sums: dict[object, object] = dict(tool.tables[0].rows)  # type: ignore[arg-type]  # of two cells each
     assert sums.keys() == {"counter", "total", "ratio", "least", "balance"}
@@ -175,7 +175,7 @@ def test_variables_are_added_up_by_their_types(folder: Path) -> None:
 
 
 def test_counts_are_those_of_the_variable(folder: Path) -> None:
-    """One tool had the same instructions counted into a variable and into none."""
+    """One tool counts the same instructions into a variable and without one."""
     run = RunFolder(folder)
     rows = [row for row in run.rows("counts") if row["executions"] is not None]
     total = sum(row["unsigned"][0] for row in run.rows("counters") if row["variable"] == "total")

@@ -19,7 +19,7 @@ from .conftest import Luthier
 
 
 def spoil(file: Path, output: Path) -> Path:
-    """Write a capture of which another byte is expected."""
+    """Write a capture with one changed expected byte."""
     capture = read_capture(file)
     pages = capture.pages.copy()
     pages[int(capture.after["page"][0]), 5] ^= 1
@@ -292,7 +292,7 @@ SMALL = 1 << 16
 
 
 def minimised(luthier: Luthier, file: Path, output: Path, *words: str | Path) -> tuple[Capture, str]:
-    """The smaller capture, and what the command said."""
+    """Return the smaller capture and the command's report."""
     done = luthier("minimise", file, "-o", output, *words)
     assert done.returncode == 0, done
     smaller = read_capture(output)

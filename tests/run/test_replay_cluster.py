@@ -1,4 +1,4 @@
-"""Captures that are replayed by the workers of a Dask cluster, some of which are killed."""
+"""Captures replayed by workers of a Dask cluster, some of which are killed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Rows = list[dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[LocalCluster]:
-    """Workers in processes of their own."""
+    """Workers in separate processes."""
     with LocalCluster(
         n_workers=4 if EVERYTHING else 2, threads_per_worker=1, dashboard_address=":0", silence_logs=60
     ) as cluster:
@@ -86,7 +86,7 @@ def test_a_cluster_finds_what_one_process_does(
 
 @pytest.mark.thorough
 def test_killed_workers_lose_nothing(workers: LocalCluster, many: Path, serial: Rows) -> None:
-    """What they had is done by others, and new ones come in their places."""
+    """Other workers take over their tasks, and new workers replace them."""
     over = threading.Event()
     killed: list[int] = []
 
@@ -113,7 +113,7 @@ def test_killed_workers_lose_nothing(workers: LocalCluster, many: Path, serial: 
 
 @pytest.mark.thorough
 def test_a_capture_that_kills_each_worker(captured: Callable[..., list[Path]], workers: LocalCluster) -> None:
-    """It is a row that says so, and the others have theirs."""
+    """The failure is a row, and the other captures have their rows."""
     (file, *_) = captured("histogram")
     with Client(workers) as client, Client(workers) as other:
         over = threading.Event()
@@ -137,7 +137,7 @@ def test_a_capture_that_kills_each_worker(captured: Callable[..., list[Path]], w
 
 
 def test_no_worker_is_left(captured: Callable[..., list[Path]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told of each capture, instead of waiting for ever."""
+    """It is reported for each capture, instead of waiting forever."""
     monkeypatch.setattr("luthier.replay.cluster._WITHOUT_WORKERS", 1.0)
     monkeypatch.setattr("luthier.replay.cluster._LOOK", 0.5)
     files = [*captured("reduction"), *captured("histogram")] * 4

@@ -40,7 +40,7 @@ def test_a_release_that_is_not_known() -> None:
 )
 @pytest.mark.thorough
 def test_without_a_network(tmp_path: Path) -> None:
-    """Nothing is left but the lock, which others may wait for."""
+    """Only the lock file remains, because other processes may wait for it."""
     done = run(["unshare", "--net", *stack("5.2")], LUTHIER_CACHE_DIR=str(tmp_path))
     assert done.returncode == 1
     assert "could not be made: mmdebstrap, from http://" in done.stderr
@@ -50,7 +50,7 @@ def test_without_a_network(tmp_path: Path) -> None:
 
 @HERE
 def test_a_command_is_as_outside(tmp_path: Path) -> None:
-    """Its folder, output and exit code; what it writes in a folder that it shares."""
+    """Its folder, output, exit code, and files in a shared folder."""
     assert str(tmp_path).startswith("/tmp/")
     done = run([*stack("6.4"), "sh", "-c", f"pwd; echo made > {tmp_path}/file; exit 3"])
     assert (done.returncode, done.stdout, done.stderr) == (3, "/tmp\n", "")

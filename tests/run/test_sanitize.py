@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from luthier.findings.finding import Finding, NearbyAllocation
 from rocm_stacks import stack
 
 from .conftest import PROGRAMS
+from .sanitized import marked_line
 from .test_newer_rocm import RELEASE, build_newer
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
 Build = Callable[..., Path]
+line_of = partial(marked_line, "planted.hip")
 BUGS = {
     "none": None,
     "above": ("out-of-bounds", "after", 0, 1),
@@ -55,11 +58,6 @@ def combinations() -> list[tuple[str, str, str, str]]:
 
 def sanitize(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return run_luthier("sanitize", *arguments)
-
-
-def line_of(access: str) -> int:
-    text = (PROGRAMS / "planted.hip").read_text().splitlines()
-    return next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {access}"))
 
 
 @pytest.mark.covering(1)
@@ -139,7 +137,7 @@ def test_a_plugin_with_hip_of_its_own(build_program: Build) -> None:
 
 @pytest.mark.parametrize("tools", [[], ["-t", "instr_count"]])
 def test_under_run(build_program: Build, tools: list[str]) -> None:
-    """`luthier run --check` finds the same, with a tool or without, and tells what it leaves out."""
+    """`luthier run --check` has the same findings, with and without a tool, and reports what it leaves out."""
     for bug, code, summary in (("above", 1, "1 finding"), ("none", 0, "0 findings")):
         words = [*tools, "--check", "memory,race", "--", build_program("planted", "-g"), "device", bug, "read"]
         done = run_luthier("run", *words)
@@ -152,7 +150,7 @@ def test_under_run(build_program: Build, tools: list[str]) -> None:
 
 
 def test_files_under_run(build_program: Build, tmp_path: Path) -> None:
-    """`luthier run --check` writes the findings as `luthier sanitize` does, and leaves out what it is told to."""
+    """`luthier run --check` writes findings like `luthier sanitize`, and applies suppressions."""
     program = str(build_program("planted", "-g"))
     sarif, known, log = (str(tmp_path / name) for name in ("sarif", "known", "log"))
 
@@ -173,7 +171,7 @@ def test_files_under_run(build_program: Build, tmp_path: Path) -> None:
 
 
 def test_no_memory_at_all(build_program: Build, tmp_path: Path) -> None:
-    """What faults on hardware faults here, and is a finding."""
+    """An access that faults on hardware faults here and is a finding."""
     log = tmp_path / "findings.json"
     done = sanitize("--json", log, "--", build_program("faults"), "null")
     assert done.returncode == 1, done
@@ -234,7 +232,7 @@ def test_stops(build_program: Build, tmp_path: Path, what: str, words: list[str]
 
 @pytest.mark.parametrize(("what", "side"), [("behind", "after"), ("front", "before")])
 def test_what_reaches_the_next_allocation(build_program: Build, tmp_path: Path, what: str, side: str) -> None:
-    """It is told once, by the allocation that it begins or ends at, wherever the other one is nearer."""
+    """It is reported once, with the allocation that it adjoins, even if another one is nearer."""
     log = tmp_path / "log"
     done = sanitize("--json", log, "--", build_program("stops", "-g"), what, "allocated")
     (finding,) = json.loads(log.read_text())["findings"]

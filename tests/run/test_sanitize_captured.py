@@ -1,4 +1,4 @@
-"""`luthier sanitize` of captured launches: what it finds in the program, by replays."""
+"""`luthier sanitize` of captured launches: the same findings as in the program, by replay."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_findings_are_the_program_s(
 
 
 def test_lds(build_program: Callable[..., Path], luthier: Luthier, temporary: Path) -> None:
-    """Bounds of LDS are looked at to the byte, those of memory are the driver's, which is told."""
+    """Bounds of LDS are checked to the byte; those of memory are the driver's, which is reported."""
     program, kept, device = build_program("stops", "-g"), temporary / "kept", ("--device", "emu:gfx90a")
     truth = looked_at(temporary, "--check", "memory", *device, "--", program, "lds")
     assert luthier("capture", *device, "-o", kept, "--", program, "lds").returncode == 0

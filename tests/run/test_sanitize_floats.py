@@ -1,4 +1,4 @@
-"""`luthier sanitize --check fp`: what makes exceptional floats is told, and counted exactly."""
+"""`luthier sanitize --check fp`: instructions that produce exceptional floats are reported and counted exactly."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from luthier.findings.floats import cause, kinds_of_floats
 from numpy.typing import NDArray
 from rocm_stacks import stack
 
-from .conftest import PROGRAMS
+from .sanitized import findings_of, marked_line
 from .test_newer_rocm import RELEASE, build_newer
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
@@ -39,24 +39,17 @@ ALL = "nan,inf,denormal,flow"
 
 def look(program: Path, log: Path, *words: str, target: str, kinds: str, before: list[str]) -> list[dict[str, Any]]:
     """Return what is found in a program."""
-    options = ["--check", "fp", "--fp", kinds, "--device", f"emu:{target}", "--json", str(log)]
-    done = run_luthier("sanitize", *options, "--", program, *words, before=before)
-    report: dict[str, Any] = json.loads(log.read_text())
-    assert (done.stdout, report["exit_code"]) == ("done\n", 0), done
-    assert done.returncode == bool(report["findings"]), done
-    findings: list[dict[str, Any]] = report["findings"]
-    return findings
+    return findings_of([program, *words], log, "--check", "fp", "--fp", kinds, target=target, before=before)
 
 
 def check(program: Path, log: Path, kernel: str, target: str, before: list[str]) -> None:
     (finding,) = look(program, log, kernel, "bug", target=target, kinds="nan,inf,denormal", before=before)
     kind, instruction, why = BUGS[kernel]
-    text = (PROGRAMS / "floats.hip").read_text().splitlines()
-    line = next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {kernel}"))
     assert (finding["kind"], finding["name"], finding["count"]) == (kind, kernel, 1)
     assert finding["instruction"].startswith(instruction)
     assert finding["detail"].startswith(why)
-    assert line in {frame["line"] for frame in finding["frames"] if frame["file"].endswith("floats.hip")}
+    lines = {frame["line"] for frame in finding["frames"] if frame["file"].endswith("floats.hip")}
+    assert marked_line("floats.hip", kernel) in lines
     lanes = 64 if target.startswith("gfx9") else 32
     assert finding["group"] * 256 + finding["wave"] * lanes + finding["lane"] == PLACE
 
@@ -85,7 +78,7 @@ def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str) -> Non
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 def test_beside_what_nobody_wrote(build_program: Build, tmp_path: Path, target: str) -> None:
-    """Numbers that `init` fills memory with overflow, too, and are no finding; the program's own one is."""
+    """Overflows of the fill pattern of `init` are not findings; the program's own overflow is."""
     log = tmp_path / "log"
     words = ["--check", "init,fp", "--device", f"emu:{target}", "--json", log]
     done = run_luthier("sanitize", *words, "--", build_program("floats", "-g"), "squares", "bug")
@@ -155,7 +148,8 @@ class Oracle:
         return np.full(step.registers.wave_size, np.frombuffer(bits, kind)[0])
 
     def judge(self, step: WaveStep, done: Waiting) -> None:
-        """Count the lanes in which any of an instruction's results is exceptional: of two each is of one operand."""
+        """Count the lanes in which a result of an instruction is exceptional; each of two results has its own
+        operands."""
         if done.packed:
             both = self.operand(step, done.result, np.uint32)
             results = [(both >> shift).astype(np.uint16).view(np.float16) for shift in (0, 16)]

@@ -1,4 +1,4 @@
-"""`luthier sanitize --check host`: what the host does wrong with HIP is told at the line of the call."""
+"""`luthier sanitize --check host`: wrong uses of HIP by the host are reported at the line of the call."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,14 @@ from commands import run_luthier
 from rocm_stacks import stack
 
 from .conftest import PROGRAMS
+from .sanitized import marked_line
 from .test_newer_rocm import RELEASE, build_newer
 from .test_sanitize import sanitize
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
 
 Build = Callable[..., Path]
+line_of = partial(marked_line, "host_errors.hip")
 BUGS = {
     "none": None,
     "seen": None,
@@ -59,11 +62,6 @@ REASONS = {
 """Bug -> kernel, work-groups, work-items of each, and why the launch fails."""
 
 
-def line_of(bug: str) -> int:
-    text = (PROGRAMS / "host_errors.hip").read_text().splitlines()
-    return next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {bug}"))
-
-
 def check(done: subprocess.CompletedProcess[str], log: Path, bug: str, expected: tuple[str, str, str] | None) -> None:
     """Compare what was found in a run of a bug."""
     report = json.loads(log.read_text())
@@ -90,7 +88,7 @@ def test_bug(build_program: Build, tmp_path: Path, bug: str) -> None:
 
 @pytest.mark.parametrize("bug", REASONS)
 def test_reason(build_program: Build, tmp_path: Path, bug: str) -> None:
-    """A launch that failed says what it asked for, and what of it is too much."""
+    """A failed launch reports its parameters and the exceeded limit."""
     log, (kernel, groups, items, reason) = tmp_path / "log", REASONS[bug]
     done = sanitize("--check", "host", "--json", log, "--", build_program("host_errors", "-g"), bug)
     (finding,) = json.loads(log.read_text())["findings"]
@@ -126,7 +124,7 @@ def test_reason_of_a_module(build_newer: Build, compile_object: Build, tmp_path:
 
 @pytest.mark.parametrize("given", ["arguments", "late arguments", "all arguments"])
 def test_size_of_arguments(build_program: Build, compile_object: Build, tmp_path: Path, given: str) -> None:
-    """A launch from a buffer of arguments that is too small is told, also before the kernel is known."""
+    """A launch with a too small argument buffer is reported, also before the kernel is known."""
     code = compile_object(PROGRAMS / "host_errors.hip", "gfx90a", "-w", "-mcode-object-version=4", f"-I{PROGRAMS}")
     log, program = tmp_path / "log", build_program("host_errors", "-g")
     words = ["--check", "host", "--device", "emu:gfx90a", "--json", log, "--", program, given, code]

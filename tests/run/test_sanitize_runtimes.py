@@ -108,7 +108,7 @@ def test_openmp(tmp_path: Path, bug: str) -> None:
     ],
 )
 def test_opencl(tmp_path: Path, release: str, target: str, container: str, bug: str) -> None:
-    """Buffers that are copied to, mapped, in memory of the host, or a part of others, shared memory, and variables."""
+    """Buffers that are copied to, mapped, in host memory, or sub-buffers; shared memory; and variables."""
     command: list[str | Path] = ["python3", PROGRAMS / "opencl_memory.py", container, bug]
     report = told_of(command, target, tmp_path / "log", *stack(release))
     is_known = container != "used"

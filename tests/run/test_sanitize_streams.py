@@ -1,10 +1,10 @@
-"""`luthier sanitize --check race` of kernels and copies on two streams: what nothing orders is told, no more."""
+"""`luthier sanitize --check race` of kernels and copies on two streams: only unordered accesses are reported."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,10 @@ import pytest
 from commands import run_luthier
 
 from .conftest import PROGRAMS
+from .sanitized import findings_of, marked_line
 
 Build = Callable[..., Path]
+line_of = partial(marked_line, "stream_races.hip")
 SOURCE = PROGRAMS / "stream_races.hip"
 RACES = {
     "write-write": ("writes", "writes"),
@@ -38,20 +40,11 @@ TARGETS = ("gfx90a", "gfx1030")
 
 
 def found_by(program: Path, log: Path, target: str, *pairs: str, **environment: str) -> list[dict[str, Any]]:
-    words = ("--check", "race", "--device", f"emu:{target}", "--json", log, "--", program, *pairs)
-    done = run_luthier("sanitize", *words, env={**os.environ, **environment})
-    report: dict[str, Any] = json.loads(log.read_text())
-    assert (done.stdout, report["exit_code"]) == ("done\n", 0), done
-    return list(report["findings"])
+    return findings_of([program, *pairs], log, "--check", "race", target=target, env={**os.environ, **environment})
 
 
 def lines_of(finding: dict[str, Any]) -> set[int]:
     return {frame["line"] for frame in finding["frames"] if frame["file"].endswith(SOURCE.name)}
-
-
-def line_of(name: str) -> int:
-    lines = SOURCE.read_text().splitlines()
-    return next(number for number, line in enumerate(lines, 1) if line.endswith(f"// line: {name}"))
 
 
 @pytest.mark.covering(1)

@@ -1,8 +1,7 @@
-"""`luthier sanitize --check waits,hazards`: bugs of inline assembly are told at their lines."""
+"""`luthier sanitize --check waits,hazards`: bugs in inline assembly are reported at their lines."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from luthier.findings.sarif import sarif
 from luthier.objects.source import SourceFrame
 from rocm_stacks import stack
 
-from .conftest import PROGRAMS
+from .sanitized import findings_of, marked_line
 from .test_newer_rocm import RELEASE, build_newer
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
@@ -30,19 +29,12 @@ def look(
     program: Path, log: Path, *arguments: str, target: str, checks: str, before: list[str]
 ) -> list[dict[str, Any]]:
     """Return what is found in a program."""
-    options = ["--check", checks, "--device", f"emu:{target}", "--json", log]
-    done = run_luthier("sanitize", *options, "--", program, *arguments, before=before)
-    report: dict[str, Any] = json.loads(log.read_text())
-    assert (done.stdout, report["exit_code"]) == ("done\n", 0), done
-    assert done.returncode == bool(report["findings"]), done
-    findings: list[dict[str, Any]] = report["findings"]
-    return findings
+    return findings_of([program, *arguments], log, "--check", checks, target=target, before=before)
 
 
 def check(program: Path, log: Path, kernel: str, target: str, before: list[str]) -> None:
     findings = look(program, log, kernel, "bug", target=target, checks="waits,hazards", before=before)
-    text = (PROGRAMS / "timing.hip").read_text().splitlines()
-    line = next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {kernel}")) + 1
+    line = marked_line("timing.hip", kernel) + 1
     assert len(findings) == len(BUGS[kernel])
     for finding, (kind, instruction, other, detail) in zip(findings, BUGS[kernel], strict=True):
         assert (finding["kind"], finding["name"], finding["count"], finding["first_launch"]) == (kind, kernel, 2, 0)
@@ -72,7 +64,7 @@ def test_planted_on_newer_targets(build_newer: Build, tmp_path: Path, kernel: st
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 @pytest.mark.parametrize("kernel", BUGS)
 def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
-    """Together with all other checks, which have facts about instructions and code of their own."""
+    """Together with all other checks, which have their own facts about instructions."""
     checks = "memory,race,init,barrier,waits,hazards"
     program = build_program("timing", "-g")
     assert look(program, tmp_path / "log", kernel, "none", target=target, checks=checks, before=[]) == []

@@ -44,8 +44,8 @@ UnderTools = Callable[..., RunUnderTools]
 
 
 def rounds(names: Sequence[str]) -> list[list[tuple[str, ...]]]:
-    """A tournament: in each round every tool runs once, two at once, and one alone if their number is odd; after all
-    rounds every tool has met every other one."""
+    """A tournament: in each round, every tool runs once, in pairs, and one alone if their number is odd; after all
+    rounds, every tool has run with every other one."""
     places: list[str | None] = [*names, None] if len(names) % 2 else [*names]
     half, made = len(places) // 2, []
     for _ in places[1:]:
@@ -80,8 +80,9 @@ Check = Callable[[RunUnderTools, str, str], dict[str, Any]]
 
 @pytest.fixture
 def check(build_program: Build, executed: Callable[..., Counts], known: dict[tuple[str, str], Counts]) -> Check:
-    """``check(ran, program, target)``: the program did what it does alone, each tool found what the device counted in a
-    run without tools, and all that was not instrumented is told. Gives the program's own kernels."""
+    """``check(ran, program, target)``: check that the program behaves as without tools, each tool reports the device's
+    counts of a run without tools, and everything that was not instrumented is listed. Return the program's own
+    kernels."""
 
     def check(ran: RunUnderTools, program: str, target: str) -> dict[str, Any]:
         assert ran.code == 0, ran.err

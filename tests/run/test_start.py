@@ -29,7 +29,7 @@ def test_paths_of_any_kind(
     where: str,
     name: str,
 ) -> None:
-    """ROCr and the loader split what they are told of libraries; a socket's path has 107 bytes."""
+    """ROCr and the loader split lists of libraries; a socket's path has at most 107 bytes."""
     folder = tmp_path / name
     if where == "libraries":
         folder.symlink_to(program.library_folder())
@@ -62,7 +62,7 @@ sys.exit(main(sys.argv[1:]))
     [("", []), ("-t plain", []), ("-t plain:early=true", ["luthier.run.instrumentation"])],
 )
 def test_nothing_slow_before_the_program_starts(tmp_path: Path, tools: str, imported: list[str]) -> None:
-    """But what the tool itself imports, and what it takes to tell it of the start if it wants to know."""
+    """Except for imports of the tool, and those for the start event if the tool listens to it."""
     (tmp_path / "plain.py").write_text(
         """
 from dataclasses import dataclass

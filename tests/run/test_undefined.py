@@ -1,4 +1,4 @@
-"""`luthier sanitize --init decisions`: undefined values are told where they decide something, and nowhere else."""
+"""`luthier sanitize --init decisions`: undefined values are reported only where they decide something."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from commands import run_luthier
 
 from .conftest import PROGRAMS
+from .sanitized import marked_line
 
 Build = Callable[..., Path]
 TARGETS = ["gfx906", "gfx90a", "gfx1030"]
@@ -52,10 +53,9 @@ def look(program: Path, log: Path, *words: str, target: str, init: str = "decisi
 @pytest.mark.parametrize("kernel", DECIDE)
 def test_decisions(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
     (finding,) = look(build_program("undefined", "-g"), tmp_path / "log", kernel, target=target)
-    text = (PROGRAMS / "undefined.hip").read_text().splitlines()
-    line = next(number for number, line in enumerate(text, 1) if line.endswith(f"// line: {kernel}"))
+    lines = {frame["line"] for frame in finding["frames"] if frame["file"].endswith("undefined.hip")}
     assert (finding["kind"], finding["name"]) == (f"uninitialised-{kernel.rpartition('_')[2]}", kernel)
-    assert line in {frame["line"] for frame in finding["frames"] if frame["file"].endswith("undefined.hip")}
+    assert marked_line("undefined.hip", kernel) in lines
 
 
 @pytest.mark.covering(1)
@@ -72,7 +72,7 @@ def test_nothing_is_decided(build_program: Build, tmp_path: Path, kernel: str, m
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("way", HANDED)
 def test_copies(build_program: Build, tmp_path: Path, way: str, target: str) -> None:
-    """What is copied to the host is told to the byte, at the call, and no decision is needed."""
+    """Undefined bytes copied to the host are reported exactly, at the call, without a decision."""
     program, expected = build_program("handed", "-g"), HANDED[way]
     assert look(program, tmp_path / "log", way, target=target) == []
     findings = look(program, tmp_path / "log", way, target=target, init="decisions,copies")
@@ -97,7 +97,7 @@ def test_copies_are_of_programs(build_program: Build, tmp_path: Path) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("kernel", ["copied", "memory_mask"])
 def test_reads_are_told_as_before(build_program: Build, kernel: str) -> None:
-    """Without the option reads are told, and with both words both."""
+    """Without the option, reads are reported; with both words, both kinds."""
     program = build_program("undefined", "-g")
     done = run_luthier("sanitize", "--check", "init", "--", program, kernel)
     assert ("uninitialised-read" in done.stderr, "uninitialised-mask" in done.stderr) == (True, False), done

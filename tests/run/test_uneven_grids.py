@@ -1,5 +1,5 @@
-"""Work-groups at the ends of a grid that is no multiple of them are smaller: their waves, too, keep live registers in
-parts of LDS of their own, and they run together with the others."""
+"""Work-groups at the ends of a grid whose size is not a multiple of theirs are smaller: their waves, too, save live
+registers in separate parts of LDS, and they run together with the others."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SHAPES = [  # the work-group; how many whole ones the grid has, and the work-ite
 
 
 def launches() -> list[str]:
-    """As the program takes them; dynamic LDS is no multiple of 4."""
+    """The program's own launches; dynamic LDS is not a multiple of 4."""
     launches = []
     for number, (block, whole, rest) in enumerate(SHAPES):
         grid = [size * many + more for size, many, more in zip(block, whole, rest, strict=True)]
@@ -48,7 +48,7 @@ def launches() -> list[str]:
 
 
 class Wide(Tool):
-    """A hook that counts lanes at every instruction of a kernel whose stack nobody knows."""
+    """A hook that counts lanes at every instruction of a kernel with unknown stack size."""
 
     name = "wide"
 
@@ -94,7 +94,7 @@ LAUNCHES = ("320x1x1,640x1x1,0", "512x1x1,1024x1x1,0", "300x1x1,600x1x1,0")
 
 
 def small_groups(compile_object: Callable[..., Path], target: str) -> CodeObject:
-    """A kernel that can have work-groups of 512 work-items, of which its metadata say that they have 300 at most."""
+    """A kernel that supports work-groups of 512 work-items, but whose metadata allows 300."""
     object = full(compile_object, target, lanes=512, uneven=True, flags=["-mcode-object-version=4"])
     metadata = copy.deepcopy(object.metadata)
     metadata["amdhsa.kernels"][0][".max_flat_workgroup_size"] = 300
@@ -136,7 +136,7 @@ def test_larger_groups_of_kernels_patched_on_disk_are_stopped(
     luthier_run: Callable[..., Outcome],
     target: str,
 ) -> None:
-    """Nobody else looks at how large they are: the wave that has no part of LDS stops before it uses another one's."""
+    """Nothing else checks their size: a wave without a part of LDS stops before it uses another wave's."""
     patched = patch_object(
         small_groups(compile_object, target), Wide(make_module(WIDE, target)).instrument, strict=True
     )

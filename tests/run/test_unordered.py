@@ -19,6 +19,7 @@ from luthier.findings.sarif import sarif
 from rocm_stacks import stack
 
 from .conftest import PROGRAMS
+from .sanitized import findings_of
 from .test_newer_rocm import RELEASE, build_newer
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
@@ -66,13 +67,7 @@ def look(
     program: Path, log: Path, *arguments: str, target: str, before: list[str], checks: str = CHECKS
 ) -> list[dict[str, Any]]:
     """Return what is found in a program."""
-    words = ["sanitize", "--check", checks, "--device", f"emu:{target}", "--json", log, "--", program, *arguments]
-    done = run_luthier(*words, before=before)
-    report: dict[str, Any] = json.loads(log.read_text())
-    assert (done.stdout, report["exit_code"]) == ("done\n", 0), done
-    assert done.returncode == bool(report["findings"]), done
-    findings: list[dict[str, Any]] = report["findings"]
-    return findings
+    return findings_of([program, *arguments], log, "--check", checks, target=target, before=before)
 
 
 def check(program: Path, log: Path, kernel: str, bug: str, target: str, before: list[str]) -> None:
@@ -161,7 +156,7 @@ def test_without_a_bug_on_newer_targets(build_newer: Build, tmp_path: Path, kern
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("name", ORDERED)
 def test_ordered(build_program: Build, tmp_path: Path, name: str, target: str) -> None:
-    """Nothing is told of programs that order accesses by barriers of their own, locks, flags, streams."""
+    """There are no findings in programs that order accesses by their own barriers, locks, flags, or streams."""
     if (name, target) == ("votes", "gfx1030"):
         pytest.skip("the assembler of this HIP sets bits of v_permlanex16 that newer LLVM refuses to decode")
     assert look(build_program("ordered", "-g"), tmp_path / "log", name, target=target, before=[]) == []
@@ -180,7 +175,7 @@ def test_ordered_on_newer_targets(build_newer: Build, tmp_path: Path, name: str,
 @pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
 @pytest.mark.parametrize("scopes", ["own", "agent", "everywhere", "workgroup", "mixed"])
 def test_scopes(build_newer: Build, tmp_path: Path, scopes: str, target: str) -> None:
-    """Atomics of a work-group's scope that several use are told where instructions have scopes."""
+    """Atomics of work-group scope used by several work-groups are reported if instructions have scopes."""
     findings = look(build_newer("scopes", "-g"), tmp_path / "log", scopes, target=target, before=stack(RELEASE))
     if target == "gfx942" or scopes not in ("workgroup", "mixed"):
         assert findings == []
@@ -194,7 +189,7 @@ def test_scopes(build_newer: Build, tmp_path: Path, scopes: str, target: str) ->
 @pytest.mark.thorough
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 def test_early_exit(build_program: Build, tmp_path: Path, target: str) -> None:
-    """Waves and lanes that have ended do not count at barriers, in hardware: only who asks is told."""
+    """In hardware, waves and lanes that have ended do not count at barriers: findings only on request."""
     program, where = build_program("unordered", "-g"), tmp_path / "log"
     for bug in ("ended", "left"):
         for checks, kinds in {"barrier": [], "race,init,barrier": [], "early-exit": [MISSED]}.items():
@@ -205,7 +200,7 @@ def test_early_exit(build_program: Build, tmp_path: Path, target: str) -> None:
 
 
 def test_large_allocation(build_program: Build) -> None:
-    """What is too large to be told from what was written is named."""
+    """Memory that is too large for tracking writes is listed."""
     done = run_luthier("sanitize", "--check", "init", "--", build_program("ordered", "-g"), "large")
     assert done.returncode == 0
     assert f"reads of an allocation of {257 << 20} bytes are not checked by init" in done.stderr
@@ -234,7 +229,7 @@ def test_load_to_lds() -> None:
 
 
 def test_other_access() -> None:
-    """Races at one place with different others are two; SARIF and suppressions know them."""
+    """Races of one access with different others are separate findings, also in SARIF and suppressions."""
     first, second = (
         Finding(
             "race", 1, "_Z3sumPf", "object", 4, "ds_write_b32 v1, v2", in_lds=True, size=4, other=Other("object", at)

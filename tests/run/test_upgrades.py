@@ -38,7 +38,7 @@ def replace(package: Path) -> None:
 
 
 def damage(package: Path) -> None:
-    """A version of which half has been written."""
+    """A version that is half written."""
     for path in package.iterdir():
         if path.is_file():
             path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -87,6 +87,6 @@ def expected(run_with: Callable[..., Any], tmp_path_factory: pytest.TempPathFact
 def test_a_tool_changes_while_a_run_uses_it(
     when: str, change: Callable[[Path], None], run_with: Callable[..., Any], expected: Any, tmp_path: Path
 ) -> None:
-    """The run goes on with what it loaded when it began."""
+    """The run continues with the version that it loaded at its start."""
     assert len(expected["kernels"]) > 1
     assert run_with(tmp_path, when, change) == expected

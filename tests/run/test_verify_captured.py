@@ -69,7 +69,7 @@ def test_a_counter_that_is_wrong(captured: Callable[..., list[Path]], vectors: t
             return {name: value + 1001 for name, value in super().expected(task, counts).items()}
 
     class Right(vectors):  # type: ignore[misc, valid-type]
-        """Expects what it counts, from 1000 on."""
+        """Expects its own counts plus 1000."""
 
         name = "right"
 

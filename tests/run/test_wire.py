@@ -224,7 +224,7 @@ def test_nothing_is_answered_before_it(kind: type[Message]) -> None:
     ids=lambda declared: declared.__name__,
 )
 def test_devices_that_the_run_lacks(kind: type[Message], devices: int) -> None:
-    """Nothing is answered about them; of others the next thing is wrong here, which has no objects and no kernels."""
+    """Requests about them are rejected; requests about known devices fail later, without objects or kernels."""
     numbers = [0, devices - 1, devices, devices + 1, 1 << 32, (1 << 64) - 1]
     message = random_message(kind, random.Random(0))
     asked = [(kind.REQUEST, pack(msgspec.structs.replace(message, gpu=one))[0]) for one in numbers]
@@ -249,7 +249,7 @@ def test_counts_of_records_that_code_lacks(count: int) -> None:
 
 @pytest.mark.parametrize("kind", FindingKind)
 def test_findings_with_and_without_another_access(kind: FindingKind) -> None:
-    """Each is refused or can be told."""
+    """Each finding is rejected or can be reported."""
     code = KernelCode("kernel", "object", lambda record: (4 * record, "global_load_dword v0, v[0:1], off", (), ""))
     numbers = dict.fromkeys(Sighting.types(), 1) | {"kind": kind}
     for has_other, in_lds in itertools.product((0, 1), repeat=2):
@@ -353,7 +353,7 @@ def test_a_device_finds_another_digest_in_memory(
 
 
 class Listener(Tool):
-    """A tool that is told of a function of HSA."""
+    """A tool that listens to a function of HSA."""
 
     name = "listener"
     hsa_events = ("hsa_queue_create",)

@@ -1,4 +1,4 @@
-"""The tools that ship, with device modules compiled here, and launches of kernels under them."""
+"""The shipped tools, with device modules compiled by the tests, and launches of kernels under them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The timing tool on the emulated device, whose clock goes on by 100 whenever it is read and never else: so a time is a
-number of readings, which the source tells."""
+"""The timing tool on the emulated device, whose clock advances by 100 only when it is read: a time is a number of
+readings, which follows from the source."""
 
 from __future__ import annotations
 

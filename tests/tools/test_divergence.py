@@ -126,7 +126,7 @@ def test_collatz(bench: Any, shipped: Any, target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_if_with_two_sides(bench: Any, shipped: Any, target: str) -> None:
-    """So many lanes go one way, the others the other: divided in every round, unless none or all go there."""
+    """Some lanes take one side, the others the other: divergent in every round, unless none or all take it."""
     wave, rounds = ALL[target].wave_sizes[0], 5
     for lanes in (0, 1, wave // 2, wave):
         kernel = bench(TERNARY, "halves", target, np.zeros(wave, np.uint32), lanes, rounds, block=wave)

@@ -35,7 +35,7 @@ def test_every_tool_and_option_is_told_of(shipped: Any, name: str) -> None:
 
 
 def test_the_page_has_a_row_of_each_tool() -> None:
-    """`make format` writes them: new ones last, the others where they are."""
+    """`make format` writes the rows: new ones last, others at their positions."""
     page = PAGE.read_text()
     assert with_table(page) == page
     assert sorted(row[1] for row in ROW.finditer(page)) == NAMES

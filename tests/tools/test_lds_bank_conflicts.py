@@ -32,7 +32,7 @@ READ_128 = [
 
 
 def cycles(lanes: list[int], words: int, stride: int, many: int, mixed: bool, wave: int) -> tuple[int, int]:
-    """Cycles that an access needs, and takes: in each phase as many as the busiest bank has different words."""
+    """Return the cycles that an access needs and takes: in each phase, the different words in the busiest bank."""
     if mixed:
         groups = [[lane + half for lane in group] for half in range(0, wave, 32) for group in READ_128]
     else:

@@ -160,8 +160,7 @@ def test_each_barrier_is_needed(bench: Any, shipped: Any, name: str, target: str
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_generic_pointers_and_the_window(bench: Any, shipped: Any, target: str) -> None:
-    """Flat instructions that access LDS are seen, those that access other memory are not taken for such; of 40
-    work-groups 32 are watched, and the others told of."""
+    """Flat instructions count only if they access LDS; of 40 work-groups, 32 are watched, and the others are listed."""
     source = """
     #include <hip/hip_runtime.h>
     __device__ __attribute__((noinline)) void put(volatile unsigned *to, unsigned value) { *to = value; }
@@ -192,7 +191,7 @@ def test_generic_pointers_and_the_window(bench: Any, shipped: Any, target: str) 
 
 @pytest.mark.parametrize("lanes", [False, True])
 def test_lanes_of_one_wave(bench: Any, shipped: Any, lanes: bool) -> None:
-    """They run in step, so they are told of on request only."""
+    """They run in lockstep, so they are reported only on request."""
     ops = [("write", 1, 0), ("read", 1, 1)]
     body = "\n".join(text(op, "unsigned") for op in ops)
     source = PROGRAM.replace("TYPE", "unsigned").replace("BODY", body)
@@ -202,7 +201,7 @@ def test_lanes_of_one_wave(bench: Any, shipped: Any, lanes: bool) -> None:
 
 
 def test_launches_do_not_meet(bench: Any, shipped: Any) -> None:
-    """What one launch has left in the shadow is none of the next one's."""
+    """Shadow memory of one launch does not affect the next one."""
     source = PROGRAM.replace("TYPE", "unsigned").replace("BODY", text(("write", 1, 0), "unsigned"))
     source = source.replace("item =", "which = out[0], item =").replace("item * 1u", "(item + 64 * which) * 1u")
     kernel = bench(source, "program", "gfx90a", np.zeros(64, np.uint32), block=64)

@@ -1,4 +1,4 @@
-"""The tool that writes down kernels' code: what `luthier lift` says of them, in files of their own."""
+"""The tool that writes the output of `luthier lift` for kernels to separate files."""
 
 from __future__ import annotations
 

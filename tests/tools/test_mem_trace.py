@@ -84,7 +84,7 @@ def even(lanes: Any, places: Any) -> bool:
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("space", SPACES)
 def test_what_lanes_have_in_common(bench: Any, shipped: Callable[..., Tool], space: str, target: str) -> None:
-    """Each access of each lane is told, and lanes that are evenly apart take one record of the wave."""
+    """Each access of each lane is recorded, and lanes at equal distances take one record of the wave."""
     source, width = WALK.replace("WRITE", SPACES[space]), ALL[target].wave_sizes[0]
     tool: Any = shipped("mem_trace", spaces=space, kinds="store")
     zeros = np.zeros(PLACES, np.uint32)

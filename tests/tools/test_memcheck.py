@@ -57,7 +57,7 @@ Key = tuple[str, str, int]
 
 @dataclass
 class Layout:
-    """Allocations in a buffer of which each byte is known: (offset, size, reserved, whether it is given back)."""
+    """Known allocations in a buffer: (offset, size, reserved, whether it was freed)."""
 
     parts: list[tuple[int, int, int, bool]]
     size: int
@@ -74,7 +74,7 @@ class Layout:
         return cls(parts, at + PAGE)
 
     def events(self, base: int) -> list[ApiEvent]:
-        """Return what a program would be told of that has them."""
+        """Return the events of a program with these allocations."""
         events = []
         for offset, size, reserved, freed in random.Random(0).sample(self.parts, len(self.parts)):
             arguments = {"address": base + offset, "size": size, "reserved": reserved}
@@ -242,7 +242,7 @@ def test_who_it_was(bench: Any, shipped: Any, target: str) -> None:
 
 
 def test_a_work_group_that_hooks_cannot_know(bench: Any, shipped: Any) -> None:
-    """On GFX12 they have no third id in kernels that ask for the second one alone: nothing is told then."""
+    """On GFX12, kernels that request only the second id have no third one: nothing is reported then."""
     source = """
     #include <hip/hip_runtime.h>
     extern "C" __global__ void plane(unsigned *out, int at) { out[at + blockIdx.y] = 1; }
@@ -322,7 +322,7 @@ def test_what_is_good(bench: Any, shipped: Any) -> None:
 
 
 def test_launches_that_nobody_tells_of(bench: Any, shipped: Any) -> None:
-    """They are not checked, and that is said."""
+    """They are not checked, which is reported."""
     offsets = np.zeros(BLOCK * GROUPS, np.int32)
     tables = made(bench, "touch", "gfx90a", "word", 16, offsets).under(shipped("memcheck"))
     (row,) = rows(tables["not checked"])
@@ -330,7 +330,7 @@ def test_launches_that_nobody_tells_of(bench: Any, shipped: Any) -> None:
 
 
 def test_too_many_allocations(shipped: Any) -> None:
-    """There is room for so many stretches; more are not told of."""
+    """There is room for a number of ranges; others are not reported."""
     tool = shipped("memcheck")
     memory = sys.modules["luthier_memcheck"]
     for number in range(memory.STRETCHES // 2):

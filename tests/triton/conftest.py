@@ -38,8 +38,8 @@ OTHERS = ("gfx906", "gfx908", "gfx1101", "gfx1102", "gfx1103", "gfx1150", "gfx11
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test with a `target` runs on all of `TARGETS`, and on two of `OTHERS` (under `make test-all` on all) if it
-    takes no tool."""
+    """Run a test with a `target` on all of `TARGETS` and, without a tool, on two of `OTHERS` (`make test-all`: on
+    all)."""
     names = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
     given = [name for some in names for name in (some.split(",") if isinstance(some, str) else some)]
     if "target" not in metafunc.fixturenames or "target" in given:

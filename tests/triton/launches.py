@@ -21,7 +21,7 @@ def call(name: str, *arguments: object) -> None:
 
 
 def launch(path: str) -> None:
-    """Launch the kernel of a file, and write what it leaves."""
+    """Launch the kernel of a file and write its results."""
     given = np.load(path)
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     call("hipModuleLoadData", ctypes.byref(module), given["object"].tobytes())

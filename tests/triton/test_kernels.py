@@ -1,4 +1,4 @@
-"""Other kernels of the Triton tutorials and standard library: what they compile to was written by no one here."""
+"""Other kernels of the Triton tutorials and standard library, compiled by Triton's own compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A generation that there is not, as a package of its own adds one: GFX11 but for two facts.
+"""A fictional generation, added by a separate package: GFX11 with two changed facts.
 
 A vector instruction may read what a transcendental one gives after 3 others, not 6; and VGPRs are given out in larger
 steps. LLVM does not know the processor, and is told that it is a gfx1100.

@@ -105,7 +105,7 @@ def check_store(image: Image, *, mask: int = 15, apart: bool = False) -> None:
 
 
 def selections(form: str) -> tuple[int, ...]:
-    """As ROCr has it for channels R, RG and RGBA: what is not there is 0, but for a last one of 1."""
+    """As in ROCr, for channels R, RG and RGBA: missing components are 0, except for a last one of 1."""
     return {1: (4, 0, 0, 0), 2: (4, 5, 0, 0), 4: (4, 5, 6, 7)}[FORMATS[form][3]]
 
 
@@ -172,7 +172,7 @@ NOT_OF_TARGETS = (
 
 @pytest.mark.parametrize("target", [*TARGETS, *NOT_OF_TARGETS])
 def test_each_element_has_a_place_of_its_own(target: str) -> None:
-    """In a block: the address bits that its coordinates' bits turn are independent, and as many as there are."""
+    """In a block, coordinate bits change independent address bits, and all of them."""
     tiles = equations(target)
     assert len(tiles) >= 4 * SIZES
     for (_, size), equation in tiles.items():
@@ -296,7 +296,7 @@ def test_addresses(
 
 
 def test_processors_with_the_same_memory_have_the_same_tiles() -> None:
-    """The virtual device tells ROCr of its memory's layout (GB_ADDR_CONFIG), and ROCr makes the descriptors."""
+    """The virtual device reports its memory layout (GB_ADDR_CONFIG) to ROCr, which makes the descriptors."""
     chips = re.findall(r"\{\"(gfx\w+)\", [^}]*, (0x[\w']+)\}", (ROOT / "runtime/native/kfd_shim/chips.h").read_text())
     targets_by_tiles: dict[tuple[str, str], list[str]] = {}
     for chip, layout in chips:
@@ -328,7 +328,7 @@ def test_hip_copies_images_of_every_shape_as_arrays_of_planes(target: str, dim: 
 
 
 def check_as_planes(image: Image, axes: tuple[int, ...], at: list[tuple[int, ...]]) -> None:
-    """Load elements by coordinates along some axes, of which the others are 0."""
+    """Load elements by coordinates along some axes; the other coordinates are 0."""
     memory, place = allocated(image, 11)
     given = {20 + axis: np.zeros(32, np.uint32) for axis in range(3)}
     given |= {20 + axis: np.array([one[index] for one in at], np.uint32) for index, axis in enumerate(axes)}

@@ -169,7 +169,7 @@ def state_after(
     extra: dict[int, Any] | None = None,
     floats: int = 0,
 ) -> WaveState:
-    """What a wave has when the instruction is done.
+    """Return the state of a wave after the instruction.
 
     Args:
         extra: further registers.

@@ -1,4 +1,4 @@
-"""Where the elements of each matrix instruction are in registers.
+"""Locations of the elements of matrix instructions in registers.
 
 Written the way the ISA documents draw it: what a lane's elements are. (The emulator has it the other way round.)
 """

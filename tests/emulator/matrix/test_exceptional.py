@@ -72,7 +72,7 @@ def seen(state: WaveState) -> Told:
 
 
 def codes_of(case: Case, generator: np.random.Generator, wild: float) -> tuple[Any, ...]:
-    """A, B, C and an index, of which so many are of any size, with infinities and NaN."""
+    """Return A, B, C and an index; some elements have any magnitude or are infinities and NaN."""
 
     def some(kind: str, shape: tuple[int, ...]) -> Any:
         chosen = generator.random(shape) < wild
@@ -85,7 +85,7 @@ def codes_of(case: Case, generator: np.random.Generator, wild: float) -> tuple[A
 
 
 def large(case: Case, codes: Any, kind: str, generator: np.random.Generator) -> None:
-    """Make some numbers so large, others so small, that sums overflow and underflow."""
+    """Make some numbers so large and some so small that sums overflow and underflow."""
     bits, exponent_bits, _, _ = FORMATS[kind]
     top = ((1 << exponent_bits) - 2) << (bits - 1 - exponent_bits)
     codes[generator.random(codes.shape) < 0.15] = top
@@ -177,7 +177,7 @@ def test_scales_of_gfx950(m: int, code: int) -> None:
 
 @pytest.mark.parametrize("kind", ["fp8", "bf8", "fp4"])
 def test_scales_of_gfx1250(kind: str) -> None:
-    """A row is NaN where a scale of it is; products of 32 rows tell of all of them at once."""
+    """A row is NaN if one of its scales is; one product covers all scales of 32 rows."""
     ones = np.full(32, {"fp8": 0x38383838, "bf8": 0x3C3C3C3C, "fp4": 0x22222222}[kind], np.uint32)
     scales = np.full(32, 0x7F7F7F7F, np.uint32)
     scales[20] = 0x7F7FFF7F

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from bit_patterns import flushed
 from luthier.emulator.ir.variant import FloatMode
 
 FLOATS = {16: np.float16, 32: np.float32, 64: np.float64}
@@ -70,7 +71,7 @@ def rounded(value, bits, direction=0, sign=0):
 
 
 def fractions_of(array):
-    """Each finite element as a fraction, None of the others."""
+    """Return each finite element as a fraction, others as None."""
     return [Fraction(float(value)) if np.isfinite(value) else None for value in as_float(array)]
 
 
@@ -357,11 +358,6 @@ SPECIAL = {
     "rsq": lambda x: reciprocal_root(x),
     "sqrt": np.sqrt,
 }
-
-
-def flushed(values):
-    tiny = np.finfo(values.dtype).tiny
-    return np.where(np.abs(values) < tiny, np.copysign(values.dtype.type(0), values), values)
 
 
 @pytest.mark.parametrize("name", SPECIAL)

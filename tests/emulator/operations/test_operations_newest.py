@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from bit_patterns import signed
 from luthier.emulator.inspection.bench import run_assembly
 from luthier.errors import EmulationError
 from numpy.typing import NDArray
@@ -25,11 +26,6 @@ def run(source: str, *rows: Words, sgprs: dict[int, int] | None = None, count: i
     """v16 up, after code that reads v0, v1, … ."""
     state = run_assembly(TARGET, source, dict(enumerate(rows)), sgprs or {}, **more)
     return state.vgpr(16, count).reshape(count, LANES)
-
-
-def signed(value: int, bits: int) -> int:
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> (bits - 1) else value
 
 
 # Floats of 16 bits ----------------------------------------------------------------------------------------------------

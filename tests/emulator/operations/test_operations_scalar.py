@@ -6,13 +6,9 @@ import operator
 
 import numpy as np
 import pytest
+from bit_patterns import signed
 
 MASK32 = 0xFFFFFFFF
-
-
-def signed(value, bits=32):
-    value &= (1 << bits) - 1
-    return value - (1 << bits) if value >> (bits - 1) else value
 
 
 def field(x, s, bits, is_signed):
@@ -122,7 +118,7 @@ ONE |= {
 
 
 def check(name, outcome, sources, function):
-    """Compare results and SCC with what the function says of each element."""
+    """Compare results and SCC with the function's value for each element."""
     results, flags = outcome if isinstance(outcome, tuple) else (outcome, None)
     mask = (1 << (results.itemsize * 8)) - 1
     for index, values in enumerate(zip(*(source.tolist() for source in sources), strict=True)):

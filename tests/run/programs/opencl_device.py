@@ -21,7 +21,7 @@ for name in (
 
 
 def check(code):
-    """End the program unless a call did what it is for."""
+    """Exit unless a call has succeeded."""
     if code:
         sys.exit(f"opencl: error {code}")
 
