@@ -97,7 +97,7 @@ def test_tables_have_rows_for_their_time(
         return [name for name in chosen if f"::{test}[" in name]
 
     assert [len(rows(test)) for test in ("test_plain", "test_covering", "test_worth")] == [plain, of_covering, worth]
-    for place in (0, 1):  # first rows with values of their own
+    for place in (0, 1):  # first, rows with unique values
         values = {re.split(r"[\[\]-]", name)[1 + place] for name in rows("test_plain")}
         assert len(values) == min(4, plain)
 

@@ -44,7 +44,7 @@ def install(folder: Path, name: str, point: str) -> None:
 def forget() -> None:
     targets._all.cache_clear()
     TargetId.parse.cache_clear()
-    end_lasting_child()  # it knows those that were there when it asked
+    end_lasting_child()  # it lists the packages that were installed at its query
 
 
 @pytest.fixture

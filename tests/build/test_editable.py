@@ -212,7 +212,7 @@ def test_only_what_runs_is_compiled(project: Path) -> None:
 @pytest.mark.thorough
 def test_a_renamed_module_leaves_nothing_behind(project: Path) -> None:
     edit(project / "pyproject.toml", "modules.device", "modules.probes")
-    # Whoever still loads the old one is told that it is gone, not given what it was.
+    # Loading the old module is an error, instead of returning outdated hooks.
     assert "has no built device module 'device'" in python(project, HOOKS, fails=True)[1]
     assert python(project, HOOKS.replace("device", "probes"))[0] == "count ['step']\n"
     assert sorted(path.name for path in (project / "followed").iterdir() if path.suffix) == [

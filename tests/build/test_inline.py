@@ -152,7 +152,7 @@ def test_errors_in_a_notebook_and_in_text_that_is_no_literal() -> None:
     linecache.cache["<cell 7>"] = (len(cell), None, cell.splitlines(keepends=True), "<cell 7>")  # as IPython does
     with pytest.raises(BuildError, match=r"^<cell 7>:5:3: error"):
         exec(compile(cell, "<cell 7>", "exec"))
-    # Lines of a text with escapes are not the file's; what is said then is the line of the source.
+    # Lines of a text with escapes differ from the file's, so messages have the line of the source.
     escaped = "LUTHIER_HOOK_ANNOTATE wrong() {\n  other_nonsense();\n}"
     with pytest.raises(BuildError, match=r"^inline\.hip:2:3: error"):
         luthier.load_inline(escaped, targets=TARGET)

@@ -165,7 +165,7 @@ def test_a_plugin_that_was_damaged_is_built_again(place: Place, toolchain: Toolc
     right = plugin.read_bytes()
     assert len(right) == len(built.read_bytes())
     plugin.write_bytes(right[: len(right) // 2])
-    # Two at once: one builds, the other waits for it.
+    # Two in parallel: one builds, the other waits for it.
     command = [place.commands / "luthier-cc", "clang++", "a.hip"]
     both = [subprocess.Popen(command, env={**place.environment, **own}, stdout=subprocess.PIPE) for _ in range(2)]
     for process in both:
@@ -194,7 +194,7 @@ def test_what_others_could_have_written_is_not_taken(place: Place, toolchain: To
     planted = answer.read_bytes().replace(os.fsencode(plugin), os.fsencode(evil))
     answer.write_bytes(planted)
     answer.chmod(0o666)
-    assert place.words("luthier-cc", *hip, **own) == [*flags, *hip[1:]]  # Python's, who makes it anew
+    assert place.words("luthier-cc", *hip, **own) == [*flags, *hip[1:]]  # from Python, which makes it again
     assert answer.read_bytes() != planted
     place.without_python()
     (tmp_path / "link").symlink_to(cache)

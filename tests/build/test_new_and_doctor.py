@@ -25,7 +25,7 @@ def test_a_new_tool_builds_tests_and_runs(tmp_path: Path, capsys: pytest.Capture
     assert main(["new", "My-Branch-count", "--directory", str(tmp_path)]) == 0
     folder = tmp_path / "My-Branch-count"
     assert f"pip install --no-build-isolation {folder}," in capsys.readouterr().out
-    project = folder / "pyproject.toml"  # says what the tests run for
+    project = folder / "pyproject.toml"  # the tests run for these targets
     project.write_text(re.sub("targets = .*", 'targets = ["gfx90a"]', project.read_text()))
     venv = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
@@ -41,7 +41,7 @@ def test_a_new_tool_builds_tests_and_runs(tmp_path: Path, capsys: pytest.Capture
     (row,) = (row for row in json.loads(listed.stdout) if row["name"] == "my_branch_count")
     assert row["problems"] == []
     assert row["options"] == ["step: int = 1"]
-    # What an editable install leaves beside the sources is ignored by git.
+    # git ignores the files of an editable install.
     subprocess.run(["git", "init", "-q", folder], check=True)
     status = subprocess.run(["git", "status", "--short", "-uall"], cwd=folder, capture_output=True, text=True).stdout
     assert sorted(line.split()[1] for line in status.splitlines()) == [

@@ -100,7 +100,7 @@ def test_build_nothing_to_do_changes_and_clean(project: Path) -> None:
 
     scons(project, "-c")
     left = [path.name for path in (project / "build").rglob("*") if path.is_file()]
-    assert not [name for name in left if "gfx90a" not in name]  # a target no longer asked for is no longer known
+    assert not [name for name in left if "gfx90a" not in name]  # targets that are no longer requested are removed
 
 
 def test_what_a_build_depends_on_and_installs(project: Path) -> None:
@@ -298,7 +298,7 @@ def test_patched_objects_follow_their_tools(project: Path, toolchain: Toolchain,
     source.write_text(right.replace("&counter, step)", "&counter, step + 5)"))
     assert made() == [app_two, app_one]  # another hook
     assert (project / "app.one.hsaco").read_bytes() != first
-    # What the tool was before is in the cache, and nothing else is taken for it.
+    # The cache has the tool's previous version, and returns it only for that.
     source.write_text(right)
     assert made() == ["Retrieved `app.one.hsaco' from cache", "Retrieved `app.two.hsaco' from cache"]
     assert (project / "app.one.hsaco").read_bytes() == first

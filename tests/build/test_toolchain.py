@@ -197,7 +197,7 @@ def test_missing_llvm_headers_are_named(tmp_path: Path) -> None:
         _ = Toolchain.find({"ROCM_PATH": str(rocm), "PATH": SHELL_PATH}).llvm_include
 
 
-# From here on with the real thing.
+# The following tests use the real toolchain.
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ def test_a_file_of_equal_size_and_time_is_another(tmp_path: Path, replaces: bool
     write("one")
     remember(output, "key", [source])
     assert is_current(output, "key")
-    time.sleep(0.01)  # beyond what file systems tell apart
+    time.sleep(0.01)  # more than the resolution of file systems
     write("two")
     assert not is_current(output, "key")
 

@@ -131,7 +131,7 @@ print("\\n".join({code.co_filename for code in ran if code.co_name != "<module>"
 @pytest.mark.parametrize(
     ("what", "makers", "some", "excluded"),
     [
-        # How tools are run, and what a cache is, is for whoever asks.
+        # The caller decides how tools are run and what a cache is.
         ("patched", "", ("payload/codegen.py", "lifting/liveness.py"), {"cache/provenance.py", "module/inline.py"}),
         ("emulator", "emulator/[ino]|isa|arch", ("emulator/operations/smem.py", "emulator/native/emit.py"), set()),
     ],

@@ -109,7 +109,7 @@ def test_a_user_trusts_what_is_roots_and_his_own(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
         os.setresuid(OTHER, OTHER, OTHER)
-        # That pytest's own folders are root's is no matter.
+        # pytest's own folders may belong to root.
         good = [refused(tmp_path / name) for name in ("roots", "own", "strangers")] == [False, False, True]
         made = make_folder(tmp_path / "own/a/b")
         good = good and stat.S_IMODE(made.stat().st_mode) == 0o700 and made.stat().st_uid == OTHER
@@ -192,7 +192,7 @@ def test_machine_code_that_others_may_write_is_not_executed(tmp_path: Path) -> N
     folder = tmp_path / "cache"
     assert launched(folder, umask=0) == (True, "")
     assert launched(folder) == (False, "")
-    folder.chmod(0o777)  # as it was made under such a umask before
+    folder.chmod(0o777)  # as made earlier under such a umask
     compiled, stderr = launched(folder)
     assert compiled
     assert stderr == f"luthier: warning: the cache is not used: {folder} can be written by others (mode 777)\n"

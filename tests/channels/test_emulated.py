@@ -205,7 +205,7 @@ def test_a_launch_that_fails(single: Callable[..., Loaded]) -> None:
     n = 2000
     masks = np.full(n, 1, np.uint32)
     out = np.zeros(n, np.uint32)
-    with pytest.raises(EmulationError):  # there is no room for work-items from 4000 on
+    with pytest.raises(EmulationError):  # no memory for work-items from 4000 on
         kernel.launch(out, np.full(n * 2, 1, np.uint32), n * 2, 1, grid=100, block=64)
     records = channel.records()
     assert len(records) + channel.lost == channel.ring.taken + channel.lost

@@ -49,7 +49,7 @@ class Call:
             flags = flags.replace("+", "").replace(" ", "").replace("#", "").replace("0", "")
         if letter in "diu":
             flags = flags.replace("#", "")
-        # The GNU library pads with zeros on the right where a width is negative and 0 is asked for.
+        # The GNU library pads with zeros on the right for a negative width with flag 0.
         width = rng.choice(["", str(rng.randrange(1, 20)), "*"])
         if width == "*":
             self.star(rng, 0 if "0" in flags else -12, 20)

@@ -85,5 +85,5 @@ def test_what_cannot_be_read(tmp_path: Path, name: str) -> None:
         environment["FAILING_BELOW"] = str(broken)
     done = subprocess.run([LUTHIER, *words], capture_output=True, text=True, env=environment, timeout=PATIENCE)
     assert "Traceback" not in done.stderr, done
-    output = done.stdout + done.stderr  # what `replay` says of captures is its result
+    output = done.stdout + done.stderr  # the messages of `replay` about captures are its result
     assert (done.returncode != 0, "Input/output error" in output, str(broken) in output) == (True,) * 3, done

@@ -44,7 +44,7 @@ def test_devices_and_static_checks_have_their_names() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_documents_name_them(page: Path) -> None:
-    if page.name == "extending.md":  # where a package adds one
+    if page.name == "extending.md":  # if a package adds one
         return
     for written in re.findall(r"--checks?[ =]([a-z][a-z,-]*)", page.read_text()):
         assert set(filter(None, written.split(","))) <= {*CHECKS, "all"}, written

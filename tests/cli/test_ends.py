@@ -80,7 +80,7 @@ def test_closed_streams(closed: tuple[int, ...], small: Path) -> None:
         for number, name in enumerate(("stdin", "stdout", "stderr")):
             if number in closed:
                 os.close(number)
-            setattr(sys, name, None)  # as Python begins where they are closed
+            setattr(sys, name, None)  # as Python starts with closed streams
 
     assert in_fork(close, ["objects", str(small)]) == (0, [True] * 3)
     assert in_fork(close, ["objects", f"{small}.none"]) == (1, [True] * 3)

@@ -127,7 +127,7 @@ def test_a_line_stays_one_line(hostile: str) -> None:
 
 def hostile_run(folder: Path, text: str) -> Path:
     """A run folder from elsewhere, with the text in every place for text."""
-    stored = text.encode("utf-8", "replace").decode()  # Parquet holds nothing else
+    stored = text.encode("utf-8", "replace").decode()  # Parquet accepts only UTF-8
     tables = code(stored, 3, text=stored or "x")
     tool = {"tool": text, "options": {text: text}, "tables": [{"title": text, "columns": [text], "rows": [[text]]}]}
     summary = {"command": [text], "tools": [tool], "faults": [text], "devices": [text]}

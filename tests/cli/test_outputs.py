@@ -185,7 +185,7 @@ def test_what_cannot_be_written_is_told_and_stays(kind: str, tmp_path: Path) -> 
         write_atomically(path, b"something")
     assert str(path) in str(raised.value)
     assert state(tmp_path) == before
-    if "full" not in kind and kind != "socket":  # only trying tells of these
+    if "full" not in kind and kind != "socket":  # only writing reveals these
         with pytest.raises(LuthierError, match=reason):
             check_writable(path)
 

@@ -16,7 +16,7 @@ def load(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its dataclasses, and modules beside it, look for it there
+    sys.modules[name] = module  # its dataclasses and neighbouring modules need it there
     spec.loader.exec_module(module)
     return module
 

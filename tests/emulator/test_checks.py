@@ -120,7 +120,7 @@ def test_lds_never_written(checked: Module) -> None:
     assert item >= 100
     assert finding.in_lds
     assert (finding.address, finding.size, finding.count) == (4 * (item ^ 1), 4, 156)
-    # Every work-group begins anew.
+    # Every work-group starts from the beginning.
     assert only(findings(checked, "half_written", out, 100, grid=3, block=256)).count == 3 * 156
 
 
@@ -167,7 +167,7 @@ def test_one_wave_is_in_order(checked: Module) -> None:
     }
 
 
-# Nothing found where nothing is wrong -------------------------------------------------------------------------------
+# No findings in correct programs ------------------------------------------------------------------------------------
 
 
 def test_right_kernels_are_left_alone(working: Module) -> None:

@@ -62,7 +62,7 @@ def test_every_work_group_runs_once_and_is_counted(count: int, cooperative: int)
 def test_threads_are_kept_from_launch_to_launch_and_end_with_their_executor() -> None:
     program = Program("s_endpgm")
     gc.collect()  # executors of earlier tests end now, not while threads are counted
-    gc.freeze()  # what else there is takes seconds to look through
+    gc.freeze()  # the other objects take seconds to scan
     before = threads()
     executor = Executor(4)
     assert threads() == before

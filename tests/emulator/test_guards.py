@@ -77,7 +77,7 @@ EARLY_OUT = """
         ("ds_max_i32 v1, v2\nv_mov_b32 v5, 1", "ds_write_b32 v6, v5", False),  # whether it was tried
         ("ds_max_i32 v1, v2", "v_cndmask_b32 v5, 0, 1, vcc\nds_write_b32 v6, v5", False),
         ("ds_max_i32 v1, v2", "v_add_u32 v5, 1, v3\nglobal_load_dword v5, v5, s[2:3]", False),
-        ("ds_max_i32 v1, v2", "s_swappc_b64 s[4:5], s[6:7]", False),  # who knows
+        ("ds_max_i32 v1, v2", "s_swappc_b64 s[4:5], s[6:7]", False),  # undecided
         ("s_nop 0", "ds_max_i32 v1, v2", True),  # done in any case
     ],
 )

@@ -166,7 +166,7 @@ def compare(isa: Isa, codes: list[bytes], random: np.random.Generator) -> None:
         compile_all(bench.code, alone[0])
         (table,) = bench.code.plain_tables().values()
         together = sum(table.run_lengths.values())
-        assert together >= len(codes[start : start + AT_ONCE]) - 2  # some do something else in another MODE
+        assert together >= len(codes[start : start + AT_ONCE]) - 2  # the result of some depends on MODE
         for state, was in zip(before, alone, strict=True):
             fused_ = bench.run(*state, mode=mode, scc=1)
             assert fused_.counts.tolist() == was.counts.tolist()
@@ -242,7 +242,7 @@ def test_a_launch_that_is_under_way(compile_object: Callable[..., Path], monkeyp
     monkeypatch.setattr(hot, "compile_runs", compile_runs)
     stepped = luthier.open_device("emu:gfx90a").load(compile_object(LOOP, "gfx90a")).kernel("loop")
     stepped.launch(np.zeros(1024, np.uint32), 3, grid=16, block=64, trace=lambda step: True)
-    del stepped  # what it was planned by is gone when others look at what is hot
+    del stepped  # its plan is discarded when other launches look for hot code
     gc.collect()
     device = luthier.open_device("emu:gfx90a", threads=2)
     kernel = device.load(compile_object(LOOP, "gfx90a")).kernel("loop")

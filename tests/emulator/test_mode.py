@@ -126,7 +126,7 @@ def test_conversion_to_8_bits_saturates(target: str, name: str) -> None:
         assert on >> 7 == (value < 0)
         if abs(value) > 1.1 * table[-1]:
             assert off & 0x7F >= len(table) or off == 0x80, (lane, value)  # infinity or NaN
-    # Infinity is no overflow.
+    # Infinity is not an overflow.
     infinite = run_assembly(target, f"{ON}{source}", {0: np.full(lanes, np.inf, np.float32)}).vgpr(2)
     assert int(infinite[0]) & 0x7F >= len(table) or int(infinite[0]) & 0xFF == 0x80
 
@@ -164,7 +164,7 @@ def test_bits_without_a_model_are_refused(target: str) -> None:
         with pytest.raises(EmulationError, match="MODE becomes 0x"):
             run_assembly(target, f"{source}1", {})
         run_assembly(target, f"{source}0", {})
-    # All of MODE as it was may be written back.
+    # The whole previous MODE may be written back.
     restore = "s_getreg_b32 s0, hwreg(HW_REG_MODE, 0, 32)\ns_setreg_b32 hwreg(HW_REG_MODE, 0, 32), s0"
     assert run_assembly(target, restore, {}).sgpr(0) == DEFAULT_MODE
 

@@ -84,7 +84,7 @@ class Descriptor:
                 if self.indices:
                     at[1] = self.indices[at[1]]
                 place = step * self.step + sum(x * y for x, y in zip(at, strides, strict=False))
-                # Where a tile begins that has moved: as if the whole tensor were one row, in rows of `strides`.
+                # Start of a moved tile: as if the whole tensor were one row, in rows of `strides`.
                 origin = [0] * len(at)
                 rest = step * self.step
                 for dimension in range(len(at) - 1, 0, -1):

@@ -125,7 +125,7 @@ def test_they_are_kept(site: Path, reads: Ask) -> None:
 @pytest.mark.parametrize("replaces", [True, False])
 def test_an_unpacked_file_of_equal_size_and_time_is_seen(site: Path, reads: Ask, replaces: bool) -> None:
     assert reads() == [ONE, READ]
-    time.sleep(0.01)  # beyond what file systems tell apart
+    time.sleep(0.01)  # more than the resolution of file systems
     if replaces:
         (site / "one-1.dist-info/entry_points.txt").unlink()
     write(site, "one", "two:Tool")

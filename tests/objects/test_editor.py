@@ -72,7 +72,7 @@ def rules_of_the_loader(data: bytes) -> None:
         assert (
             section.align in (0, 1) or (section.address if section.flags & 2 else section.offset) % section.align == 0
         )
-    for kind, header in ((6, 2), (7, 4)):  # .dynamic and notes are where program headers say
+    for kind, header in ((6, 2), (7, 4)):  # .dynamic and notes are at the addresses in program headers
         described = [(s.offset, s.vaddr, s.filesz) for s in elf.segments if s.type == header]
         for section in (section for section in sections if section.type == kind):
             assert any(
@@ -487,7 +487,7 @@ def test_refused_edits(code_object: Compile) -> None:
     for match, edit in refused:
         with pytest.raises(ObjectError, match=match):
             edit()
-    assert CodeObject(editor.finish()).symbols == original.symbols  # none of it left a trace
+    assert CodeObject(editor.finish()).symbols == original.symbols  # the failed edits had no effect
 
 
 def test_a_descriptor_that_points_nowhere_is_noticed(code_object: Compile) -> None:

@@ -55,7 +55,7 @@ def mutations(data: bytes, count: int, seed: int) -> Iterator[bytes]:
             damaged[at : at + 8] = rng.choice(
                 [*WORDS, rng.randbytes(8), rng.randrange(len(data)).to_bytes(8, "little")]
             )
-        elif kind < 0.9:  # headers, where damage tells most
+        elif kind < 0.9:  # headers, where damage has most effect
             damaged[rng.randrange(min(1024, len(damaged)))] = rng.randrange(256)
         else:
             size = rng.randrange(1, 64)

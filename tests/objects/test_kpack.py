@@ -156,7 +156,7 @@ def test_a_patched_library_has_an_archive_of_its_own(named: str, images: Images,
         assert loaded(out, number) == ({"kernel_name": "lib/libx.so", "kpack_search_paths": names}, number)
     elf = ElfFile(memoryview(out.read_bytes()), str(out))
     (section,) = (one for name, one in zip(elf.section_names, elf.sections, strict=True) if name == REFERENCE)
-    assert msgpack.unpackb(elf.section_view(section, REFERENCE))["kpack_search_paths"] == names  # nothing behind it
+    assert msgpack.unpackb(elf.section_view(section, REFERENCE))["kpack_search_paths"] == names  # nothing after it
     archive = KernelArchive(FileSlice.of_file(out.parent / "out.so.kpack", "new"))
     assert {image.id for image in archive.images} == {"lib/libx.so#0:gfx1100", "lib/libx.so#0:gfx942"}
     left, patched = sorted(load_objects(out), key=lambda object: str(object.target))

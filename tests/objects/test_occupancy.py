@@ -24,7 +24,7 @@ WHERE = [
 # LLVM's own figures for 81 to 88 and 97 to 100 SGPRs are above what its granules of 16 leave room for.
 SGPRS = (0, 40, 73, 89, 101)
 VGPRS = (0, 25, 40, 64, 100, 127)
-# LLVM looks at the smallest and the largest work-group, and of others a size between them may fit better.
+# LLVM uses the smallest and the largest work-group; a size between them may fit better.
 ITEMS = (1, 64, 128, 256, 512, 1024)
 LDS = (0, 4, 512, 3000, 9000, 20000, 36000, 65536)
 LARGEST = 'extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, {items})))'
@@ -66,4 +66,4 @@ def test_a_known_size_of_work_groups(app: Callable[[str, str], Path]) -> None:
     assert replace(kernel, metadata={".reqd_workgroup_size": [8, 16, 1]}).occupancy(descriptor).lds == 2
     assert replace(kernel, metadata={".reqd_workgroup_size": "x"}).occupancy(descriptor).lds == 8
     assert replace(kernel, metadata={".reqd_workgroup_size": []}).occupancy(descriptor).lds == 8
-    assert replace(kernel, max_flat_workgroup_size=1 << 62).occupancy(descriptor).lds == 8  # nobody counts that far
+    assert replace(kernel, max_flat_workgroup_size=1 << 62).occupancy(descriptor).lds == 8  # more than any counter

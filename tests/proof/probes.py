@@ -52,7 +52,7 @@ class LanesBehind(Probe):
 
     def choose(self, task: InstrumentationTask) -> None:
         flags = InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL
-        # Behind a trap nobody knows where control goes on.
+        # After a trap, the next instruction is unknown.
         stops = {block.last for block in task.lifted.blocks if not block.successors}
         known = [one for one in task.instructions if one.index not in stops]
         self.sites = self.some([one for one in known if not one.flags & flags and not one.is_call])
@@ -495,7 +495,7 @@ class Budgeted(Words):
         (report,) = patched.report.kernels
         expected = {"refuse": {"over budget"}, "sample": {"sampled"}}.get(self.on_excess, set())
         for refusal in report.refusals:
-            if refusal.kind not in expected and refusal.insertion not in self.crowded:  # where nothing can be spilled
+            if refusal.kind not in expected and refusal.insertion not in self.crowded:  # where spilling is not possible
                 assert refusal.kind in ("over budget", "too few registers")
                 spilled = "can be spilled: how much private memory it uses itself" not in refusal.message
                 has = int(refusal.message.partition("may have ")[2].split()[0])
@@ -537,7 +537,7 @@ class Turned(Probe):
                 self.around.add(row)
 
     def step(self, row: int, index: int, step: WaveStep) -> None:
-        before = step.registers.exec  # no hook runs where no lane is active
+        before = step.registers.exec  # no hook runs without an active lane
         self.counts[row] += (before ^ self.mask).bit_count() if before else 0
 
     def at(self, task: InstrumentationTask, instruction: Instruction, row: int) -> None:

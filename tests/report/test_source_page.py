@@ -144,7 +144,7 @@ def test_where_source_is_looked_for(tmp_path: Path) -> None:
     odd = tmp_path / os.fsdecode(b"odd\xff") / os.fsdecode(b"\xe9.hip")
     odd.parent.mkdir()
     odd.write_text("odd")
-    kept = os.fsencode(odd).decode(errors="replace")  # as a run has it
+    kept = os.fsencode(odd).decode(errors="replace")  # as in a run
     assert read(kept)[0] == read(kept.replace(str(tmp_path), "/build"), tmp_path)[0] == "odd"
     assert read("/x\0/\ufffd.hip", tmp_path)[0] is None
     for place, link in (

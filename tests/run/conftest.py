@@ -59,7 +59,7 @@ class Outcome:
 @pytest.fixture(scope="session")
 def build_program() -> Callable[..., Path]:
     """``build_program(name, *flags)``: the program of ``programs/<name>.hip``, for all targets."""
-    # Where there is an nvcc, hipcc would choose it.
+    # hipcc would choose an nvcc.
     hipcc = ["env", "HIP_PLATFORM=amd", "hipcc"]
     command = [*hipcc, *(f"--offload-arch={target}" for target in TARGETS), "-O1", "-w", "-pthread"]
 
@@ -138,7 +138,7 @@ def apart(work: Callable[[], Any]) -> Any:
     reading, writing = multiprocessing.get_context("fork").Pipe(duplex=False)
 
     def child() -> None:
-        gc.freeze()  # what came along is not finalised here: its addresses may be something else's by then
+        gc.freeze()  # inherited objects are not finalised here: their addresses may have been reused
         machine_code.cache_clear()
         try:
             writing.send((True, work()))

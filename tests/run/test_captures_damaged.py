@@ -204,7 +204,7 @@ def test_bombs_and_odd_archives(captured: Captured, temporary: Path, bounded: No
     good = {name: compress(data) for name, data in parts.items()}
     archive(good, zipfile.ZIP_DEFLATED)
     refused("members of captures are stored")
-    # A frame that says how large it is, and one that does not; the former is nothing but its header.
+    # A frame with its size, consisting only of the header, and a frame without its size.
     header = bytes.fromhex("28b52ffd") + b"\xe0" + (1 << 45).to_bytes(8, "little")
     archive(good | {"pages": header + bytes(8)})
     refused("are allowed")

@@ -50,7 +50,7 @@ def test_memory_stays_the_same(build_program: Build, tmp_path: Path, options: li
     rows = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
     assert [row[0] for row in rows] == [launches // 10 * part for part in range(1, 11)]
     # What a run folder is written from is held until enough of it is there: some 200 bytes a launch. Both processes
-    # map the ring of launches, of which 64 bytes a launch are touched until it begins again.
+    # map the ring of launches; each launch touches 64 bytes until the ring wraps.
     allowed = (0, GROWTH + (launches // 16 if folder else 0), GROWTH + (launches // 5 if folder else 0))
     # What leaks grows in each step; once in a run the service loads a compiler, for code that is hot.
     for values, most in zip(zip(*rows, strict=True), allowed, strict=True):
@@ -65,7 +65,7 @@ def test_a_storm_of_processes(build_program: Build) -> None:
     number = 64 if EVERYTHING else 8
     done = _do(*RUN, "-t", "instr_count", "--", build_program("endurance"), "storm", str(number))
     assert (done.returncode, done.stdout) == (0, f"{number} processes, {number // 4} killed\n"), done
-    # What those that were killed had launched may have run, or not.
+    # Launches of killed processes may or may not have run.
     lived = number - number // 4 + 1
     match = re.search(r"^\s+add\s+(\d+) of (\d+)\s", done.stderr, re.MULTILINE)
     assert match, done.stderr

@@ -37,7 +37,7 @@ def listener(base: type[Tool] = Tool, **members: Any) -> Tool:
 
         def __init__(self, **options: Any) -> None:
             super().__init__(**options)
-            self.told: list[tuple[str, Any]] = []
+            self.events: list[tuple[str, Any]] = []
 
         def instrument(self, task: InstrumentationTask) -> None:
             """With the base's hooks, if there is one."""
@@ -46,22 +46,22 @@ def listener(base: type[Tool] = Tool, **members: Any) -> Tool:
 
         def at_hsa_event(self, event: ApiEvent) -> None:
             """Keep it."""
-            self.told.append(("hsa", event))
+            self.events.append(("hsa", event))
 
         def at_hip_event(self, event: ApiEvent) -> None:
             """Keep it."""
-            self.told.append(("hip", event))
+            self.events.append(("hip", event))
 
         def report(self, run: Run) -> Iterable[Table]:
             """Return the events."""
-            return [Table("", ("what", "event"), [(what, repr(event)) for what, event in self.told])]
+            return [Table("", ("what", "event"), [(what, repr(event)) for what, event in self.events])]
 
     for name, value in members.items():
         setattr(Listener, name, value)
     return Listener()
 
 
-def told(ran: RunUnderTools) -> list[tuple[str, Any]]:
+def log(ran: RunUnderTools) -> list[tuple[str, Any]]:
     """Return the listener's events."""
     (tables,) = (entry["tables"] for entry in ran.summary["tools"] if entry["tool"] == "listener")
     return [(what, eval(event)) for what, event in tables[0]["rows"]]
@@ -69,14 +69,14 @@ def told(ran: RunUnderTools) -> list[tuple[str, Any]]:
 
 def calls(ran: RunUnderTools, api: str, name: str, *, is_exit: bool = True) -> list[ApiEvent]:
     """Ends or begins of the calls of a function."""
-    return [event for what, event in told(ran) if what == api and event.name == name and event.is_exit == is_exit]
+    return [event for what, event in log(ran) if what == api and event.name == name and event.is_exit == is_exit]
 
 
-def check_nesting(all_told: Sequence[tuple[str, Any]]) -> None:
+def check_nesting(all_events: Sequence[tuple[str, Any]]) -> None:
     """On each thread calls begin and end like brackets, and time does not run back."""
     open_calls: dict[tuple[int, int], list[ApiEvent]] = defaultdict(list)
     last: dict[tuple[int, int], int] = {}
-    for _, event in all_told:
+    for _, event in all_events:
         where = event.pid, event.thread
         assert last.get(where, 0) <= event.time
         last[where] = event.time
@@ -93,7 +93,7 @@ def check_nesting(all_told: Sequence[tuple[str, Any]]) -> None:
 def test_calls_and_what_they_are_given(build_program: Build, under_tools: UnderTools) -> None:
     ran = under_tools("emu:gfx90a", [listener()], build_program("calls"))
     assert (ran.code, ran.out, ran.summary["faults"]) == (0, "calls\n", [])
-    check_nesting(told(ran))
+    check_nesting(log(ran))
     (refused,) = calls(ran, "hip", "hipSetDevice")
     assert (refused.arguments, refused.result, refused.outputs) == ({"deviceId": 99}, 101, {})
     assert [event.result for event in calls(ran, "hip", "hipGetLastError")][:1] == [None]
@@ -120,7 +120,7 @@ def test_calls_and_what_they_are_given(build_program: Build, under_tools: UnderT
 def test_programs_are_right_where_everything_is_told(build_program: Build, under_tools: UnderTools, name: str) -> None:
     ran = under_tools("emu:gfx90a", [listener()], build_program(name))
     assert (ran.code, in_order(name, ran.out), ran.summary["faults"]) == (0, SAYS[name], [])
-    check_nesting(told(ran))
+    check_nesting(log(ran))
 
 
 @pytest.mark.covering(1)
@@ -129,38 +129,38 @@ def test_whichever_call_is_the_first(build_program: Build, under_tools: UnderToo
     """HIP ends the process where a call ends that was never begun."""
     ran = under_tools("emu:gfx90a", [listener(at_hsa_event=Tool.at_hsa_event)], build_program("calls"), first)
     assert (ran.code, ran.out, ran.summary["faults"]) == (0, "calls\n", []), ran.err
-    check_nesting(told(ran))
+    check_nesting(log(ran))
 
 
 def test_only_what_is_wanted(build_program: Build, under_tools: UnderTools) -> None:
     wanted = {"hip_events": ("hipMem*", "hipFree"), "hsa_events": ["hsa_queue_create"]}
     ran = under_tools("emu:gfx90a", [listener(**wanted)], build_program("calls"))
-    assert {event.name for _, event in told(ran)} == {"hipMemcpy", "hipFree", "hsa_queue_create"}
+    assert {event.name for _, event in log(ran)} == {"hipMemcpy", "hipFree", "hsa_queue_create"}
     only_hsa = under_tools("emu:gfx90a", [listener(at_hip_event=Tool.at_hip_event)], build_program("calls"))
-    assert {what for what, _ in told(only_hsa)} == {"hsa"}
+    assert {what for what, _ in log(only_hsa)} == {"hsa"}
 
 
 def test_memory(build_program: Build, under_tools: UnderTools) -> None:
     """HIP calls of the program are reported to the byte and in order, and only to tools that request them."""
 
     def keep(self: Any, event: ApiEvent) -> None:
-        self.told.append(("memory", event))
+        self.events.append(("memory", event))
 
     quiet = {"at_hsa_event": Tool.at_hsa_event, "at_hip_event": Tool.at_hip_event}
     ran = under_tools(
         "emu:gfx90a", [listener(**quiet, at_memory_event=keep)], build_program("planted"), "host", "freed"
     )
     assert (ran.code, ran.out, ran.summary["faults"]) == (0, "done\n", [])
-    made = [event.arguments for _, event in told(ran) if event.name == "allocated"]
+    made = [event.arguments for _, event in log(ran) if event.name == "allocated"]
     host = [one for one in made if one["size"] == 4000]
     assert len(host) == 3
     assert all(one["reserved"] == 8192 - 4096 * (one["size"] + 256 <= 4096) for one in made if one["size"])
-    freed = [event.arguments["address"] for _, event in told(ran) if event.name == "freed"]
+    freed = [event.arguments["address"] for _, event in log(ran) if event.name == "freed"]
     assert freed[0] == host[1]["address"]
-    assert all(what == "memory" and not event.is_exit for what, event in told(ran))
+    assert all(what == "memory" and not event.is_exit for what, event in log(ran))
     wanted = listener(**quiet, at_memory_event=keep, memory_events=("freed",))
     ran = under_tools("emu:gfx90a", [wanted], build_program("planted"), "device", "twice")
-    assert {event.name for _, event in told(ran)} == {"freed"}
+    assert {event.name for _, event in log(ran)} == {"freed"}
     assert not listener().at_memory_event(None)  # type: ignore[arg-type]
 
 
@@ -175,10 +175,10 @@ def test_more_than_there_is_room_for(build_program: Build, under_tools: UnderToo
     """11,100 launches give 66,600 events, and none is lost."""
     ran = under_tools("emu:gfx90a", [listener(at_hsa_event=Tool.at_hsa_event)], build_program("many"))
     assert (ran.code, ran.out, ran.summary["faults"]) == (0, SAYS["many"], [])
-    count = Counter((event.name, event.is_exit) for _, event in told(ran))
+    count = Counter((event.name, event.is_exit) for _, event in log(ran))
     assert count["hipLaunchKernel", False] == count["hipLaunchKernel", True] == 11100
     assert sum(count.values()) > 4 * events.RECORDS
-    check_nesting(told(ran))
+    check_nesting(log(ran))
 
 
 def test_a_forked_process(build_program: Build, under_tools: UnderTools) -> None:
@@ -186,7 +186,7 @@ def test_a_forked_process(build_program: Build, under_tools: UnderTools) -> None
     assert (ran.code, ran.summary["faults"]) == (0, [])
     by_process = Counter(event.pid for event in calls(ran, "hip", "hipLaunchKernel"))
     assert sorted(by_process.values()) == [60, 60]
-    check_nesting(told(ran))
+    check_nesting(log(ran))
 
 
 def test_a_process_that_is_killed_in_a_call(build_program: Build, under_tools: UnderTools) -> None:
@@ -214,13 +214,13 @@ def test_calls_are_told_before_the_launches_they_make(
     build_program: Build, under_tools: UnderTools, counter: type[Tool]
 ) -> None:
     def launches(self: Any, launch: Launch) -> None:
-        self.told.append(("launch", launch.number))
+        self.events.append(("launch", launch.number))
 
     tool = listener(counter, at_kernel_launch=launches, hip_events=("hipLaunchKernel",), hsa_events=())
     ran = under_tools("emu:gfx90a", [tool], build_program("calls"))
     assert (ran.code, ran.summary["faults"]) == (0, [])
     count = {"hip": 0, "launch": 0}
-    for what, event in told(ran):
+    for what, event in log(ran):
         count[what] += what == "launch" or not event.is_exit
         assert count["launch"] <= count["hip"]
     assert count["launch"] == 60
@@ -265,7 +265,7 @@ def test_another_tools_library(
 def facts(ran: RunUnderTools) -> Mapping[str, Any]:
     """What does not depend on addresses and time."""
     return {
-        "calls": Counter((what, event.name, event.is_exit) for what, event in told(ran) if "signal" not in event.name),
+        "calls": Counter((what, event.name, event.is_exit) for what, event in log(ran) if "signal" not in event.name),
         "variables": [value for *_, value in ran.variables["listener"]],
         "allocated": [event.arguments["size"] for event in calls(ran, "hsa", "hsa_amd_memory_pool_allocate")],
     }

@@ -45,7 +45,7 @@ class Everywhere(Tool):
                 task.insert_hook_before(instruction, self.hook)
 
 
-def told(err: str) -> str:
+def blame(err: str) -> str:
     """The one line that says what stopped the kernel."""
     (line,) = (line for line in err.splitlines() if line.startswith("luthier: ") and "wave 0 of work-group 0" in line)
     return line
@@ -68,8 +68,8 @@ FAULTS = [
 def test_without_tools(
     build_program: Build, luthier_run: Callable[..., Outcome], what: str, kernel: str, text: str
 ) -> None:
-    assert line_of(text) in told(luthier_run("emu:gfx90a", build_program("faults", "-g"), what).err)
-    assert f"{kernel}" in told(luthier_run("emu:gfx90a", build_program("faults"), what).err).partition("+0x")[0]
+    assert line_of(text) in blame(luthier_run("emu:gfx90a", build_program("faults", "-g"), what).err)
+    assert f"{kernel}" in blame(luthier_run("emu:gfx90a", build_program("faults"), what).err).partition("+0x")[0]
 
 
 @pytest.mark.thorough
@@ -88,11 +88,11 @@ def test_under_tools(
     for tool in (counter(), counter(), Everywhere(make_module(HOOKS, "gfx90a"), "heavy")):
         ran = under_tools("emu:gfx90a", [tool], build_program("faults", "-g"), what)
         assert ran.code == -signal.SIGABRT
-        line = told(ran.err)
+        line = blame(ran.err)
         assert "the program's own, 0x" in line
         assert line_of(text) in line
         assert "hook" not in line
-    plain = told(under_tools("emu:gfx90a", [counter()], build_program("faults"), what).err)
+    plain = blame(under_tools("emu:gfx90a", [counter()], build_program("faults"), what).err)
     assert "the program's own, 0x" in plain
     assert kernel in plain.partition("the program's own")[2].partition("+0x")[0]
 
@@ -100,7 +100,7 @@ def test_under_tools(
 def test_a_hook(build_program: Build, under_tools: UnderTools, make_module: Callable[..., ToolModule]) -> None:
     module = make_module(HOOKS, "gfx90a")
     for _ in range(2):
-        line = told(under_tools("emu:gfx90a", [Everywhere(module, "bad")], build_program("faults", "-g"), "trap").err)
+        line = blame(under_tools("emu:gfx90a", [Everywhere(module, "bad")], build_program("faults", "-g"), "trap").err)
         assert "in hook bad " in line
         assert f"of {module.name}, inserted at 0x" in line
         assert "faults.hip:" in line
@@ -112,7 +112,7 @@ def test_a_hook_that_points_share(
 ) -> None:
     """Where it was called, which is at the kernel's first instruction."""
     tool = Everywhere(make_module(HOOKS, "gfx90a"), "bad_and_heavy")
-    line = told(under_tools("emu:gfx90a", [tool], build_program("faults", "-g"), "address").err)
+    line = blame(under_tools("emu:gfx90a", [tool], build_program("faults", "-g"), "address").err)
     assert "in hook bad_and_heavy " in line
     place = re.search(r"which several points share, called at 0x\w+ in \w+\+(0x\w+)", line)
     assert place is not None, line

@@ -185,7 +185,7 @@ def test_executed_instructions_are_in_the_results(
     (row,) = (row for row in everything["executed"] if row["kernel"] == "_Z3addPii")
     (cells,) = (line.split() for line in printed.splitlines() if line.split()[:1] == ["_Z3addPii"])
     assert cells[1:] == [str(row["wave_instructions"]), str(row["lane_instructions"])]
-    # Three of four processes, since one ends by _exit; a wave each, of which all lanes are active.
+    # Three of four processes, because one ends by _exit; each has one wave with all lanes active.
     assert row["wave_instructions"] % 3 == 0
     assert row["lane_instructions"] == 64 * row["wave_instructions"] > 0
     assert row["digest"] == next(run.rows("kernels"))["digest"]

@@ -93,5 +93,5 @@ def test_jax(tmp_path: Path, target: str) -> None:
     libraries = {"librccl.so.1": "nccl", "librocprofiler-sdk.so.1": "rocprofiler_"}
     folders = [stand_in(library, wanted_of(plugin, prefix)) for library, prefix in libraries.items()]
     variables = {"PYTHONPATH": str(folder), "LD_LIBRARY_PATH": ":".join(folders), "JAX_PLATFORMS": "rocm"}
-    variables["XLA_FLAGS"] = "--xla_gpu_autotune_level=0"  # it times kernels, and takes others each time
+    variables["XLA_FLAGS"] = "--xla_gpu_autotune_level=0"  # it times kernels and chooses different ones each time
     check("jax_training.py", "learned\nsorted\nsummed\n", FOR_JAX, target, tmp_path, **variables)

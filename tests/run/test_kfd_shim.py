@@ -124,7 +124,7 @@ def host_program() -> Callable[..., Path]:
 def test_every_request(host_program: Callable[..., Path], luthier_run: Run, target: str) -> None:
     program = host_program("driver_requests", f"-I{SHIM}")
     outcome = luthier_run(f"emu:gfx906,emu:{target}", program)
-    # ROCr 5.2.3 does not know each, and this program does not use it.
+    # ROCr 5.2.3 does not support all of them, and this program does not use it.
     err = [line for line in outcome.err.splitlines() if not line.startswith("luthier run: warning: ")]
     assert (outcome.code, outcome.out, err) == (0, ANSWERS, [])
 

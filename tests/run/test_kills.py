@@ -64,7 +64,7 @@ def entries(cache: Path) -> dict[Any, bytes]:
             with closing(sqlite3.connect(path)) as database, suppress(sqlite3.OperationalError):  # without a table yet
                 for key, checksum, value in database.execute("SELECT key, checksum, value FROM kept"):
                     contents[path.name, key] = checksum + value
-        elif path.suffix == ".record":  # says of which file it is that it is whole
+        elif path.suffix == ".record":  # marks the file as complete
             made = path.with_suffix("")
             if made.suffix == ".pch":  # its name depends on folders; builds that use it must give the same results
                 continue
@@ -143,7 +143,7 @@ def test_kills(
         kept = entries(cache)
         wrong = [key for key, value in kept.items() if expected.entries.get(key) != value]
         assert not wrong, (number, wrong)
-        if process.exitcode == 0:  # nobody was killed, or a child that another one has replaced
+        if process.exitcode == 0:  # no process was killed, or a child was replaced
             assert results(tmp_path / "run/made") == expected.results, number
     process = begin(command, tmp_path / "run", cache)
     await_end(process)

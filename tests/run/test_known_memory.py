@@ -35,7 +35,7 @@ TO_THE_BYTE = (
 BY_PAGES = ("hipHostRegister", "hipMallocArray", "hipMalloc3DArray")
 
 
-def told_of(program: Path, log: Path, target: str, *words: str | Path) -> dict[str, Any]:
+def report_of(program: Path, log: Path, target: str, *words: str | Path) -> dict[str, Any]:
     done = run_luthier("sanitize", "--device", f"emu:{target}", "--json", log, "--", program, *words)
     report: dict[str, Any] = json.loads(log.read_text())
     assert (done.stdout[:4], report["exit_code"], done.returncode) == ("done", 0, bool(report["findings"])), done
@@ -49,7 +49,7 @@ def test_variables(build_program: Build, tmp_path: Path, case: str, target: str)
     """An access beyond a variable of the code object is found, by its name."""
     name, index, expected = VARIABLES[case]
     words = [name, str(index)] if name else []
-    report = told_of(build_program("module_memory", "-g"), tmp_path / "log", target, *words)
+    report = report_of(build_program("module_memory", "-g"), tmp_path / "log", target, *words)
     if expected is None:
         assert report["findings"] == []
         return
@@ -67,7 +67,7 @@ def test_variables(build_program: Build, tmp_path: Path, case: str, target: str)
 def test_variables_alone(build_program: Build, tmp_path: Path) -> None:
     """Variables are known outside the allocations of the process, whose reports do not change."""
     words = "write table", "100", "no allocation"
-    report = told_of(build_program("module_memory", "-g"), tmp_path / "log", "gfx90a", *words)
+    report = report_of(build_program("module_memory", "-g"), tmp_path / "log", "gfx90a", *words)
     assert [found["allocation"]["variable"] for found in report["findings"]] == ["table"]
     assert [one["kernel"] for one in report["not_checked"]] == ["_Z11write_tablePil"]
 
@@ -86,7 +86,7 @@ def test_no_file(build_program: Build, tmp_path: Path) -> None:
 @pytest.mark.parametrize("beyond", [0, 4])
 @pytest.mark.parametrize("kind", TO_THE_BYTE)
 def test_kinds(build_program: Build, tmp_path: Path, kind: str, beyond: int) -> None:
-    report = told_of(build_program("memory_kinds", "-g"), tmp_path / "log", "gfx90a", kind, str(beyond))
+    report = report_of(build_program("memory_kinds", "-g"), tmp_path / "log", "gfx90a", kind, str(beyond))
     assert report["not_checked"] == []
     if not beyond:
         assert report["findings"] == []

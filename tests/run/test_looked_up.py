@@ -41,7 +41,7 @@ def build_looked_up() -> Callable[[bool], tuple[Path, Path]]:
     return build
 
 
-def told_of(command: tuple[Path, Path], bug: str, log: Path) -> list[tuple[Any, ...]]:
+def kept_facts_of(command: tuple[Path, Path], bug: str, log: Path) -> list[tuple[Any, ...]]:
     """Return what is found, without what differs from run to run."""
     findings = findings_of([*command, bug], log, "--check", CHECKS, target="gfx90a")
     kept = ("kind", "kernel", "call", "detail", "size", "side", "distance", "count")
@@ -50,9 +50,9 @@ def told_of(command: tuple[Path, Path], bug: str, log: Path) -> list[tuple[Any, 
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_looked_up(build_looked_up: Callable[[bool], tuple[Path, Path]], tmp_path: Path, bug: str) -> None:
-    findings = told_of(build_looked_up(False), bug, tmp_path / "log")
+    findings = kept_facts_of(build_looked_up(False), bug, tmp_path / "log")
     assert {one[0] for one in findings} == BUGS[bug]
-    assert findings == told_of(build_looked_up(True), bug, tmp_path / "log")
+    assert findings == kept_facts_of(build_looked_up(True), bug, tmp_path / "log")
 
 
 def test_hip_python(tmp_path: Path) -> None:

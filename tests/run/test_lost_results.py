@@ -243,7 +243,7 @@ def test_surroundings_that_fail(
     wrong, expected = FAULTS[fault], whole(command)
     if "unshare" in wrong.before and subprocess.run([*wrong.before, "true"], capture_output=True).returncode:
         pytest.skip("this system has no namespaces for this user in which file systems can be mounted")
-    # What is kept on disk may be half of it after a fault; else the same cache serves all, and the next one.
+    # After a fault, files on disk may be incomplete; otherwise all runs share the cache.
     cache = made.cache if wrong.is_fatal else tmp_path / "cache"
     after = (
         max(0, min(int(calls_of(command, wrong) * wrong.moment), calls_of(command, wrong) - 1)) if wrong.moment else 0

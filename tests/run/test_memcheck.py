@@ -20,7 +20,7 @@ RULES = ("above", "below", "lds above", "lds below", "size", "free")
 FREES = ("double-free", "invalid-free")
 
 
-def told_by(program: Path, log: Path, target: str, *names: str) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
+def run_both(program: Path, log: Path, target: str, *names: str) -> tuple[int, list[dict[str, Any]], dict[str, Any]]:
     """Run a program under the tool and the device's check together; return the exit code and the findings of both."""
     words = ["run", "-t", "memcheck:top=0", "--check", "memory", "--device", f"emu:{target}"]
     done = run_luthier(*words, "--json", log, "--", program, *names, before=before_of(target))
@@ -83,7 +83,7 @@ def test_planted(build_planted: Build, tmp_path: Path, source: Path, target: str
     """All bugs of a source in one run: the same as the device finds, each at its line, and none without a bug."""
     bugs = [bug for bug in bugs_of(source.read_text()) if bug.rule in RULES]
     names = ["clean", *(bug.name for bug in bugs)]
-    code, findings, tables = told_by(build_planted(source, target), tmp_path / "log", target, *names)
+    code, findings, tables = run_both(build_planted(source, target), tmp_path / "log", target, *names)
     all_rows = tables.get("memory", [])
     assert code == 0
     assert of_tool(all_rows) == of_device(findings)

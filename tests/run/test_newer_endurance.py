@@ -57,14 +57,14 @@ print(json.dumps(counts))
 WATCHER = """
 import os, pathlib, subprocess, sys, time
 
-def others():
+def processes():
     found = [pathlib.Path("/proc", name, "comm") for name in os.listdir("/proc") if name.isdigit()]
     return [path.read_text().strip() for path in found if path.parent.name not in ("1", str(os.getpid()))]
 
 done, deadline = subprocess.run(sys.argv[1:]), time.monotonic() + 30
-while others() and time.monotonic() < deadline:
+while processes() and time.monotonic() < deadline:
     time.sleep(0.1)
-print("still there:", others())
+print("still there:", processes())
 sys.exit(done.returncode)
 """
 """Runs a command, and tells which other processes of its name space have not ended 30 seconds later."""

@@ -60,7 +60,7 @@ def build_planted() -> Build:
     return build
 
 
-def looked_at(program: Path, log: Path, target: str, names: list[str]) -> dict[str, list[dict[str, Any]]]:
+def findings_by_bug(program: Path, log: Path, target: str, names: list[str]) -> dict[str, list[dict[str, Any]]]:
     """Return what is found, by the bug's name; where one faults, the rest runs in another process."""
     words = ["sanitize", "--check", CHECKS, "--device", f"emu:{target}", "--json", log]
     findings: dict[str, list[dict[str, Any]]] = {name: [] for name in [*names, HIP_S_OWN]}
@@ -112,7 +112,7 @@ def follows(finding: dict[str, Any], bug: Bug, source: Path) -> bool:
 def test_all(build_planted: Build, tmp_path: Path, source: Path, target: str) -> None:
     bugs = bugs_of(source.read_text())
     names = ["clean", *(bug.name for bug in bugs)]
-    findings = looked_at(build_planted(source, target), tmp_path / "log", target, names)
+    findings = findings_by_bug(build_planted(source, target), tmp_path / "log", target, names)
     assert findings["clean"] == []
     assert {one["kind"] for one in findings[HIP_S_OWN]} <= {OUTSIDE}
     missed = [bug for bug in bugs if not any(is_meant(one, bug, source) for one in findings[bug.name])]

@@ -192,7 +192,7 @@ def test_a_program_is_ended(script: str) -> None:
         assert process.poll() is None
         time.sleep(0.05)
         started = [pid for pid in processes.descendants(process.pid) if "sleep" in command_of(pid)]
-    out, err = process.communicate(timeout=60)  # nobody has the pipe open any more
+    out, err = process.communicate(timeout=60)  # no process has the pipe open
     assert (process.returncode, out) == (124, "started\n")
     assert err.rstrip().endswith("luthier run: the program was stopped after 2 seconds (--time-limit)")
     assert time.monotonic() - start < 2 + processes.GRACE + 20

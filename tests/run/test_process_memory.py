@@ -26,15 +26,15 @@ class Child:
     """A process with private and shared memory that executes commands."""
 
     def __init__(self, steps: Sequence[Change]) -> None:
-        self._told, writer = os.pipe()
+        self._commands, writer = os.pipe()
         did, self._did = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             for step in steps:
-                os.read(self._told, 1)
+                os.read(self._commands, 1)
                 step()
                 os.write(self._did, b"x")
-            os.read(self._told, 1)
+            os.read(self._commands, 1)
             os._exit(0)
         self._tell, self._read = writer, did
 
@@ -85,7 +85,7 @@ def test_what_changes_is_found(start: Callable[[Sequence[Change]], Child]) -> No
     def change() -> None:
         own[5 * PAGE : 5 * PAGE + 3] = b"new"
         own[280 * PAGE : 280 * PAGE + 3] = b"NEW"
-        own[290 * PAGE : 290 * PAGE + 3] = b"xxx"  # beside the range
+        own[290 * PAGE : 290 * PAGE + 3] = b"xxx"  # outside the range
         own[500 * PAGE : 500 * PAGE + 4] = b"made"
         own.madvise(mmap.MADV_DONTNEED, 7 * PAGE, PAGE)
         other[PAGE : PAGE + 1] = b"b"

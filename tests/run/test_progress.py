@@ -118,7 +118,7 @@ def unfinished(build_program: Callable[[str], Path]) -> list[str]:
 def test_a_program_in_the_middle_of_a_line(unfinished: list[str], slow_tool: dict[str, str]) -> None:
     with subprocess.Popen(
         unfinished, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=slow_tool
-    ) as piped:  # both at once, since the tool sleeps most of the time
+    ) as piped:  # in parallel, because the tool sleeps most of the time
         code, screen = on_terminal(unfinished, slow_tool)
         output, errors = piped.communicate()
     assert code == 0, screen.lines

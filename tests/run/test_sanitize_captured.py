@@ -16,7 +16,7 @@ from .test_unordered import BUGS
 CHECKS = "race,init,barrier,early-exit"
 
 
-def looked_at(folder: Path, *words: str | Path) -> tuple[int, list[dict[str, Any]], str]:
+def sanitized_captures(folder: Path, *words: str | Path) -> tuple[int, list[dict[str, Any]], str]:
     """The exit code, the findings without what differs from process to process, and what was printed."""
     log = folder / "findings.json"
     done = run_luthier("sanitize", "--json", log, *words)
@@ -59,8 +59,8 @@ def test_findings_are_the_program_s(
     target: str,
 ) -> None:
     program = build_program("unordered", "-gline-tables-only")
-    truth = looked_at(temporary, "--check", CHECKS, "--device", f"emu:{target}", "--", program, kernel, bug)
-    result = looked_at(temporary, "--check", CHECKS, launches(kernel, bug, target=target))
+    truth = sanitized_captures(temporary, "--check", CHECKS, "--device", f"emu:{target}", "--", program, kernel, bug)
+    result = sanitized_captures(temporary, "--check", CHECKS, launches(kernel, bug, target=target))
     assert result[:2] == truth[:2]
     assert result[0] == (bug != "none")
     assert bool(result[1]) == (bug != "none")
@@ -69,16 +69,16 @@ def test_findings_are_the_program_s(
 def test_lds(build_program: Callable[..., Path], luthier: Luthier, temporary: Path) -> None:
     """Bounds of LDS are checked to the byte; those of memory are the driver's, which is reported."""
     program, kept, device = build_program("stops", "-g"), temporary / "kept", ("--device", "emu:gfx90a")
-    truth = looked_at(temporary, "--check", "memory", *device, "--", program, "lds")
+    truth = sanitized_captures(temporary, "--check", "memory", *device, "--", program, "lds")
     assert luthier("capture", *device, "-o", kept, "--", program, "lds").returncode == 0
-    code, findings, output = looked_at(temporary, "--check", "memory", kept)
+    code, findings, output = sanitized_captures(temporary, "--check", "memory", kept)
     assert (code, findings) == truth[:2]
     assert [(one["kind"], one["in_lds"]) for one in findings] == [("out-of-bounds", True)]
     assert "not checked: bounds to the byte of memory: captures record whole pages only" in output
 
 
 def test_early_exit_alone(launches: Callable[..., Path], temporary: Path) -> None:
-    code, findings, _ = looked_at(temporary, "--check", "early-exit", launches("partial", "ended"))
+    code, findings, _ = sanitized_captures(temporary, "--check", "early-exit", launches("partial", "ended"))
     assert code == 1
     assert {one["kind"] for one in findings} == {"missed-barrier"}
 
@@ -87,7 +87,7 @@ def test_replay_takes_the_same_names(
     build_program: Callable[..., Path], launches: Callable[..., Path], luthier: Luthier, temporary: Path
 ) -> None:
     kept = launches("tree", "barrier")
-    _, truth, _ = looked_at(temporary, "--check", "race,init", kept)
+    _, truth, _ = sanitized_captures(temporary, "--check", "race,init", kept)
     done = luthier("replay", "--json", "--check", "race,init,waits", kept)
     (row,) = json.loads(done.stdout)
     assert (done.returncode, len(row["findings"])) == (1, len(truth)), done
@@ -96,7 +96,7 @@ def test_replay_takes_the_same_names(
         assert text.startswith(f"{finding['kind']} in {place}: ")
         assert f"unordered.hip:{finding['frames'][0]['line']}:" in text
     assert "  race in " in luthier("replay", "--check", "race", kept).stdout
-    status, findings, _ = looked_at(temporary, "--check", "waits,hazards", kept)
+    status, findings, _ = sanitized_captures(temporary, "--check", "waits,hazards", kept)
     assert (status, findings) == (0, [])
     done = luthier("replay", "--check", "leak", kept)
     assert (done.returncode, "no check 'leak'" in done.stderr) == (1, True), done
@@ -115,8 +115,8 @@ def test_exceptional_floats(
     device = ["--device", f"emu:{target}"]
     options = ["--check", "fp", "--fp", kinds]
     assert luthier("capture", *device, "-o", kept, "--", program, kernel, "bug").returncode == 0
-    truth = looked_at(temporary, *options, *device, "--", program, kernel, "bug")
-    result = looked_at(temporary, *options, kept)
+    truth = sanitized_captures(temporary, *options, *device, "--", program, kernel, "bug")
+    result = sanitized_captures(temporary, *options, kept)
     assert result[:2] == truth[:2]
     assert bool(result[1]) == (kernel == "mixes" or "inf" in kinds)
     if kinds == "nan,inf":
@@ -128,13 +128,13 @@ def test_exceptional_floats(
 @pytest.mark.thorough
 def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Path) -> None:
     kept = launches("tree", "barrier")
-    alone = looked_at(temporary, "--check", CHECKS, kept)
-    assert looked_at(temporary, "--check", CHECKS, "--scheduler", "local", kept)[:2] == alone[:2]
-    assert looked_at(temporary, "--check", CHECKS, "--error-exitcode", "7", kept)[0] == 7
-    assert looked_at(temporary, "--check", "memory", kept)[:2] == (0, [])
+    alone = sanitized_captures(temporary, "--check", CHECKS, kept)
+    assert sanitized_captures(temporary, "--check", CHECKS, "--scheduler", "local", kept)[:2] == alone[:2]
+    assert sanitized_captures(temporary, "--check", CHECKS, "--error-exitcode", "7", kept)[0] == 7
+    assert sanitized_captures(temporary, "--check", "memory", kept)[:2] == (0, [])
     rules = temporary / "rules"
-    looked_at(temporary, "--check", CHECKS, "--gen-suppressions", rules, kept)
-    code, _, output = looked_at(temporary, "--check", CHECKS, "--suppress", rules, kept)
+    sanitized_captures(temporary, "--check", CHECKS, "--gen-suppressions", rules, kept)
+    code, _, output = sanitized_captures(temporary, "--check", CHECKS, "--suppress", rules, kept)
     assert (code, "0 findings, 2 suppressed" in output) == (0, True)
     (kept / "damaged.lcap").write_bytes(b"PK")
     for words, code, message in (
@@ -157,7 +157,7 @@ def test_memory_that_is_not_there(captured: Callable[..., list[Path]], luthier: 
     manifest = msgspec.structs.replace(capture.manifest, left_out=((page, 4096),))
     kept = capture.before[capture.before["address"] != page]
     write_capture(temporary / "less.lcap", msgspec.structs.replace(capture, manifest=manifest, before=kept))
-    code, (finding,), _ = looked_at(temporary, temporary / "less.lcap")
+    code, (finding,), _ = sanitized_captures(temporary, temporary / "less.lcap")
     assert (code, finding["kind"], finding["size"], finding["instruction"].split()[0]) == (
         1,
         "invalid-address",

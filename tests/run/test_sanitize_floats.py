@@ -86,7 +86,7 @@ def test_beside_what_nobody_wrote(build_program: Build, tmp_path: Path, target: 
     assert counts == {"uninitialised-read": (1 << 20) - 1, "infinity": 1}, done
 
 
-# Beside registers ----------------------------------------------------------------------------------------------------
+# Registers -----------------------------------------------------------------------------------------------------------
 
 FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 

@@ -26,7 +26,7 @@ BUGS = {
 """Bug of `raw_memory.cpp` -> kind, side, distance, and how many lanes."""
 
 
-def told_of(command: list[str | Path], target: str, log: Path, *before: str) -> dict[str, Any]:
+def report_of(command: list[str | Path], target: str, log: Path, *before: str) -> dict[str, Any]:
     """Run a program under the checks of memory."""
     words = ["--check", "memory,leak", "--device", f"emu:{target}", "--json", log, "--", *command]
     done = run_luthier("sanitize", *words, before=before)
@@ -60,7 +60,7 @@ def test_hsa(compile_object: Callable[..., Path], tmp_path: Path, target: str, c
     command = ["g++", "-std=c++17", "-g", source, "-lhsa-runtime64"]
     program = compiled(command, [source, source.with_name("hsa_program.h")], "raw_memory")
     code = compile_object(PROGRAMS / "raw_memory_kernel.hip", target, "-w", "-mcode-object-version=4")
-    report = told_of([program, code, container, bug], target, tmp_path / "log")
+    report = report_of([program, code, container, bug], target, tmp_path / "log")
     expected = BUGS[bug]
     if expected is None:
         assert report["findings"] == []
@@ -79,7 +79,7 @@ def test_hsa(compile_object: Callable[..., Path], tmp_path: Path, target: str, c
 def test_openmp(tmp_path: Path, bug: str) -> None:
     """Variables of one construct are together in memory that GCC's runtime asks for: bounds are its."""
     program = offloaded_by_gcc(PROGRAMS / "openmp_memory.c", "gcc-12", "-fopenmp", "-g")
-    report = told_of([program, bug], "gfx906", tmp_path / "log")
+    report = report_of([program, bug], "gfx906", tmp_path / "log")
     pages = [one["what"] for one in report["not_checked"] if not one["kernel"]]
     assert pages == ["bounds of each variable that OpenMP maps"]
     findings = report["findings"]
@@ -110,7 +110,7 @@ def test_openmp(tmp_path: Path, bug: str) -> None:
 def test_opencl(tmp_path: Path, release: str, target: str, container: str, bug: str) -> None:
     """Buffers that are copied to, mapped, in host memory, or sub-buffers; shared memory; and variables."""
     command: list[str | Path] = ["python3", PROGRAMS / "opencl_memory.py", container, bug]
-    report = told_of(command, target, tmp_path / "log", *stack(release))
+    report = report_of(command, target, tmp_path / "log", *stack(release))
     is_known = container != "used"
     by = {"used": "clCreateBuffer with CL_MEM_USE_HOST_PTR", "image": "clCreateImage"}.get(container)
     expected = [f"bounds to the byte of memory by {by}"] if by else []

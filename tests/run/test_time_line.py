@@ -92,5 +92,5 @@ def test_what_perfetto_shows(
     threads = {f"thread {row['thread']}: HIP" for row in calls}
     for track in (f"ranges {process.process}", queue, f"{queue}: waiting", *threads, "first", "second"):
         assert track in shown, track
-    assert "Global" not in shown  # where Perfetto puts what belongs to no process
+    assert "Global" not in shown  # Perfetto's track for events without a process
     page.close()

@@ -41,7 +41,7 @@ def is_found(text: str, load: int = 0) -> bool:
         ("ds_read_b32 v0, v0", "s_nop 0", False),  # the next one is what was loaded: a list
         ("ds_read_b32 v1, v0", "ds_write_b32 v0, v2", False),  # it may store what it loads
         ("ds_read_b32 v1, v0", "ds_add_u32 v0, v2", False),
-        ("ds_read_b32 v1, v0", "s_barrier", False),  # it is told by the barrier that there is something else
+        ("ds_read_b32 v1, v0", "s_barrier", False),  # the barrier shows that there is other work
         ("ds_write_b32 v1, v0", "s_nop 0", False),
         ("ds_add_rtn_u32 v1, v0, v2", "s_nop 0", False),
     ],

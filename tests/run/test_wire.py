@@ -169,7 +169,7 @@ def test_device_code_has_the_same_channels() -> None:
 def answers(asked: list[tuple[int, bytes]], devices: int = 1) -> tuple[list[str], Instrumentation]:
     """The problems that a service has with requests on one connection."""
     instrumentation = Instrumentation(ToolGroup.of(Tool()), Selection())
-    service = Service.__new__(Service)  # what it has beside, no request gets to
+    service = Service.__new__(Service)  # no request reaches its other attributes
     service._instrumentation = instrumentation
     service._devices, service._findings = cast(Any, range(devices)), None
     service._counting = []

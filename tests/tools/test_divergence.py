@@ -58,7 +58,7 @@ class Seen:
             row["waves"] += 1
             if "exec" in instruction.text:
                 before = self._came.get(wave, exec)
-                # In an else come the lanes that have been elsewhere and those that go on.
+                # An else has the lanes that skipped the if, and lanes that continue.
                 came = before if before & exec else before | exec
                 row["divergent"] += exec not in (0, came)
             elif "vcc" in instruction.text:
@@ -116,7 +116,7 @@ def test_collatz(bench: Any, shipped: Any, target: str) -> None:
             turns += 1
         steps.append(turns)
     waves = [steps[first : first + wave] for first in range(0, count, wave)]
-    # The back branch of the loop: once a round, divided where some lanes are done and others are not.
+    # The back branch of the loop: once in each round, divergent if only some lanes are done.
     rounds = sum(max(one) for one in waves)
     split = sum(len({turns for turns in one if 0 < turns < max(one)}) for one in waves)
     back = [row for row in rows(tables["branches"]) if row["waves"] == rounds]

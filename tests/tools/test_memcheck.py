@@ -181,7 +181,7 @@ def test_every_byte(bench: Any, shipped: Any, target: str, access: str, seed: in
 def test_the_last_bytes(bench: Any, shipped: Any, target: str, access: str) -> None:
     """Of an allocation whose bounds the kernel holds in registers, since an argument points to it."""
     size, step = ACCESSES[access][1], min(ACCESSES[access][1], 4)
-    extent = 999 + size  # an access at 1000 is one byte too far, and none of a wave is further
+    extent = 999 + size  # an access at 1000 is one byte too far, and no lane goes further
     near = [1000 - place for place in range(48)] * 8
     offsets = np.array([one // step * step for one in near], np.int32)
     kernel = made(bench, "touch", target, access, 4096, offsets)

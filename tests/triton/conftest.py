@@ -158,7 +158,7 @@ def compile_kernel(tmp_path_factory: pytest.TempPathFactory) -> Compile:
         kernel = object.kernels[name]
         explicit = [argument for argument in kernel.arguments if not argument.hidden]
         block = (compiled.metadata.num_warps * wave_size, 1, 1)
-        # Whatever Triton emits is executed, also where these inputs do not go.
+        # All code that Triton emits is executed, also code that these inputs do not reach.
         handle = open_device(f"emu:{target}", threads=1).load(object).kernel(name)
         assert handle.refused() == {}
         return Compiled(object, name, block, compiled.metadata.shared, len(explicit) - len(arguments))

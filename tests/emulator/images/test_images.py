@@ -98,7 +98,7 @@ def check_store(image: Image, *, mask: int = 15, apart: bool = False) -> None:
         if start is not None:
             registers = [int(given[index][lane]) for index in range(count)]
             registers += [registers[0] if missing is None else missing] * (4 - count)
-            # Selections of the tests are exchanges: what the image has first comes from where it is selected.
+            # The tests' selections are permutations, so their inverse gives the image's order.
             ordered = [registers[image.selections.index(4 + index)] for index in range(FORMATS[image.form][3])]
             before[start : start + image.size] = np.frombuffer(image.encoded(ordered), np.uint8)
     np.testing.assert_array_equal(place.view(), before)

@@ -37,7 +37,7 @@ def flag(kind: str, code: int, flushed: bool = False) -> int:
     return 0 if not small else ZERO if flushed or not number else DENORMAL
 
 
-def told(case: Case, state: WaveState, a: Any, b: Any, c: Any, index: Any = None, scale: Any = None) -> Told:
+def sights(case: Case, state: WaveState, a: Any, b: Any, c: Any, index: Any = None, scale: Any = None) -> Told:
     """What there must be, by the results that are in registers.
 
     Args:
@@ -123,7 +123,7 @@ def test_beside_elements(target: str, name: str, wave_size: int) -> None:
             large(case, a, case.left, generator)
             large(case, c, case.c_kind, generator)
         state = state_after(case, a, b, c, index, floats=NAN | INFINITY | DENORMAL)
-        expected = told(case, state, a, b, c, index)
+        expected = sights(case, state, a, b, c, index)
         assert seen(state) == expected
         kinds |= expected.keys()
     assert {FindingKind.NAN_FLOW, FindingKind.INFINITY} & kinds
@@ -137,7 +137,7 @@ def test_only_what_is_asked_for(kinds: int) -> None:
     large(case, c, "f32", generator)
     state = state_after(case, a, b, c, floats=kinds)
     wanted = {sight for kind in SIGHTS if kind & kinds for sight in SIGHTS[kind]}
-    assert seen(state) == {sight: one for sight, one in told(case, state, a, b, c).items() if sight in wanted}
+    assert seen(state) == {sight: one for sight, one in sights(case, state, a, b, c).items() if sight in wanted}
 
 
 def test_nothing_is_told_unasked() -> None:
@@ -156,7 +156,7 @@ def test_small_formats_of_gfx950(m: int, left: int, right: int) -> None:
     case = scaled(m, left, right, f"v_mfma_f32_{m}x{m}x{128 if m == 16 else 64}_f8f6f4")
     a, b, c, _ = codes_of(case, np.random.default_rng(left), 0.01)
     state = state_after(case, a, b, c, floats=NAN | INFINITY | DENORMAL)
-    assert seen(state) == told(case, state, a, b, c)
+    assert seen(state) == sights(case, state, a, b, c)
 
 
 @pytest.mark.covering(1)
@@ -170,7 +170,7 @@ def test_scales_of_gfx950(m: int, code: int) -> None:
     words[3], words[5] = 255, 254
     extra = {200: words, 201: np.where(np.arange(64) % m == 7, 200, 127).astype(np.uint32)}
     state = state_after(case, a, b, c, floats=NAN | INFINITY | DENORMAL, extra=extra)
-    expected = told(case, state, a, b, c, scale=[3])
+    expected = sights(case, state, a, b, c, scale=[3])
     assert seen(state) == expected
     assert FindingKind.NAN_FLOW in expected
 
@@ -204,7 +204,7 @@ def test_repeated_blocks(cbsz: int, abid: int) -> None:
     large(case, b, "f32", generator)
     source = [block - block % (1 << cbsz) + abid for block in range(16)]
     state = state_after(case, a, b, c, floats=NAN | INFINITY)
-    expected = {sight: one for sight, one in told(case, state, a[source], b, c).items() if "DENORMAL" not in sight.name}
+    expected = {key: one for key, one in sights(case, state, a[source], b, c).items() if "DENORMAL" not in key.name}
     assert seen(state) == expected
     assert expected
 

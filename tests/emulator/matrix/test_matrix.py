@@ -186,7 +186,7 @@ def test_index_keys_of_gfx1250(name: str) -> None:
         run_assembly("gfx1250", f"v_swmmac_{name} index_key:1", {})
 
 
-# Sums of products that are exact in 32 bits are made in another way than others: exponents of elements from -51 to 62.
+# Sums that are exact in 32 bits are computed in a different way: exponents of elements from -51 to 62.
 PLAIN = range(-51, 63)
 
 
