@@ -50,7 +50,7 @@ AS_HOOKS = ("filetests", "instrument", "plugin", "proof", "triton", "waits")
 
 @pytest.fixture(autouse=True, scope="module")
 def hoisting(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whether hooks become counts, in this module of tests."""
+    """Set whether hooks become counts in this test module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(InstrumentationTask, "HOIST", request.path.parent.name not in AS_HOOKS)
         yield

@@ -49,7 +49,7 @@ def forget() -> None:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Of the package gfx1190_package."""
+    """Install gfx1190_package."""
     folder = tmp_path / "site"
     install(folder, "gfx1190", f"{NEW} = gfx1190_package:PROCESSORS")
     monkeypatch.syspath_prepend(str(HERE))

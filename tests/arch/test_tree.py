@@ -141,7 +141,7 @@ def test_generations_that_clash_or_are_elsewhere() -> None:
 
 
 def test_operations_are_inherited_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a branch, until they end; the nearest counts. GFX9 and GFX10 are siblings."""
+    """Operations belong to a branch until they end; the nearest definition counts. GFX9 and GFX10 are siblings."""
     table = OperationTable()
     for text, since, until in (
         ("v_all", (), ()),

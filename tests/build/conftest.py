@@ -1,4 +1,4 @@
-"""What the build tests share: the toolchain, a wheel of Luthier made once, small projects made on the spot."""
+"""Fixtures of the build tests: the toolchain, a wheel of Luthier, small generated projects."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def install(folder: Path, variables: Mapping[str, str], before: str = "") -> sub
 
 @pytest.fixture(scope="module")
 def right(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What is installed where nothing fails."""
+    """Return the files of an installation without faults."""
     folder = make_here(tmp_path_factory.mktemp("right"))
     assert install(folder, {}).returncode == 0
     return installed(folder)

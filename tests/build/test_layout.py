@@ -1,4 +1,4 @@
-"""Where packages lie: against setuptools' own discovery, in every layout."""
+"""Locations of packages in every layout, compared with setuptools' own discovery."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_unusable_names(tmp_path: Path, name: str, capsys: pytest.CaptureFixture
 
 
 def test_every_name_is_refused_with_another_or_is_good(tmp_path: Path) -> None:
-    """What is written can be imported as it stands, and hides nothing; what is suggested is written."""
+    """Created tools can be imported and hide nothing; suggested names are accepted."""
     parts = ("A.B", "a", "B-c", "x_y", "2", "--", "..", "é", " ", "true", "none", "tool", "tests", "class", "json", "-")
     more = (
         "mapping",
@@ -126,7 +126,7 @@ def test_every_name_is_refused_with_another_or_is_good(tmp_path: Path) -> None:
 def test_names_of_installed_tools_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """But for the package's own: who made it once may make it again."""
+    """Except the name of the package itself, which may be created again."""
     known = tmp_path / "site/luthier_flops-1.0.dist-info"
     known.mkdir(parents=True)
     (known / "METADATA").write_text("Metadata-Version: 2.1\nName: luthier-flops\nVersion: 1.0\n")

@@ -318,7 +318,7 @@ EPOCH = {"SOURCE_DATE_EPOCH": "1700000000"}
 
 
 def test_wheels_are_reproducible(sample: Path, tmp_path: Path) -> None:
-    """Of a tool: built in two folders, of files of other times, by processes with other orders of sets."""
+    """Wheels of a tool built in two folders, with other file times and other hash seeds, are equal."""
     other = tmp_path / "copy/of it"
     shutil.copytree(sample, other, copy_function=shutil.copyfile)
     os.utime(sample / "sample_tool/device.hip", (1e9, 1e9))
@@ -354,7 +354,7 @@ def test_the_wheel_of_luthier_is_reproducible(tmp_path: Path) -> None:
 
 
 def test_permissions_in_the_wheel_of_luthier(tmp_path: Path) -> None:
-    """Of sources that only their owner may read, by a process whose files are as theirs; without native parts."""
+    """Sources and new files are readable only by their owner; without native parts."""
     copy = copied_sources(tmp_path / "private")
     for path in copy.rglob("*"):
         path.chmod(path.stat().st_mode & 0o700)

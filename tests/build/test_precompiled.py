@@ -70,7 +70,7 @@ def test_the_same_bytes(toolchain: Toolchain, tmp_path: Path, cache: Path, flags
 def test_modules_of_tools(
     toolchain: Toolchain, hook: str, make_project: MakeProject, tmp_path: Path, target: str
 ) -> None:
-    """They are the same with and without, hooks for both sizes of waves included, and so is what they were made of."""
+    """Modules and their dependencies are the same with and without, including hooks for both wave sizes."""
     project = make_project({"device.hip": hook})
     made, lines = [], list[str]()
     for number in range(3):
@@ -162,7 +162,7 @@ def test_a_header_that_changes(toolchain: Toolchain, tmp_path: Path) -> None:
 def test_a_new_header_that_hides_one(
     toolchain: Toolchain, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the system's, in a folder that is searched before, at any depth: it is for another precompiled header."""
+    """A header in an earlier folder, at any depth, that hides one of the system's needs another precompiled header."""
     monkeypatch.setattr(Beginning, "_make", lambda *_: None)
     source, project = tmp_path / "kernel.hip", tmp_path / "project"
     source.write_text(KERNEL)

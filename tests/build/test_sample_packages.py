@@ -128,7 +128,7 @@ def test_templates_and_device_functions(sample: Callable[[str], Path], tmp_path:
 
 
 def fake_rocm(folder: Path) -> Path:
-    """What CMake's language HIP looks for in a ROCm installation; Debian's own copy lies where CMake does not look."""
+    """A ROCm installation in the form that CMake's language HIP expects; CMake does not find Debian's."""
     config = folder / "lib/cmake/hip-lang/hip-lang-config.cmake"
     config.parent.mkdir(parents=True)
     config.write_text(

@@ -280,7 +280,7 @@ def test_patched_objects_follow_their_tools(project: Path, toolchain: Toolchain,
     (project / "SConstruct").write_text(text)
 
     def made() -> list[str]:
-        """Which objects were patched, or taken from the cache."""
+        """Return the lines about objects that were patched or taken from the cache."""
         output = scons(project, PYTHONPATH=str(project / "build/scons"))
         return sorted(line for line in output.splitlines() if line.startswith(("patching", "Retrieved `app.")))
 

@@ -345,7 +345,7 @@ def test_a_compiler_that_is_killed_is_of_no_other_build(
 
 
 def test_plugin_of_wrong_headers_is_not_kept(real: Toolchain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What compiles but does not load is refused with the reason, and leaves nothing in the cache."""
+    """A plugin that compiles but does not load is refused with the reason, and is not cached."""
     monkeypatch.setenv("LUTHIER_CACHE_DIR", str(tmp_path))
     plugin._plugin.cache_clear()
     empty = tmp_path / "compiler"

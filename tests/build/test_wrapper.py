@@ -333,7 +333,7 @@ def test_compiler_caches_see_a_new_plugin(source: Path, toolchain: Toolchain, tm
 
 @pytest.mark.thorough
 def test_sccache_caches_no_hooks(source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
-    """It would give back what an earlier plugin made, or not understand -fplugin: so the flags keep it from trying."""
+    """sccache would return the output of an earlier plugin or reject -fplugin, so the flags prevent its use."""
     if not shutil.which("sccache"):
         pytest.skip("sccache is not installed")
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -41,7 +41,7 @@ def test_those_used_longest_ago_go(most: int, by_size: bool) -> None:
 
 
 def test_several_threads() -> None:
-    """Nothing is lost in counting, so that the cache is as full as it may be in the end."""
+    """Sizes are counted correctly, so that the cache is full at the end."""
     cache = BoundedCache[int, int](50)
 
     def work(seed: int) -> None:

@@ -1,4 +1,4 @@
-"""What names a kept thing: all that it was made by, found in the sources, and nothing forgotten."""
+"""Keys of cached results: all sources that made them, found automatically and completely."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def test_machine_code_that_others_may_write_is_not_executed(tmp_path: Path) -> N
 def test_under_sudo_the_users_cache_is_not_roots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], variable: str
 ) -> None:
-    """Where the variable says nothing of Luthier's own folder, the cache in root's home takes its place."""
+    """Unless the variable names Luthier's own folder, the cache in root's home is used."""
     theirs, own = tmp_path / "theirs", tmp_path / "root"
     own.mkdir()
     theirs.mkdir()

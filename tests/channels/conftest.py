@@ -45,7 +45,7 @@ class Loaded:
 
 
 def patterns(rng: np.random.Generator, count: int) -> NDArray[np.uint32]:
-    """Which rounds each work-item stores in: all, none, one lane, alternating lanes, random ones."""
+    """Return the rounds in which each work-item stores: all, none, one lane, alternating lanes, random ones."""
     masks = rng.integers(0, 1 << 32, count, np.uint32)
     kinds = np.repeat(rng.integers(0, 5, -(-count // 64)), 64)[:count]
     lanes = np.arange(count) % 64

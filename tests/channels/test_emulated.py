@@ -52,7 +52,7 @@ LUTHIER_HOOK_ANNOTATE push{number}(uint32_t stored) {{
 """
 
     def pushed(self, keys: NDArray[np.uint64]) -> NDArray[Any]:
-        """What the hook pushes for these keys, shape (keys, words)."""
+        """Return the words that the hook pushes for these keys, shape (keys, words)."""
         factors = WORD * (2 * np.arange(self.words, dtype=np.uint64) + 1)
         return (keys[:, None] * factors >> np.uint64(64 - 8 * self.unit)).astype(f"<u{self.unit}")
 
@@ -100,7 +100,7 @@ def test_every_record_once(make_module: MakeModule, trace: Trace, target: str, t
 
 
 def check(loaded: Loaded, number: int, keys: NDArray[np.uint64]) -> None:
-    """What came through a channel in one launch."""
+    """Check the records of a channel in one launch."""
     shape, channel = SHAPES[number], loaded.module.channel(f"channel{number}")
     records = channel.records()
     assert records.dtype.itemsize == shape.unit * shape.words
@@ -198,7 +198,7 @@ def test_a_listener_that_raises(single: Callable[..., Loaded]) -> None:
 
 
 def test_a_launch_that_fails(single: Callable[..., Loaded]) -> None:
-    """What was whole is there, nothing else, and the next launch has the ring for itself."""
+    """Only complete records arrive, and the next launch has the whole ring."""
     loaded = single("gfx90a")
     channel = loaded.module.channel("channel0")
     kernel = loaded.module.kernel("stores")

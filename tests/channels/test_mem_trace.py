@@ -45,7 +45,7 @@ def tracer(make_module: Callable[..., ToolModule], monkeypatch: pytest.MonkeyPat
 
 
 def accesses(tool: Any, module: Any) -> Any:
-    """What the tool makes of the records that came."""
+    """Return the tool's accesses from the records."""
     channel = module.channel("accesses")
     return tool.unpacked(channel, channel.records())
 
@@ -109,7 +109,7 @@ def test_as_the_device_sees_them(app: Any, tracer: Callable[..., Any], name: str
 
 
 def module_instructions(object: Any, kernel: str) -> Any:
-    """Of a kernel."""
+    """Return the instructions of a kernel."""
     from luthier import InstrumentationTask, lift
 
     return InstrumentationTask(lift(object, kernel)).instructions

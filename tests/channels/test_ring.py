@@ -18,7 +18,7 @@ DTYPE = np.dtype([("ticket", "<u8"), ("check", "<u4")])
 
 
 class Waves:
-    """What a device does, in a ring of 128 records."""
+    """A model of a device that writes to a ring of 128 records."""
 
     def __init__(self, start: int = 0) -> None:
         self.description = Description("c", DTYPE, 128, Mode.WAIT, Kind.RECORDS)
@@ -38,7 +38,7 @@ class Waves:
 
 
 def tickets(batches: list[NDArray[Any]]) -> list[int]:
-    """Of whole records."""
+    """Return the tickets of complete records."""
     records = np.concatenate([np.zeros(0, DTYPE), *batches])
     assert np.array_equal(records["check"], (records["ticket"] * 7 & 0xFFFFFFFF).astype(np.uint32))
     return [int(ticket) for ticket in records["ticket"]]

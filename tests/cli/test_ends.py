@@ -1,4 +1,4 @@
-"""How the command ends without memory, without a home folder, or after an unexpected exception."""
+"""Ends of the command without memory, without a home folder, and after an unexpected exception."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def in_fork(change: Callable[[], None], arguments: list[str]) -> tuple[int, list
 
 @pytest.mark.parametrize("closed", [some for count in range(4) for some in combinations(range(3), count)])
 def test_closed_streams(closed: tuple[int, ...], small: Path) -> None:
-    """They are opened on nothing, for the command and for programs that it runs."""
+    """Closed streams are opened on /dev/null, for the command and for programs that it runs."""
 
     def close() -> None:
         for number, name in enumerate(("stdin", "stdout", "stderr")):

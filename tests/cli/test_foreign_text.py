@@ -51,7 +51,7 @@ def is_harmless(text: str) -> bool:
 
 
 def test_every_character() -> None:
-    """What is drawn stays as it is, everything else is written with its number."""
+    """Visible characters are unchanged, all others are written as numbers."""
     shown = visible(EVERY)
     assert is_harmless(shown)
     assert "\n" not in shown

@@ -44,7 +44,7 @@ class Odd(Job[ReplayOutcome], frozen=True, kw_only=True):
 
 
 def forked(work: Callable[[], str], seconds: float | None = None) -> str:
-    """What work returns in a fork."""
+    """Return the result of work in a fork."""
     return in_fork(work, error=DeviceError, seconds=seconds)
 
 
@@ -78,7 +78,7 @@ def test_what_forks_return_and_how_they_end() -> None:
 
 
 def test_without_descriptors() -> None:
-    """What cannot be made is an error of the system's, and leaves no file open."""
+    """Failed forks raise the system's error, and leave no file open."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     unused = [number for number in range(1000) if not os.path.lexists(f"/proc/self/fd/{number}")]
     for make, needed in ((lambda: forked(str), 3), (lambda: SharedMemory("luthier-test", 1), 1)):

@@ -98,7 +98,7 @@ BAD: dict[str, tuple[Kind, str]] = {
 
 
 def state(path: Path) -> dict[str, tuple[object, ...]]:
-    """What everything in a folder is, but for regular files' contents and inodes."""
+    """Return the state of everything in a folder, without contents and inodes of regular files."""
     states: dict[str, tuple[object, ...]] = {}
     for file in sorted(path.iterdir()):
         about = file.lstat()
@@ -110,7 +110,7 @@ def state(path: Path) -> dict[str, tuple[object, ...]]:
 
 @contextmanager
 def read_from(path: Path) -> Iterator[list[bytes]]:
-    """What arrives at a path, in the end: of a FIFO what its reader gets."""
+    """Collect the final contents of a path, or the data that the reader of a FIFO receives."""
     got: list[bytes] = []
     if path.is_fifo():
         reader = threading.Thread(target=lambda: got.append(path.read_bytes()), daemon=True)
@@ -218,7 +218,7 @@ def test_permissions(old: int | None, mode: int | None, tmp_path: Path) -> None:
 
 
 def as_nobody(work: Callable[[], None]) -> str:
-    """What `work` fails with in a process of another user; empty if it does not."""
+    """Return the exception of `work` in a process of another user; empty if it succeeds."""
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
@@ -242,7 +242,7 @@ def as_nobody(work: Callable[[], None]) -> str:
 @pytest.mark.parametrize("folder_mode", [0o777, 0o755, 0o1777])
 @pytest.mark.parametrize("file_mode", [None, 0o666, 0o644])
 def test_files_of_other_users(file_mode: int | None, folder_mode: int, tmp_path: Path) -> None:
-    """They are written where they may be, and stay theirs."""
+    """They are written if permissions allow it, and keep their owners."""
     for above in (tmp_path, *tmp_path.parents):
         if above != Path("/") and not above.stat().st_mode & 0o001:
             above.chmod(0o711)
@@ -473,7 +473,7 @@ def test_patched_object_and_map_are_two_files(kind: str, tmp_path: Path, capsys:
 
 
 def test_patching_what_comes_by_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """It can be read once only."""
+    """A pipe can be read only once."""
     object, pipe = small(tmp_path / "object"), fifo(tmp_path / "pipe")
     writer = threading.Thread(target=pipe.write_bytes, args=[object.read_bytes()], daemon=True)
     writer.start()

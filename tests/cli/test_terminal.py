@@ -1,4 +1,4 @@
-"""What a terminal sees: tables that fit it, and completion."""
+"""Output on terminals: tables that fit, and completion."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_tools(columns: int) -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 80])
 def test_tables_that_cannot_be_cut_become_records(width: int) -> None:
-    """Of a width that numbers alone exceed, and of names that would be the same when they are cut."""
+    """Tables whose numbers exceed the width, or whose truncated names would be equal."""
     names = [f"a_long_prefix_{30 * 'x'}{middle}{40 * 'y'}_and_an_end" for middle in "ABC"]
     table = Table("t" * 50, ("kernel", "number"), [[name, 10**30] for name in names])
     text = table.text(width)

@@ -44,12 +44,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Steps:
-    """What a section says."""
+    """The steps of a section."""
 
     changes: tuple[Change, ...]
     commands: tuple[str, ...]
     counted: str
-    """What the section says of how much that is."""
+    """The section's own statement of their size."""
 
     @classmethod
     def of(cls, section: str) -> Steps:
@@ -70,7 +70,7 @@ class Steps:
         return cls(tuple(changes), tuple(commands), counted[1] if counted else "")
 
     def count(self) -> str:
-        """How much they are, as the page says it."""
+        """Return the size of the changes in the page's words."""
         return "; ".join(self._counts())
 
     def _counts(self) -> Iterator[str]:

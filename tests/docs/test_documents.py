@@ -1,4 +1,4 @@
-"""What the documents say: their tools are built and used, their commands, links and names exist."""
+"""Documents: their tools are built and used; their commands, links and names exist."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def code_of(document: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a reader stands: the repository's examples at hand, the README's tool not yet made."""
+    """A reader's folder, with the repository's examples, before the README's tool is made."""
     made: Path = tmp_path_factory.mktemp("reader")
     (made / "examples").symlink_to(ROOT / "examples")
     return made
@@ -248,7 +248,7 @@ def test_records_and_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 @functools.cache
 def help_of(*command: str) -> str:
-    """What `luthier COMMAND --help` prints."""
+    """Return the output of `luthier COMMAND --help`."""
     import contextlib
     import io
 
@@ -294,7 +294,7 @@ def test_programs_exist() -> None:
 
 
 def anchors(document: Path) -> set[str]:
-    """What links into a document can name: its headings as GitHub spells them, and its own names of places."""
+    """Return the anchors of a document: its headings in GitHub's spelling, and explicit ones."""
     text = document.read_text()
     headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {*re.findall(r'<a id="([^"]+)"></a>', text)} | {

@@ -1,4 +1,4 @@
-"""What docs/extending.md says: that names are where it says, and a target, a generation and a verb at run time."""
+"""docs/extending.md: its names are in the named files, and its target, generation and verb work."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_there_is_a_section_for_each_kind_of_thing() -> None:
 
 @pytest.mark.parametrize("title", SECTIONS)
 def test_symbols_are_where_it_says(title: str) -> None:
-    """Of each paragraph: names set as code stand in one of the files that it or the section names."""
+    """Names set as code in a paragraph occur in one of the files named in it or its section."""
     text = re.sub(r"^ *```.*?^ *```$", "", SECTIONS[title], flags=re.M | re.S)
     files = [ROOT / name for name in re.findall(r"`((?:runtime|luthier_build|tests|scripts)/[\w/.]+)`", text)]
     assert all(file.exists() for file in files)

@@ -154,7 +154,7 @@ def test_a_signal_is_no_verdict_of_catch(hip_tests: ModuleType) -> None:
 
 
 def test_what_catch_says(hip_tests: ModuleType) -> None:
-    """Of the test in which the program broke off it is known that it did, and no more."""
+    """A test in which the program aborted is reported as such, without a reason."""
     assert dict(hip_tests.verdicts(REPORT, False)) == {
         "Unit_good": "",
         "Unit_bad": "a < b: 2 < 1",

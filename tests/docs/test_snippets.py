@@ -48,7 +48,7 @@ def blocks(document: str, language: str) -> list[str]:
 
 @pytest.fixture
 def saxpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where a reader stands: a kernel of each name that documents use, with debug information."""
+    """Kernels with the names in documents, with debug information."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "saxpy.hip").write_text(SAXPY)
     flags = ["-gline-tables-only"]

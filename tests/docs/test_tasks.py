@@ -80,7 +80,7 @@ def object_file(tmp_path: Path) -> Path:
 
 
 def luthier(environment: Mapping[str, str], *command: str, code: int | None = 0) -> str:
-    """What `luthier` prints."""
+    """Return the output of `luthier`."""
     done = subprocess.run(["luthier", *command], env=dict(environment), capture_output=True, text=True)
     assert code is None or done.returncode == code, done.stderr
     return done.stdout + done.stderr
@@ -132,7 +132,7 @@ def test_a_target(copy: Path, environment: dict[str, str], object_file: Path) ->
 
 
 def test_a_hazard(copy: Path, environment: dict[str, str]) -> None:
-    """It is not found before, a row of a kind that is not there is an error, and then it is found."""
+    """The hazard is not found before, a row of an unknown kind is an error, and then it is found."""
     code = function("k", ["v_cmp_eq_u32 vcc, v1, v2", "v_div_fmas_f32 v0, v1, v2, v3", "s_endpgm"])
     (copy / "FILE").write_bytes(assembled(kernel_text(code, "gfx90a", vgprs=8), "gfx90a").data)
     steps = TASKS["A hazard"]
@@ -151,7 +151,7 @@ def test_a_hazard(copy: Path, environment: dict[str, str]) -> None:
 
 @pytest.mark.thorough
 def test_an_emulated_operation(copy: Path, environment: dict[str, str]) -> None:
-    """It is refused before, then it is what the tests want it to be, and twice it is an error."""
+    """The operation is refused before, passes its tests afterwards, and a second definition is an error."""
     steps = TASKS["An emulated operation"]
     show, test = steps.commands
     for change in steps.changes:
@@ -170,7 +170,7 @@ def test_an_emulated_operation(copy: Path, environment: dict[str, str]) -> None:
 
 @pytest.mark.thorough
 def test_a_tool_that_ships(copy: Path, environment: dict[str, str]) -> None:
-    """It is listed and described, and the tests of all tools try it: in programs, by the device's own counts."""
+    """The tool is listed and described, and the tests of all tools run it in programs, against the device's counts."""
     printed = apply("A tool that ships", copy).run(copy, environment)
     page = (copy / "docs/tools.md").read_text()
     assert "| [scalar_share](../examples/tools/scalar_share/README.md) | how much of it is scalar? |" in page

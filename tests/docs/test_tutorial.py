@@ -1,4 +1,4 @@
-"""What a newcomer reads first, done: the tutorial, by the script that follows it, and the README's first example."""
+"""The tutorial, run by its script, and the README's first example."""
 
 from __future__ import annotations
 

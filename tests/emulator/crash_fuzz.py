@@ -154,7 +154,7 @@ def random_descriptor(raw: bytes, random: np.random.Generator, wild: bool) -> by
 
 
 def check(device: EmulatedDevice) -> None:
-    """What no kernel may change: what the first worker's waves are run by."""
+    """Check state that no kernel may change: the data that runs the first worker's waves."""
     codes = list(device._modules[-1]._codes.values()) if device._modules else []
     if not codes:
         return

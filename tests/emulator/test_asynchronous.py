@@ -1,4 +1,4 @@
-"""What gfx1250 has for memory and LDS beyond GFX12, against Python's copies."""
+"""Memory and LDS instructions of gfx1250 beyond GFX12, compared with copies in Python."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_loads_for_other_work_groups_are_an_error() -> None:
 
 
 def elements(rows: NDArray[np.uint32], bits: int) -> list[list[int]]:
-    """Of every lane, its elements."""
+    """Return every lane's elements."""
     values = []
     for lane in range(LANES):
         whole = sum(int(row[lane]) << 32 * place for place, row in enumerate(rows))
@@ -102,7 +102,7 @@ def elements(rows: NDArray[np.uint32], bits: int) -> list[list[int]]:
 @pytest.mark.parametrize("space", ["global", "ds"])
 @pytest.mark.parametrize(("bits", "units"), [(16, 4), (8, 2), (6, 3), (4, 2)])
 def test_transposing_loads(space: str, bits: int, units: int) -> None:
-    """Of what 16 or 8 lanes load, element k of each ends in the lanes whose number is k."""
+    """Of the data that 16 or 8 lanes load, lane k receives element k of each."""
     memory = AllocationTable()
     place = filled(memory)
     stride = 4 * units

@@ -20,7 +20,7 @@ def module(request: pytest.FixtureRequest, build_kernels: Callable[[str, str], P
 
 
 def moved(cells: np.ndarray, steps: int) -> np.ndarray:
-    """What the kernels compute: each group's cells go round, one more a step."""
+    """Return the kernels' result: each group's cells rotate, one more in each step."""
     return np.roll(cells, steps, axis=0) + steps
 
 
@@ -87,7 +87,7 @@ def test_a_plain_launch_of_groups_that_wait_for_each_other(module: Module, group
 
 @pytest.mark.parametrize("how", ["backwards", "patient"])
 def test_groups_that_wait_for_those_that_begin_last(module: Module, how: str) -> None:
-    """They never sleep; the patient ones count how often they have looked."""
+    """The groups never sleep; waiting ones count their polls."""
     done = np.zeros(65, np.uint32)
     done[64] = 1
     module.kernel(how).launch(done, grid=64, block=64)

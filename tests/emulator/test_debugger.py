@@ -74,7 +74,7 @@ def test_many_steps_at_once(vector_add: KernelHandle) -> None:
 
 
 def store_offset(kernel: KernelHandle) -> int:
-    """Of the kernel's store from its entry."""
+    """Return the offset of the kernel's store from its entry."""
     code = kernel.module.code(kernel.kernel.wave_size)
     record = code.record_at(kernel.kernel.entry)
     assert record is not None
@@ -219,7 +219,7 @@ def test_one_wave_among_many(groups: Module) -> None:
 
 
 def test_spinning_waves_get_their_turns(groups: Module) -> None:
-    """What works without a debugger works with one, though every instruction returns to Python."""
+    """Programs behave the same under a debugger, though every instruction returns to Python."""
     flag, out = np.zeros(1, np.uint32), np.zeros(1, np.uint32)
     with groups.device.debug(groups.kernel("spin"), flag, out, block=256) as session:
         session.finish()

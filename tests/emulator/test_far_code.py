@@ -37,7 +37,7 @@ def test_addresses_in_far_code(target: str, distance: int) -> None:
 
 
 def test_code_that_is_added_between_launches() -> None:
-    """What was executed in another MODE before has no room for it."""
+    """Code executed in another MODE before has no room for it."""
     isa = Isa.of("gfx90a")
     bench = Bench(isa, assemble(isa, "v_mov_b32 v0, v1\ns_endpgm\n"))
     state = np.zeros(128, np.uint32), np.zeros((4, isa.wave_size), np.uint32), 1

@@ -77,7 +77,7 @@ def made(body: str, vgprs: int = 32) -> CodeObject:
 
 
 def stored(body: str, lanes: int = 32) -> NDArray[np.uint64]:
-    """What a kernel leaves in a buffer of 64 bits a lane, which are at s[4:5] + v1."""
+    """Return the contents of a buffer at s[4:5] + v1, 64 bits for each lane, after a kernel."""
     out = np.zeros(lanes, np.uint64)
     open_device(f"emu:{TARGET}").load(made(body)).kernel("k").launch(out, grid=1, block=lanes)
     return out

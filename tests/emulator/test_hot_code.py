@@ -418,7 +418,7 @@ def test_who_comes_to_hot_code_later_has_its_literals(
 
 
 def test_stretches() -> None:
-    """They begin where control may enter, and end where it may leave."""
+    """Stretches start where control may enter and end where it may leave."""
     isa = Isa.of("gfx90a")
     move = "v_mov_b32 v0, v1\n"
     code = DecodedCode(isa, [(0, assemble(isa, f"{move}again:\n{move}{move}s_cbranch_scc1 again\n{move}s_endpgm\n"))])

@@ -1,4 +1,4 @@
-"""What a kernel finds when it starts, for every code object version and way of passing arguments."""
+"""The initial state of a kernel, for every code object version and way of passing arguments."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_counters_and_addresses_by_lane(target: str) -> None:
 
 
 def test_second_sources() -> None:
-    """Of GFX9: an addition of what is at B = A + 4."""
+    """GFX9: an addition of the value at B = A + 4."""
     places = np.full(64, 0xFFFFF0, np.uint32)
     places[:3] = 0, SIZE - 4, SIZE
     state = run("gfx906", "ds_add_src2_u32 v0 offset:1", {0: places})

@@ -169,7 +169,7 @@ def test_variables_and_kernels_of_an_unloaded_module(bad: Module, build_kernels:
 
 
 def test_memory_taken_away_during_a_launch(bad: Module, build_kernels: Callable[[str, str], Path]) -> None:
-    """What a running launch uses stays until it has ended."""
+    """Memory of a running launch stays until it ends."""
     device = open_device(f"emu:{bad.device.target.target.name}", threads=2)
     module = device.load(build_kernels("bad", device.target.target.name))
     buffer = device.allocate(1 << 20)

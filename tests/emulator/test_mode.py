@@ -170,7 +170,7 @@ def test_bits_without_a_model_are_refused(target: str) -> None:
 
 
 def test_gfx12_always_clamps_nan_to_zero() -> None:
-    """It has no DX10_CLAMP."""
+    """GFX12 has no DX10_CLAMP."""
     source = "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 10), 0xf0\nv_add_f32_e64 v1, v0, v0 clamp"
     nan = np.full(32, np.nan, np.float32)
     assert not run_assembly("gfx1201", source, {0: nan}).vgpr(1).any()

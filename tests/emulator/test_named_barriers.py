@@ -29,7 +29,7 @@ def made(body: str, units: int = 1) -> CodeObject:
 
 
 def stored(body: str, waves: int = 2, units: int = 1) -> NDArray[np.uint32]:
-    """What each wave stores, of s8."""
+    """Return s8 of each wave."""
     out = np.zeros(32 * waves, np.uint32)
     open_device(f"emu:{TARGET}").load(made(body, units)).kernel("k").launch(out, grid=1, block=32 * waves)
     rows = out.reshape(waves, 32)

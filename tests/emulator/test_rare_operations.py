@@ -221,7 +221,7 @@ def test_load_to_lds(target: str, load: str, size: int, step: int) -> None:
     ],
 )
 def test_m0_reaches_all_of_lds(target: str, load: str, place: int) -> None:
-    """It has 18 bits where LDS has 160 KiB, and of buffers even the lowest ones count (CDNA4's document)."""
+    """M0 has 18 bits for LDS of 160 KiB; for buffers, even the lowest ones count (CDNA4's document)."""
     memory = AllocationTable()
     data = memory.allocate(2048)
     data.view()[:] = 0xAB

@@ -92,7 +92,7 @@ def test_results(target: str, at: str, text: str, result: int) -> None:
     ("at", "text", "message"), [("s_waitcnt", "s_nop 0", "missing-wait"), ("s_nop 4", "s_nop 0", "hazard")]
 )
 def test_checks(target: str, at: str, text: str, message: str) -> None:
-    """They look at what is there now."""
+    """Checks use the current instructions."""
     loaded = Loaded(kernel_of(target))
     for _ in range(2):
         assert not loaded.run()[1]

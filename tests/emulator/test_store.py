@@ -1,4 +1,4 @@
-"""What the emulator keeps on disk: found again, never trusted when damaged, shared by processes and threads."""
+"""The emulator's store on disk: found again, never used when damaged, shared by processes and threads."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_many_keys_at_once(tmp_path: Path) -> None:
 
 
 def test_changed_sources_keep_nothing(tmp_path: Path) -> None:
-    """What a process with old sources in memory makes is not kept once they have changed."""
+    """Results of a process with outdated sources in memory are not kept."""
     believed = [False]
     store = Store(tmp_path / "b.sqlite", lambda: believed[0])
     store.put({b"a": b"1"})

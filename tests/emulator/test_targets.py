@@ -1,4 +1,4 @@
-"""Which code a device runs: its processor's, that of the generic processor it belongs to, with fitting features."""
+"""Code that a device runs: its processor's or its generic processor's, with compatible features."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_code_that_a_device_does_not_run(device: str, code: str, tmp_path: Path)
 
 
 def test_the_best_of_a_file_is_loaded(tmp_path: Path) -> None:
-    """Of what a device runs: code for its own settings, then for its processor, then for the generic one."""
+    """The order is: code for the device's settings, for its processor, for the generic processor."""
     order = ["gfx942:xnack+", "gfx942", "gfx9-4-generic"]
     objects = [built(tmp_path, code) for code in ("gfx942:xnack-", "gfx1100")]
     emulated = open_device("emu:gfx942:xnack+")

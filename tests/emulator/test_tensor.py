@@ -74,7 +74,7 @@ class Descriptor:
         return words
 
     def elements(self) -> list[tuple[int, int, bool]]:
-        """Of each element its place in memory and LDS, in bytes, and whether it is in the tensor."""
+        """Return (memory address, LDS address, whether it is in the tensor) of each element, in bytes."""
         size = 1 << self.code
         strides = (1, *self.strides)
         elements = []
@@ -275,7 +275,7 @@ extern "C" __attribute__((global)) void copy(const v4i *a, const v8i *b, const v
 
 
 def test_compiled(compile_object) -> None:
-    """What clang makes of its builtins: a tile of a larger tensor, with what is beyond it as zeros, and back."""
+    """clang's builtins: load a tile of a larger tensor, with zeros beyond it, and store it."""
     device = open_device(f"emu:{TARGET}")
     kernel = device.load(load_object(compile_object(COMPILED, TARGET, "-O2"))).kernel("copy")
     source, target = device.allocate(8192), device.allocate(1024)

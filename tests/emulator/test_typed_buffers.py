@@ -109,7 +109,7 @@ def components(data: bytes, widths: tuple[int, ...]) -> list[int]:
 
 
 def number_in(code: int, width: int, kind: str) -> Fraction | int | float:
-    """What a component stands for."""
+    """Return the number that a component encodes."""
     if kind in ("SNORM", "SSCALED", "SINT"):
         whole = signed(code, width)
         return max(Fraction(whole, (1 << (width - 1)) - 1), Fraction(-1)) if kind == "SNORM" else whole

@@ -33,7 +33,7 @@ class Buffer(NamedTuple):
         return {index: whole >> 32 * index & 0xFFFFFFFF for index in range(4)}
 
     def place(self, index: int, offset: int, scalar: int) -> int:
-        """Where an access begins, from the base on."""
+        """Return the offset of an access from the base."""
         stride = self.stride * SCALES[self.scale]
         if not self.swizzled:
             return scalar + (index * stride + offset) % (1 << 45)
@@ -41,7 +41,7 @@ class Buffer(NamedTuple):
         return (index // 32 * stride + offset // 16 * 16) * 32 + index % 32 * 16 + offset % 16
 
     def allows(self, index: int, offset: int, scalar: int, size: int) -> bool:
-        """Whether bytes are in bounds."""
+        """Return whether bytes are in bounds."""
         stride = self.stride * SCALES[self.scale]
         if self.swizzled:
             return True

@@ -166,7 +166,7 @@ def test_each_search_path_has_its_own(site: Path, reads: Ask, tmp_path: Path, mo
 def test_what_was_just_written_is_not_kept(
     site: Path, reads: Ask, monkeypatch: pytest.MonkeyPatch, at: int | None
 ) -> None:
-    """It may be written once more at a time that the file system does not tell from the first."""
+    """It may be written again with the same time stamp."""
     monkeypatch.setattr(entry_points, "_SETTLED", SETTLED)
     os.utime(site / "one-1.dist-info", at and (at, at))
     assert reads() == [ONE, READ]

@@ -1,4 +1,4 @@
-"""What leaves the house: the source distribution is whole, wheels run elsewhere, releases are checked before."""
+"""Releases: the source distribution is complete, wheels run elsewhere, and releases are checked first."""
 
 from __future__ import annotations
 

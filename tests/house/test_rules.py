@@ -253,7 +253,7 @@ lint_imports_command(["--no-cache"])
 
 
 def lint(house: Path) -> str:
-    """What import-linter says; empty if all contracts are kept."""
+    """Return the output of import-linter; empty if all contracts are kept."""
     done = subprocess.run([sys.executable, "-c", HERE, house], cwd=house, capture_output=True, text=True)
     assert "Contracts: " in done.stdout, done.stdout + done.stderr
     return done.stdout if done.returncode else ""

@@ -148,7 +148,7 @@ def test_assembly_with_exact_wait_states(target: str) -> None:
 def test_a_mutant_is_the_same_lifted_and_loaded_anew(
     compile_object: CompileObject, target: str, level: str, kernel: str, every: int
 ) -> None:
-    """What is only patched into a lifted and a loaded kernel is judged as what its bytes say."""
+    """A mutant patched into a lifted and loaded kernel is judged like one made from its bytes."""
     object = load_object(compile_object(HIP, target, level, clang="clang-22"))
     of = Study(object, PLANS[kernel])
     flagged = 0

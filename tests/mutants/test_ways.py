@@ -1,4 +1,4 @@
-"""Why a launch finds less than the check of all paths: each reason in a kernel made for it."""
+"""Reasons why a launch has fewer findings than the check of all paths, each with its own kernel."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_generic_targets(arch: str, code_object: Compile) -> None:
 
 
 def test_version_3(code_object: Compile) -> None:
-    """It differs from 4 in the header's version and feature flags."""
+    """Version 3 differs from 4 in the header's version and feature flags."""
     data = bytearray(code_object("gfx90a", 4).read_bytes())
     data[8] = 1
     data[48:52] = (0x3F | 0x100).to_bytes(4, "little")
@@ -203,7 +203,7 @@ def test_assembly_without_metadata(tmp_path: Path, tool: Tool) -> None:
 
 
 def test_no_section_headers(code_object: Compile) -> None:
-    """What a tool that drops them leaves: segments and the note, but no symbol to find a descriptor by."""
+    """A tool that removes section headers leaves segments and the note, but no symbol for descriptors."""
     data = bytearray(code_object("gfx942").read_bytes())
     data[40:48] = bytes(8)
     data[60:64] = bytes(4)
@@ -318,7 +318,7 @@ def test_relocations_are_of_symbols_and_not_of_names(name: str) -> None:
 
 @pytest.mark.parametrize("kind", sorted(E.OTHER_RELOCATIONS))
 def test_other_relocations_are_refused(kind: int, code_object: Compile) -> None:
-    """What makes addresses in ways that are not read would leave them out."""
+    """Relocations of unknown types are refused, because their addresses would be missed."""
     data = bytearray(load_object(code_object("gfx90a")).data)
     header = E.read_header(memoryview(data), "")
     for at in range(header.sections_offset, len(data), E.SECTION_HEADER.size):

@@ -155,7 +155,7 @@ def test_program_without_section_headers(
 
 
 def test_an_empty_section_at_the_end(tmp_path: Path) -> None:
-    """Of a file of whole pages: nothing is there to be given back."""
+    """An empty section at the end of a file of whole pages has no memory to release."""
     names = b"\0.hip_fatbin\0.shstrtab\0"
     sections = [
         E.SectionHeader(*[0] * 10),
@@ -240,7 +240,7 @@ def test_unknown_processors_do_not_hide_the_others(compile_hip: Compile, code_ob
 
 
 def test_spirv_does_not_hide_the_others(code_object: Compile, tool: Tool, tmp_path: Path) -> None:
-    """It is listed, as what cannot be looked into."""
+    """SPIR-V is listed as unreadable."""
     spirv, path, alone = tmp_path / "spirv", tmp_path / "bundle", tmp_path / "alone"
     spirv.write_bytes(struct.pack("<5I", 0x07230203, 0x10600, 0, 1, 0))
     ids = ["host-x86_64-unknown-linux-gnu-", "hipv4-spirv64-amd-amdhsa--amdgcnspirv", "hipv4-amdgcn-amd-amdhsa--gfx942"]

@@ -168,7 +168,7 @@ def test_llvm_disassembles_what_we_encode(name: str, code_object: Compile, tool:
 
 
 def assembled(target: Target, kernels: list[str]) -> list[KernelDescriptor]:
-    """What llvm-mc makes of `.amdhsa_kernel` bodies."""
+    """Return llvm-mc's output for `.amdhsa_kernel` bodies."""
     source = ".rodata\n" + "".join(
         f".amdhsa_kernel k{number}\n{body}\n.end_amdhsa_kernel\n" for number, body in enumerate(kernels)
     )

@@ -45,7 +45,7 @@ def check(tool: Tool, tmp_path: Path) -> Callable[[bytes], CodeObject]:
 
 
 def rules_of_the_loader(data: bytes) -> None:
-    """What ROCr's loader does with a code object, and what must hold for that to work."""
+    """Check the conditions of ROCr's loader on a code object."""
     elf = ElfFile(memoryview(data), "edited")
     sections = elf.sections
     # The file's size, as the loader computes it from the section headers alone, must be its size.
@@ -279,7 +279,7 @@ bare: s_endpgm
 def test_object_without_relocations_or_metadata(
     tmp_path: Path, tool: Tool, check: Callable[[bytes], CodeObject]
 ) -> None:
-    """It gets a .rela.dyn, a longer .dynamic, a note and its program header."""
+    """The object gets a .rela.dyn, a longer .dynamic, a note and its program header."""
     source, path = tmp_path / "bare.s", tmp_path / "bare.co"
     source.write_text(ASSEMBLY)
     tool("clang-22", "--target=amdgcn-amd-amdhsa", "-mcpu=gfx1100", source, "-o", path)
@@ -355,7 +355,7 @@ def test_notes_elsewhere(align: int, behind: bool, code_object: Compile) -> None
 
 @pytest.mark.parametrize("flags", [E.SHF_ALLOC, E.SHF_ALLOC | E.SHF_WRITE])
 def test_sections_in_no_segment(flags: int, code_object: Compile, tool: Tool, tmp_path: Path) -> None:
-    """They are called loaded, as objcopy writes them, and keep what is in them."""
+    """They are marked as loaded, as by objcopy, and keep their contents."""
     path, contents = tmp_path / "sections.co", tmp_path / "contents"
     contents.write_bytes(b"precious contents")
     setting = "alloc" + ("" if flags & E.SHF_WRITE else ",readonly")
@@ -396,7 +396,7 @@ def numbered_in_a_section(object: CodeObject) -> bytes:
 def test_counts_in_a_section(
     code_object: Compile, monkeypatch: pytest.MonkeyPatch, check: Callable[[bytes], CodeObject]
 ) -> None:
-    """They go back to the header, and more than it has room for are refused."""
+    """Counts return to the header, and counts that do not fit are refused."""
     plain = load_object(code_object("gfx942"))
     edited = []
     for object in (plain, CodeObject(numbered_in_a_section(plain), plain.name)):

@@ -161,7 +161,7 @@ def test_what_only_looks_like_one(code_object: Compile, tool: Tool, tmp_path: Pa
 
 
 def test_cut_images(code_object: Compile, tool: Tool, tmp_path: Path) -> None:
-    """What follows are sevens: no end of a table, no table."""
+    """Sevens follow: they are neither the end of a table nor a table."""
     image = code_object("gfx942").read_bytes()
     rng = random.Random(1)
     for length in (rng.randrange(9, len(image) - 1000) for _ in range(8)):

@@ -146,7 +146,7 @@ def test_random_bytes() -> None:
 
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
 def test_editing_damaged_objects(target: str, code_object: Compile) -> None:
-    """What still parses can be edited, or is refused; what is written then parses again and has the edits."""
+    """Objects that still parse can be edited or are refused; the output parses and has the edits."""
     written = 0
     for damaged in mutations(code_object(target).read_bytes(), 1500, 11):
         try:

@@ -113,7 +113,7 @@ def test_a_library_that_names_archives(images: Images, tool: Tool, tmp_path: Pat
 
 
 def loaded(path: Path, wrapper: int = 0) -> tuple[dict[str, Any], int]:
-    """What a wrapper of a library points to once it is loaded, and the number it has, as ROCm finds them."""
+    """Return the map that the wrapper of a loaded library points to, and its number, as ROCm finds them."""
     code = f"""
 import ctypes, json, msgpack
 ctypes.CDLL({str(path)!r})

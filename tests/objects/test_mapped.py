@@ -66,7 +66,7 @@ def test_memory_does_not_grow_with_the_file(options: tuple[str, ...], code_objec
 
 
 def test_first_lines_come_first(code_object: Compile, tmp_path: Path) -> None:
-    """What is found is shown before what follows is looked at; an error then still is one."""
+    """Results are printed before later files are read; later errors are still reported."""
     good = code_object("gfx942").read_bytes()
     path = tmp_path / "half"
     path.write_bytes(bundle_of([good, good[:2000]]))

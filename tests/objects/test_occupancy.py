@@ -57,7 +57,7 @@ def test_as_llvm_says(tmp_path: Path, target: str, flags: tuple[str, ...]) -> No
 
 
 def test_a_known_size_of_work_groups(app: Callable[[str, str], Path]) -> None:
-    """What fits of groups of one size, by LDS: whole waves of whole groups, on any SIMD."""
+    """Work-groups of one size that fit, by LDS: whole waves of whole groups, on any SIMD."""
     kernel = load_object(app("reduction", "gfx90a")).kernels["reduction"]
     descriptor = replace(kernel.descriptor, group_segment_fixed_size=20000)  # three groups a compute unit
     assert [occupancy_of(descriptor, 1024, items).lds for items in (1, 64, 65, 128, 256, 640, 1024)] == [

@@ -111,7 +111,7 @@ def test_inlined_calls() -> None:
 
 
 def test_several_units(tmp_path: Path) -> None:
-    """What was linked of several sources."""
+    """Objects linked from several sources."""
     parts = []
     for name in ("one", "two"):
         (tmp_path / f"{name}.c").write_text(

@@ -1,4 +1,4 @@
-"""Which line an instruction is charged to, and how places are shown."""
+"""The source line of an instruction, and the form of locations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tools of the differential proof have in common."""
+"""The base of the tools of the differential proof."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def mixed(value: int) -> int:
 
 
 def lanes_of(step: WaveStep) -> list[int]:
-    """Those that are active."""
+    """Return the active lanes."""
     mask = step.registers.exec
     return [lane for lane in range(step.registers.wave_size) if mask >> lane & 1]
 
 
 def values_of(step: WaveStep, register: RegisterRange) -> list[int]:
-    """What each active lane sees of a register of 32 or 64 bits."""
+    """Return each active lane's value of a register of 32 or 64 bits."""
     registers, lanes = step.registers, lanes_of(step)
     if register.first in SGPRS or register.first in (VCC_LO, EXEC_LO):
         return [registers.sgpr(register.first, register.count)] * len(lanes)
@@ -145,12 +145,12 @@ class Probe:
         return self.known(dict(enumerate(zip(counts, sums, strict=True))))
 
     def known(self, rows: dict[int, Any]) -> dict[str, Any]:
-        """What is to be compared."""
+        """Return the values to compare."""
         shown = {row: values for row, values in rows.items() if row not in self.unknown and any(values)}
         return {f"{row}: {self.name_of(row)}": values for row, values in shown.items()}
 
     def name_of(self, row: int) -> str:
-        """What failures call it."""
+        """Return the name for failures."""
         return self.sites[row].text if row < len(self.sites) else ""
 
 

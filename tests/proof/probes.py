@@ -89,7 +89,7 @@ class Points(Probe):
 
 
 class Registers(Probe):
-    """What instructions read, as arguments of hooks before them."""
+    """Registers that instructions read, as arguments of hooks before them."""
 
     def choose(self, task: InstrumentationTask) -> None:
         self.registers = []
@@ -107,7 +107,7 @@ class Registers(Probe):
         self.add(row, self.values(row, step))
 
     def values(self, row: int, step: WaveStep) -> list[int]:
-        """What the lanes see. Rows with addresses are not compared: they lie elsewhere when the kernel runs again."""
+        """Return the lanes' values. Rows with addresses are not compared, because addresses change from run to run."""
         register = self.registers[row]
         for first in (register.first - 1, register.first):
             pair = RegisterRange(first, 2)
@@ -210,7 +210,7 @@ class Addresses(Probe):
 
 
 class Branches(Probe):
-    """How often each conditional branch is taken."""
+    """Counts of taken conditional branches."""
 
     def choose(self, task: InstrumentationTask) -> None:
         lifted = task.lifted
@@ -235,7 +235,7 @@ class Branches(Probe):
 
 
 class Launches(Probe):
-    """Where in the grid every lane is, at some instructions."""
+    """Positions of lanes in the grid, at some instructions."""
 
     def choose(self, task: InstrumentationTask) -> None:
         self.sites = self.some(list(task.instructions))[::7]
@@ -259,7 +259,7 @@ class Launches(Probe):
 
 
 class Arguments(Probe):
-    """What the kernel was given for one of its arguments, at some instructions."""
+    """The value of one of the kernel's arguments, at some instructions."""
 
     def choose(self, task: InstrumentationTask) -> None:
         addresses = iter(self.buffers)
@@ -381,7 +381,7 @@ class Edited(Probe):
 
 
 class Rows(Probe):
-    """What each wave ran, and with how many lanes: a row a wave."""
+    """Instructions and active lanes of each wave, one row for each wave."""
 
     refusal = (
         r"nothing can be counted for each wave: it (leaves too few registers|calls functions that nobody knows)|"

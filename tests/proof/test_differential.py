@@ -206,7 +206,7 @@ def test_compiled(
 
 
 def test_hooks_called_all_over_a_loop_with_a_switch(compile_object: Callable[..., Path], module: ToolModule) -> None:
-    """What takes the most work of all these to be lifted again."""
+    """The case with the most work for lifting again."""
     test_compiled(compile_object, module, "gfx906", 22, "-O3", "", "interpret")
 
 

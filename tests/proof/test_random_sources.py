@@ -50,7 +50,7 @@ def test_outputs_and_counters_are_the_originals(compile_object, tools, kernels: 
 
 
 def test_every_pair_is_there() -> None:
-    """Of what a kernel has, the target, the level and the tool."""
+    """Every pair of the kernel's features, target, level and tool occurs."""
     combined = {frozenset(pair) for one in CHOSEN for pair in one.pairs}
     missing = {frozenset(pair) for pair in all_pairs(FAMILIES, TOOLS)} - combined
     assert not missing

@@ -1,4 +1,4 @@
-"""What is different between two runs."""
+"""Differences between two runs."""
 
 from __future__ import annotations
 

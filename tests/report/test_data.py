@@ -1,4 +1,4 @@
-"""What the page is made of, against sums over the tables."""
+"""Data of the page, compared with sums over the tables."""
 
 from __future__ import annotations
 

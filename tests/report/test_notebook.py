@@ -1,4 +1,4 @@
-"""What notebooks show of lifted kernels, costs, counts and runs."""
+"""Output for lifted kernels, costs, counts and runs in notebooks."""
 
 from __future__ import annotations
 

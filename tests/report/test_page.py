@@ -29,7 +29,7 @@ def _rows(opened: Opened, table: str) -> list[list[str]]:
 
 
 def _listed(opened: Opened) -> dict[int, tuple[str, float]]:
-    """Of the listing's rows that exist: address to what its first cell says, and how far it is filled, in percent."""
+    """Return address -> (text of the first cell, filled percentage) of the existing rows of the listing."""
     script = """[...document.querySelectorAll('.listing .row[data-at]')].map((row) => [
         row.querySelector('.address').textContent, row.querySelector('.heat').title,
         row.style.getPropertyValue('--share')])"""
@@ -197,7 +197,7 @@ def test_tools_tables_have_names_of_the_source(tmp_path: Path, open_page: Open) 
 
 
 def test_large_kernel_has_the_rows_that_can_be_seen(tmp_path: Path, open_page: Open) -> None:
-    """Of 20,000 instructions those exist in the page that can be seen; the last one can be reached."""
+    """Of 20,000 instructions, the page has only visible rows; the last one can be reached."""
     run = write_run(
         tmp_path / "run",
         kernels=[kernel("big", instructions=20_000)],

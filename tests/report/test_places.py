@@ -1,4 +1,4 @@
-"""What was executed, by place: `luthier report --by`."""
+"""Executed instructions by place: `luthier report --by`."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def most_memory(code: str) -> tuple[str, list[int]]:
-    """What a program prints, and its largest memory in MiB wherever it calls `most`."""
+    """Return a program's output, and its peak memory in MiB at calls of `most`."""
     begin = """
 import sys
 def most():

@@ -49,7 +49,7 @@ def temporary() -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a program did."""
+    """The outcome of a program."""
 
     code: int
     out: str
@@ -117,7 +117,7 @@ def luthier_run() -> Callable[..., Outcome]:
 
 @dataclass(frozen=True)
 class RunUnderTools:
-    """What a program did under tools, and what they found."""
+    """The outcome of a program under tools, and the tools' results."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""What shipped tools must find in a program, by the counts of the virtual device in a run without tools.
+"""Expected results of shipped tools, from the counts of the virtual device in a run without tools.
 
 A virtual device counts executions and active lanes of each instruction by address. Functions that several kernels call
 are counted once there, so all is compared by address, added up over kernels; addresses of several code objects may be
@@ -22,7 +22,7 @@ Expectation = Callable[[Tables, "Truth"], None]
 
 @dataclass(frozen=True)
 class Truth:
-    """What the device counted of the kernels that the program launched."""
+    """The device's counts of the launched kernels."""
 
     launches: int
     kernels: Counter[str]
@@ -276,7 +276,7 @@ def wait_check(tables: Tables, truth: Truth) -> None:
 
 @expectation
 def value_log(tables: Tables, truth: Truth) -> None:
-    """What is in each lane at stores, and EXEC there and at the ends where any lane is active, 32 bits a record.
+    """Records of 32 bits: each lane's value at stores, and EXEC there and at ends with active lanes.
 
     EXEC has 64 bits, also where a wave has 32 lanes.
     """

@@ -10,7 +10,7 @@ from luthier.errors import LuthierError
 
 
 def refused(*arguments: object, **named: object) -> str:
-    """What a call that must fail says."""
+    """Return the error of a call that must fail."""
     function, *rest = arguments
     try:
         function(*rest, **named)  # type: ignore[operator]

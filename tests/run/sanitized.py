@@ -1,4 +1,4 @@
-"""What tests of `luthier sanitize` share."""
+"""Helpers of the tests of `luthier sanitize`."""
 
 from __future__ import annotations
 

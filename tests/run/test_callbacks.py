@@ -64,7 +64,7 @@ def watcher(base: type[Tool], **methods: Any) -> type[Tool]:
 
 
 def notes(ran: RunUnderTools) -> list[tuple[Any, ...]]:
-    """What the tool noted."""
+    """Return the tool's notes."""
     (table,) = (entry["tables"] for entry in ran.summary["tools"] if entry["tool"] == "watcher")
     return [eval(row[0]) for row in table[0]["rows"]]
 

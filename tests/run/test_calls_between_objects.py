@@ -73,7 +73,7 @@ def test_a_pointer_to_no_code_is_a_fault(build_program: Build, luthier_run: Run)
 
 
 def test_kernels_of_freed_memory_have_names(build_program: Build, luthier_run: Run, temporary: Path) -> None:
-    """Of a module whose file is gone, what the loader has put into memory says which kernel it is."""
+    """For a module whose file is missing, the loaded code in memory gives the names of kernels."""
     summary = temporary / "summary.json"
     options = ["--executed", "--json", summary]
     outcome = luthier_run("emu:gfx90a", build_program("modules"), options=options)

@@ -53,7 +53,7 @@ ODD: tuple[Any, ...] = (
 
 
 def members(file: Path) -> Members:
-    """What is in a capture, decompressed."""
+    """Return the members of a capture, decompressed."""
     with zipfile.ZipFile(file) as archive:
         return {name: zstandard.ZstdDecompressor().decompress(archive.read(name)) for name in archive.namelist()}
 

@@ -91,7 +91,7 @@ class Collector(Tracer):
         self.batches.append((channel.name, channel.pid, channel.gpu, batch))
 
     def keys(self, gpu: int | None = None) -> NDArray[np.uint64]:
-        """Of all records that came, sorted; each is whole."""
+        """Return the sorted keys of all records; check that each record is complete."""
         batches = [batch for name, _, at, batch in self.batches if name == "stores" and gpu in (None, at)]
         records = np.concatenate(batches)
         assert np.array_equal(records["check"], (records["key"] * FACTOR >> np.uint64(32)).astype(np.uint32))

@@ -325,7 +325,7 @@ def test_a_capture_without_debug_information(
 def test_commands_for_code_take_captures(
     captured: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They are about the captured launch's kernel; `objects` and `extract` about the code object."""
+    """These commands use the captured launch's kernel; `objects` and `extract` use the code object."""
     path, out = str(captured("gfx90a", "-O0")), str(tmp_path / "out")
     assert main(["objects", path]) == main(["lift", path]) == main(["extract", path, "-o", out]) == 0
     text = capsys.readouterr().out
@@ -616,7 +616,7 @@ def test_numbers_are_bounded() -> None:
 
 
 def test_bad_requests(captured: Callable[..., Path]) -> None:
-    """What is wrong with a request is the answer to it, and the next one is served."""
+    """The answer to a bad request is its error, and the next request is served."""
     editor = Editor(captured("gfx90a", "-O0"))
     for ask in (
         lambda: editor.client.send_request("nonsense"),

@@ -47,7 +47,7 @@ KINDS = defaultdict(lambda: "i4", number="u4", most="u1", small="i1", rounded="f
 
 
 class Said(NamedTuple):
-    """What the program has printed: bits of a variable, in the order in which a work-item came by."""
+    """The program's output: bits of a variable, in the order of execution in a work-item."""
 
     at: Mapping[tuple[int, str], Mapping[int, list[int]]]
     """By line and name, then by work-item."""

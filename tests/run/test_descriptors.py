@@ -30,7 +30,7 @@ def test_processes_that_have_ended_hold_nothing(build_program: Callable[..., Pat
 
 
 def test_more_processes_at_once_than_there_may_be_files(build_program: Callable[..., Path], tmp_path: Path) -> None:
-    """They wait for each other, each with nothing or with all that it needs."""
+    """Processes wait for each other, each with no files or all that it needs."""
     at_once = f"for number in $(seq 40); do {build_program('told')} & done; wait"
     done = run_luthier("run", "-t", "instr_count", "-o", tmp_path / "run", "--", "sh", "-c", at_once, before=LIMIT)
     assert (done.returncode, "processes must wait for others to end: ulimit -n 48" in done.stderr) == (0, True), done

@@ -35,7 +35,7 @@ def _do(*command: str | Path, **environment: str) -> subprocess.CompletedProcess
 
 
 def _launches(table: str) -> int:
-    """How many launches of `add` ran under a tool, by the coverage that is printed."""
+    """Return the number of launches of `add` under a tool, from the printed coverage."""
     match = re.search(r"^\s+add\s+(\d+) of \1\s", table, re.MULTILINE)
     assert match, table
     return int(match[1])

@@ -1,4 +1,4 @@
-"""What a program finds around it: variables of its environment, files of the driver."""
+"""The environment of a program: variables, and files of the driver."""
 
 from __future__ import annotations
 

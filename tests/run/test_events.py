@@ -263,7 +263,7 @@ def test_another_tools_library(
 
 
 def facts(ran: RunUnderTools) -> Mapping[str, Any]:
-    """What does not depend on addresses and time."""
+    """Return the facts that do not depend on addresses and time."""
     return {
         "calls": Counter((what, event.name, event.is_exit) for what, event in log(ran) if "signal" not in event.name),
         "variables": [value for *_, value in ran.variables["listener"]],

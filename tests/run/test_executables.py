@@ -88,7 +88,7 @@ def counted(err: str) -> int:
 
 
 def truth(counter: Any, counts: list[tuple[bytes, dict[int, tuple[int, int]]]]) -> int:
-    """What the tool must count by what the virtual device counted."""
+    """Return the tool's expected counts from those of the virtual device."""
     total = 0
     tool = counter()
     for data, by_address in counts:
@@ -175,7 +175,7 @@ def test_what_is_not_meant_stays(two_units: Callable[[str], Path], counter: Any,
 
 
 def test_a_compressed_bundle(two_units: Callable[[str], Path], counter: Any, tmp_path: Path) -> None:
-    """What newer compilers leave: the bundle in the program is compressed; the one that takes its place is not."""
+    """The bundle of newer compilers is compressed; its replacement is not."""
     program = two_units("pie")
     host = HostFile(str(program))
     bundles = {}
@@ -218,7 +218,7 @@ def test_the_map(two_units: Callable[[str], Path], counter: Any) -> None:
 
 @pytest.mark.parametrize("how", ["no wrapper", "version", "pointer", "relocation", "headers", "no program"])
 def test_refusals(how: str, two_units: Callable[[str], Path], counter: Any, tmp_path: Path) -> None:
-    """What is not as HIP's compiler leaves it is not guessed at."""
+    """Files that differ from the output of HIP's compiler are refused."""
     program = two_units("pie")
     data = bytearray(program.read_bytes())
     host = HostFile(str(program))

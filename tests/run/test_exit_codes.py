@@ -1,4 +1,4 @@
-"""What `luthier run` ends with: nothing to instrument, what could not be, and tools whose own code fails."""
+"""Exit codes of `luthier run`: nothing to instrument, nothing instrumented, and tools that fail."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_nothing_to_instrument_is_no_error(ended: Ended) -> None:
     ("tool", "function", "line"), [("bad_report", "report", 20), ("bad_instrument", "instrument", 24)]
 )
 def test_a_tool_that_fails(ended: Ended, tmp_path: Path, tool: str, function: str, line: int) -> None:
-    """It is an error, also where nothing need be instrumented, and names tool, file, line and kernel."""
+    """It is an error, also if nothing must be instrumented, and names tool, file, line and kernel."""
     code, output = ended(tool, "--allow-nothing")
     assert code == 1
     wanted = f"tool {tool} failed in {function} at {tmp_path / 'some_tools.py'}:{line}: KeyError: 'oops'"

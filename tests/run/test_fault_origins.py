@@ -110,7 +110,7 @@ def test_a_hook(build_program: Build, under_tools: UnderTools, make_module: Call
 def test_a_hook_that_points_share(
     build_program: Build, under_tools: UnderTools, make_module: Callable[..., ToolModule]
 ) -> None:
-    """Where it was called, which is at the kernel's first instruction."""
+    """The report has the hook's call, which is at the kernel's first instruction."""
     tool = Everywhere(make_module(HOOKS, "gfx90a"), "bad_and_heavy")
     line = blame(under_tools("emu:gfx90a", [tool], build_program("faults", "-g"), "address").err)
     assert "in hook bad_and_heavy " in line

@@ -1,4 +1,4 @@
-"""What goes wrong reaches the program as on hardware, and the user with all that is known."""
+"""Faults reach the program as on hardware, and the user with all known details."""
 
 from __future__ import annotations
 

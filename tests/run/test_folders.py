@@ -232,7 +232,7 @@ def test_executed_instructions_of_a_stranger(executed: object, without_tools: tu
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("keep", [True, False])
 def test_command_lines_can_be_left_out(keep: bool, build_program: Build, tmp_path: Path) -> None:
-    """Nothing in the folder says them, nor what is made of it."""
+    """Neither the folder nor its reports contain them."""
     run, out = tmp_path / "run", tmp_path / "out"
     out.mkdir()
     options = () if keep else ("--no-command",)

@@ -103,7 +103,7 @@ def test_launches_that_leave_hooks_no_lds_run_as_they_are(
     under_tools: Callable[..., RunUnderTools],
     target: str,
 ) -> None:
-    """What a launch asks for leaves just as much as hooks need, or less."""
+    """The LDS of a launch leaves exactly as much as hooks need, or less."""
     module = make_module(LDS_HOOK, *TARGETS)
 
     class Shared(Tool):

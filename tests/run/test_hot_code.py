@@ -29,8 +29,7 @@ def test_a_program_is_right(
     name: str,
     target: str,
 ) -> None:
-    """It executes as many instructions as without, and its service has made functions for it, if it is not over before
-    anybody has looked."""
+    """It executes as many instructions as without, and its service has made functions for it, unless it ends before."""
     program, made = build_program(name), tmp_path / "made"
     monkeypatch.setattr(hot, "HOT", 1 << 60)
     alone = executed(f"emu:{target}", program)

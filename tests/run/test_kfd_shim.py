@@ -98,7 +98,7 @@ of no device: Invalid argument
 
 @pytest.mark.parametrize("targets", [("gfx90a",), ("gfx906", "gfx1030")])
 def test_rocminfo(luthier_run: Run, targets: tuple[str, ...]) -> None:
-    """It asks for the kernel module before it asks HSA."""
+    """rocminfo queries the kernel module before HSA."""
     outcome = luthier_run(",".join(f"emu:{target}" for target in targets), "rocminfo")
     assert (outcome.code, outcome.err) == (0, ""), outcome
     assert "ROCk module is loaded" in outcome.out

@@ -22,7 +22,7 @@ def _logged(program: Path, target: str, log: Path, *options: str) -> tuple[list[
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("debug", [True, False])
 def test_names_types_and_values(build_program: Callable[..., Path], tmp_path: Path, target: str, debug: bool) -> None:
-    """Of a template, of a kernel whose name says no types, and of one that has all registers in use."""
+    """A template, a kernel whose name has no types, and one that uses all registers."""
     program = build_program("arguments", *(["-g"] if debug else []))
     (wide, narrow), report = _logged(program, target, tmp_path / "log.json")
     launches, described = report["tools"][0]["tables"]

@@ -56,7 +56,7 @@ def test_looked_up(build_looked_up: Callable[[bool], tuple[Path, Path]], tmp_pat
 
 
 def test_hip_python(tmp_path: Path) -> None:
-    """What a binding for Python asks for is known to the byte."""
+    """Memory allocated by a Python binding is known to the byte."""
     pytest.importorskip("hip", reason="hip-python is not installed (extra hip)")
     script = "from hip import hip; kept = hip.hipMalloc(60)[1]; hip.hipFree(hip.hipMalloc(40)[1])"
     words = ["--check", "memory,leak,host", "--device", "emu:gfx90a", "--json", tmp_path / "log"]

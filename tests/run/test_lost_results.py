@@ -47,7 +47,7 @@ PRINTING = ("listing", "debug")
 
 
 class Fault(NamedTuple):
-    """What is wrong with the surroundings of a command."""
+    """A fault in the environment of a command."""
 
     calls: str = ""
     """Calls that fail, as `failing_files.c` names them."""
@@ -62,7 +62,7 @@ class Fault(NamedTuple):
 
     @property
     def is_fatal(self) -> bool:
-        """Whether results are certainly lost."""
+        """Return whether results are certainly lost."""
         return self.below == "{out}" and bool(self.calls)
 
 
@@ -102,8 +102,8 @@ FAULTS = {
 
 
 class Made(NamedTuple):
-    """What the commands read: a program, its captures, one of a race, a run, commands of the debugger; what makes calls
-    fail; what is kept on disk."""
+    """Inputs of the commands: a program, its captures, one of a race, a run, debugger commands; the library that makes
+    calls fail; the cache."""
 
     program: Path
     captures: Path

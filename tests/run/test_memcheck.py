@@ -114,7 +114,7 @@ def test_alone(build_program: Callable[..., Path], tmp_path: Path, container: st
 
 @pytest.mark.parametrize("options", ["", ":nowhere=false"])
 def test_a_fault(build_program: Callable[..., Path], tmp_path: Path, options: str) -> None:
-    """What led to a fault is known though it has ended the process."""
+    """The cause of a fault is known although the fault has ended the process."""
     program, log = build_program("faults", "-g"), tmp_path / "log"
     done = run_luthier("run", "-t", f"memcheck{options}", "--json", log, "--", program, "null")
     assert done.returncode == -6, done

@@ -212,7 +212,7 @@ def text(value: Any) -> str:
 
 @pytest.fixture(scope="module")
 def exchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[str]]:
-    """What a program sends and reads that is made of the declarations."""
+    """Return the requests of a program generated from the declarations, and the messages that it reads."""
     body = [f"  write(requests, {literal(one, kind)});" for kind in REQUESTS for one, _, _ in SENT[kind]]
     body += [f"  check<{kind.__name__}>(next(), replies);" for kind in REPLIES for _ in SENT[kind]]
     source = PROGRAM.replace("@BODY@", "\n".join(body))

@@ -63,7 +63,7 @@ def test_a_program_is_right(build_program: Build, luthier_run: Run, name: str, t
 
 
 def in_order(name: str, out: str) -> str:
-    """What a program wrote, with lines sorted whose order is free."""
+    """Return a program's output with lines of free order sorted."""
     lines, free = out.splitlines(keepends=True), UNORDERED.get(name, 0)
     return "".join(sorted(lines[:free], key=lambda line: line.split(" of ")[::-1]) + lines[free:])
 
@@ -132,7 +132,7 @@ def test_a_kernel_that_is_no_longer_loaded(raw_program: Callable[[str, str], lis
 def test_a_library_that_is_opened_late(
     build_program: Build, luthier_run: Run, tmp_path: Path, path: str, what: str
 ) -> None:
-    """Of a file that cannot be read, what is in memory is executed."""
+    """If the file is not readable, the code in memory is executed."""
     shutil.copy(build_program("opened_late", "-DLIBRARY", "-shared", "-fPIC"), tmp_path / "library.so")
     outcome = luthier_run("emu:gfx90a", build_program("opened_late"), tmp_path, path.format(folder=tmp_path), what)
     assert (outcome.code, outcome.out, outcome.err) == (0, "squares\n", "")

@@ -97,7 +97,7 @@ def check_trace(events: list[dict[str, Any]]) -> None:
 
 @pytest.mark.rocm(RELEASE)
 def test_above_newer_rocm(build_newer: Callable[..., Path], tmp_path: Path) -> None:
-    """That HIP tells nobody of its calls, which the run says; the program's ranges are there."""
+    """This HIP does not report its calls, which the run says; the program's ranges are recorded."""
     program, folder = build_newer("ranges", "-DBY_NAME"), tmp_path / "run"
     words = ["--device", "emu:gfx942", "--calls", "-o", folder, "--", program]
     done = run_luthier("run", *words, before=stack(RELEASE))

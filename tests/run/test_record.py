@@ -1,4 +1,4 @@
-"""What a run leaves, and what `luthier report` makes of it."""
+"""Files of a run, and their reports."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ LUTHIER_HOOK_ANNOTATE bad() { __syncthreads(); }
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the run that several tests read is."""
+    """Return the folder of the run that several tests read."""
     return tmp_path_factory.mktemp("made") / "run"
 
 

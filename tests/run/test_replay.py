@@ -1,4 +1,4 @@
-"""What can be done with captured launches beside replaying them: tools, checks."""
+"""Captured launches under tools and checks."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_options_of_tools(captured: Callable[..., list[Path]], luthier: Luthier,
 
 
 def counted_by(report: dict[str, Any]) -> int:
-    """What instr_count has counted in all replays."""
+    """Return the count of instr_count in all replays."""
     ((_, counted),) = report["tools"][0]["tables"][0]["rows"]
     return int(counted)
 

@@ -201,7 +201,7 @@ def test_a_cluster_of_this_machine(captured: Callable[..., list[Path]], luthier:
 
 
 def test_a_cluster_of_this_machine_listens_to_nobody() -> None:
-    """It has no address but in this process, and no page of its HTTP servers."""
+    """The cluster has addresses only in this process, and no HTTP pages."""
     with cluster("local") as client:
         assert client.scheduler.address.startswith("inproc://")
         assert client.submit(os.getpid).result() == os.getpid()

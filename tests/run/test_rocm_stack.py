@@ -68,7 +68,7 @@ def test_it_is_another_system() -> None:
 @HERE
 @pytest.mark.rocm("6.4", *SUITES)
 def test_more_packages_share_the_files_of_the_first_root() -> None:
-    """But not those that say what is installed."""
+    """Except for the files of the package database."""
     library, status = "/usr/lib/x86_64-linux-gnu/libamdhip64.so.6", "/var/lib/dpkg/status"
     command = ["stat", "--dereference", "--format=%i", library, status]
     first, second = (run([*stack("6.4", *more), *command]).stdout.split() for more in ((), SUITES))

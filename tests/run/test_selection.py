@@ -1,4 +1,4 @@
-"""Which launches run instrumented: generated programs and options against a model in a few lines."""
+"""Selection of instrumented launches: generated programs and options compared with a short model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Launch = tuple[int, int, int, int]
 
 
 def model(launches: list[Launch], options: dict[str, str | None]) -> list[bool]:
-    """Whether each launch runs instrumented."""
+    """Return whether each launch runs instrumented."""
     text = options.get("--launches") or {"once": "0:1", "sample": "::100"}.get(options.get("--preset") or "", "::")
     numbers = range(1 << 20)
     if ":" in text:

@@ -71,7 +71,7 @@ name, which what is expected here takes for one."""
 
 @pytest.fixture(scope="module")
 def known() -> dict[tuple[str, str], Counts]:
-    """What devices counted, by program and target."""
+    """Return the devices' counts by program and target."""
     return {}
 
 
@@ -181,7 +181,7 @@ def test_launches_and_addresses_of_a_known_program(
     check: Check,
     target: str,
 ) -> None:
-    """What saxpy's source says: its launch, arguments, and how often it touches each of its arrays."""
+    """The facts of saxpy's source: launch, arguments, and accesses to each array."""
     tools = [made(make_module, name) for name in ("launch_log", "address_heatmap", "coalescing")]
     ran = under_tools(f"emu:{target}", tools, build_program("saxpy"))
     check(ran, "saxpy", target)

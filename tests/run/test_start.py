@@ -1,4 +1,4 @@
-"""Where Luthier is installed, and what starting costs."""
+"""Luthier's installation, and its start-up cost."""
 
 from __future__ import annotations
 

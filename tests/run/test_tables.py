@@ -105,7 +105,7 @@ def test_values_that_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_a_full_disk(tmp_path: Path) -> None:
-    """What cannot be written is an error, and leaves nothing behind: files are limited to 100,000 bytes."""
+    """Failed writes are errors and leave nothing behind: files are limited to 100,000 bytes."""
     script = f"""
 import os, resource, signal, sys
 from pathlib import Path

@@ -82,7 +82,7 @@ sys.exit(-program.wait(60))
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where patched kernels are kept in this test."""
+    """Set and return the folder of patched kernels of this test."""
     path = tmp_path / "patched.sqlite"
     monkeypatch.setattr(patching, "patched_store", lambda: Store(path))
     return path
@@ -168,7 +168,7 @@ def test_no_room_for_the_cache(
     full_disk: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing is kept, and nothing is wrong."""
+    """Nothing is cached, and results are correct."""
     wanted = under_tools("emu:gfx90a", [counter()], build_program("graph"))
     monkeypatch.setenv("LUTHIER_CACHE_DIR", str(full_disk / "cache"))
     ran = under_tools("emu:gfx90a", [counter()], build_program("graph"))

@@ -36,7 +36,7 @@ UNSTEADY = {
 
 
 def expected(counted: Counts, launched: Sequence[str], tools: Sequence[Tool]) -> list[int]:
-    """What each tool's `counter` must be by the device's own counts of a run without tools, begun at 0."""
+    """Return each tool's expected `counter`, starting at 0, from the device's counts of a run without tools."""
     totals = [0] * len(tools)
     for data, counts in counted:
         object, left = CodeObject(data), dict(counts)
@@ -111,7 +111,7 @@ def test_kernels_whose_waves_nobody_could_know_run_as_they_are(
 def test_pointers_are_the_originals(
     build_program: Build, under_tools: UnderTools, counter: type[Tool], left: str
 ) -> None:
-    """Whether a kernel that makes, or calls by, a pointer is patched or not."""
+    """Kernels that make or call pointers may be patched or not."""
     selection = Selection([name for name in ("told", "applied", "made", "from_table", "areas") if name != left])
     ran = under_tools("emu:gfx90a", [counter()], build_program("pointers"), selection=selection)
     assert (ran.code, ran.out) == (0, SAYS["pointers"]), ran.err
@@ -131,7 +131,7 @@ def test_managed_variables_of_tools_are_there_when_code_is_loaded_early_or_late(
     monkeypatch: pytest.MonkeyPatch,
     deferred: str,
 ) -> None:
-    """Whether HIP loads code when the program begins or at the first use: the tools' begin as their sources say."""
+    """Variables start with their initial values, whether HIP loads code at the program's start or at the first use."""
     monkeypatch.setenv("HIP_ENABLE_DEFERRED_LOADING", deferred)
     ran = under_tools("emu:gfx90a", [counter(), vectors()], build_program("variables"))
     assert (ran.code, ran.out, ran.summary["faults"]) == (0, SAYS["variables"], [])

@@ -224,7 +224,7 @@ def test_use(mnemonic: str, returns: bool, text: str, use: int) -> None:
 
 
 def test_load_to_lds() -> None:
-    """It reads memory, and writes LDS."""
+    """A load to LDS reads memory and writes LDS."""
     assert use_of("global_load_lds_dword", False, "global_load_lds_dword v[2:3], off") == 1 | 2 << layout.USE_LDS_SHIFT
 
 

@@ -78,7 +78,7 @@ def run_with(build_program: Callable[..., Path]) -> Callable[[Path, str, Callabl
 
 @pytest.fixture(scope="module")
 def expected(run_with: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What is counted where nothing changes."""
+    """Return the counts without changes."""
     return run_with(tmp_path_factory.mktemp("unchanged"), "between", None)
 
 

@@ -1,4 +1,4 @@
-"""What native libraries and the service must agree about, and what becomes of those that do not."""
+"""The protocol of native libraries and the service, and the rejection of mismatched ones."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_findings_with_and_without_another_access(kind: FindingKind) -> None:
 @pytest.mark.parametrize("size", [0, 40, LARGEST + 1])
 @pytest.mark.parametrize("sent", [1, 8, 15, 16, 17, 55, 56])
 def test_files_of_messages_that_break_off(sent: int, size: int) -> None:
-    """They are closed, but for those of a whole message."""
+    """Files are closed, except those of a complete message."""
     ours, theirs = socket.socketpair()
     with open(os.devnull) as file, theirs:
         with ours:
@@ -359,7 +359,7 @@ class Listener(Tool):
     hsa_events = ("hsa_queue_create",)
 
     def at_hsa_event(self, event: ApiEvent) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @pytest.mark.covering(1)

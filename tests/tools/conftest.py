@@ -74,7 +74,7 @@ class Bench:
         self.launch(self.object.data, trace=see)
 
     def under(self, tool: Tool, *, strict: bool = True) -> dict[str, Table]:
-        """What the tool reports of one launch, whose outputs are those of the original."""
+        """Return the tool's report of one launch; check that its outputs equal the original's."""
         patched = patch_object(self.object, tool.instrument, [self.kernel], strict=strict)
         _, before = self.launch(self.object.data)
         module, after = self.launch(patched.data)

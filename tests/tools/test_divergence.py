@@ -31,7 +31,7 @@ extern "C" __global__ void halves(unsigned *out, unsigned lanes, unsigned rounds
 
 
 class Seen:
-    """What the device saw in one launch of the original."""
+    """The device's observations in one launch of the original."""
 
     def __init__(self, kernel: Any) -> None:
         self.lanes: Counter[int] = Counter()

@@ -48,7 +48,7 @@ def test_pages_as_the_device_sees_them(bench: Any, shipped: Any, name: str, targ
 
 
 def test_more_pages_than_slots(bench: Any, shipped: Any) -> None:
-    """What finds no slot is counted as such: nothing is lost without a word."""
+    """Accesses without a slot are counted separately: nothing is lost silently."""
     source = """
 #include <hip/hip_runtime.h>
 extern "C" __global__ void fill(unsigned *out) { out[blockIdx.x * blockDim.x + threadIdx.x] = 1; }

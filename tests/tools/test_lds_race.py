@@ -90,7 +90,7 @@ def program(seed: int, type: str) -> list[Op]:
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_programs(bench: Any, shipped: Any, seed: int) -> None:
-    """What is found is a race, and there is none where nothing is found."""
+    """Findings are exactly the races."""
     target, type = TARGETS[seed % len(TARGETS)], list(TYPES)[seed // len(TARGETS) % len(TYPES)]
     ops = program(seed, type)
     body = "\n  ".join(text(op, type) for op in ops)

@@ -1,4 +1,4 @@
-"""What the memory tracer says where it traces nothing."""
+"""Messages of the memory tracer about untraced accesses."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ LANES = {
 
 
 def even(lanes: Any, places: Any) -> bool:
-    """Whether each lane is as many whole elements from the next one."""
+    """Return whether lanes are at equal distances of whole elements."""
     apart, rest = np.divmod(np.diff(places), np.diff(lanes))
     return not rest.any() and len(set(apart.tolist())) <= 1
 

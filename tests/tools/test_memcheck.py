@@ -179,7 +179,7 @@ def test_every_byte(bench: Any, shipped: Any, target: str, access: str, seed: in
 @pytest.mark.parametrize("access", ACCESSES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_last_bytes(bench: Any, shipped: Any, target: str, access: str) -> None:
-    """Of an allocation whose bounds the kernel holds in registers, since an argument points to it."""
+    """The allocation's bounds are in the kernel's registers, because an argument points to it."""
     size, step = ACCESSES[access][1], min(ACCESSES[access][1], 4)
     extent = 999 + size  # an access at 1000 is one byte too far, and no lane goes further
     near = [1000 - place for place in range(48)] * 8
@@ -255,7 +255,7 @@ def test_a_work_group_that_hooks_cannot_know(bench: Any, shipped: Any) -> None:
 
 
 def test_both_sides_of_an_allocation(shipped: Any) -> None:
-    """What is in front of it has another name than what is behind, though neither is another allocation's."""
+    """Accesses before and after it have different names, though neither belongs to another allocation."""
     tool = shipped("memcheck")
     for event in Layout([(0, 100, 1000, False), (1000, 100, 1000, False)], 0).events(PAGE):
         tool.at_memory_event(event)
@@ -266,7 +266,7 @@ def test_both_sides_of_an_allocation(shipped: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_addresses_without_memory(shipped: Any, seed: int) -> None:
-    """Where a process has mapped nothing, an access is called by the nearest allocation, whatever is mapped around."""
+    """An access to unmapped memory is named after the nearest allocation, whatever is mapped around it."""
     choose, layout, tool = random.Random(seed), Layout.random(seed), shipped("memcheck")
     for event in layout.events(0)[: choose.choice((0, 100))]:
         tool.at_memory_event(event)
@@ -311,7 +311,7 @@ def nearer(parts: list[tuple[int, int, int, bool]], address: int) -> int:
 
 
 def test_what_is_good(bench: Any, shipped: Any) -> None:
-    """Nothing is found inside of allocations, nor where nothing is known."""
+    """There are no findings inside allocations, or where nothing is known."""
     layout = Layout([(PAGE, 8000, 8192, False), (4 * PAGE, 100, 400, False)], 6 * PAGE)
     offsets = np.arange(BLOCK * GROUPS, dtype=np.int32) * 4 + PAGE
     offsets[:20] = np.arange(20) * 4 + 4 * PAGE + 20
@@ -412,7 +412,7 @@ def test_bases_that_are_arguments(shipped: Any, way: str) -> None:
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_accesses_cost(bench: Any, shipped: Any, target: str) -> None:
-    """Where they are inside of what a kernel's arguments point to, about as many instructions more as there were."""
+    """For accesses inside the memory of a kernel's arguments, the number of instructions about doubles."""
     source = """
     #include <hip/hip_runtime.h>
     extern "C" __global__ void stencil(const float *a, const float *b, float *c, int n) {
@@ -435,7 +435,7 @@ def test_what_accesses_cost(bench: Any, shipped: Any, target: str) -> None:
 
 
 def test_scalar_loads(bench: Any, shipped: Any) -> None:
-    """They are checked once for a wave."""
+    """Scalar loads are checked once for each wave."""
     source = """
     #include <hip/hip_runtime.h>
     extern "C" __global__ void uniform(const unsigned *__restrict__ in, unsigned *__restrict__ out, int at) {

@@ -16,7 +16,7 @@ from .conftest import TARGETS
 
 
 def tables(tool: Any, object: CodeObject) -> dict[str, list[Any]]:
-    """What the tool reports of an object's kernels."""
+    """Return the tool's report of an object's kernels."""
     patched = patch_object(object, tool.instrument, strict=True)
     assert all(kernel.added_instructions == 0 for kernel in patched.report.kernels)
     module = open_device(f"emu:{object.target}").load(patched.data)

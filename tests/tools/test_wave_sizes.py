@@ -69,7 +69,7 @@ def test_shipped_tools(
 
 
 def expected(kernel: Any, wave_size: int) -> Counter[int]:
-    """What hooks before every vector instruction add up, by the masks that the device sees."""
+    """Return the expected sums of hooks before every vector instruction, from the device's masks."""
     sizes: Counter[int] = Counter()
     vectors = set(points(kernel))
 

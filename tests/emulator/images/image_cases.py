@@ -127,7 +127,7 @@ class Image:
 
     @property
     def says_pitch(self) -> bool:
-        """Whether the descriptor has the elements of a row, of one or two dimensions."""
+        """Return whether the descriptor has the pitch of a row, for one or two dimensions."""
         return not self.target.startswith("gfx101")
 
     @property
@@ -245,7 +245,7 @@ class Image:
         return FORMATS[self.form][4] in ("UINT", "SINT")
 
     def register(self, number: float | int) -> int:
-        """What a register holds for a component."""
+        """Return the register bits of a component."""
         if self.is_integer:
             return int(number) & 0xFFFFFFFF
         with np.errstate(over="ignore"):

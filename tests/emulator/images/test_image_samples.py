@@ -64,7 +64,7 @@ def sampler(target: str, modes: list[int], whole: bool, linear: bool) -> list[in
 
 
 def coordinates(image: Image, axes: int, whole: bool) -> NDArray[np.float32]:
-    """Of the lanes, by coordinate; some beyond the image, some in the middle of elements and between them."""
+    """Return the lanes' coordinates, some beyond the image, some in the centres of elements and between them."""
     extents = np.array(image.extents[:axes], np.float64)
     values = RNG.uniform(-1.4, 2.4, (LANES, axes)) * (extents if whole else 1)
     halves = RNG.integers(0, 8, (8, axes)) * 0.5

@@ -147,7 +147,7 @@ LATER = [pytest.param(name, marks=pytest.mark.thorough) for name in ("gfx902", "
 
 @pytest.mark.parametrize("target", [*TARGETS, *LATER])
 def test_tiles(target: str) -> None:
-    """Of each mode and size of elements an image that is larger than most blocks."""
+    """For each mode and element size, an image that is larger than most blocks."""
     shapes = itertools.cycle(SHAPES)
     for (mode, size), equation in equations(target).items():
         dim, extents = ("3D", (37, 23, 19)) if equation.block[2] else next(shapes)
@@ -343,7 +343,7 @@ def check_as_planes(image: Image, axes: tuple[int, ...], at: list[tuple[int, ...
 
 
 def test_bases_of_tiles() -> None:
-    """What of it is below a block moves elements about in their block (rocjitsu, gfx12_image_address)."""
+    """The part of a base below a block permutes elements in their block (rocjitsu, gfx12_image_address)."""
     image = Image("gfx1201", "32_UINT", "2D", (40, 40), selections=(4, 0, 0, 0), mode=2)
     memory, place = allocated(image, 7)
     at = np.arange(32, dtype=np.uint32)

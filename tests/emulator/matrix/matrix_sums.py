@@ -1,4 +1,4 @@
-"""What matrix instructions compute, by exact fractions: element formats and sums.
+"""Results of matrix instructions by exact fractions: element formats and sums.
 
 Sums follow "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores" (arXiv:2511.10909) for the
 processors measured there.
@@ -216,7 +216,7 @@ def fused(count: int, halves: bool = False) -> Callable[..., Number]:
 
 
 def sum_of(target: str, kind: str, steps: int, pairs_in_lane: bool) -> Callable[..., Number]:
-    """How a processor sums."""
+    """Return a processor's sum."""
     if kind in ("f16", "bf16") and target == "gfx908":
         return exact(4 if kind == "f16" else 2)
     if kind in ("f16", "bf16") and target == "gfx90a":

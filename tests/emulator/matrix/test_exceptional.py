@@ -29,7 +29,7 @@ Told = dict[FindingKind, tuple[int, int, int]]
 
 
 def flag(kind: str, code: int, flushed: bool = False) -> int:
-    """What a number is; 0 if it is an ordinary one."""
+    """Return the flag of a number's kind; 0 for an ordinary number."""
     number = decode(kind, code)
     if not isinstance(number, Fraction):
         return NAN if math.isnan(number) else INFINITY
@@ -38,7 +38,7 @@ def flag(kind: str, code: int, flushed: bool = False) -> int:
 
 
 def sights(case: Case, state: WaveState, a: Any, b: Any, c: Any, index: Any = None, scale: Any = None) -> Told:
-    """What there must be, by the results that are in registers.
+    """Return the expected sights, from the results in registers.
 
     Args:
         scale: rows of A whose elements are NaN, since their scale is.
@@ -196,7 +196,7 @@ def test_scales_of_gfx1250(kind: str) -> None:
 
 @pytest.mark.parametrize(("cbsz", "abid"), [(2, 3), (4, 15)])
 def test_repeated_blocks(cbsz: int, abid: int) -> None:
-    """What enters is of the block of A that is used."""
+    """Inputs come from the block of A that is used."""
     case = mfma("gfx90a", "v_mfma_f32_4x4x1f32", f" cbsz:{cbsz} abid:{abid}")
     generator = np.random.default_rng(4)
     a, b, c, _ = codes_of(case, generator, 0.1)

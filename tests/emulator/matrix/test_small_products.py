@@ -36,7 +36,7 @@ def numbers(kind: str, codes: NDArray[np.int64]) -> Numbers:
 
 
 def registers(kind: str, codes: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """Where the instruction wants 16 rows: runs of steps in the lower lanes and the upper ones in turn."""
+    """Return registers for an instruction with 16 rows: runs of steps alternate between lower and upper lanes."""
     bits = FORMATS[kind][0]
     run = 16 if bits == 8 else 32
     rows = np.zeros((STEPS // 2 * bits // 32, LANES), np.uint32)

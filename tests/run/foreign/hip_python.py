@@ -12,7 +12,7 @@ from hip import hip
 
 
 def check(result: tuple[Any, ...]) -> Any:
-    """What a call gave beside its error, which must be none."""
+    """Return a call's results besides its error, which must be success."""
     error, *rest = result
     assert int(error) == 0, error
     return rest[0] if len(rest) == 1 else rest
