@@ -1,7 +1,7 @@
-"""`luthier capture` against a plain `luthier run` of the same program, by turns: CPU time of all processes.
+"""`luthier capture` and a plain `luthier run` of the same program in turns: CPU time of all processes.
 
 The programs are small: vector add, histogram, and a product of matrices whose kernel takes as long as the rest. Two
-others show what costs: very many launches, and much memory.
+others show the causes of cost: very many launches, and much memory.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROGRAMS = {
     "vector add of 192 MiB, 6 launches": ("add", "16777216", "5"),
 }
 TURNS = 5
-"""The smallest of them counts: others use the machine, too."""
+"""The smallest counts, because other programs use the machine, too."""
 
 
 def _cpu_seconds(*command: str) -> float:

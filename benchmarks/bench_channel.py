@@ -1,4 +1,4 @@
-"""Trace channels under `luthier run`: ten million records without loss, beside plain stores to a large buffer."""
+"""Trace channels under `luthier run`: ten million records without loss, and plain stores to a large buffer."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class _Cost:
 
 
 def _run(tool: _Traced | None, program: Path, folder: Path | None) -> _Cost:
-    """Run the program in a forked process, since memory for a run can be had once in a process."""
+    """Run the program in a forked process, because a process can reserve memory for a run only once."""
 
     def work() -> _Cost:
         def used() -> float:

@@ -1,8 +1,8 @@
-"""Cost of counting: wave-instructions of patched kernels over those of the originals, on the emulated device.
+"""Cost of counting: wave-instructions of patched kernels divided by those of the originals, on the emulated device.
 
-The kernels are those of the tests, at two optimization levels. Counters in registers stand beside a plain hook before
-every instruction. "Long waves" are those of kernels whose waves run 1,000 instructions or more. Kernels that call by
-pointers stand by themselves: loops that do little else, and small ones.
+The kernels are those of the tests, at two optimization levels. Counters in registers are compared with a plain hook
+before every instruction. "Long waves" are waves of 1,000 or more instructions. Kernels that call by pointers are
+separate: loops that do little else, and small ones.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ GROUPS = {
     "variables": (_buffer("int32", 4 * 128),),
 }
 SOLVED = ("sum, completed by its reader", "plain hook, completed by its reader")
-"""Sums of which a part is added where the variable is read, as under `luthier run`."""
+"""Tools whose sums are completed when the variable is read, as under `luthier run`."""
 HOISTED = ("profile, executions", "profile, waves counted", "sum in memory", "profile, active lanes", *SOLVED)
 SPLICED = {
     "plain hook, not hoisted": "count_one",
     "hook that stays": "count_narrow",
     "the same for each lane": "count_lanes",
 }
-"""Hooks that run as such: what they run more is compared with what LLVM makes of them."""
+"""Tools with real hooks, whose added instructions are compared with LLVM's code for the hooks."""
 TOOLS = (*HOISTED, *SPLICED)
 ROUNDS = {"divergent pointer": (), "uniform pointer": ("-DUNIFORM",), "15 functions": ("-DMANY",)}
 POINTER_TARGETS = ("gfx90a", "gfx1030", "gfx1100", "gfx1201")

@@ -22,7 +22,7 @@ decoded faster."""
 
 
 def build(folder: Path, target: str) -> tuple[bytes, int, Path]:
-    """Return the .text of the corpus, a number of times, and an object file with it so often."""
+    """Return the .text of the corpus, repeated, and an object file with it."""
     compiled, once, many, source, repeated = (
         folder / f"{target}.{kind}" for kind in ("o", "bin", "many", "s", "big.o")
     )

@@ -104,9 +104,9 @@ def on_device(device: EmulatedDevice, argument: object) -> object:
 
 
 def rate(target: str, path: Path, kernel: str, *arguments: object, threads: int, **sizes: object) -> tuple[float, int]:
-    """Return the wave-instructions per second of the best of five launches, and how many there were.
+    """Return the wave-instructions per second of the best of five launches, and their number.
 
-    Functions for what is hot are made in between.
+    Functions for hot code are made between launches.
     """
     device = open_device(f"emu:{target}", threads=threads)
     handle = device.load(path).kernel(kernel)
@@ -200,9 +200,9 @@ def loops(folder: Path) -> Iterable[Row]:
 
 
 def corpus(target: str, folder: Path, items: int = 1 << 13) -> Iterable[Row]:
-    """Measure kernels with every arithmetic that the compiler has instructions for, on random bits.
+    """Measure kernels with all of the compiler's arithmetic, on random bits.
 
-    Most of the time goes to what is not simple vector code, and each lane writes its results far from the others'.
+    Most of the time is not spent in simple vector code, and each lane writes its results far from the others'.
     """
     random = np.random.default_rng(0)
     operands = [random.integers(0, 1 << 32, 2 * items, dtype=np.uint32) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""Matrix instructions of every type on the emulated device, on one thread, beside NumPy's product of 32-bit floats."""
+"""Matrix instructions of every type on the emulated device, on one thread, and NumPy's product of 32-bit floats."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ KERNELS = 200
 """Number of kernels in each image."""
 IMAGES = 150
 PADDING = 4 << 20
-"""Bytes added to each image: device code that nobody looks at."""
+"""Bytes added to each image: device code that is not read."""
 
 MEASURED = """
 import atexit, re, sys, time
@@ -28,7 +28,7 @@ atexit.register(say)
 from luthier.cli.main import main
 sys.exit(main())
 """
-"""`luthier`, which says how many CPU seconds and KiB of memory it took."""
+"""`luthier`, followed by its CPU seconds and peak memory in KiB."""
 
 
 def measure() -> Iterable[Row]:

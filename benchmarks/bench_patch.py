@@ -1,7 +1,6 @@
-"""Patching: every instruction of a 4,000-instruction kernel is a site, and of 70 kernels of a large library for each
-target (see `bench_lift`); a kernel of 1,000 instructions, the first of a process and a later one, with hooks that LLVM
-has yet to compile and with kept ones; and hooks that are called. CPU time; for the library without lifting and
-liveness."""
+"""Patching. Sites are all instructions of a kernel of 4,000 instructions, and of 70 kernels of a large library for each
+target (see `bench_lift`). A kernel of 1,000 instructions is patched first and later in a process, with new and with
+cached hooks; and hooks are called. CPU time; for the library without lifting and liveness."""
 
 from __future__ import annotations
 
@@ -56,7 +55,7 @@ DEVICE = Path(__file__).parents[1] / "examples/tools/instr_count/luthier_instr_c
 
 
 def big_kernel_source(count: int = STEPS) -> str:
-    """Return the source of a kernel of about 20 instructions a step: one loop around as many branches."""
+    """Return the source of a kernel of about 20 instructions a step: one loop with a branch for each step."""
     steps = "\n".join(
         f"  x = x * {2 * i + 3}u + (x >> {i % 29 + 1}); if (x & {1 << i % 20}) y ^= x + {i}; else y += in[x & 1023];"
         for i in range(count)

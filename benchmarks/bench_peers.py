@@ -1,4 +1,4 @@
-"""The emulated device beside other emulators of GPU programs, on the same kernel, with the same results.
+"""The emulated device and other emulators of GPU programs, on the same kernel, with the same results.
 
 tinygrad's emulator of RDNA3 executes the same code object; it is part of tinygrad's repository, not of its package, so
 `LUTHIER_BENCH_TINYGRAD` names a checkout. Oclgrind (Debian's package `oclgrind`) executes the same statements as an
@@ -28,7 +28,7 @@ from luthier_build.toolchain import Toolchain
 TARGET = "gfx1100"
 ITEMS, GROUP = 256, 64
 SHORT, LONG = 2_000, 200_000
-"""Rounds for the others, and for us."""
+"""Rounds for the peers, and for the emulated device."""
 _RSRC2 = 52
 """Byte of the kernel descriptor where COMPUTE_PGM_RSRC2 is (AMDGPUUsage, "Kernel Descriptor")."""
 _BODY = """
@@ -69,7 +69,7 @@ print(took)
 
 
 def measure() -> Iterable[Row]:
-    """Yield our rate on one thread, and those of peers that are here."""
+    """Yield the emulated device's rate on one thread, and those of installed peers."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         source = folder / "walk.hip"

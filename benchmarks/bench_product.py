@@ -1,4 +1,4 @@
-"""A matrix product of 8-bit floats by Triton on the emulated device, beside what another emulator publishes."""
+"""A matrix product of 8-bit floats by Triton on the emulated device, and another emulator's published times."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from run import Row
 TARGET = "gfx950"
 SIZE, TILE = 1024, 64
 ROCJITSU = {1: 4.21, 55: 0.52}
-"""Seconds by engine threads that rocjitsu (ROCm/rocm-systems, emulation/rocjitsu) reports for this product with these
-tiles on gfx950, on a workstation with 64 cores: with one thread, and the best. The machine here is another one."""
+"""Engine threads -> seconds that rocjitsu (ROCm/rocm-systems, emulation/rocjitsu) reports for this product with these
+tiles on gfx950, on a workstation with 64 cores: one thread, and the best. This machine is a different one."""
 RUNS = 3
 
 
@@ -58,7 +58,7 @@ def measure() -> Iterable[Row]:
 
 
 def _numbers(bits: NDArray[np.uint8]) -> NDArray[np.float64]:
-    """Return the values of FP8 (E4M3, with NaN alone) that are no NaN."""
+    """Return the values of FP8 (E4M3 without infinities) that are not NaN."""
     exponent, fraction = bits >> 3 & 15, (bits & 7).astype(np.float64)
     normal = np.ldexp(1 + fraction / 8, exponent.astype(np.int32) - 7)
     values = np.where(exponent == 0, np.ldexp(fraction / 8, -6), normal)

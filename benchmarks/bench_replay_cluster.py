@@ -1,5 +1,5 @@
-"""`luthier replay --scheduler`: captures a second, by one process and by the workers of a Dask cluster, of which some
-are killed.
+"""`luthier replay --scheduler`: captures a second, by one process and by workers of a Dask cluster, some of which are
+killed.
 
 CPU time is that of all processes that replay: the clusters' workers and what they start.
 """
@@ -91,7 +91,7 @@ def _killing(client: Client, killed: list[int]) -> Iterator[None]:
 
 
 def _by_workers(paths: list[Path], count: int, killed: list[int] | None = None) -> tuple[list[ReplayOutcome], float]:
-    """Return the rows of a cluster of so many workers, and the seconds that it took."""
+    """Return the rows of a cluster with a number of workers, and its seconds."""
     with (
         LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=":0", silence_logs=60) as cluster,
         Client(cluster) as client,

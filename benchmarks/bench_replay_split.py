@@ -1,7 +1,7 @@
 """`luthier replay --split`: one launch, whole and in ranges of work-groups on workers that have a core each.
 
-A worker with a core stands for a machine. There are as many workers as cores, and no more: what more would take
-follows from the CPU time of the parts, which is told.
+A worker with a core represents a machine. There are at most as many workers as cores; times for more workers follow
+from the CPU time of the parts, which is printed.
 """
 
 from __future__ import annotations

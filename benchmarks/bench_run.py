@@ -55,9 +55,9 @@ def _in_process(program: Path) -> float:
 
 
 def _tools(program: str, plain: float) -> Iterable[Row]:
-    """Measure the cost of a tool that instruments nothing, and what a warm cache saves.
+    """Measure the cost of a tool that instruments nothing, and the time that a warm cache saves.
 
-    There are no rows where the tool is not installed.
+    There are no rows if the tool is not installed.
 
     Args:
         plain: microseconds of a launch without tools.

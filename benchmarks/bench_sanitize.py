@@ -22,7 +22,7 @@ KERNELS = {
     "multiply": ("product of matrices: LDS, barriers", 1 << 16, 4),
     "count": ("histogram: atomics", 1 << 20, 4),
 }
-"""What each is, numbers, launches."""
+"""(description, numbers, launches) of each."""
 PROGRAMS = (
     *(TESTS / name for name in ("saxpy.hip", "reduction.hip", "histogram.hip", "scan.hip", "sort.hip", "sparse.hip")),
     *(TESTS / name for name in ("transpose.hip", "fourier.hip", "physics.hip")),
@@ -33,7 +33,7 @@ CHECKS = (
     *("memory", "race", "init", "init --init decisions", "barrier", "memory,race,init,barrier"),
     *("waits", "hazards", "fp"),
 )
-"""Words behind ``--check``."""
+"""Arguments of ``--check``."""
 
 
 def _run(program: Path, arguments: list[str], target: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -55,7 +55,7 @@ def _seconds(program: Path, kernel: str, target: str, *options: str) -> float:
 
 
 def _seconds_of_program(program: Path, lines: set[str], *options: str) -> float:
-    """Return the same of a program of the tests, which has to print these lines and no others; none: put them there."""
+    """Return the seconds of a test program, which must print exactly these lines; an empty set is filled in."""
     seconds = []
     for _ in range(3):
         done = _run(program, ["100"], "gfx90a", *options)

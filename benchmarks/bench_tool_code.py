@@ -44,7 +44,7 @@ Prepare = Callable[[Tool, dict[str, Any], list[Any], tuple[str, str]], None]
 
 
 def _nothing(tool: Tool, variables: dict[str, Any], places: list[Any], kernel: tuple[str, str]) -> None:
-    """Do nothing: the tool needs to be told of nothing."""
+    """Do nothing, because the tool needs no events."""
 
 
 def _memory(tool: Any, variables: dict[str, Any], places: list[Any], kernel: tuple[str, str]) -> None:
@@ -58,7 +58,7 @@ def _memory(tool: Any, variables: dict[str, Any], places: list[Any], kernel: tup
 
 
 RUNS: dict[str, tuple[str, Prepare]] = {"arithmetic": ("fp_check", _nothing), "accesses": ("memcheck", _memory)}
-"""Kernel -> tool, and what it is told before."""
+"""Kernel -> tool, and its setup."""
 
 
 def measure() -> Iterable[Row]:

@@ -1,4 +1,4 @@
-"""Tools that look at every access, under `luthier run`: CPU time of a whole run beside that of one without tools."""
+"""Tools that observe every access, under `luthier run`: CPU time of a whole run, with and without the tool."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ RUNS = {
     "sort of 32 times 4,096 in LDS": ("lds_race", ("sort", "4096", "32")),
     "Fourier transforms in registers": ("mem_trace", ("fourier", "1024", "16")),
 }
-"""What runs: the tool, and the program's arguments."""
+"""Runs: the tool, and the program's arguments."""
 TURNS = 3
-"""Runs, of which the cheapest counts."""
+"""Number of runs, of which the cheapest counts."""
 
 
 def _cpu(argv: list[str]) -> float:
@@ -50,7 +50,7 @@ def _run(program: Path, arguments: tuple[str, ...], target: str, *options: str) 
 
 
 def _kept(program: Path, arguments: tuple[str, ...], target: str, folder: Path, plain: float) -> Iterable[Row]:
-    """Yield what a trace costs that is kept, and what it takes on disk."""
+    """Yield the cost of a stored trace, and its size on disk."""
     took = []
     for turn in range(TURNS):
         run = folder / f"trace-{target}-{turn}"

@@ -30,12 +30,12 @@ APPS = ROOT / "examples" / "apps"
 PAGE = ROOT / "docs" / "tools.md"
 MARKS = "<!-- costs: made by make bench -->\n", "<!-- end of costs -->\n"
 TIMES = 15
-"""Launches, of which the fastest counts."""
+"""Number of launches, of which the fastest counts."""
 TARGETS = ("gfx90a", "gfx1201")
 
 
 def _tools() -> Iterable[tuple[str, str]]:
-    """Yield each tool as shown and as given on the command line: what `[tool.shipped]` of its `pyproject.toml` says."""
+    """Yield (shown name, command-line form) of each tool, from `[tool.shipped]` of its `pyproject.toml`."""
     for path in sorted((ROOT / "examples" / "tools").glob("*/pyproject.toml")):
         table = tomllib.loads(path.read_text())["tool"]["shipped"]
         if table.get("inserts", True):

@@ -1,12 +1,12 @@
-"""Random vector and scalar operations on the emulated device and on AMD's rocjitsu, result by result.
+"""Compare results of random vector and scalar operations on the emulated device and on AMD's rocjitsu.
 
-rocjitsu is in https://github.com/ROCm/rocm-systems, emulation/rocjitsu, and is not part of this. Its README says how a
-program runs on it; --runner is what stands before the program there:
+rocjitsu is in https://github.com/ROCm/rocm-systems, emulation/rocjitsu, and is not part of this project. Its README
+describes how to run a program; --runner is the command before the program:
 
     python benchmarks/beside_rocjitsu.py gfx950 --runner "rocjitsu --config configs/gfx950_cdna4_kmd.json --"
 
-Only ``--runner "luthier run --device emu:gfx90a --"``, which agrees with itself, was tried, rocjitsu never. That ends
-waves at what it does not decode, without a word: such operations count as not executed there. Needs hipcc.
+Tested only with ``--runner "luthier run --device emu:gfx90a --"``, never with rocjitsu, which silently ends waves at
+instructions that it does not decode: these operations count as not executed. Needs hipcc.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ def main() -> None:
             source = kernel_text(function("k", kernel_lines(text, args.target, lanes)), args.target)
             command = [*clang, "-mcode-object-version=4", "-", "-o", str(path)]
             if subprocess.run(command, input=source.encode(), capture_output=True).returncode:
-                continue  # operands that the assembler does not take
+                continue  # operands that the assembler rejects
             actual = inputs.copy()
             try:
                 open_device(f"emu:{args.target}").load(str(path)).kernel("k").launch(actual, grid=1, block=lanes)

@@ -1,12 +1,11 @@
-"""What the checks of waits and hazards say of whole libraries: the table in docs/checking.md. No benchmark.
+"""Make the table in docs/checking.md: results of the checks of waits and hazards on whole libraries. Not a benchmark.
 
 Usage: python benchmarks/corpus_findings.py [--most N] [--part I/N] [--log FILE] NAME=PATH...
 
 PATH is a file with code objects, a folder of such files, or HIP source, which is compiled for every processor and wave
-size at -O0 to -O3; several of one NAME are one row. Every finding and every kernel that cannot be lifted is told as it
-is met. With --most, so many kernels of each PATH are taken by chance; with --part, of these every Nth from the Ith on,
-of HIP source every Nth way to compile it. With --log, what was counted of each kernel is kept there, and not counted
-again.
+size at -O0 to -O3; several PATHs of one NAME are one row. Findings and kernels that cannot be lifted are printed
+immediately. --most limits the number of random kernels of each PATH; --part takes every Nth of these from the Ith on
+(for HIP source, every Nth way to compile it). --log keeps the counts of each kernel, which are then not repeated.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Patches a kernel in a process of its own, and prints what that took in ms of CPU time, as JSON.
+"""Patch a kernel in a separate process, and print the CPU times in ms as JSON.
 
-Run as ``first_patch.py BUNDLE OBJECT new|kept``, with LUTHIER_CACHE_DIR for what is kept of the hooks: those of
-instr_count, before every instruction. `new`: LLVM compiles them, in a child whose time counts.
+Run as ``first_patch.py BUNDLE OBJECT new|kept``, with LUTHIER_CACHE_DIR for compiled hooks. The hooks are those of
+instr_count, before every instruction. `new`: LLVM compiles them, in a child process whose time counts.
 """
 
 from __future__ import annotations

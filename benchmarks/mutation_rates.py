@@ -1,11 +1,11 @@
-"""Mutants of kernels of all kinds, all of them, counted anew: the table in docs/checking.md. No benchmark.
+"""Make the table of mutation rates in docs/checking.md, with all mutants of all kernels. Not a benchmark.
 
-Runs the mutation studies of the tests (`tests/support/mutation_study.py`) in full, and puts what they count between the
+Runs the mutation studies of the tests (`tests/support/mutation_study.py`) in full, and writes their counts between the
 two marks of the page.
 
-Usage: python benchmarks/mutation_rates.py [FOLDER]: what an earlier run left in FOLDER is not counted anew, so a run
-that is ended goes on where it was. LUTHIER_MUTANTS_MOST: of each kernel so many at most. The exit status is that of the
-tests: kernels in which something disagrees are not in the table.
+Usage: python benchmarks/mutation_rates.py [FOLDER]: results in FOLDER are reused, so that an interrupted run can
+continue. LUTHIER_MUTANTS_MOST: most mutants of each kernel. The exit status is that of the tests: kernels with
+disagreements are not in the table.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COLUMNS = {
 
 
 def run(folder: Path) -> int:
-    """Run the studies, which leave a file a kernel; each is told as it is done. pytest's exit status."""
+    """Run the studies, which write a file for each kernel and print progress; return pytest's exit status."""
     tests = [ROOT / "tests" / "mutants" / "test_study.py", ROOT / "tests" / "triton" / "test_mutants.py"]
     environment = {
         "LUTHIER_TEST_ALL": "1",

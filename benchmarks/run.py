@@ -1,7 +1,7 @@
-"""Run the benchmarks beside this file and print their numbers: `make bench`, or `run.py NAME...` for some.
+"""Run the benchmarks in this folder and print their numbers: `make bench`, or `run.py NAME...` for some.
 
-A benchmark is a module ``bench_NAME.py`` with ``measure() -> Iterable[Row]``. Machines are noisy, so where there is
-a peer it is timed in the same run and the ratio is what counts.
+A benchmark is a module ``bench_NAME.py`` with ``measure() -> Iterable[Row]``. Machines are noisy, so a peer is timed in
+the same run, and the ratio counts.
 """
 
 from __future__ import annotations

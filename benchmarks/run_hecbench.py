@@ -1,11 +1,11 @@
-"""Run the programs of HeCBench above a stack of ROCm on a virtual device, without a tool and under one that counts.
+"""Run the programs of HeCBench on a virtual device with a release of ROCm, without a tool and under one that counts.
 
     python benchmarks/run_hecbench.py --checkout HeCBench --case "a.*"
 
-HeCBench (github.com/zjin-lcf/HeCBench) is fetched by hand; nothing of it is kept here. hecbench.toml says with which
-arguments a program has little to do. Programs that have been tried are not tried again, unless with --again. Outcomes
-are kept in hecbench.json beside this file, and each run makes the table between the markers in docs/what-runs.md of
-them: without --checkout it does just that. What programs said is in build/hecbench/said.
+Fetch HeCBench (github.com/zjin-lcf/HeCBench) by hand; no part of it is in this repository. hecbench.toml has arguments
+for short runs. Programs with an outcome run only with --again. Outcomes are in hecbench.json next to this file, and
+each run makes the table between the markers in docs/what-runs.md from them; without --checkout, it does only that. The
+output of programs is in build/hecbench/said.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class Setting:
 
 
 class NotTried(Exception):
-    """A program that cannot be run here, and why."""
+    """A program that cannot run here, with the reason."""
 
 
 def unpack(setting: Setting, name: str) -> Path:
-    """Return a folder with a program's sources, beside which are all others: programs use what those have."""
+    """Return a folder with a program's sources next to those of all other programs, which it may use."""
     shutil.rmtree(WORK / "src", ignore_errors=True)
     (WORK / "src").mkdir(parents=True)
     for folder in (setting.checkout / "src").iterdir():
@@ -102,7 +102,7 @@ def complaint_of_compiler(output: str, folder: Path) -> str:
 
 
 def run(setting: Setting, folder: Path, options: Sequence[str], command: Sequence[str]) -> tuple[int, str]:
-    """Return the exit code of a program and what it said."""
+    """Return the exit code and the output of a program."""
     luthier = [str(ROOT / ".venv/bin/luthier"), "run", *options, "--time-limit", str(setting.limit)]
     done = subprocess.run(
         setting.command(*luthier, "--device", f"emu:{setting.target}", "--", *command),

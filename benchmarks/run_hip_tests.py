@@ -1,13 +1,12 @@
-"""Run the unit tests of HIP (github.com/ROCm/hip-tests, catch/unit) above a stack of ROCm on a virtual device.
+"""Run the unit tests of HIP (github.com/ROCm/hip-tests, catch/unit) on a virtual device with a release of ROCm.
 
     python benchmarks/run_hip_tests.py --checkout hip-tests --folder event,stream
 
-They are fetched by hand; nothing of them is kept here. Each source with tests becomes a program, since one program for
-a folder, as their CMake makes it, would be none where one source is not compiled. A test that ends its program, or that
-does not end in time, has failed, and the others run without it. Sources that have been tried are not tried again,
-unless with --again. Outcomes are kept in hip_tests.json beside this file, and each run makes the table between the
-markers in docs/what-runs.md of them: without --checkout it does just that. What programs said is in
-build/hip-tests/said.
+Fetch them by hand; no part of them is in this repository. Each source with tests becomes a program, because one program
+for a folder, as in their CMake, would need all sources to compile. A test that ends its program or times out has
+failed, and the other tests run without it. Sources with an outcome run only with --again. Outcomes are in
+hip_tests.json next to this file, and each run makes the table between the markers in docs/what-runs.md from them;
+without --checkout, it does only that. The output of programs is in build/hip-tests/said.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ RESULTS = ROOT / "benchmarks/hip_tests.json"
 MARKERS = "<!-- hip-tests: made by benchmarks/run_hip_tests.py -->", "<!-- end of hip-tests -->"
 WORK = ROOT / "build/hip-tests"
 MAIN = ("main.cc", "hip_test_context.cc", "hip_test_features.cc")
-"""What each program is linked with, of catch/hipTestMain."""
+"""Sources of catch/hipTestMain that each program is linked with."""
 TEST = re.compile(r"^(?:TEST_CASE|TEMPLATE_TEST_CASE\w*|HIP_TEST_CASE)\s*\(", re.MULTILINE)
 SPECIAL, ESCAPED = r"([,\[\]\\])", r"\\\1"
 """Characters that mean something in what Catch2 is asked for."""
@@ -48,7 +47,7 @@ class Setting:
     """Seconds for a run."""
 
     def run(self, folder: Path, *words: str) -> tuple[int, str]:
-        """Return the exit code of a command above the release, and what it said."""
+        """Return the exit code and the output of a command with the release."""
         command = run_matrix.stack(self.release, "", *words, bind=self.checkout)
         done = subprocess.run(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -56,7 +55,7 @@ class Setting:
         return done.returncode, done.stdout.decode(errors="replace")
 
     def compile(self, folder: Path, *words: str) -> str:
-        """Run the compiler with what all sources want, and return what it complained of."""
+        """Run the compiler with the flags of all sources, and return its errors."""
         catch = self.checkout / "catch"
         includes = ("include", "kernels", "external/Catch2", "external/picojson", "hipTestMain")
         # Their CMake defines it in the command line, whose quotes hipcc does not keep.
@@ -74,7 +73,7 @@ class Setting:
 
 
 def parts(setting: Setting, folder: Path) -> list[str]:
-    """Return the objects that each program of a folder is linked with, made where they are not there yet."""
+    """Return the objects that each program of a folder is linked with; make missing ones."""
     (WORK / "main").mkdir(parents=True, exist_ok=True)
     objects = []
     for name in MAIN:
@@ -93,7 +92,7 @@ def parts(setting: Setting, folder: Path) -> list[str]:
 
 
 def make_modules(setting: Setting, folder: Path) -> None:
-    """Make the code objects that tests of a folder load from where they run, as its CMake says."""
+    """Make the code objects that tests of a folder load from their working folder, as its CMake does."""
     text = (folder / "CMakeLists.txt").read_text()
     for options, source, output in re.findall(
         r"CMAKE_CXX_COMPILER\}([^$]*--genco.*?)(\S+)\s+-o\s+(\S+)", text, re.DOTALL
@@ -228,7 +227,7 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
 def main() -> None:
     """Try what is asked for, and write the table."""
     parser = run_matrix.parser_of(__doc__, "hip-tests", "sources")
-    parser.add_argument("--folder", default="", help="folders of catch/unit, with commas")
+    parser.add_argument("--folder", default="", help="folders of catch/unit, separated by commas")
     given = parser.parse_args()
     for folder in filter(None, given.folder.split(",") if given.checkout else ()):
         setting = Setting(given.checkout.resolve(), given.release, given.target, given.time_limit)

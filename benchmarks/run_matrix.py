@@ -1,9 +1,9 @@
-"""Run suites of tests above stacks of ROCm (scripts/rocm-stack) on virtual devices, and write down what passed.
+"""Run test suites on virtual devices with releases of ROCm (scripts/rocm-stack), and record the results.
 
     python benchmarks/run_matrix.py --release 6.4 --target gfx90a,gfx1100 --suite rocRAND,llama.cpp
 
-Cases that have been tried are not tried again, unless with --again. Outcomes are kept in matrix.json beside this file,
-and each run makes the table between the markers in docs/what-runs.md of them: without --suite it does just that.
+Cases with an outcome run only with --again. Outcomes are in matrix.json next to this file, and each run makes the table
+between the markers in docs/what-runs.md from them; without --suite, it does only that.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ DOCUMENT = ROOT / "docs/what-runs.md"
 MARKERS = "<!-- matrix: made by benchmarks/run_matrix.py -->", "<!-- end of matrix -->"
 PROGRAMS = ROOT / "tests/run/programs"
 NOT_ALONE = ("devices", "ranges", "two_units")
-"""Programs that want several devices or a library of roctx, or are of several sources."""
+"""Programs that need several devices or a roctx library, or have several sources."""
 OFFLOADED = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
-"""What our own programs are built for."""
+"""Targets of the project's own programs."""
 NEWER = ("gfx942", "gfx1100", "gfx1201")
-"""Of these, what ROCm 5 does not know."""
+"""Targets among these that ROCm 5 does not support."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """What a suite's program has said."""
+    """The results of a suite's program."""
 
     passed: int
     failed: int
@@ -44,7 +44,7 @@ class Tally:
 
 
 def read_gtest(output: str) -> Tally | None:
-    """Return what a program of GoogleTest's said at its end; None if it has not come there."""
+    """Return the final results of a GoogleTest program; None if it did not end."""
     if not re.search(r"^\[=+\] \d+ tests? from .* ran", output, re.MULTILINE):
         return None
     passed = re.search(r"^\[  PASSED  \] (\d+)", output, re.MULTILINE)
@@ -53,13 +53,13 @@ def read_gtest(output: str) -> Tally | None:
 
 
 def read_thrust(output: str) -> Tally | None:
-    """Return what a program of Thrust's own framework said at its end; None if it has not come there."""
+    """Return the final results of a program with Thrust's framework; None if it did not end."""
     match = re.search(r"Totals: (\d+) failures, \d+ known failures, (\d+) errors, and (\d+) passes", output)
     return match and Tally(int(match[3]), int(match[1]) + int(match[2]))
 
 
 def read_operations(output: str) -> Tally | None:
-    """Return what `test-backend-ops` said of the device; None if it has not come to its end."""
+    """Return the results of `test-backend-ops` for the device; None if it did not end."""
     match = re.search(r"(\d+)/(\d+) tests passed", output)
     if match is None:
         return None
@@ -68,31 +68,31 @@ def read_operations(output: str) -> Tally | None:
 
 
 def read_nothing(output: str) -> Tally | None:
-    """Return that a program that checks itself has come to its end: its exit code tells the rest."""
+    """Return the results of a program that checks itself: only its exit code counts."""
     return Tally(1, 0)
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Programs that test something, each of which is a case of a table."""
+    """Test programs, each of which is a case of a table."""
 
     packages: Mapping[str, str]
     """Debian's, by release of ROCm, with commas; the first one's folder has the programs of GoogleTest's."""
     programs: str = ""
     """Which of that folder are tried."""
     filters: Mapping[str, str] = field(default_factory=lambda: {"": "*"})
-    """What of a program is tried: GoogleTest's filter, by the name of the case; all of it has none."""
+    """Case -> GoogleTest's filter; without one, all tests run."""
     read: Callable[[str], Tally | None] = field(default=read_gtest)
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What the programs want there besides."""
+    """Additional variables of the environment."""
     repair: str = "true"
-    """Command of a shell that mends in the root what the packages lack."""
+    """Shell command that repairs defects of the packages in the root."""
     devices: int = 1
-    """How many of a target there are."""
+    """Number of devices of a target."""
 
 
 HARMLESS = "nothing was instrumented|Expect performance degradation"
-"""What is said of runs that are right, too."""
+"""Messages that also correct runs print."""
 LARGE = {
     "CONV_2D": r"ne_input=\[1,1,1,2\],",
     "FLASH_ATTN_EXT": r"hsk=64,hsv=64,.*kv=113,nb=1,",
@@ -100,7 +100,7 @@ LARGE = {
     "MUL_MAT_ID": r"type_a=(f32|q4_0),type_b=f32,n_mats=4,n_used=2,",
     "ROPE": r"type=f32,ne_a=\[128,32,2,1\]",
 }
-"""Operations of llama.cpp of which a part is tried: a regular expression of its parameters."""
+"""Operations of llama.cpp that are tested partly -> regular expression of their parameters."""
 OPERATIONS = "/usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-backend-ops"
 EVERYWHERE = ("5.7", "6.4", "7.2")
 FIRST_TYPES = {"": "*/0.*:*/1.*"}
@@ -141,7 +141,7 @@ SMALL_COLLECTIVES = {
     "UT_REDOPS": "ncclSum",
     "UT_TIMEOUT_US": "200000000",
 }
-"""What the tests of RCCL want on gfx942, of their types and operations one each, and the time of a call."""
+"""Settings of RCCL's tests on gfx942: one type and operation each, and the time of a call."""
 SUITES = {
     "our programs": Suite(dict.fromkeys(("5.2", *EVERYWHERE), ""), read=read_nothing),
     "llama.cpp": Suite({"6.4": "llama.cpp-tests,libggml0-backend-hip,librocrand1-tests"}, read=read_operations),
@@ -280,7 +280,7 @@ def attempt(
 
 
 def complaint(output: str) -> str:
-    """Return the line of what a program said that tells best why it failed."""
+    """Return the line of a program's output that best explains its failure."""
     for wanted in (r"^luthier", r"\berror\b|HSA_STATUS|fault by", r"assert|abort|terminate|cannot|not found"):
         for line in output.splitlines():
             if re.search(wanted, line, re.IGNORECASE) and not re.search(HARMLESS, line):
@@ -294,7 +294,7 @@ def recorded(path: Path = RESULTS) -> dict[str, dict[str, object]]:
 
 
 def record(key: str, outcome: Mapping[str, object], path: Path = RESULTS) -> None:
-    """Add an outcome to the others; several programs may do so."""
+    """Add an outcome to the file; several processes may do so."""
     with open(ROOT / "build/matrix.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         results = dict(sorted((recorded(path) | {key: dict(outcome)}).items()))
@@ -334,7 +334,7 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
 
 
 def escape(text: object) -> str:
-    """Return text that says the same in a cell of a table."""
+    """Return text escaped for a cell of a table."""
     return re.sub(r"([|<>*_`\[\]])", r"\\\1", str(text))
 
 
@@ -366,26 +366,28 @@ def parser_of(text: str | None, repository: str, cases: str) -> argparse.Argumen
     """
     parser = argparse.ArgumentParser(description=(text or "").partition("\n")[0])
     parser.add_argument(
-        "--checkout", type=Path, help=f"a checkout of {repository}; without it the table alone is written"
+        "--checkout", type=Path, help=f"checkout of {repository}; without it, only the table is written"
     )
-    parser.add_argument("--release", default="6.4", help="of ROCm (default: 6.4)")
-    parser.add_argument("--target", default="gfx90a", help="(default: gfx90a)")
-    parser.add_argument("--case", default=".*", help=f"which {cases}, as a regular expression of their whole names")
+    parser.add_argument("--release", default="6.4", help="release of ROCm (default: 6.4)")
+    parser.add_argument("--target", default="gfx90a", help="target (default: gfx90a)")
+    parser.add_argument("--case", default=".*", help=f"regular expression that matches whole names of {cases}")
     parser.add_argument("--time-limit", type=int, default=60, help="seconds for a run (default: 60)")
-    parser.add_argument("--again", action="store_true", help="also what has been tried")
+    parser.add_argument("--again", action="store_true", help="also run cases with an outcome")
     return parser
 
 
 def main() -> None:
     """Try what is asked for, and write the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--release", default="6.4", help="releases, with commas (default: 6.4)")
-    parser.add_argument("--target", default="gfx90a,gfx1100", help="targets, with commas (default: gfx90a,gfx1100)")
-    parser.add_argument("--suite", default="", help=f"suites, with commas: {', '.join(SUITES)}")
-    parser.add_argument("--case", default=".*", help="which cases, as a regular expression of their whole names")
+    parser.add_argument("--release", default="6.4", help="releases, separated by commas (default: 6.4)")
+    parser.add_argument(
+        "--target", default="gfx90a,gfx1100", help="targets, separated by commas (default: gfx90a,gfx1100)"
+    )
+    parser.add_argument("--suite", default="", help=f"suites, separated by commas: {', '.join(SUITES)}")
+    parser.add_argument("--case", default=".*", help="regular expression that matches whole names of cases")
     parser.add_argument("--tool", default="", help="run under this tool")
     parser.add_argument("--time-limit", type=int, default=120, help="seconds for a case (default: 120)")
-    parser.add_argument("--again", action="store_true", help="also what has been tried")
+    parser.add_argument("--again", action="store_true", help="also run cases with an outcome")
     given = parser.parse_args()
     (ROOT / "build").mkdir(exist_ok=True)
     asked: Iterable[str] = filter(None, given.suite.split(","))
