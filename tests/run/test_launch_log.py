@@ -26,12 +26,12 @@ def test_names_types_and_values(build_program: Callable[..., Path], tmp_path: Pa
     program = build_program("arguments", *(["-g"] if debug else []))
     (wide, narrow), report = _logged(program, target, tmp_path / "log.json")
     launches, described = report["tools"][0]["tables"]
-    arguments = {row[2]: dict(one.split("=") for one in row[-1].split(", ")) for row in launches["report"]}
+    arguments = {row[2]: dict(one.split("=") for one in row[-1].split(", ")) for row in launches["rows"]}
     typed, plain, full = (list(one.values()) for one in arguments.values())
     assert typed == [wide, "-2.5", "true", "-3", "0x3f80000000000007"]
     assert full == [narrow, "-2"]
     types: dict[str, list[str | None]] = {}
-    for kernel, _, type, _, _ in described["report"]:
+    for kernel, _, type, _, _ in described["rows"]:
         types.setdefault(kernel, []).append(type)
     assert types["_Z5typedIdEvPT_S0_ba4Pair"] == ["double*", "double", "bool", "signed char", "Pair"]
     if debug:
@@ -52,7 +52,7 @@ def test_arguments_of_kernels_that_are_refused(build_program: Callable[..., Path
     _, report = _logged(
         build_program("arguments"), "gfx90a", tmp_path / "log.json", "--kernel", "plain", "--allow-nothing"
     )
-    assert len(report["tools"][0]["tables"][0]["report"]) == 3
+    assert len(report["tools"][0]["tables"][0]["rows"]) == 3
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,12 @@ def test_waits_taken_out_are_found(app: Any, shipped: Any, capfd: pytest.Capture
     path = app("reduction", target)
     object = load_object(path)
     lifted = lift(object, "reduction")
-    as_it_is = tables(shipped("wait_check", target_name=True), object)
+    as_it_is = tables(shipped("wait_check", unneeded=True), object)
     assert as_it_is["nothing was found"] == []
     ((kernel, target_name, instructions, findings, _),) = as_it_is["checked"]
     assert (kernel, target_name, findings) == ("reduction", str(object.target), 0)
     assert instructions == sum(one.block >= 0 for one in lifted.instructions)
-    assert main(["check", str(path), "--target_name"]) == 0
+    assert main(["check", str(path), "--unneeded"]) == 0
     reasons = re.findall(r": not needed: reduction: (.*)", capfd.readouterr().out)
     assert [text for _, text in as_it_is["not needed"]] == reasons
 
