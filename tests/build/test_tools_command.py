@@ -172,7 +172,7 @@ def test_two_tools_of_one_name(install: Install, capsys: pytest.CaptureFixture[s
     ):
         assert main(command) == 1
         output = capsys.readouterr().err
-        assert "several packages have a tool 'same': say one-tool:same or two-tool:same" in output
+        assert "several packages have a tool 'same': use one-tool:same or two-tool:same" in output
     both = parse_tools(["one-tool:same", "Two_Tool:same:top=3"]).tools
     assert [(type(tool).__module__, tool.options.top, tool.name) for tool in both] == [
         ("one_tool", 10, "one-tool:same"),
@@ -193,7 +193,7 @@ def test_an_option_that_is_called_like_a_tool(install: Install) -> None:
     """``two:top`` was the option `top` of `two` before a package `two` had a tool `top`."""
     install("two", "other_tool")
     install("top", "two")
-    with pytest.raises(ToolError, match="option top of tool two is a whole number, not 'true'"):
+    with pytest.raises(ToolError, match="option top of tool two must be a whole number, not 'true'"):
         parse_tool("two:top")
     assert parse_tool("two:top=4").options.top == 4
     assert parse_tool("top").name == "top"

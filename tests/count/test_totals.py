@@ -155,7 +155,7 @@ def test_refusals(app, module) -> None:
     assert "no 64-bit element 0" in trying(lambda task: task.count(0, into=Cell(module, "narrow")))
     assert "no reachable instruction" in trying(lambda task: task.count(10**6))
     assert "does not fit 32 bits" in trying(lambda task: task.count(task.instructions, 1 << 31))
-    assert "not per thread" in trying(lambda task: task.count(task.instructions, per="thread"))
+    assert "not 'thread'" in trying(lambda task: task.count(task.instructions, per="thread"))
 
     def lanes(task: InstrumentationTask) -> None:
         task.count(task.instructions, per="lane")

@@ -121,5 +121,5 @@ def test_the_vcc_of_a_guard_is_the_applications(make_module) -> None:
     for first in (own, "v_cmp_eq_u32 {vcc}, vcc_lo, v1"):
         task.insert_hook_before(0, module.add, reg("v1"), only_if=[first, own])
         for second in ("v_cmp_eq_u32 {vcc}, {vcc_lo}, v1", "s_mov_b32 {vcc_lo}, 7\nv_cmp_eq_u64 {vcc}, {vcc}, v[2:3]"):
-            with pytest.raises(HookError, match="the test before it"):
+            with pytest.raises(HookError, match="the previous test"):
                 task.insert_hook_before(0, module.add, reg("v1"), only_if=[first, second])

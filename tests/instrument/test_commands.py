@@ -234,14 +234,14 @@ def test_cost_writes_nothing(luthier: Run, app, tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("tool", "message"),
     [
-        ("absent", "no tool 'absent' is installed; there are .*steps"),
+        ("absent", "no tool 'absent' is installed; installed are .*steps"),
         ("broken", "cannot be imported: RuntimeError"),
         ("no_tool", "not a subclass"),
         ("idle", "inserted nothing"),
         ("steps:pace=1", "no option 'pace'; it has step, wrong"),
-        ("steps:step=fast", "is a whole number, not 'fast'"),
+        ("steps:step=fast", "must be a whole number, not 'fast'"),
         ("steps:step=1,step=2", "given twice"),
-        ("steps:wrong=count", "takes 1 arguments, 0 given"),
+        ("steps:wrong=count", "takes 1 arguments, not 0"),
         ("steps:wrong=type", "0.5 does not fit i32"),
         ("steps:wrong=range", "outside .* of i32"),
         ("steps:module=/dev/null", "/dev/null"),

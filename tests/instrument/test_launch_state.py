@@ -279,13 +279,13 @@ def test_arguments_that_there_are_not(module: ToolModule, tmp_path: Path) -> Non
     task = InstrumentationTask(lift(build(Application(), "gfx90a", tmp_path), "k"))
     first = next(task.instructions)
     for wrong in (lambda: task.kernel_argument("c"), lambda: task.kernel_argument(3), lambda: task.kernel_argument(-1)):
-        with pytest.raises(HookError, match=r"the kernel has no argument .*; it has out.*, a, b"):
+        with pytest.raises(HookError, match=r"there is no argument .*; the kernel has out.*, a, b"):
             wrong()
     with pytest.raises(HookError, match="there is no dimension 3"):
         task.workgroup_id(3)
-    with pytest.raises(HookError, match=r"argument 3 of hook given.*: it is 8 bytes and does not fit i32"):
+    with pytest.raises(HookError, match=r"argument 3 of hook given.*: the value is 8 bytes and does not fit i32"):
         task.insert_hook_before(first, module.given, 0, 0, task.kernel_argument(0), True)
-    with pytest.raises(HookError, match=r"argument 1 of hook real.*: it is an integer and does not fit float"):
+    with pytest.raises(HookError, match=r"argument 1 of hook real.*: the value is an integer and does not fit float"):
         task.insert_hook_before(first, module.real, task.workgroup_id(0))
 
 

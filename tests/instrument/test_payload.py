@@ -177,7 +177,7 @@ def test_templates_are_made_once(module) -> None:
     ("hook", "arguments", "message"),
     [
         ("unknown_register", (RegisterArgument(True),), "compile-time constant"),
-        ("add", (), "takes 1 arguments, 0 given"),
+        ("add", (), "takes 1 arguments, not 0"),
         ("prints", (RegisterArgument(False),), "sends a message .*printf"),
         ("allocates", (RegisterArgument(False),), "sends a message .*malloc"),
         ("traps", (RegisterArgument(False),), r"stops the program \(a trap"),

@@ -1,4 +1,4 @@
-"""Arguments of hooks other than constants and registers: values computed at a point, and per-point immediates."""
+"""Hook arguments other than constants and registers: launch state, computed values, and per-point immediates."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from luthier.payload.expressions import Expression, Inputs, constant, joined
 
 
 class LaunchOperand(Struct, frozen=True):
-    """A hook argument whose value is what the kernel got at launch. Make one by a method of `InstrumentationTask`."""
+    """A hook argument with a value from the kernel's launch. Methods of `InstrumentationTask` return them."""
 
     intrinsic: str
     offset: int | None = None
-    """Offset of a kernel argument, in bytes."""
+    """Offset of a kernel argument in bytes; None for other launch state."""
     size: int = 4
-    """Bytes."""
+    """Size in bytes."""
 
 
 class Immediate(Struct, frozen=True):
-    """A number of a point's own. Make one by `immediate`."""
+    """A number that may differ from point to point. `immediate` returns them."""
 
     value: int | float
 
@@ -36,33 +36,32 @@ class Immediate(Struct, frozen=True):
 def immediate(value: int | float) -> Immediate:
     """Return a constant that may differ from point to point.
 
-    One payload is compiled for all points, and each point loads its own number into a scalar register first.
-
-    A plain number is compiled into the payload, which is then another one for each number.
+    All points share one compiled payload, and each point first loads its number into a scalar register. In contrast, a
+    plain number is compiled into the payload, so each number needs a payload of its own.
     """
     return Immediate(value)
 
 
 class SiteValue(Struct, frozen=True):
-    """A hook argument that is computed where the hook runs. Make one by a method of `InstrumentationTask`."""
+    """A hook argument that is computed where the hook runs. Methods of `InstrumentationTask` return them."""
 
     expression: Expression
     sources: tuple[int, ...]
     """Register unit, or number, of each of the expression's inputs."""
     what: str
-    """In words, for errors."""
+    """Description for errors."""
     registers: int = 0
-    """Bit set of the units that must still hold what the instruction finds there."""
+    """Bit set of the units that must still hold the values that the instruction reads."""
     index: int | None = None
-    """The instruction that it belongs to; None where it is what registers hold wherever the hook runs."""
+    """Index of the instruction that the value belongs to; None if it is the same at any point."""
 
 
 _READABLE = frozenset((*SGPRS, *VCC, *TTMPS, M0, *EXEC, SCC))
-"""Scalar units that operands may be read from."""
+"""Scalar units that hooks can read."""
 
 
 class _OperandExpressions:
-    """The operands of one instruction as expressions, and what these are made of."""
+    """The operands of one instruction as expressions, with the inputs of these expressions."""
 
     def __init__(self, lifted: LiftedRepresentation, instruction: Instruction) -> None:
         self.inputs = Inputs()
@@ -78,11 +77,11 @@ class _OperandExpressions:
         )
 
     def parts(self, name: str) -> list[Expression]:
-        """Return the 32-bit parts of a register operand; none where it is absent or SGPR_NULL."""
-        found = self.instruction.operand(name)
-        if found is None:
+        """Return the 32-bit parts of an operand; none if it is absent or SGPR_NULL."""
+        operand = self.instruction.operand(name)
+        if operand is None:
             return []
-        kind, number = found
+        kind, number = operand
         if kind != OperandKind.REGISTER:
             return [constant(0, 32)] if number == 0 else [self.inputs.immediate(number)]
         return self.register(number)
@@ -93,43 +92,43 @@ class _OperandExpressions:
         if register.first_unit < 0:
             if "NULL" in register.name or number == 0:
                 return []
-            raise self.error(f"{register.text} holds no value that hooks can be given")
+            raise self.error(f"hooks cannot read {register.text}")
         units = RegisterRange(register.first_unit, register.unit_count).units
         self.check(units, register.text)
         return [self.inputs.unit(unit, uniform=not is_vector(unit)) for unit in units]
 
     def check(self, units: range, name: str) -> None:
-        """Refuse registers that hooks are not given."""
+        """Raise an error if hooks cannot read a register."""
         if not all(is_vector(unit) or unit in _READABLE for unit in units):
-            raise self.error(f"{name} holds no value that hooks can be given")
+            raise self.error(f"hooks cannot read {name}")
 
     def number(self, name: str) -> int:
-        """Return an immediate operand, or 0 where there is none."""
-        found = self.instruction.operand(name)
-        return 0 if found is None or found[0] == OperandKind.REGISTER else found[1]
+        """Return an immediate operand, or 0 if it is absent or a register."""
+        operand = self.instruction.operand(name)
+        return 0 if operand is None or operand[0] == OperandKind.REGISTER else operand[1]
 
-    def one(self, name: str) -> Expression:
-        """Return a 32-bit operand, or 0 where it is absent."""
+    def word(self, name: str) -> Expression:
+        """Return a 32-bit operand, or 0 if it is absent."""
         parts = self.parts(name)
         if len(parts) > 1:
-            raise self.error(f"{name} has {len(parts)} registers")
+            raise self.error(f"{name} has {len(parts)} registers, expected 1")
         return parts[0] if parts else constant(0, 32)
 
     def pair(self, name: str) -> Expression:
         """Return a 64-bit operand."""
         parts = self.parts(name)
         if len(parts) != 2:
-            raise self.error(f"{name} has {len(parts)} registers")
+            raise self.error(f"{name} has {len(parts)} registers, expected 2")
         return joined(parts)
 
     def scaled(self, offset: Expression, access: MemoryAccess) -> Expression:
-        """Return a register's offset in bytes: it counts accesses where the instruction says so (``scale_offset``)."""
+        """Return a register's offset in bytes. With ``scale_offset``, the register counts accesses."""
         if not self.number("cpol") & _SCALE_OFFSET:
             return offset
         return offset * constant(access.size or 0, offset.bits)
 
     def plus(self, base: Expression, offset: int) -> Expression:
-        """Return a base plus an offset that is an immediate of the point's own."""
+        """Return a base plus an offset, which becomes a per-point immediate."""
         if offset == 0:
             return base
         distance = self.inputs.immediate(abs(offset)).to(base.bits)
@@ -141,21 +140,21 @@ def _flat(operands: _OperandExpressions, access: MemoryAccess) -> Expression:
         address = operands.pair("saddr")
         if operands.parts("vaddr"):
             signed = operands.target.signed_vector_offset
-            address = address + operands.scaled(operands.one("vaddr").to(64, signed=signed), access)
+            address = address + operands.scaled(operands.word("vaddr").to(64, signed=signed), access)
     else:
         address = operands.pair("vaddr")
     return operands.plus(address, operands.number("offset"))
 
 
 def _scratch(operands: _OperandExpressions, access: MemoryAccess) -> Expression:
-    lanes = operands.scaled(operands.one("vaddr"), access)
-    return operands.plus(lanes + operands.one("saddr"), operands.number("offset"))
+    lanes = operands.scaled(operands.word("vaddr"), access)
+    return operands.plus(lanes + operands.word("saddr"), operands.number("offset"))
 
 
 def _lds(operands: _OperandExpressions, access: MemoryAccess) -> Expression:
     if operands.number("gds"):
-        raise operands.error("GDS has no addresses that hooks could use")
-    return operands.plus(operands.one("addr"), operands.number("offset") & 0xFFFF)
+        raise operands.error("hooks cannot use addresses in GDS")
+    return operands.plus(operands.word("addr"), operands.number("offset") & 0xFFFF)
 
 
 _FORM = re.compile(r"_(OFFEN|IDXEN|BOTHEN|ADDR64)(?:_|$)")
@@ -168,13 +167,13 @@ class _Descriptor(NamedTuple):
     base: Expression
     stride: Expression
     special: Expression
-    """Not 0 where addresses are made in other ways."""
+    """Not 0 if the hardware computes addresses in another way."""
 
 
 def _descriptor(operands: _OperandExpressions, name: str) -> _Descriptor:
     words, target = operands.parts(name), operands.target
     if len(words) != 4:
-        raise operands.error("this kind of buffer descriptor is not known")
+        raise operands.error(f"buffer descriptor {name} has {len(words)} registers, expected 4")
     base = joined([words[0], words[1] & (1 << target.buffer_base_bits - 32) - 1])
     if target.buffer_swizzle is None:
         return _Descriptor(base, words[3] >> 12 & 0x3FFF, words[3] >> 26)
@@ -191,25 +190,25 @@ def _buffer(operands: _OperandExpressions, access: MemoryAccess) -> Expression:
     form = _FORM.search(operands.instruction.opcode.pseudo)
     kind = form[1] if form else ""
     if kind == "ADDR64":
-        raise operands.error("buffers with 64-bit addresses are not known")
+        raise operands.error("buffers with 64-bit addresses (addr64) are not supported")
     lanes = operands.parts("vaddr")
-    if len(lanes) != {"": 0, "BOTHEN": 2}.get(kind, 1):
-        raise operands.error(f"vaddr has {len(lanes)} registers")
+    if len(lanes) != (expected := {"": 0, "BOTHEN": 2}.get(kind, 1)):
+        raise operands.error(f"vaddr has {len(lanes)} registers, expected {expected}")
     within = operands.plus(lanes[-1] if kind in ("OFFEN", "BOTHEN") else constant(0, 32), operands.number("offset"))
-    address = descriptor.base + operands.one("soffset").to(64) + within.to(64)
+    address = descriptor.base + operands.word("soffset").to(64) + within.to(64)
     if kind in ("IDXEN", "BOTHEN"):
         address = address + lanes[0].to(64) * descriptor.stride.to(64)
     return descriptor.special.equals(0).chooses(address, constant(-1, 64))
 
 
 def _scalar_offset(operands: _OperandExpressions, access: MemoryAccess) -> Expression:
-    found = operands.instruction.operand("soffset")
+    soffset = operands.instruction.operand("soffset")
     immediate = operands.number("offset")
-    if found is not None and found[0] != OperandKind.REGISTER:  # GFX9 has an immediate there in one form
-        immediate += found[1]
+    if soffset is not None and soffset[0] != OperandKind.REGISTER:  # an immediate in one form of GFX9
+        immediate += soffset[1]
         register = constant(0, 64)
     else:
-        register = operands.scaled(operands.one("soffset").to(64), access)
+        register = operands.scaled(operands.word("soffset").to(64), access)
     return operands.plus(register, immediate)
 
 
@@ -235,7 +234,7 @@ _ADDRESS: dict[str, Callable[[_OperandExpressions, MemoryAccess], Expression]] =
 _SCALE_OFFSET = 1 << 11
 """Bit of the cache policy: the offset in a register counts elements (LLVM, ``CPol::SCAL``)."""
 _SCALING = ("global", "flat", "scratch", "scalar")
-"""Spaces of which it is known what that means: an element is what a lane accesses."""
+"""Spaces in which an element is known to be the access of one lane."""
 
 
 def effective_address(lifted: LiftedRepresentation, instruction: Instruction, which: int = 0) -> SiteValue:
@@ -245,22 +244,22 @@ def effective_address(lifted: LiftedRepresentation, instruction: Instruction, wh
     if access is None:
         raise operands.error("it accesses no memory")
     if access.unaddressable:
-        raise operands.error(f"its address cannot be told: {access.unaddressable}")
+        raise operands.error(f"its address cannot be computed: {access.unaddressable}")
     if not 0 <= which < access.count:
-        raise operands.error(f"it has no address number {which}")
+        raise operands.error(f"it has no address number {which}; it has {access.count}")
     if operands.number("cpol") & _SCALE_OFFSET and not (access.size and access.space in _SCALING):
-        raise operands.error("its address cannot be told: scale_offset")
+        raise operands.error("its address cannot be computed: the unit of scale_offset is not known")
     if access.count == 1:
         address = _ADDRESS[access.space](operands, access)
     else:
-        address = operands.plus(operands.one("addr"), access.scale * operands.number(f"offset{which}"))
+        address = operands.plus(operands.word("addr"), access.scale * operands.number(f"offset{which}"))
         if operands.number("gds"):
-            raise operands.error("GDS has no addresses that hooks could use")
+            raise operands.error("hooks cannot use addresses in GDS")
     return _value(operands, address, "an effective address")
 
 
 def _value(operands: _OperandExpressions, expression: Expression, what: str) -> SiteValue:
-    """Return an expression as the value of a site, with the inputs that it needs."""
+    """Return an expression as a site value, with its inputs."""
     inputs = operands.inputs
     return SiteValue(expression, tuple(inputs.sources), what, inputs.registers, operands.instruction.index)
 
@@ -274,26 +273,26 @@ _CONDITIONS: dict[str, tuple[tuple[int, ...], bool]] = {
     "S_CBRANCH_EXECNZ": (EXEC, True),
     **dict.fromkeys(("S_CMOV_B32", "S_CMOV_B64", "S_CMOVK_I32"), ((SCC,), True)),
 }
-"""LLVM's opcode -> what it looks at, and whether it is done where that is not 0."""
+"""LLVM opcode -> units it tests, and whether it takes effect if they are not 0."""
 
 
 def predicate(lifted: LiftedRepresentation, instruction: Instruction) -> SiteValue:
     """See `InstrumentationTask.predicate`."""
     operands = _OperandExpressions(lifted, instruction)
     pseudo = instruction.opcode.pseudo
-    found = _CONDITIONS.get(pseudo)
-    if found is None:
+    condition = _CONDITIONS.get(pseudo)
+    if condition is None:
         if instruction.is_conditional:
-            raise operands.error("its condition is not known")
+            raise operands.error("hooks cannot read its condition")
         return _value(operands, constant(1, 1), "a predicate")
-    units, wanted = found
+    units, wanted = condition
     if len(units) == 2 and lifted.wave_size == 32:
         units = units[:1]
     bits = operands.inputs.unit(units[0], uniform=True)
     for unit in units[1:]:
         bits = bits | operands.inputs.unit(unit, uniform=True)
-    done = bits if units[0] == SCC else bits.is_not_zero()  # SCC is read as 0 or 1
-    return _value(operands, (done if wanted else done ^ 1).to(1), "a predicate")
+    is_set = bits if units[0] == SCC else bits.is_not_zero()  # SCC is read as 0 or 1
+    return _value(operands, (is_set if wanted else is_set ^ 1).to(1), "a predicate")
 
 
 def operand(lifted: LiftedRepresentation, instruction: Instruction, which: str | int) -> RegisterRange | SiteValue:
@@ -307,7 +306,7 @@ def operand(lifted: LiftedRepresentation, instruction: Instruction, which: str |
     kind, number = instruction.operands[position]
     what = f"operand {described[position].name or position}"
     if kind == OperandKind.EXPRESSION:
-        raise operands.error(f"{what} is an address that is not known yet")
+        raise operands.error(f"{what} is an address that is not known before linking")
     if kind != OperandKind.REGISTER:
         bits = _width(lifted.isa, described[position].register_class)
         value = operands.inputs.immediate(number, bits)
@@ -315,10 +314,10 @@ def operand(lifted: LiftedRepresentation, instruction: Instruction, which: str |
     register = lifted.isa.register(number)
     if not register.half:
         if register.first_unit < 0:
-            raise operands.error(f"{what} is no register that holds a value")
-        named = RegisterRange(register.first_unit, register.unit_count)
-        operands.check(named.units, what)
-        return named
+            raise operands.error(f"hooks cannot read {what} ({register.text})")
+        registers = RegisterRange(register.first_unit, register.unit_count)
+        operands.check(registers.units, what)
+        return registers
     (whole,) = operands.register(number)
     half = whole >> 16 if register.name.endswith("_HI16") else whole
     return SiteValue(half.to(16), tuple(operands.inputs.sources), what)
@@ -326,11 +325,11 @@ def operand(lifted: LiftedRepresentation, instruction: Instruction, which: str |
 
 @functools.lru_cache(maxsize=256)
 def _width(isa: Isa, register_class: str | None) -> int:
-    """Return the width in bits of an immediate operand: that of the registers that could be there instead."""
+    """Return the width in bits of an immediate operand: that of the widest register that the operand could be."""
     registers = isa.registers_in_class(register_class) if register_class is not None else []
     widths = [
-        16 if isa.register_is_half[one] else 32 * int(isa.register_unit_count[one])
-        for one in registers
-        if (first := int(isa.register_first_unit[one])) in SGPRS or is_vector(first)
+        16 if isa.register_is_half[number] else 32 * int(isa.register_unit_count[number])
+        for number in registers
+        if (first := int(isa.register_first_unit[number])) in SGPRS or is_vector(first)
     ]
     return max(widths, default=32)

@@ -1,7 +1,7 @@
-"""Counting without hooks: what a tool asks to be counted, and what was counted, by instruction, block and opcode.
+"""Counting without hooks: requests of tools, and the counts by instruction, block and opcode.
 
-A request is a sum of weights times how often instructions run, so a patched kernel counts only what the rest follows
-from (`luthier.patch.counters.planning`).
+A request is a weighted sum of executions of instructions. A patched kernel counts only as much as all requested sums
+follow from (`luthier.patch.counters.planning`).
 """
 
 from __future__ import annotations
@@ -27,56 +27,56 @@ from luthier.support import markup
 from luthier.tool.wave_counts import RowLayout, WaveCounts
 
 Per = Literal["wave", "lane"]
-"""What a count counts: the times that a wave runs an instruction, or the lanes that are active then, added up."""
+"""Unit of counts: executions of an instruction by waves, or the sum of the lanes active then."""
 Granularity = Literal["total", "wave"]
-"""Granularity of counts: sums over all waves only, or also those of each wave (`KernelCounts.waves`)."""
+"""Granularity of counts: sums over all waves, or also the counts of each wave (`KernelCounts.waves`)."""
 CELL_BYTES = 8
 GROUP = np.dtype([("label", object), ("instructions", np.int64), ("executions", np.int64), ("active_lanes", np.int64)])
 """A record of `KernelCounts.by`."""
 
 
 class CounterBudget(Struct, frozen=True):
-    """Registers that counters may use at most: for tests of each storage, and for who wants them for something else."""
+    """Maximum number of registers that counters may use."""
 
     sgprs: int = len(SGPRS)
     vgprs: int = 8
 
 
 class Cell(Struct, frozen=True):
-    """A 64-bit number in device memory that counts are added to: a variable of a tool, or an element of it."""
+    """A 64-bit number in device memory that counts are added to: a tool's variable, or an element of it."""
 
     module: LoadedModule
     variable: str
     index: int = 0
-    """Element, counted in 64-bit numbers."""
+    """Index of the 64-bit element."""
 
     def check(self) -> None:
-        """Raise an error unless the variable has such an element.
+        """Check that the variable has such an element.
 
         Raises:
             HookError: there is no such cell.
         """
-        found = self.module.variables.get(self.variable)
-        if found is None:
+        variable = self.module.variables.get(self.variable)
+        if variable is None:
             names = ", ".join(self.module.variables) or "none"
             raise HookError(f"{self.module.name} has no variable {self.variable!r}; it has {names}")
-        if found.storage.problem:
-            raise HookError(f"variable {self.variable} cannot be counted into: {found.storage.problem}")
-        if not 0 <= self.index < found.size // CELL_BYTES or found.storage.align % CELL_BYTES:
+        if variable.storage.problem:
+            raise HookError(f"variable {self.variable} cannot receive counts: {variable.storage.problem}")
+        if not 0 <= self.index < variable.size // CELL_BYTES or variable.storage.align % CELL_BYTES:
             raise HookError(
-                f"variable {self.variable} has no 64-bit element {self.index}: it has {found.size} bytes, aligned to "
-                f"{found.storage.align}"
+                f"variable {self.variable} has no 64-bit element {self.index}: it has {variable.size} bytes, aligned "
+                f"to {variable.storage.align}"
             )
 
 
 class CountRequest(Struct, frozen=True, eq=False):
-    """Weights times how often instructions run, all added up."""
+    """A weighted sum of executions of instructions."""
 
     sites: tuple[tuple[int, int], ...]
-    """(instruction index, weight); one index may be there several times."""
+    """(instruction index, weight); an index may occur several times."""
     per: Per
     into: Cell | None
-    """Cell that the device adds the count to; None: it is read by `KernelCounts.total`."""
+    """Cell that the device adds the count to; None: `KernelCounts.total` returns it."""
     granularity: Granularity = "total"
 
 
@@ -85,26 +85,26 @@ class _Loaded(Protocol):
 
     @property
     def waves(self) -> Mapping[str, int]:
-        """Return the number of waves of each kernel that were launched."""
+        """Return the number of launched waves of each kernel."""
         ...
 
     def variable(self, name: str) -> Any: ...
 
 
 class CellSum(NamedTuple):
-    """A number that follows from cells of a kernel."""
+    """A linear combination of a kernel's cells and its number of waves."""
 
     amounts: Mapping[int, int]
-    """Cell -> what it is counted times."""
+    """Cell -> its coefficient."""
     waves: int
-    """Coefficient of the number of waves that were launched."""
+    """Coefficient of the number of launched waves."""
 
     def value(self, cells: NDArray[np.int64], waves: int) -> Any:
         """Return the value of the sum: a number, or [waves] numbers.
 
         Args:
-            cells: [cells], or [cells, waves] where each wave has its own.
-            waves: how many were launched.
+            cells: [cells], or [cells, waves] if each wave has its own.
+            waves: number of launched waves.
         """
         return sum((amount * cells[cell] for cell, amount in self.amounts.items()), self.waves * waves)
 
@@ -114,36 +114,36 @@ class CellSum(NamedTuple):
 
     @classmethod
     def of_json(cls, data: Sequence[Any]) -> CellSum:
-        """Return the sum that `to_json` gave as plain data."""
+        """Return the sum from the data of `to_json`."""
         amounts, waves = data
         return cls(dict(amounts), waves)
 
 
 class CountedFlow(Struct, frozen=True, eq=False):
-    """One function's counters, and how often its stretches of code run by them."""
+    """One function's flow graph with its counters, from which the executions of all its code follow."""
 
     graph: FlowGraph
     chords: Mapping[int, CellSum]
-    """Executions of each chord, the edges from which those of all others follow: counted, or known since each launched
-    wave went along it once, or derived from counters of calls."""
+    """Executions of each chord; those of all other edges follow. A chord is counted, is known to be passed once per
+    launched wave, or is derived from counters of calls."""
     stretches: tuple[tuple[int, int, int], ...]
-    """Node, and the first and last of the instructions that run as often as it."""
+    """Node, and the first and last instruction of the stretch that runs as often as it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the flow as plain data."""
         return {
             "nodes": self.graph.nodes,
             "edges": [[edge.source, edge.to] for edge in self.graph.edges],
-            "chords": [[edge, one.to_json()] for edge, one in self.chords.items()],
+            "chords": [[edge, count.to_json()] for edge, count in self.chords.items()],
             "stretches": self.stretches,
         }
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> CountedFlow:
-        """Return the flow that `to_json` gave as plain data, without the costs of counting edges."""
+        """Return the flow from the data of `to_json`, without the costs of counting edges."""
         graph = FlowGraph(data["nodes"], tuple(FlowEdge(source, to, 0.0) for source, to in data["edges"]))
         stretches = tuple((node, first, last) for node, first, last in data["stretches"])
-        return cls(graph, {edge: CellSum.of_json(one) for edge, one in data["chords"]}, stretches)
+        return cls(graph, {edge: CellSum.of_json(count) for edge, count in data["chords"]}, stretches)
 
     def solved(
         self, cells: NDArray[np.int64], waves: int = 0
@@ -151,14 +151,15 @@ class CountedFlow(Struct, frozen=True, eq=False):
         """Solve the flow equations for the contents of the cells.
 
         Args:
-            cells: [cells], or [cells, waves] where each wave has its own.
-            waves: how many were launched.
+            cells: [cells], or [cells, waves] if each wave has its own.
+            waves: number of launched waves.
 
         Returns:
-            [nodes] or [nodes, waves] times; and for each edge between stretches the last instruction of one and the
-            first of the other, and how often it was taken: none where each stretch is counted by itself.
+            [nodes] or [nodes, waves] executions; and for each edge between stretches, the last instruction of its
+            source, the first of its destination, and its executions. There are no edges if each stretch is counted
+            separately.
         """
-        edges = self.graph.solve({edge: one.value(cells, waves) for edge, one in self.chords.items()})
+        edges = self.graph.solve({edge: count.value(cells, waves) for edge, count in self.chords.items()})
         begins = {node: first for node, first, _ in self.stretches}
         ends = {node + 1: last for node, _, last in self.stretches}
         between = [
@@ -170,7 +171,7 @@ class CountedFlow(Struct, frozen=True, eq=False):
 
 
 class SolvedSum(Struct, frozen=True, eq=False):
-    """A sum for a variable that nothing is added to on the device: the reader of the variable adds it."""
+    """A sum that the reader of a variable adds to it, instead of the device."""
 
     into: Cell
     lacks: CellSum
@@ -182,16 +183,16 @@ class SolvedSum(Struct, frozen=True, eq=False):
 
     @classmethod
     def of_json(cls, data: Sequence[Any], modules: Sequence[LoadedModule]) -> SolvedSum:
-        """Return the sum that `to_json` gave as plain data for the same modules."""
+        """Return the sum from the data of `to_json` for the same modules."""
         number, variable, index, lacks = data
         return cls(Cell(modules[number], variable, index), CellSum.of_json(lacks))
 
 
 class MissingSums:
-    """Sums that the contents of one variable on one device lack since it was last written.
+    """Sums that one variable on one device lacks since it was last written.
 
     Args:
-        counted: returns them since it was placed: element of 64 bits -> value.
+        counted: returns the sums since the variable was placed: 64-bit element -> value.
     """
 
     def __init__(self, counted: Callable[[], Mapping[int, int]]) -> None:
@@ -199,11 +200,11 @@ class MissingSums:
         self._before: Mapping[int, int] = {}
 
     def missing(self) -> dict[int, int]:
-        """Return what is to be added to each 64-bit element, by its index."""
+        """Return the value to add to each 64-bit element, by its index."""
         return {index: value - self._before.get(index, 0) for index, value in self._counted().items()}
 
     def written(self) -> None:
-        """Note that the variable has a new value, which lacks nothing."""
+        """Record that the variable was written: its new value is complete."""
         self._before = self._counted()
 
 
@@ -211,41 +212,41 @@ def completed(data: bytes, missing: Mapping[int, int]) -> bytes:
     """Return the contents of a variable with the missing sums added.
 
     Args:
-        missing: element of 64 bits -> what is to be added to it.
+        missing: 64-bit element -> value to add.
     """
     if not missing:
         return data
     contents = bytearray(data)
     for index, value in missing.items():
-        place = slice(CELL_BYTES * index, CELL_BYTES * (index + 1))
-        total = int.from_bytes(contents[place], "little") + value
-        contents[place] = (total % (1 << 8 * CELL_BYTES)).to_bytes(CELL_BYTES, "little")
+        element = slice(CELL_BYTES * index, CELL_BYTES * (index + 1))
+        total = int.from_bytes(contents[element], "little") + value
+        contents[element] = (total % (1 << 8 * CELL_BYTES)).to_bytes(CELL_BYTES, "little")
     return bytes(contents)
 
 
 class KernelCounters(Struct, frozen=True, eq=False):
-    """The counters of one patched kernel, and what they say."""
+    """The counters of one patched kernel, and how to derive counts from them."""
 
     kernel: str
     symbol: str
     """Variable of the patched object that holds the cells."""
     cells: int
-    """64-bit numbers in it."""
+    """Number of 64-bit cells in it."""
     addresses: NDArray[np.int64]
     """[n] virtual address of each instruction."""
     mnemonics: Mapping[int, str]
     opcodes: NDArray[np.int32]
     """[n] key in `mnemonics`."""
     block_of: NDArray[np.int32]
-    """[n] block of each instruction, -1 where control does not reach."""
+    """[n] block of each instruction, -1 if unreachable."""
     waves: tuple[CountedFlow, ...]
     lanes: tuple[CountedFlow, ...]
     rows: RowLayout | None = None
-    """Layout of what each wave writes besides, behind the cells."""
+    """Layout of the rows that waves write after the cells."""
     sums: tuple[SolvedSum, ...] = ()
     """Sums that variables lack (`InstrumentationTask.solve_sums`)."""
     places: Places | None = None
-    """Where instructions come from; None if that is not known."""
+    """Source locations of instructions; None if not known."""
 
     @classmethod
     def of(
@@ -258,7 +259,7 @@ class KernelCounters(Struct, frozen=True, eq=False):
         rows: RowLayout | None = None,
         sums: Iterable[SolvedSum] = (),
     ) -> KernelCounters:
-        """Return the counters of a kernel with what is known of its instructions."""
+        """Return the counters of a kernel, with the columns of its instructions."""
         block_of = np.array(lifted.block_of, np.int32)
         opcodes = np.where(block_of >= 0, lifted.code.opcode, -1).astype(np.int32)
         numbers = sorted(set(opcodes.tolist()))  # `np.unique` imports masked arrays, for 15 ms
@@ -281,26 +282,26 @@ class KernelCounters(Struct, frozen=True, eq=False):
         """Return the counters as plain data, without what the lifted kernel provides.
 
         Args:
-            modules: those of the variables of `sums`; there may be others.
+            modules: those of the variables of `sums`, among others.
         """
-        flows = {"waves": self.waves, "lanes": self.lanes}
-        lists: dict[str, Any] = {name: [flow.to_json() for flow in some] for name, some in flows.items()}
-        lists["sums"] = [one.to_json(modules) for one in self.sums]
+        groups = {"waves": self.waves, "lanes": self.lanes}
+        lists: dict[str, Any] = {name: [flow.to_json() for flow in flows] for name, flows in groups.items()}
+        lists["sums"] = [each.to_json(modules) for each in self.sums]
         return {"symbol": self.symbol, "cells": self.cells, **lists, "rows": self.rows and self.rows.to_json()}
 
     @classmethod
     def of_json(
         cls, lifted: LiftedRepresentation, data: Mapping[str, Any], modules: Sequence[LoadedModule] = ()
     ) -> KernelCounters:
-        """Return the counters that `to_json` gave as plain data for the same kernel."""
+        """Return the counters from the data of `to_json` for the same kernel."""
         waves, lanes = (map(CountedFlow.of_json, data[name]) for name in ("waves", "lanes"))
         rows = data["rows"] and RowLayout.of_json(data["rows"])
-        sums = (SolvedSum.of_json(one, modules) for one in data["sums"])
+        sums = (SolvedSum.of_json(each, modules) for each in data["sums"])
         return cls.of(lifted, data["symbol"], data["cells"], waves, lanes, rows, sums)
 
     @property
     def profiled(self) -> bool:
-        """Return whether something was counted that goes to no variable, so that `counts` reports it."""
+        """Return whether there are counts that go to no variable, so that `counts` reports them."""
         return bool(self.waves or self.lanes)
 
     @property
@@ -310,18 +311,15 @@ class KernelCounters(Struct, frozen=True, eq=False):
 
     @property
     def needs_waves(self) -> bool:
-        """Return whether `counts` needs the number of waves, which is not counted.
-
-        See `InstrumentationTask.waves_given`.
-        """
-        return any(one.waves for flow in (*self.waves, *self.lanes) for one in flow.chords.values())
+        """Return whether `counts` needs the number of waves (`InstrumentationTask.waves_given`)."""
+        return any(count.waves for flow in (*self.waves, *self.lanes) for count in flow.chords.values())
 
     def read(self, module: _Loaded, waves: int | None = None) -> KernelCounts:
         """Return what was counted since the object was loaded.
 
         Args:
             module: the patched object on a device.
-            waves: how many were launched since then, if others launched some of them; else the module knows.
+            waves: number of waves launched since then. None: those that the module launched.
         """
         if waves is None and self.needs_waves:
             waves = module.waves.get(self.kernel, 0)
@@ -331,8 +329,8 @@ class KernelCounters(Struct, frozen=True, eq=False):
         """Return the counts of several devices added up.
 
         Args:
-            memories: its contents on each.
-            waves: how many were launched, where `needs_waves` wants it.
+            memories: contents of the variable on each device.
+            waves: number of launched waves, needed if `needs_waves`.
         """
         cells = np.zeros(self.cells, np.int64)
         for memory in memories:
@@ -347,16 +345,19 @@ class KernelCounters(Struct, frozen=True, eq=False):
         """Return the sums that a variable lacks: 64-bit element -> value.
 
         Args:
-            module: of the tool.
-            variable: its symbol.
-            memories: contents of the kernel's cells, on the device in question; none if nothing has run there.
-            waves: how many were launched there.
+            module: the tool's module.
+            variable: symbol of the variable.
+            memories: contents of the kernel's cells on the device; empty if the kernel has not run there.
+            waves: number of waves launched there.
         """
         cells = np.zeros(self.cells, np.int64)
         for memory in memories:
             cells += np.frombuffer(memory, np.int64, self.cells)
-        mine = (one for one in self.sums if one.into.module is module and one.into.variable == variable)
-        return {one.into.index: int(one.lacks.value(cells, waves)) for one in mine}
+        return {
+            each.into.index: int(each.lacks.value(cells, waves))
+            for each in self.sums
+            if each.into.module is module and each.into.variable == variable
+        }
 
     def counts(self, cells: NDArray[np.int64], waves: int | None = None) -> KernelCounts:
         """Return the counts that follow from the contents of the cells.
@@ -366,29 +367,29 @@ class KernelCounters(Struct, frozen=True, eq=False):
             waves: as for `together`.
 
         Raises:
-            PatchError: their number is wrong, or the number of waves is needed and not given.
+            PatchError: the number of cells does not match, or the number of waves is needed and missing.
         """
         if len(cells) != self.cells:
-            raise PatchError(f"{self.symbol} has {self.cells} cells, {len(cells)} given", kernel=self.kernel)
+            raise PatchError(f"{self.symbol} has {self.cells} cells, not {len(cells)}", kernel=self.kernel)
         if waves is None and self.needs_waves:
-            raise PatchError("the number of waves was not counted and is not given", kernel=self.kernel)
+            raise PatchError("the number of waves was not counted: pass `waves`", kernel=self.kernel)
         columns = []
-        ways: list[dict[tuple[int, int], int]] = []
+        edge_counts: list[dict[tuple[int, int], int]] = []
         for flows in (self.waves, self.lanes):
             column, known = np.zeros(len(self.addresses), np.int64), np.zeros(len(self.addresses), bool)
-            gone: dict[tuple[int, int], int] = {}
+            taken: dict[tuple[int, int], int] = {}
             for flow in flows:
                 nodes, between = flow.solved(cells, waves or 0)
                 for node, first, last in flow.stretches:
                     column[first : last + 1] = nodes[node]
                     known[first : last + 1] = True
-                for way, times in between:
-                    gone[way] = gone.get(way, 0) + int(times)
+                for edge, times in between:
+                    taken[edge] = taken.get(edge, 0) + int(times)
             columns.append((column, known))
-            ways.append(gone)
+            edge_counts.append(taken)
         (executions, counted), (lanes, lanes_counted) = columns
         block = self.block_of.tolist()
-        edges = tuple(EdgeRow(block[last], block[first], count) for (last, first), count in ways[0].items())
+        edges = tuple(EdgeRow(block[last], block[first], count) for (last, first), count in edge_counts[0].items())
         return KernelCounts(self, executions, counted, lanes, lanes_counted, edges)
 
 
@@ -396,29 +397,29 @@ class BlockRow(NamedTuple):
     """One block of a kernel."""
 
     block: int
-    """Its index in the lifted kernel."""
+    """Index in the lifted kernel."""
     address: int
     """Virtual address of its first instruction."""
     instructions: int
-    """Number of its instructions."""
+    """Number of instructions."""
     executions: int
-    """Times that waves entered it."""
+    """Number of times that waves entered it."""
     source: str
-    """``file:first-last``, the user's lines that it is made of, or ``function+0x…``."""
+    """``file:first-last``, its lines in the user's source, or ``function+0x…``."""
 
 
 class EdgeRow(NamedTuple):
     """An edge from one block of a kernel to another in the same function."""
 
     source: int
-    """Block that control leaves: its index in the lifted kernel."""
+    """Index of the source block in the lifted kernel."""
     to: int
     executions: int
-    """Times that waves went it, by a branch or by falling through."""
+    """Number of times that waves took the edge, by a branch or by falling through."""
 
 
 Key = Literal["instruction", "address", "opcode", "block"]
-"""Built-in keys that counts can be grouped by."""
+"""Built-in keys for grouping counts."""
 
 
 class KernelCounts(Struct, frozen=True, eq=False, dict=True):
@@ -426,21 +427,21 @@ class KernelCounts(Struct, frozen=True, eq=False, dict=True):
 
     counters: KernelCounters
     executions: NDArray[np.int64]
-    """[n] times a wave ran it, by instruction index of the lifted kernel; 0 where `counted` is not set."""
+    """[n] executions by waves, by instruction index of the lifted kernel; 0 where `counted` is not set."""
     counted: NDArray[np.bool_]
-    """[n] whether that was counted: in functions where something per wave was asked for."""
+    """[n] whether `executions` was counted, which is so in functions with requests per wave."""
     active_lanes: NDArray[np.int64]
-    """[n] sum of the lanes that were active then; 0 where `lanes_counted` is not set."""
+    """[n] sum of the active lanes over all executions; 0 where `lanes_counted` is not set."""
     lanes_counted: NDArray[np.bool_]
-    """[n] whether that was counted: in functions where something per lane was asked for."""
+    """[n] whether `active_lanes` was counted, which is so in functions with requests per lane."""
     edges: tuple[EdgeRow, ...] = ()
-    """Edges between blocks of functions where counts per wave were asked for. There are none of functions in which
-    blocks are counted each by itself: those that share code, or jump to unknown places."""
+    """Edges between blocks of functions with requests per wave. Functions that share code or contain jumps with unknown
+    targets have none, since each of their blocks is counted separately."""
     waves: WaveCounts | None = None
-    """Counts of each wave, where they were asked for."""
+    """Counts of each wave, if they were requested."""
 
     def labels(self, key: Key) -> NDArray[Any]:
-        """Return [n] the label of each instruction: its own index, its virtual address, its mnemonic, or its block."""
+        """Return [n] the label of each instruction: its index, virtual address, mnemonic or block."""
         counters = self.counters
         if key == "opcode":
             numbers, where = np.unique(counters.opcodes, return_inverse=True)
@@ -453,17 +454,17 @@ class KernelCounts(Struct, frozen=True, eq=False, dict=True):
         return columns[key]
 
     def by(self, key: Key | Sequence[Any]) -> NDArray[np.void]:
-        """Return the counts grouped by what instructions belong to.
+        """Return the counts grouped by a label of each instruction.
 
         Args:
-            key: a `Key`, or a label for each instruction (a source line, say), None where it belongs to nothing.
+            key: a `Key`, or a label for each instruction, such as its source line; None excludes an instruction.
 
         Returns:
-            [labels] records with the fields `label`, `instructions` (how many were counted), `executions` (of all of
-            them by waves) and `active_lanes` (the sum of lanes); in the order in which labels first come.
+            [labels] records with the fields `label`, `instructions` (number of counted instructions), `executions`
+            (sum over these) and `active_lanes` (likewise), in the order in which labels first occur.
 
         Raises:
-            PatchError: not so many labels as instructions.
+            PatchError: the number of labels differs from the number of instructions.
         """
         labels: list[Any] = self.labels(cast(Key, key)).tolist() if isinstance(key, str) else list(key)
         if len(labels) != len(self.executions):
@@ -473,45 +474,45 @@ class KernelCounts(Struct, frozen=True, eq=False, dict=True):
         known = (self.counted | self.lanes_counted) & (self.counters.block_of >= 0)
         chosen = [index for index in np.flatnonzero(known).tolist() if labels[index] is not None]
         where = np.array([numbers.setdefault(labels[index], len(numbers)) for index in chosen], np.int64)
-        found = np.zeros(len(numbers), GROUP)
-        found["label"] = np.fromiter(numbers, object, len(numbers))
+        records = np.zeros(len(numbers), GROUP)
+        records["label"] = np.fromiter(numbers, object, len(numbers))
         for name, column in (("executions", self.executions), ("active_lanes", self.active_lanes)):
-            np.add.at(found[name], where, column[chosen])
-        np.add.at(found["instructions"], where, 1)
-        return found
+            np.add.at(records[name], where, column[chosen])
+        np.add.at(records["instructions"], where, 1)
+        return records
 
     def to_arrow(self, key: Key | Sequence[Any] = "address") -> Any:
         """Return the result of `by` as a ``pyarrow.Table``."""
         import pyarrow  # takes 0.2 s
 
-        found = self.by(key)
-        return pyarrow.table({name: pyarrow.array(found[name].tolist()) for name in GROUP.names or ()})
+        records = self.by(key)
+        return pyarrow.table({name: pyarrow.array(records[name].tolist()) for name in GROUP.names or ()})
 
     def total(self, request: CountRequest) -> int:
-        """Return the sum that was asked for.
+        """Return the sum of a request.
 
         Raises:
-            PatchError: it was not counted here.
+            PatchError: an instruction of the request was not counted in this kernel.
         """
         column, known = (
             (self.executions, self.counted) if request.per == "wave" else (self.active_lanes, self.lanes_counted)
         )
         if not all(known[index] for index, _ in request.sites):
-            raise PatchError("this was not counted here", kernel=self.counters.kernel)
+            raise PatchError("an instruction of the request was not counted", kernel=self.counters.kernel)
         return sum(weight * int(column[index]) for index, weight in request.sites)
 
     @cached_property
     def opcodes(self) -> dict[str, int]:
-        """Return the executions of each mnemonic by waves, most frequent first."""
+        """Return the executions of each mnemonic by waves, the most frequent first."""
         return self._by_opcode(self.executions)
 
     @cached_property
     def opcode_lanes(self) -> dict[str, int]:
-        """Return the active lanes of each mnemonic, added up over its executions, most frequent first."""
+        """Return the sum of active lanes of each mnemonic over its executions, the largest first."""
         return self._by_opcode(self.active_lanes)
 
     def block_rows(self) -> list[BlockRow]:
-        """Return the blocks of the functions in which counts per wave were asked for, in address order."""
+        """Return the blocks of functions with requests per wave, in address order."""
         block_of = self.counters.block_of
         reached = np.flatnonzero((block_of >= 0) & self.counted)
         numbers, first, sizes = np.unique(block_of[reached], return_index=True, return_counts=True)
@@ -560,10 +561,10 @@ class KernelCounts(Struct, frozen=True, eq=False, dict=True):
 
 
 class CellModule:
-    """The cells of one kernel as if they were a variable of a tool's module, for who places such.
+    """The cells of one kernel, with the interface of a tool's module that defines one variable.
 
     Args:
-        name: of the module: another one for each kernel of each object.
+        name: name of the module, unique for each kernel of each object.
     """
 
     def __init__(self, name: str, counters: KernelCounters) -> None:
@@ -576,9 +577,5 @@ class CellModule:
         }
 
     def contents_for(self, target: TargetId) -> DeviceContents:
-        """Raise an error, since nothing was compiled.
-
-        Raises:
-            ToolError: always.
-        """
+        """Raise a ToolError, since cells have no code."""
         raise ToolError("cells of counters have no code", object=self.name, target=str(target))

@@ -1,8 +1,8 @@
-"""Changes of an application's own instructions: added, removed, replaced, with other operands.
+"""Edits of an application's own instructions: additions, removals, replacements and changes of operands.
 
-What is added runs as part of the application: nothing is saved around it. It gets waits and wait states where it meets
-the application's instructions (`luthier.patch.boundary.edits`); its author answers for what it does to registers, and
-for those among its own instructions. What would break control flow, addresses or modes is refused.
+Added code runs as part of the application: no registers are saved. Waits and wait states are added between it and the
+application's instructions (`luthier.patch.boundary.edits`). Its author is responsible for its effects on registers, and
+for waits among its own instructions. Edits that would break control flow, addresses or modes are refused.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ EditPlace = Literal["before", "after", "instead"]
 
 
 class Edit(Struct, frozen=True):
-    """Instructions added before or after one, or put in its place."""
+    """Instructions added before or after an instruction, or replacing it."""
 
     at: int
     """Instruction index."""
     place: EditPlace
     code: bytes
-    """Empty where an instruction is only removed."""
+    """Empty if the instruction is only removed."""
 
 
 _CONTROL = int(
@@ -45,7 +45,7 @@ _FORBIDDEN = re.compile(
     r"|set_gpr_idx|setvskip|set_vgpr_msb|setreg|round_mode|denorm_mode|setkill|add_pc|barrier|wakeup|ttracedata)"
     r"|.*movrel|v_illegal"
 )
-"""Mnemonics that may neither be added nor changed: control, the program counter, modes, messages, barriers."""
+"""Mnemonics that can be neither added nor changed: control, the program counter, modes, messages, barriers."""
 _COUNTED = int(
     InstructionFlag.SMEM
     | InstructionFlag.VMEM
@@ -62,10 +62,10 @@ def _error(lifted: LiftedRepresentation, index: int, reason: str) -> PatchError:
 
 
 def adding(lifted: LiftedRepresentation, index: int, place: EditPlace, text: str) -> Edit:
-    """Return the edit that adds assembly before or after an instruction, or puts it in its place.
+    """Return the edit that adds assembly before or after an instruction, or replaces it.
 
     Raises:
-        PatchError: it does not assemble, or cannot be there.
+        PatchError: the text does not assemble, or is refused there.
     """
     isa = lifted.isa
     try:
@@ -84,56 +84,56 @@ def changing(
 
     Args:
         which: LLVM's name of the operand, or its position.
-        value: a register, or an immediate as LLVM holds it.
+        value: a register, or an immediate in LLVM's encoding.
 
     Raises:
-        PatchError: it has no such operand, does not take the value, or cannot be encoded anew as it is.
+        PatchError: there is no such operand, it cannot have the value, or LLVM encodes the original differently.
     """
     isa, index, old = lifted.isa, instruction.index, instruction.bytes
     position = instruction.opcode.operand_index.get(which) if isinstance(which, str) else which
-    one = isa.decode(old)
-    if position is None or len(one) != 1 or not 0 <= position < len(one.operand_value):
-        raise _error(lifted, index, f"{instruction.text!r} has no operand {which!r}")
-    if isa.encode(one)[0] != old:
-        raise _error(lifted, index, f"{instruction.text!r} cannot be encoded anew as it is; replace it by text")
-    kinds, values = one.operand_kind.copy(), one.operand_value.copy()
+    decoded = isa.decode(old)
+    if position is None or len(decoded) != 1 or not 0 <= position < len(decoded.operand_value):
+        names = ", ".join(instruction.opcode.operand_index) or "none"
+        raise _error(lifted, index, f"{instruction.text!r} has no operand {which!r}; it has {names}")
+    if isa.encode(decoded)[0] != old:
+        raise _error(lifted, index, f"LLVM encodes {instruction.text!r} differently; replace it by text")
+    kinds, values = decoded.operand_kind.copy(), decoded.operand_value.copy()
     if isinstance(value, RegisterRange):
-        found = isa.register_at(value.first, value.count)
-        if found is None:
+        register = isa.register_at(value.first, value.count)
+        if register is None:
             raise _error(lifted, index, f"{value} cannot be an operand")
-        kinds[position], values[position] = int(OperandKind.REGISTER), found
+        kinds[position], values[position] = int(OperandKind.REGISTER), register
     else:
         kinds[position], values[position] = int(OperandKind.IMMEDIATE), value
     for other, described in enumerate(instruction.opcode.operands):
         if described.tied_to == position:
             kinds[other], values[other] = kinds[position], values[position]
     try:
-        code, _ = isa.encode(replace(one, operand_kind=kinds, operand_value=values))
+        code, _ = isa.encode(replace(decoded, operand_kind=kinds, operand_value=values))
     except DecodeError as problem:
-        raise _error(lifted, index, f"{instruction.text!r} does not take {value}: {problem.message}") from None
-    again = isa.decode(code)
-    same = len(again) == 1 and again.opcode[0] == one.opcode[0] and np.array_equal(again.operand_value, values)
-    if not same:
-        raise _error(lifted, index, f"{instruction.text!r} does not take {value} as {which}")
+        raise _error(lifted, index, f"{instruction.text!r} cannot have operand {value}: {problem.message}") from None
+    new = isa.decode(code)
+    if not (len(new) == 1 and new.opcode[0] == decoded.opcode[0] and np.array_equal(new.operand_value, values)):
+        raise _error(lifted, index, f"operand {which} of {instruction.text!r} cannot be {value}")
     return _checked(lifted, Edit(index, "instead", code))
 
 
 def _checked(lifted: LiftedRepresentation, edit: Edit) -> Edit:
-    """Return the edit if it is safe.
+    """Return the edit, with waits where it needs them.
 
     Raises:
-        PatchError: why it is not.
+        PatchError: the edit is not safe.
     """
     index = edit.at
     block = lifted.blocks[lifted.block_of[index]]
     at = index + 1 if edit.place == "after" else index
     if edit.place == "after" and index == block.last and block.exit != "fallthrough":
-        raise _error(lifted, index, "nothing can be added after an instruction that passes control on")
-    for place in {index, at}:
-        if place in lifted.restrictions or place in lifted.index_mode or place in lifted.skipped:
-            raise _error(lifted, index, "no instruction can be changed where a mode says what others mean")
-        if place in lifted.vgpr_bits:
-            raise _error(lifted, index, "no instruction can be changed where VGPR numbers have upper bits")
+        raise _error(lifted, index, "nothing can be added after an instruction that transfers control")
+    for point in {index, at}:
+        if point in lifted.restrictions or point in lifted.index_mode or point in lifted.skipped:
+            raise _error(lifted, index, "no instruction can be changed in a mode that alters the meaning of others")
+        if point in lifted.vgpr_bits:
+            raise _error(lifted, index, "no instruction can be changed where upper bits of VGPR numbers are set")
     if edit.place == "instead":
         _check_removed(lifted, index)
     code = lifted.isa.decode(edit.code)
@@ -147,22 +147,22 @@ def _checked(lifted: LiftedRepresentation, edit: Edit) -> Edit:
 
 def _check_removed(lifted: LiftedRepresentation, index: int) -> None:
     if lifted.columns.opcode[index] < 0:
-        raise _error(lifted, index, "words that are no known instruction cannot be changed")
+        raise _error(lifted, index, "undecodable words cannot be changed")
     opcode = lifted.isa.opcode(lifted.columns.opcode[index])
     if int(opcode.flags) & _CONTROL or _FORBIDDEN.match(opcode.mnemonic):
         raise _error(lifted, index, f"{opcode.mnemonic} cannot be removed or replaced")
-    parts = {part for one in lifted.pc_references for part in (one.getpc, one.low, one.high)}
+    parts = {part for reference in lifted.pc_references for part in (reference.getpc, reference.low, reference.high)}
     if index in parts or any(jump.index == index for jump in lifted.direct_jumps):
-        raise _error(lifted, index, "an instruction that makes an address of the program counter cannot be changed")
+        raise _error(lifted, index, "an instruction that is part of a PC-relative address cannot be changed")
 
 
 def _check_added(lifted: LiftedRepresentation, index: int, code: InstructionArray, number: int) -> None:
+    target, descriptor = lifted.target, lifted.kernel.descriptor
     if code.opcode[number] < 0:
-        raise _error(lifted, index, "what is to be added is no instruction of the target")
+        raise _error(lifted, index, f"the added bytes are not an instruction of {target.name}")
     opcode = lifted.isa.opcode(int(code.opcode[number]))
     if int(opcode.flags) & _CONTROL or _FORBIDDEN.match(opcode.mnemonic):
         raise _error(lifted, index, f"{opcode.mnemonic} cannot be added")
-    target, descriptor = lifted.target, lifted.kernel.descriptor
     for kind, value in code.operands(number):
         if kind != OperandKind.REGISTER:
             continue
@@ -172,11 +172,11 @@ def _check_added(lifted: LiftedRepresentation, index: int, code: InstructionArra
             continue
         limits = ((SGPRS, target.sgpr_limit), (VGPRS, target.named_vgprs), (AGPRS, descriptor.agprs))
         if any(first in file and last - file.start >= limit for file, limit in limits):
-            raise _error(lifted, index, f"{register.text} is none of the kernel's registers")
+            raise _error(lifted, index, f"{register.text} is outside the kernel's registers")
 
 
 def _weakens_waits(lifted: LiftedRepresentation, index: int, code: InstructionArray) -> bool:
-    """Return whether later counted waits would no longer wait for what they are meant to."""
+    """Return whether later waits would miscount because the edit removes an instruction that they count."""
     old = lifted.isa.opcode(lifted.columns.opcode[index])
     if not int(old.flags) & _COUNTED:
         return False
@@ -188,10 +188,10 @@ class Edited:
 
     Attributes:
         reads, writes: point -> bit set of the units that instructions added there read and write.
-        added: point -> those that are written by what takes no instruction's place.
-        replaced: instruction -> the bytes in its place.
-        units: bit set of all of those.
-        counted: whether wait counters count any of what is added.
+        added: point -> bit set of the units that instructions added there write, without replacements.
+        replaced: instruction -> the bytes that replace it.
+        units: bit set of all units read or written.
+        counted: whether wait counters count any of the added instructions.
     """
 
     def __init__(self, lifted: LiftedRepresentation, edits: list[Edit]) -> None:
@@ -211,11 +211,11 @@ class Edited:
                     self.added[point] = self.added.get(point, 0) | effects.writes
             if edit.place == "instead":
                 self.replaced[edit.at] = edit.code
-                # What it wrote is not known any more, nor the lanes that it left active.
+                # The values that the replaced instruction wrote, EXEC among them, are no longer known.
                 self.writes[point] = self.writes.get(point, 0) | lifted.effects(edit.at).writes
 
     def seen_by_liveness(self, lifted: LiftedRepresentation) -> LiftedRepresentation:
-        """Return the kernel with the edits' reads, writes and replaced instructions, as liveness is to see it."""
+        """Return the kernel for liveness analysis, with the edits' reads, writes and replaced instructions."""
         if self.reads:
             lifted = lifted.also_reading(self.reads)
         if self.writes:
@@ -230,5 +230,5 @@ def effects_of(lifted: LiftedRepresentation, code: bytes) -> list[Effects]:
 
 
 def highest(units: int, file: range) -> int:
-    """Return how many registers of a file a set of units needs."""
+    """Return the number of registers of a file that a kernel needs to use a set of units."""
     return (units >> file.start & (1 << len(file)) - 1).bit_length()

@@ -1,4 +1,4 @@
-"""Guards of hooks: comparisons that decide at once, in the application's place, whether a hook need run at all."""
+"""Guards of hooks: comparisons at the point itself that decide whether a hook needs to run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from luthier.tool.edits import effects_of
 _COMPARES = re.compile(r"v_cmp_")
 _SETS_UP = re.compile(r"s_mov(?:k_i|_b)32$")
 RESULT = "{vcc}"
-"""Name of the register that comparisons write, in their text; `HALF` is its lower half."""
+"""Placeholder for the register that comparisons write; `HALF` stands for its lower half."""
 HALF = "{vcc_lo}"
 _REGISTERS = mask_of((*SGPRS, *VGPRS, *VCC))
 
 
 class Guard(Struct, frozen=True):
-    """Comparisons of which one must be true in some lane for a hook to run."""
+    """Comparisons of which at least one must be true in some lane for a hook to run."""
 
     tests: tuple[str, ...]
     """Assembly of each."""
@@ -33,11 +33,11 @@ class Guard(Struct, frozen=True):
         """Return the guard of some comparisons.
 
         Args:
-            tests: assembly of each: a comparison that writes `RESULT`; before it moves of numbers to `HALF`.
+            tests: assembly of each: moves of numbers to `HALF`, if any, then a comparison that writes `RESULT`.
 
         Raises:
-            HookError: something else is among them, or they write other registers, or read what one before them has
-                written.
+            HookError: a test contains other instructions, writes other registers, or reads the result of the previous
+                test.
         """
         named = tuple(
             test.replace(RESULT, "vcc" if lifted.wave_size > len(VCC) * 16 else "vcc_lo").replace(HALF, "vcc_lo")
@@ -45,18 +45,18 @@ class Guard(Struct, frozen=True):
         )
         reads = 0
         for number, text in enumerate(named):
-            more = _reads_of(text, lifted)
-            if number and more & mask_of(VCC):
-                raise HookError(f"{text!r} would read what the test before it writes", kernel=lifted.kernel.name)
-            reads |= more
+            units = _reads_of(text, lifted)
+            if number and units & mask_of(VCC):
+                raise HookError(f"{text!r} reads VCC, which the previous test writes", kernel=lifted.kernel.name)
+            reads |= units
         return cls(named, reads)
 
 
 def _reads_of(text: str, lifted: LiftedRepresentation) -> int:
-    """Return the units that a test reads, without what it writes before.
+    """Return the units that a test reads before it writes them.
 
     Raises:
-        HookError: it is no test.
+        HookError: the text is not a test.
     """
     isa = lifted.isa
     try:
@@ -68,5 +68,5 @@ def _reads_of(text: str, lifted: LiftedRepresentation) -> int:
     for effects in effects_of(lifted, code.code):
         reads, writes = reads | effects.reads & ~writes, writes | effects.writes
     if not _COMPARES.match(last) or not all(map(_SETS_UP.match, before)) or writes & ~mask_of(VCC):
-        raise HookError(f"{text!r} is no comparison into {RESULT}", kernel=lifted.kernel.name)
+        raise HookError(f"{text!r} is not a comparison that writes {RESULT}", kernel=lifted.kernel.name)
     return reads & _REGISTERS

@@ -1,4 +1,4 @@
-"""Budgets of registers that hooks may cost a kernel, and the policy for hooks that need more."""
+"""Register budgets for the hooks of a kernel, and the policy for hooks that exceed them."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ OnExcess = Literal["keep", "refuse", "spill", "sample"]
 
 
 class HookBudget(Struct, frozen=True):
-    """Resources that a kernel may use for its hooks.
+    """Limits on the resources that hooks may use in a kernel.
 
     Raises:
-        HookError: no such budget.
+        HookError: a value is invalid.
     """
 
     registers: int | None = None
-    """VGPRs a wave, without AGPRs, at most; never fewer than the kernel has. None: what `occupancy` allows."""
+    """Maximum VGPRs per wave, without AGPRs; never fewer than the kernel has. None: as many as `occupancy` allows."""
     occupancy: int | None = None
-    """Waves a SIMD that its registers, and LDS in which some are kept, must leave room for. None without `registers`:
-    as many as without hooks."""
+    """Waves per SIMD for which registers, and the LDS used for spills, must leave room. None without `registers`: as
+    many as without hooks."""
     on_excess: OnExcess = "keep"
-    """Policy for a hook at a point where it needs more registers than that.
+    """Policy for a hook at a point where it needs more registers.
 
-    - *keep*: it gets them, as far as the kernel's largest work-group still fits a compute unit;
-    - *refuse*: it is left out there, and reported;
-    - *spill*: it gets live ones, which are kept in AGPRs, LDS or private memory meanwhile;
-    - *sample*: that at every so many of these points, and it is left out at the others.
+    - *keep*: use more, as long as the kernel's largest work-group still fits a compute unit;
+    - *refuse*: leave the hook out at this point, and report it;
+    - *spill*: use live registers, and save them in AGPRs, LDS or private memory while the hook runs;
+    - *sample*: spill at one of `every` such points, and leave the hook out at the others.
     """
     every: int = 16
-    """At how many points one is sampled."""
+    """Number of points of which *sample* keeps one."""
 
     def __post_init__(self) -> None:
         if self.on_excess not in get_args(OnExcess):
-            raise HookError(f"{self.on_excess!r} is none of {', '.join(get_args(OnExcess))}")
+            raise HookError(f"on_excess must be one of {', '.join(get_args(OnExcess))}, not {self.on_excess!r}")
         for name, value in (("registers", self.registers), ("occupancy", self.occupancy), ("every", self.every)):
             if value is not None and value < 1:
-                raise HookError(f"a budget whose `{name}` is {value}")
+                raise HookError(f"`{name}` of a budget must be at least 1, not {value}")
 
     def vgpr_limit(self, lifted: LiftedRepresentation) -> int:
-        """Return the largest number of VGPRs, AGPRs aside, that a kernel may have within this budget."""
+        """Return the maximum number of VGPRs, without AGPRs, that the budget allows a kernel."""
         descriptor, target, size = lifted.kernel.descriptor, lifted.target, lifted.wave_size
         limit = target.addressable_vgprs
         if least := self.waves(lifted):
@@ -56,7 +56,7 @@ class HookBudget(Struct, frozen=True):
         return max(limit, descriptor.architected_vgprs)
 
     def sgpr_limit(self, lifted: LiftedRepresentation) -> int:
-        """Return the largest number of SGPRs, VCC and the like aside, that a kernel may have within this budget."""
+        """Return the maximum number of SGPRs, without special ones such as VCC, that the budget allows a kernel."""
         descriptor, target = lifted.kernel.descriptor, lifted.target
         limit = target.sgpr_limit
         if (least := self.waves(lifted)) and target.sgpr_file is not None:
@@ -65,7 +65,7 @@ class HookBudget(Struct, frozen=True):
         return max(limit, descriptor.usable_sgprs)
 
     def waves(self, lifted: LiftedRepresentation) -> int | None:
-        """Return the waves per SIMD that there must be room for, or None where their number does not matter."""
+        """Return the waves per SIMD for which there must be room, or None if there is no such limit."""
         if self.occupancy is None and self.registers is None:
             return lifted.kernel.occupancy().waves
         return self.occupancy

@@ -1,4 +1,4 @@
-"""A hook with its arguments, and where it is to run: what a task holds, made of what a tool gave."""
+"""Calls of hooks: converts and checks the arguments that tools pass, and shares equal calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def reg(name: str) -> RegisterRange:
     """Return a register argument by its assembly name: ``v4``, ``s[2:3]``, ``a0``, ``vcc``, ``exec``, ``scc``, ``m0``.
 
     Raises:
-        HookError: no such register, or one that hooks do not read.
+        HookError: the register does not exist, or hooks cannot read it.
     """
     register = RegisterRange.parse(name)
     if register is None:
@@ -51,21 +51,21 @@ HookArgument = bool | int | float | RegisterRange | LaunchOperand | SiteValue | 
 
 
 class HookCall(Struct, frozen=True, eq=False):  # equal only to itself: a kernel's calls are compiled once each
-    """A hook with its arguments. Insertions of one task that want the same share one."""
+    """A hook with its arguments. Insertions of one task share equal calls."""
 
     hook: Hook
     arguments: tuple[Argument, ...]
     sources: tuple[tuple[int, ...], ...]
-    """For each argument the register units that it is made of, or numbers where these are the point's own; none for a
-    constant, and for what `Insertion.numbers` has."""
+    """For each argument its inputs: register units, or per-point numbers; empty for a constant and for an `Immediate`,
+    whose words are in `Insertion.numbers`."""
     made_at: int | None = None
-    """The instruction that its computed arguments belong to."""
+    """Index of the instruction that its computed arguments belong to."""
     computed_from: int = 0
-    """Bit set of the register units that these are made of."""
+    """Bit set of the register units that these are computed from."""
     groups: EveryWorkGroup | None = None
-    """The work-groups that it runs in; None: all."""
+    """The work-groups that the hook runs in; None: all."""
     guard: Guard | None = None
-    """What decides at each point whether it runs; None: it does."""
+    """Comparisons that decide at each point whether the hook runs; None: it always runs."""
 
 
 class Insertion(NamedTuple):
@@ -76,7 +76,7 @@ class Insertion(NamedTuple):
     place: Place
     call: HookCall
     numbers: tuple[tuple[int, ...], ...] = ()
-    """For each argument the words of its `Immediate`, none if it is another; () where no argument is one."""
+    """For each argument the words of its `Immediate`, empty for another kind; () if there is no `Immediate`."""
 
     @property
     def hook(self) -> Hook:
@@ -85,10 +85,10 @@ class Insertion(NamedTuple):
 
 
 class HookCalls:
-    """The calls of one task, each made once.
+    """The distinct calls of one task.
 
     Args:
-        kernel: for errors.
+        kernel: name for errors.
     """
 
     def __init__(self, kernel: str) -> None:
@@ -102,29 +102,27 @@ class HookCalls:
         groups: EveryWorkGroup | None,
         guard: Guard | None = None,
     ) -> tuple[HookCall, tuple[tuple[int, ...], ...]]:
-        """Return the call of a hook with its arguments, and the numbers among them that are the point's own.
-
-        The numbers are those of `Insertion.numbers`.
+        """Return the call of a hook with its arguments, and `Insertion.numbers`.
 
         Args:
-            groups: the work-groups that it runs in; None: all.
-            guard: what decides whether it runs.
+            groups: the work-groups that the hook runs in; None: all.
+            guard: comparisons that decide whether the hook runs.
 
         Raises:
-            HookError: wrong number or type of arguments.
+            HookError: the number or types of the arguments do not match.
         """
         # Equal numbers of different types are different arguments.
         types = tuple(map(type, arguments)) if arguments else ()
         numbers: tuple[tuple[int, ...], ...] = ()
-        key: tuple[object, ...] = id(hook), arguments, groups, guard, types  # its call refers to it
+        key: tuple[object, ...] = id(hook), arguments, groups, guard, types  # the call keeps the hook alive
         if Immediate in types and len(arguments) == len(hook.parameters):
             numbers = _numbers(hook, arguments, self._kernel)
-            # What its numbers are does not matter to a call, but how many words they have.
-            alike = [len(words) or argument for words, argument in zip(numbers, arguments, strict=True)]
-            key = id(hook), *alike, groups, guard, types
+            # A call depends on the number of words of its immediates only, not on their values.
+            shapes = [len(words) or argument for words, argument in zip(numbers, arguments, strict=True)]
+            key = id(hook), *shapes, groups, guard, types
         try:
             call = self._made.get(key)
-        except TypeError:  # unhashable: nothing that can be passed
+        except TypeError:  # not hashable, so no valid argument
             call = None
         if call is None:
             call = replace(_call_of(hook, arguments, groups, self._kernel), guard=guard)
@@ -134,40 +132,40 @@ class HookCalls:
 
 
 def _numbers(hook: Hook, arguments: Sequence[HookArgument], kernel: str) -> tuple[tuple[int, ...], ...]:
-    """Return for each argument the words of its `Immediate`, none if it is another kind of argument.
+    """Return for each argument the words of its `Immediate`, empty for another kind of argument.
 
     Raises:
-        HookError: a number does not fit.
+        HookError: a number does not fit its parameter.
     """
-    found: list[tuple[int, ...]] = []
+    numbers: list[tuple[int, ...]] = []
     for position, (parameter, argument) in enumerate(zip(hook.parameters, arguments, strict=True)):
         if not isinstance(argument, Immediate):
-            found.append(())
+            numbers.append(())
             continue
         try:
-            found.append(words_of(_bits(parameter, argument.value), 32 * units_of(parameter.llvm)))
+            numbers.append(words_of(_bits(parameter, argument.value), 32 * units_of(parameter.llvm)))
         except HookError as problem:
             raise HookError(f"argument {position + 1} of hook {hook}: {problem.message}", kernel=kernel) from None
-    return tuple(found)
+    return tuple(numbers)
 
 
 def _call_of(hook: Hook, arguments: Sequence[HookArgument], groups: EveryWorkGroup | None, kernel: str) -> HookCall:
     """Return the call of a hook with its arguments.
 
     Raises:
-        HookError: wrong number or type of arguments.
+        HookError: the number or types of the arguments do not match.
     """
     if len(arguments) != len(hook.parameters):
-        raise HookError(f"hook {hook} takes {len(hook.parameters)} arguments, {len(arguments)} given", kernel=kernel)
+        raise HookError(f"hook {hook} takes {len(hook.parameters)} arguments, not {len(arguments)}", kernel=kernel)
     converted: list[Argument] = []
     sources: list[tuple[int, ...]] = []
-    for position, (parameter, argument) in enumerate(zip(hook.parameters, arguments, strict=True)):
+    for position, (parameter, value) in enumerate(zip(hook.parameters, arguments, strict=True)):
         try:
-            one, parts = _convert(parameter, argument)
+            argument, inputs = _convert(parameter, value)
         except HookError as problem:
             raise HookError(f"argument {position + 1} of hook {hook}: {problem.message}", kernel=kernel) from None
-        converted.append(one)
-        sources.append(() if isinstance(argument, Immediate) else parts)
+        converted.append(argument)
+        sources.append(() if isinstance(value, Immediate) else inputs)
     values = [argument for argument in arguments if isinstance(argument, SiteValue)]
     places = {value.index for value in values if value.index is not None}
     if len(places) > 1:
@@ -179,10 +177,10 @@ def _call_of(hook: Hook, arguments: Sequence[HookArgument], groups: EveryWorkGro
 
 
 def check_values(lifted: LiftedRepresentation, call: HookCall, index: int, place: Place) -> None:
-    """Raise an error if an argument is computed from registers that do not hold their values where the hook runs.
+    """Check that the registers from which arguments are computed hold their values where the hook runs.
 
     Raises:
-        HookError: an argument is computed from what is no longer there where the hook runs, or not yet.
+        HookError: the arguments belong to another instruction, or this instruction overwrites their registers.
     """
     if call.made_at != index:
         raise HookError(
@@ -190,10 +188,10 @@ def check_values(lifted: LiftedRepresentation, call: HookCall, index: int, place
             kernel=lifted.kernel.name,
             offset=int(lifted.code.addresses[index]),
         )
-    gone = UnitSet(call.computed_from & lifted.effects(index).writes) if place != "before" else UnitSet(0)
-    if gone:
+    overwritten = UnitSet(call.computed_from & lifted.effects(index).writes) if place != "before" else UnitSet(0)
+    if overwritten:
         raise HookError(
-            f"an argument of hook {call.hook} is computed from {gone}, which the instruction overwrites; "
+            f"an argument of hook {call.hook} is computed from {overwritten}, which the instruction overwrites; "
             "insert the hook before it",
             kernel=lifted.kernel.name,
             offset=int(lifted.code.addresses[index]),
@@ -201,12 +199,12 @@ def check_values(lifted: LiftedRepresentation, call: HookCall, index: int, place
 
 
 def _convert(parameter: Parameter, argument: HookArgument) -> tuple[Argument, tuple[int, ...]]:
-    """Return the argument that the hook is compiled with, and its part of `HookCall.sources`."""
+    """Return an argument for compilation, and its part of `HookCall.sources`."""
     kind = parameter.llvm
     if isinstance(argument, RegisterRange):
         needed = units_of(kind)
         if argument.count != needed:
-            raise HookError(f"{kind} takes {needed} registers, {argument.count} given")
+            raise HookError(f"{kind} takes {needed} registers, not {argument.count}")
         return RegisterArgument(uniform=not is_vector(argument.first)), tuple(argument.units)
     if isinstance(argument, LaunchOperand):
         fits = (
@@ -216,7 +214,7 @@ def _convert(parameter: Parameter, argument: HookArgument) -> tuple[Argument, tu
         )
         if not fits:
             size = "an integer" if argument.offset is None else f"{argument.size} bytes"
-            raise HookError(f"it is {size} and does not fit {kind}")
+            raise HookError(f"the value is {size} and does not fit {kind}")
         return LaunchArgument(argument.intrinsic, argument.offset), ()
     if isinstance(argument, SiteValue):
         bits = argument.expression.bits
@@ -234,7 +232,7 @@ def _bits(parameter: Parameter, value: int | float) -> int:
     """Return a number as the bits of a parameter's type.
 
     Raises:
-        HookError: it does not fit.
+        HookError: the number does not fit.
     """
     kind = parameter.llvm
     if isinstance(value, float) or (kind in _FLOATS and isinstance(value, int)):
@@ -250,7 +248,7 @@ def _bits(parameter: Parameter, value: int | float) -> int:
         low = 0 if bits == 1 or parameter.signed is False else -(1 << bits - 1)
         high = (1 << bits - 1) - 1 if parameter.signed and bits > 1 else (1 << bits) - 1
         if not low <= value <= high:
-            raise HookError(f"{value!r} is outside {low} to {high} of {kind}")
+            raise HookError(f"{value!r} is outside the range of {kind}: {low} to {high}")
         return int(value)
     raise HookError(f"{value!r} cannot be passed as {kind}")
 
@@ -261,7 +259,7 @@ _FLOATS = {"float": "<f", "double": "<d"}
 def _constant(parameter: Parameter, value: int | float) -> str:
     """Return a number as an LLVM constant of a parameter's type."""
     kind, bits = parameter.llvm, _bits(parameter, value)
-    if kind in _FLOATS:  # as a double's bits, of either
+    if kind in _FLOATS:  # LLVM writes floats, too, as the bits of a double
         (number,) = struct.unpack(_FLOATS[kind], bits.to_bytes(bits_of(kind) // 8, "little"))
         return f"0x{int.from_bytes(struct.pack('<d', number), 'little'):016X}"
     if kind.startswith("ptr"):

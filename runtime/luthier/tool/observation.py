@@ -1,4 +1,4 @@
-"""The view that tools have of a program under `luthier run`: its processes' variables, launches and code objects."""
+"""The interface through which tools see a program under `luthier run`: variables, launches and code objects."""
 
 from __future__ import annotations
 
@@ -22,16 +22,12 @@ from luthier.tool.counts import KernelCounts, MissingSums, completed
 
 
 class TypedVariable(storage.Variable):
-    """A tool's variable, with its C++ type.
-
-    Args:
-        type: empty when it is not known.
-    """
+    """A tool's variable, with its C++ type."""
 
     def __init__(self, name: str, size: int, type: str) -> None:
         super().__init__(name, size)
         self.type = type
-        """C++ type, or empty when it is not known."""
+        """C++ type, or empty if not known."""
 
     @property
     def value(self) -> int:
@@ -40,16 +36,16 @@ class TypedVariable(storage.Variable):
 
     @property
     def elements(self) -> NDArray[Any] | None:
-        """Return the elements by the type, however many dimensions it has; None if they are no numbers.
+        """Return the elements as a flat array of the variable's type; None if they are not numbers.
 
-        Of a type that is not known, 1, 2, 4 or 8 bytes are an unsigned number.
+        A variable of unknown type with 1, 2, 4 or 8 bytes is an unsigned number.
         """
         dtype = self._element_type
         return None if dtype is None else self.read(dtype)
 
     @property
     def number(self) -> int | float | None:
-        """Return the only one of `elements`; None if there are several, or none."""
+        """Return the single element of `elements`; None if there is not exactly one."""
         dtype = self._element_type
         return self.read(dtype).item() if dtype is not None and dtype.itemsize == self.size else None
 
@@ -59,16 +55,15 @@ class TypedVariable(storage.Variable):
 
 
 def total(variables: Iterable[TypedVariable]) -> int | float:
-    """Return the sum of the variables' numbers, or where one is no single number, of its contents as an integer."""
-    return sum(one.value if (number := one.number) is None else number for one in variables)
+    """Return the sum of the variables' numbers. A variable that is not a single number counts as one integer."""
+    return sum(variable.value if (number := variable.number) is None else number for variable in variables)
 
 
 class LiveVariable(TypedVariable):
-    """A `TypedVariable` on one device of one process: its memory is read and written as it is now, while kernels run
-    and after.
+    """A `TypedVariable` on one device of one process. Its memory is accessed directly, also while kernels run.
 
     Args:
-        sums: what it lacks there.
+        sums: the sums that the memory lacks.
     """
 
     def __init__(
@@ -76,7 +71,7 @@ class LiveVariable(TypedVariable):
     ) -> None:
         super().__init__(variable.name, variable.size, variable.type)
         self.pid = pid
-        """Process."""
+        """Process ID."""
         self.gpu = gpu
         """Number of the device."""
         self._initial = variable.storage.initial
@@ -93,7 +88,7 @@ class LiveVariable(TypedVariable):
             self._sums.written()
 
     def reset(self) -> None:
-        """Give it its initial value."""
+        """Write the initial value."""
         self.write(self._initial)
 
 
@@ -103,7 +98,7 @@ class LiveChannel(Channel):
     def __init__(self, ring: Ring, pid: int, gpu: int) -> None:
         super().__init__(ring)
         self.pid = pid
-        """Process."""
+        """Process ID."""
         self.gpu = gpu
         """Number of the device."""
 
@@ -129,21 +124,20 @@ class LaunchedKernel(Protocol):
 
     @property
     def covered(self) -> bool:
-        """Return whether every launch ran with every hook that the tools asked for."""
+        """Return whether every launch ran with every hook that the tools requested."""
 
 
 class Run(Protocol):
-    """A run as a tool sees it: its own variables on every device of every process, and all kernels.
+    """A run as a tool sees it: the tool's variables on every device of every process, and all kernels.
 
-    It may be looked at while the program runs and after.
+    It can be read while the program runs and afterwards.
     """
 
     @property
     def folder(self) -> Path | None:
         """Return the run directory (`luthier run -o`), or None if there is none.
 
-        A tool may put files and folders of its own there. Names that end in ``.parquet``, and ``summary.json``, are
-        Luthier's.
+        A tool may create files and folders there. Names that end in ``.parquet``, and ``summary.json``, are reserved.
         """
 
     @property
@@ -153,26 +147,26 @@ class Run(Protocol):
     def variables(self, name: str | None = None) -> list[LiveVariable]:
         """Return the tool's variables of that name, or all.
 
-        There is one for each device of each process that has come to need it.
+        There is one for each device of each process that needs it so far.
         """
 
     def channels(self, name: str | None = None) -> list[LiveChannel]:
         """Return the tool's channels of that name, or all.
 
-        There is one for each device of each process that has come to need it.
+        There is one for each device of each process that needs it so far.
         """
 
     def counts(self) -> Sequence[KernelCounts]:
-        """Return the counts that go to no variable, for each kernel, over all devices and processes.
+        """Return the counts that `InstrumentationTask.count` adds to no variable, for each kernel.
 
-        They are those of `InstrumentationTask.count`.
+        They are sums over all devices and processes.
         """
 
     def total(self, name: str) -> int | float:
         """Return the sum of the variable's values over devices and processes; 0 if there is none yet.
 
-        A value is the number that the variable's C++ type makes of it, or where it is not one number, the contents as
-        an unsigned integer.
+        A value is the number according to the variable's C++ type, or, if it is not a single number, the contents as an
+        unsigned integer.
         """
 
 
@@ -187,27 +181,26 @@ class LoadedObject(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ApiEvent:
-    """A call of a function of the HSA or HIP API has begun or ended."""
+    """The begin or end of a call of an HSA or HIP API function."""
 
     name: str
     """Name of the function."""
     is_exit: bool
-    """True when the call has ended, false when it begins."""
+    """True at the end of the call, false at its begin."""
     pid: int
     thread: int
-    """The system's number of it."""
+    """Thread ID of the operating system."""
     call: int
-    """Number of the call: the same when it begins and when it ends; different for every call of a process."""
+    """Number of the call, unique in a process: its begin and its end have the same."""
     time: int
     """Nanoseconds since 1970."""
     arguments: Mapping[str, int]
     """By name: integers, addresses, handles, the bits of numbers; three entries ``name.x`` … for a HIP ``dim3``. Larger
-    structures are left out. Also there when the call has ended."""
+    structures are left out. The event at the end of the call has them, too."""
     result: int | None = None
-    """Return value, if the call has ended and it is known."""
+    """Return value at the end of the call, if known."""
     outputs: Mapping[str, int] = field(default_factory=dict)
-    """Values that arguments point at when the call has succeeded, where that is one number that the function may have
-    written."""
+    """Numbers that arguments point to and the function may have written, at the end of a successful call."""
 
 
 @dataclass
@@ -220,43 +213,44 @@ class Launch:
     gpu: int
     """Number of the device."""
     number: int
-    """Among the launches of the kernel in this process."""
+    """Position among the launches of the kernel in this process."""
     grid: tuple[int, ...]
     """Work-items in three dimensions."""
     block: tuple[int, ...]
     """Work-items of a work-group in three dimensions."""
     group_segment: int
-    """Bytes of LDS a work-group."""
+    """Bytes of LDS per work-group."""
     private_segment: int
-    """Bytes of scratch a work-item."""
+    """Bytes of scratch per work-item."""
     instrumented: bool
     """True if the patched kernel is launched."""
     kernarg: bytes = b""
-    """Contents of the arguments that the program gives; empty if they could not be read."""
+    """Contents of the kernel arguments; empty if they could not be read."""
     run: Run = field(init=False, repr=False)
     captured: Path | bool = False
-    """Whether it is to be captured, or to which file."""
+    """Whether the launch is captured, or the file to write the capture to."""
 
     def capture(self, path: str | Path | None = None) -> None:
-        """Have the launch captured: `luthier replay` runs the file again, without the program.
+        """Request a capture of the launch, which `luthier replay` can run again without the program.
 
-        To be called in `Tool.at_kernel_launch`. The file is written when the launch has ended. When the program has, it
-        loses the memory that the launch did not access, or is removed if its replay differs.
+        Call this in `Tool.at_kernel_launch`. The file is written when the launch ends. When the program ends, memory
+        that the launch did not access is removed from the file, or the file is deleted if its replay differs.
 
         Args:
-            path: of the file; None: one in the folder ``captures`` of the run directory.
+            path: the file; None: a file in the folder ``captures`` of the run directory.
 
         Raises:
-            ToolError: there is no run directory.
+            ToolError: `path` is None and there is no run directory.
         """
         if path is None and self.run.folder is None:
-            raise ToolError("captures go to the run directory (-o), or to a file that is named")
+            raise ToolError("no place for the capture: name a file, or give the run a directory (-o)")
         self.captured = True if path is None else Path(path).absolute()
 
     def arguments(self) -> list[Argument]:
-        """Return the arguments that the program gives, with names, types and contents as far as they are known."""
+        """Return the kernel arguments, with names, types and contents where they are known."""
         return arguments_of(self.kernel, self.object, self.kernarg)
 
     def variables(self, name: str | None = None) -> list[LiveVariable]:
-        """Return the tool's variables of that name, or all, on the launch's device: to be read and written."""
-        return [one for one in self.run.variables(name) if (one.pid, one.gpu) == (self.pid, self.gpu)]
+        """Return the tool's variables of that name, or all, on the launch's device."""
+        device = self.pid, self.gpu
+        return [variable for variable in self.run.variables(name) if (variable.pid, variable.gpu) == device]

@@ -1,4 +1,4 @@
-"""The options of patching, in one value from the public functions down to the code that is emitted."""
+"""The options of patching, in one record that the public functions pass down to code emission."""
 
 from __future__ import annotations
 
@@ -13,26 +13,24 @@ from luthier.tool.wave_counts import USUAL_ROOM
 
 
 class PatchOptions(Struct, frozen=True):
-    """The way in which kernels are patched. A task starts with the options of its caller, and a tool may change its own
-    task's.
-    """
+    """Options of patching. A task starts with the options of its caller; a tool may change those of its own task."""
 
     strict: bool = False
-    """Whether a hook or a kernel that cannot be instrumented is an error; otherwise it is left out and reported."""
+    """Whether a hook or kernel that cannot be instrumented is an error; otherwise it is left out and reported."""
     hoist: bool | None = None
-    """Whether hooks that do nothing but count become counts (`InstrumentationTask.hoist`); None: as usual."""
+    """Whether to replace hooks that only count by counts (`InstrumentationTask.hoist`); None: the default."""
     solve_sums: bool = False
-    """Whether the reader of variables adds what follows from counters (`InstrumentationTask.solve_sums`)."""
+    """Whether the reader of variables adds the sums that follow from counters (`InstrumentationTask.solve_sums`)."""
     most_stack: int | None = None
-    """Bytes of stack that kernels with a dynamic one use at most (`InstrumentationTask.most_stack`); None: unknown."""
+    """Maximum bytes of dynamic stack that kernels use (`InstrumentationTask.most_stack`); None: unknown."""
     waves_given: bool = True
-    """Whether the reader of counters knows how many waves were launched (`InstrumentationTask.waves_given`)."""
+    """Whether the reader of counters knows the number of launched waves (`InstrumentationTask.waves_given`)."""
     wave_rows: int = USUAL_ROOM
-    """Rows of waves that there is room for, over all launches (`InstrumentationTask.wave_rows`)."""
+    """Number of rows for waves, over all launches (`InstrumentationTask.wave_rows`)."""
     counter_budget: CounterBudget = field(default_factory=CounterBudget)
     """Registers that counters may use."""
     hook_budget: HookBudget | None = None
-    """Registers that hooks may cost; None: as with on_excess *keep*, and unknown to reports."""
+    """Registers that hooks may use; None: *keep* (`HookBudget.on_excess`), without a report."""
 
 
 class _OptionHolder(Protocol):
@@ -43,7 +41,7 @@ _Value = TypeVar("_Value")
 
 
 class Option(Generic[_Value]):
-    """An attribute that is a field of its owner's `options`, so that each option has one place where it is kept."""
+    """An attribute that reads and writes the field of the same name in its owner's `options`."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name

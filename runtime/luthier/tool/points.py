@@ -1,6 +1,6 @@
-"""Points for hooks other than before and after instructions: edges, and entries and exits of functions and kernels.
+"""Points for hooks: after instructions, on edges, and at entries and exits of functions and kernels.
 
-Each is found as an instruction and a place seen from it.
+A point is an instruction and a place relative to it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from luthier.errors import HookError
 from luthier.lifting import ControlEdge, Edge, Function, LiftedRepresentation
 
 Place = Literal["before", "after", "taken", "entry"]
-"""The place where a hook runs, seen from an instruction: before it; when control has gone on to the next one; on the
-edge from a branch to its target; when the wave starts, before this first instruction, and never again."""
+"""The place where a hook runs, relative to an instruction: before it; on the fall-through to the next one; on the edge
+from a branch to its target; or once, when the wave starts, before this first instruction."""
 
 
 class Point(NamedTuple):
-    """One place in the code."""
+    """An instruction and a place relative to it."""
 
     at: int
     """Instruction index."""
@@ -28,10 +28,10 @@ def _error(lifted: LiftedRepresentation, index: int, reason: str) -> HookError:
 
 
 def behind(lifted: LiftedRepresentation, index: int) -> list[Point]:
-    """Return the points after an instruction, wherever control goes on: both edges of a conditional branch.
+    """Return the points after an instruction: all outgoing edges of a branch.
 
     Raises:
-        HookError: it is not known where control goes on, or it does not.
+        HookError: the successor is unknown, or there is none.
     """
     block = lifted.blocks[lifted.block_of[index]]
     if index != block.last:
@@ -40,14 +40,14 @@ def behind(lifted: LiftedRepresentation, index: int) -> list[Point]:
         return [edge_point(lifted, ControlEdge(block.index, edge.to, edge.kind)) for edge in block.successors]
     if block.exit == "fallthrough" or (block.exit == "call" and block.successors):
         return [Point(index, "after")]
-    raise _error(lifted, index, "no hook can run after an instruction that passes control on to where nobody knows")
+    raise _error(lifted, index, "no hook can run after this instruction: it has no known successor")
 
 
 def edge_point(lifted: LiftedRepresentation, edge: ControlEdge) -> Point:
     """Return the point on the edge from one block to another.
 
     Raises:
-        HookError: there is no such edge, or it is a jump by register.
+        HookError: the edge does not exist, or it is an indirect jump.
     """
     blocks = lifted.blocks
     known = 0 <= edge.source < len(blocks) and 0 <= edge.to < len(blocks)
@@ -56,10 +56,10 @@ def edge_point(lifted: LiftedRepresentation, edge: ControlEdge) -> Point:
     last, first = blocks[edge.source].last, blocks[edge.to].first
     if edge.kind == "fallthrough":
         if first != last + 1:
-            raise _error(lifted, last, "control falls through to elsewhere than the next instruction")
+            raise _error(lifted, last, "no hook can run on this edge: it does not lead to the next instruction")
         return Point(last, "after")
     if edge.kind == "indirect":
-        raise _error(lifted, last, "no hook can run on the way of a jump by register")
+        raise _error(lifted, last, "no hook can run on the edge of an indirect jump")
     return Point(last, "taken")
 
 
@@ -67,49 +67,47 @@ def kernel_entry(lifted: LiftedRepresentation) -> Point:
     """Return the point that each wave passes once, when it starts.
 
     Raises:
-        HookError: a kernel with two entries reaches the second one again.
+        HookError: a kernel with two entries branches back to the second one.
     """
     indices = [index for index in map(lifted.index_at, lifted.hardware_entries) if index is not None]
     last = indices[-1]
     block = lifted.blocks[lifted.block_of[last]]
-    again = set(block.predecessors) - {lifted.block_of[index] for index in indices[:-1]}
-    if block.first == last and not again:
+    backward = set(block.predecessors) - {lifted.block_of[index] for index in indices[:-1]}
+    if block.first == last and not backward:
         return Point(last, "before")
     if len(lifted.hardware_entries) > 1:
-        raise _error(lifted, last, "control comes back to where the kernel starts with its arguments preloaded")
+        raise _error(lifted, last, "the kernel branches back to its entry for preloaded arguments")
     return Point(last, "entry")
 
 
 def function_entry(lifted: LiftedRepresentation, function: Function) -> Point:
-    """Return the point where a function begins, for its callers.
+    """Return the point that each call of a function passes once.
 
     Raises:
-        HookError: its own code branches back to it.
+        HookError: the function's code branches back to its first instruction.
     """
     if function.is_kernel:
         return kernel_entry(lifted)
     block = lifted.blocks[function.entry_block]
     if block.predecessors:
-        raise _error(lifted, block.first, f"{function.name} comes back to its own beginning")
+        raise _error(lifted, block.first, f"{function.name} branches back to its first instruction")
     return Point(block.first, "before")
 
 
 def function_returns(lifted: LiftedRepresentation, function: Function) -> list[Point]:
-    """Return the points before each instruction by which a function returns to its caller.
-
-    Tail calls are among them, since they let another function return.
+    """Return the points before each return and tail call of a function.
 
     Raises:
-        HookError: it is a kernel, or it is not known where it goes.
+        HookError: the function is the kernel, or contains a jump with unknown targets.
     """
     if function.is_kernel:
-        raise HookError("a kernel does not return; it has exits", kernel=lifted.kernel.name)
+        raise HookError("a kernel does not return; use its exits", kernel=lifted.kernel.name)
     for block in function.blocks:
         if block.exit == "unknown":
-            raise _error(lifted, block.last, f"nobody knows whether {function.name} returns here")
+            raise _error(lifted, block.last, f"{function.name} may return at this jump with unknown targets")
     return [Point(block.last, "before") for block in function.blocks if block.exit in ("return", "tail")]
 
 
 def kernel_exits(lifted: LiftedRepresentation) -> list[Point]:
-    """Return the points before each instruction that ends a wave, in the kernel and the functions it calls."""
+    """Return the points before each program end, in the kernel and the functions it calls."""
     return [Point(block.last, "before") for block in lifted.blocks if block.exit == "end"]

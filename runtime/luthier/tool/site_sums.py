@@ -1,7 +1,7 @@
-"""Sums by site: what a tool's hooks add up at each of their points, in rows of one device variable.
+"""Sums by site: numbers that a tool's hooks add up at each of their points, in rows of one device variable.
 
-A tool that measures something at every memory instruction or branch needs a number for each, rows of 64-bit numbers on
-the device, and in the end the rows with the instructions they belong to. That is here, once for all such tools.
+This serves tools that measure something at every memory instruction or branch: it numbers the sites, gives each a row
+of 64-bit numbers on the device, and returns the rows with their instructions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from luthier.tool.task import InstrumentationTask
 
 @dataclass(frozen=True)
 class MeasuredSite:
-    """An instruction at which something is measured."""
+    """An instruction at which a tool measures something."""
 
     kernel: str
     object: str
@@ -36,11 +36,11 @@ class MeasuredSite:
     """The instruction."""
     instruction: Instruction = field(repr=False, compare=False)
     facts: Any = None
-    """Anything that the tool wants to remember of the site."""
+    """Anything that the tool stores with the site."""
 
     @property
     def source(self) -> str:
-        """Return the user's ``file:line``; without debug information ``function+0x…``."""
+        """Return the user's ``file:line``, or ``function+0x…`` without debug information."""
         return self.instruction.place
 
 
@@ -53,10 +53,10 @@ class Measured(NamedTuple):
 
 
 class Sites:
-    """Sites by number, and those that are left out.
+    """Numbered sites, and instructions that could not become sites.
 
     Args:
-        capacity: number of sites that there is room for.
+        capacity: maximum number of sites.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -64,7 +64,7 @@ class Sites:
         self.sites: list[MeasuredSite] = []
         """By number."""
         self.unmeasured: list[tuple[str, Instruction, str]] = []
-        """Instructions that are left out: kernel, instruction and reason."""
+        """Kernel, instruction, and the reason why it is not measured."""
 
     def add(
         self,
@@ -73,18 +73,18 @@ class Sites:
         insert: Callable[[Immediate], object],
         facts: Any = None,
     ) -> bool:
-        """Measure an instruction, unless that cannot be done: then it is among `unmeasured`.
+        """Add an instruction as a site, or to `unmeasured` if `insert` raises a HookError or no site is left.
 
         Args:
-            insert: inserts the hooks, which are given the number of the site's row.
+            insert: inserts the hooks, which take the number of the site's row as an argument.
 
         Returns:
-            Whether it is measured.
+            Whether the instruction became a site.
         """
         kernel = task.lifted.kernel.name
         try:
             if len(self.sites) == self.capacity:
-                raise HookError(f"the tool has room for {self.capacity} sites", kernel=kernel)
+                raise HookError(f"the tool supports at most {self.capacity} sites", kernel=kernel)
             inserted = len(task.insertions)
             try:
                 insert(immediate(len(self.sites)))
@@ -102,10 +102,13 @@ class Sites:
         return True
 
     def tables(self) -> Sequence[Table]:
-        """Return the table of sites that are not measured, if there are any: one table, or none."""
+        """Return the table of instructions that are not measured, or nothing if there are none."""
         if not self.unmeasured:
             return ()
-        rows = [(kernel, one.place, hex(one.address), one.text, reason) for kernel, one, reason in self.unmeasured]
+        rows = [
+            (kernel, instruction.place, hex(instruction.address), instruction.text, reason)
+            for kernel, instruction, reason in self.unmeasured
+        ]
         return (Table("not measured", ("kernel", "source", "address", "instruction", "reason"), rows),)
 
 
@@ -113,9 +116,9 @@ class SiteSums(Sites):
     """Sites, and the rows that hooks add to.
 
     Args:
-        module: the tool's.
-        variable: its device variable, an array of 64-bit numbers: `columns` for each site.
-        columns: numbers of a row.
+        module: the tool's module.
+        variable: its device variable, an array of 64-bit numbers with `columns` numbers for each site.
+        columns: length of a row.
     """
 
     def __init__(self, module: LoadedModule, variable: str, columns: int) -> None:
@@ -125,7 +128,7 @@ class SiteSums(Sites):
         self.columns = columns
 
     def read(self, run: Run) -> list[Measured]:
-        """Return the sums of all sites so far, in the order in which they were added."""
+        """Return the current sums of all sites, in the order in which the sites were added."""
         total = np.zeros((self.capacity, self.columns), np.uint64)
         for variable in run.variables(self.variable):
             total += variable.read(np.uint64)[: total.size].reshape(total.shape)
@@ -133,26 +136,26 @@ class SiteSums(Sites):
 
 
 def most_first(measured: Sequence[Measured], column: int, top: int) -> list[Measured]:
-    """Return the sites that ran, those with most of a column first; at most `top`, all if that is 0."""
-    ran = sorted((one for one in measured if one.sums[column]), key=lambda one: -int(one.sums[column]))
-    return ran[: top or None]
+    """Return the `top` sites with the largest sums in a column, without zeros; all if `top` is 0."""
+    nonzero = [each for each in measured if each.sums[column]]
+    return sorted(nonzero, key=lambda each: -int(each.sums[column]))[: top or None]
 
 
 def ratio(part: float, whole: float, digits: int = 2) -> float | None:
-    """Return a quotient for a table; None where the divisor is zero."""
+    """Return a quotient for a table, or None if the divisor is zero."""
     return round(part / whole, digits) if whole else None
 
 
 def chosen(text: str, known: Sequence[str], what: str) -> frozenset[str]:
-    """Return the names in an option's text, where they are separated by +.
+    """Return the names in an option's text, which are separated by +.
 
     Args:
         what: the option and its tool, for the error.
 
     Raises:
-        ToolError: an unknown name.
+        ToolError: a name is not known.
     """
     names = frozenset(text.split("+"))
     for name in sorted(names - set(known)):
-        raise ToolError(f"{what}: no {name!r}; there are {', '.join(known)}")
+        raise ToolError(f"{what}: unknown name {name!r}; use {', '.join(known)}")
     return names

@@ -1,7 +1,8 @@
-"""The `InstrumentationTask`: what a tool does to one kernel, as hooks at points of the lifted kernel."""
+"""The `InstrumentationTask`: the hooks, counts and edits that tools request for one kernel."""
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
@@ -30,42 +31,41 @@ from luthier.tool.points import Place
 __all__ = ["HookArgument", "HookCall", "Insertion", "InstrumentationTask", "reg"]
 
 MOST_INSERTIONS = 1 << 19
-"""Hooks in one kernel. Each takes half a kilobyte and more until the kernel is patched."""
+"""Maximum number of hooks in one kernel. Each takes at least half a kilobyte until the kernel is patched."""
 
 
 class InstrumentationTask:
-    """Collects what is to be spliced into one kernel. Several hooks at one point run in the order they were inserted.
+    """Collects the changes to one kernel. Several hooks at one point run in the order in which they were inserted.
 
     Args:
-        lifted: the kernel, as `luthier.lift` gives it.
-        options: how it is to be patched, until the tool says otherwise by one of the attributes below.
+        lifted: the kernel, as `luthier.lift` returns it.
+        options: patching options. A tool may change them through the attributes below.
 
     Attributes:
-        options: all that these say.
-        insertions: the hooks, in the order they were inserted.
-        counts: what is to be counted.
-        edits: changes of the application's own instructions.
+        options: the current patching options.
+        insertions: the hooks, in the order in which they were inserted.
+        counts: the requested counts.
+        edits: changes to the application's own instructions.
         counter_budget: registers that counters may use.
-        hook_budget: registers that hooks may cost; None: as with on_excess *keep*, and unknown to reports.
-        waves_given: whether who reads what was counted into no variable knows how many waves were launched, as devices
-            that Luthier opens and `luthier run` do: then they need not be counted, and code without branches needs no
-            counter at all.
-        solve_sums: whether who reads the variables that are counted into adds what follows from counters, as
-            `luthier run` and `luthier.devices.in_process.HereRun` do: then a sum costs no more than a profile. What
-            hooks do with a variable but add to it, device code that is not known, needs all of it in memory: such
-            variables get it there.
-        most_stack: bytes of private memory beyond its fixed size that the kernel may use, where it has a dynamic stack
-            (recursion, calls by pointers, `alloca`). Hooks have theirs above that, so a stack that gets larger
-            overwrites it; `luthier run` launches the original then. None: not known, and hooks that need private
-            memory are refused in such kernels.
-        wave_rows: room for rows of waves (`count` with the granularity "wave"), over all launches. Waves beyond have no
-            row and are in `WaveCounts.missing`.
-        hoist: whether hooks that do nothing but count become counts. Variables get the same values, but not before
-            waves end.
+        hook_budget: registers that hooks may use. None means *keep* (`HookBudget.on_excess`), without a report.
+        waves_given: whether the reader of the counters knows the number of launched waves. This is true of devices
+            that Luthier opens and of `luthier run`. Waves then need not be counted, and code without branches needs
+            no counter.
+        solve_sums: whether the reader of counted variables adds the sums that follow from counters, as `luthier run`
+            and `luthier.devices.in_process.HereRun` do. A sum then costs no more than a profile. Variables that
+            hooks or unknown device code use other than by adding to them still get complete sums in memory.
+        most_stack: bytes of private memory, beyond its fixed size, that a kernel with a dynamic stack may use
+            (recursion, calls by pointers, `alloca`). Hooks use the memory above that, so a larger stack would
+            overwrite it; `luthier run` then launches the original. None means unknown: hooks that need private memory
+            are refused in such kernels.
+        wave_rows: number of rows for waves (`count` with the granularity "wave"), over all launches. Further waves
+            have no row and are counted in `WaveCounts.missing`.
+        hoist: whether to replace hooks that only count by counts. Variables get the same values, but only when waves
+            end.
     """
 
     HOIST = True
-    """What `hoist` is at first where the options do not say."""
+    """Default of `hoist` if the options do not set it."""
 
     counter_budget = Option[CounterBudget]()
     hook_budget = Option[HookBudget | None]()
@@ -84,7 +84,7 @@ class InstrumentationTask:
         self.options = replace(options, hoist=self.HOIST) if options.hoist is None else options
         self._left_out: list[str] = []
         self._given: set[int] = set()
-        """Units that tools have for themselves (`spare_sgprs`)."""
+        """Register units that `spare_sgprs` has returned."""
         self._groups: EveryWorkGroup | None = None
         self._calls = HookCalls(lifted.kernel.name)
 
@@ -92,7 +92,7 @@ class InstrumentationTask:
     def instructions(self) -> Iterator[Instruction]:
         """Yield every reachable instruction of the kernel and of the functions it calls, in address order.
 
-        Words that are no known instruction are left out.
+        Undecodable words are left out.
         """
         opcodes = self.lifted.columns.opcode
         for index, block in enumerate(self.lifted.block_of):
@@ -109,49 +109,53 @@ class InstrumentationTask:
         share: float = 1.0,
         seed: int = 0,
     ) -> list[Instruction]:
-        """Return some of `instructions`, in address order.
+        """Return the `instructions` that match all filters, in address order.
 
         Args:
-            where: keeps those that it is true of, e.g. ``lambda one: one.is_load``.
-            functions: names of functions to look in, symbols or C++ names or globs of either; one that begins with
-                ``!`` leaves out. None: all.
-            source: lines of the source to look in, one or more of ``FILE``, ``FILE:12``, ``FILE:12-20``,
-                ``FILE:12,15-18`` and ``:12``. FILE is the end of a path or a glob of it. What was inlined by a call is
-                of the call's line too. None: all.
-            every: then every so many of them, from the first on.
-            share: then each of them with this probability, from 0 to 1.
-            seed: the same gives the same choice.
+            where: predicate, e.g. ``lambda instruction: instruction.is_load``.
+            functions: symbols, C++ names, or globs of either; a leading ``!`` excludes. Empty: all functions.
+            source: source lines, one or more of ``FILE``, ``FILE:12``, ``FILE:12-20``, ``FILE:12,15-18`` and ``:12``.
+                FILE is the end of a path, or a glob of it. Inlined code also belongs to the line of the call. Empty:
+                all lines.
+            every: keep the first match and every `every`-th one after it.
+            share: keep each of the remaining matches with this probability, from 0 to 1.
+            seed: seed of the random choice; equal seeds give equal choices.
 
         Raises:
-            HookError: `every` or `share` is no such number.
-            ObjectError: lines are asked for, and the object tells those of none of the instructions, since it was not
-                compiled with ``-g``, say; `CodeObject.source` says why.
+            HookError: `every` or `share` is out of range.
+            ObjectError: lines are given, but the object has line information for none of the instructions, for example
+                because it was compiled without ``-g``; `CodeObject.source` has the reason.
         """
         if every < 1 or not 0 <= share <= 1:
-            raise HookError(f"every {every} of a share of {share} is no selection", kernel=self.lifted.kernel.name)
+            raise HookError(
+                f"every must be at least 1 and share from 0 to 1, not {every} and {share}",
+                kernel=self.lifted.kernel.name,
+            )
         patterns, lifted = list(functions), self.lifted
         wanted = {function.index for function in lifted.functions if is_selected(function.name, patterns)}
-        candidates = [one for one in self.instructions if lifted.blocks[one.block].function in wanted]
+        candidates = [each for each in self.instructions if lifted.blocks[each.block].function in wanted]
         lines = [source] if isinstance(source, str) else list(source)
         if lines:
-            addresses = [one.address for one in candidates]
-            taken = select_lines(lifted.object.source, addresses, lines, object=lifted.object.name)
-            candidates = [one for one, is_taken in zip(candidates, taken, strict=True) if is_taken]
-        found = [one for one in candidates if where(one)][::every]
+            addresses = [each.address for each in candidates]
+            selected = select_lines(lifted.object.source, addresses, lines, object=lifted.object.name)
+            candidates = list(itertools.compress(candidates, selected))
+        matches = [each for each in candidates if where(each)][::every]
         random = Random(seed)
-        return [one for one in found if share == 1 or random.random() < share]
+        return [each for each in matches if share == 1 or random.random() < share]
 
     def sample_workgroups(self, every: int, first: int = 0) -> None:
-        """Let hooks that are inserted from now on run in some work-groups only: in those whose x and y together are
-        `first` modulo `every`, of a one-dimensional grid every so many of them.
+        """Run hooks that are inserted from now on only in work-groups whose x and y add up to `first` modulo `every`.
 
-        What is counted without hooks is counted in all.
+        In a one-dimensional grid, that is every `every`-th work-group. Counts without hooks cover all work-groups.
 
         Raises:
-            HookError: there are no such work-groups.
+            HookError: `first` or `every` is out of range.
         """
         if not 0 <= first < every < 1 << 31:
-            raise HookError(f"work-groups {first} of every {every} do not exist", kernel=self.lifted.kernel.name)
+            raise HookError(
+                f"sample_workgroups needs 0 <= first < every < {1 << 31}, not first {first} and every {every}",
+                kernel=self.lifted.kernel.name,
+            )
         self._groups = None if every == 1 else EveryWorkGroup(every, first)
 
     def budget(
@@ -161,41 +165,41 @@ class InstrumentationTask:
         on_excess: OnExcess = "keep",
         every: int = 16,
     ) -> None:
-        """Say how many vector registers the kernel's hooks may cost, and what becomes of those that want more.
+        """Limit the vector registers that the kernel's hooks may use (`HookBudget`).
 
         Args:
-            registers: VGPRs a wave at most.
-            occupancy: waves a SIMD that must still have room. With neither, as many as without hooks.
-            on_excess: *keep*, *refuse*, *spill* or *sample* (`HookBudget.on_excess`).
-            every: at how many points too many are needed for one that is sampled.
+            registers: maximum number of VGPRs per wave.
+            occupancy: waves per SIMD that must remain possible. Default if `registers` is None: as many as without
+                hooks.
+            on_excess: policy for hooks that need more: *keep*, *refuse*, *spill* or *sample*.
+            every: for *sample*, keep one of this many such hooks.
 
         Raises:
-            HookError: no such budget.
+            HookError: a value is invalid.
         """
         self.hook_budget = HookBudget(registers, occupancy, on_excess, every)
 
     def spare_sgprs(self, count: int) -> RegisterRange | None:
-        """Return SGPRs that nothing in the kernel names, for one tool alone: other tools that ask get others.
+        """Reserve SGPRs that nothing in the kernel names. Each call returns different ones.
 
-        The kernel gets them where edits or guards name them. Whoever reads them must have written them before, by an
-        edit or a hook.
+        The kernel allocates them if an edit or guard names them. Write them, by an edit or a hook, before reading them.
 
         Args:
-            count: how many; of several the first is even.
+            count: number of registers; of several, the first is even.
 
         Returns:
-            None where there are none, or where control goes to unknown code, which may use all of them.
+            None if too few are left, or if control reaches unknown code, which may use all of them.
         """
         lifted = self.lifted
         if lifted.unknown:
             return None
         inputs = lifted.kernel.descriptor.sgpr_inputs.values()
         named = {int(unit) for unit in lifted.named_units}
-        first = max([0, *(at + many for at, many in inputs), *(unit - SGPRS[0] + 1 for unit in named & {*SGPRS})])
-        asked = self.hook_budget
+        first = max([0, *(at + size for at, size in inputs), *(unit - SGPRS[0] + 1 for unit in named & {*SGPRS})])
+        budget = self.hook_budget
         end = lifted.target.sgpr_limit
-        if asked is not None and asked.on_excess != "keep":
-            end = asked.sgpr_limit(lifted)
+        if budget is not None and budget.on_excess != "keep":
+            end = budget.sgpr_limit(lifted)
         step = 1 + (count > 1)
         for at in range(-(-first // step) * step, end - count + 1, step):
             register = RegisterRange(SGPRS[at], count)
@@ -206,72 +210,74 @@ class InstrumentationTask:
 
     @property
     def modules(self) -> list[LoadedModule]:
-        """Return the modules of all hooks and of all variables that are counted into."""
+        """Return the modules of all hooks, and of all variables that receive counts."""
         called = [call.hook.module for call in dict.fromkeys(map(operator.attrgetter("call"), self.insertions))]
         counted = [request.into.module for request in self.counts if request.into is not None]
-        found = {id(module): module for module in (*called, *counted)}
-        return list(found.values())
+        by_id = {id(module): module for module in (*called, *counted)}
+        return list(by_id.values())
 
     def operand(self, instruction: Instruction, which: str | int) -> RegisterRange | SiteValue:
-        """Return the value of one of an instruction's operands, as an argument for a parameter of its width.
+        """Return the value of an operand, as an argument for a parameter of its width.
 
-        The value of a register is what it holds where the hook runs; of a half register, its 16 bits. That of a literal
-        or an inline constant is its bits as LLVM holds them: 1.0 of a 32-bit operand is 0x3f800000. Source modifiers
-        are not applied.
+        The value of a register is its contents where the hook runs; of a half register, its 16 bits. The value of a
+        literal or inline constant is its LLVM encoding: 1.0 as a 32-bit operand is 0x3f800000. Source modifiers are not
+        applied.
 
         Args:
             instruction: one of `instructions`.
             which: LLVM's name of the operand (``vdst``, ``src0``, ``vaddr``, ``vdata``, ``saddr``, …), or its position
-                among ``instruction.operands``.
+                in ``instruction.operands``.
 
         Raises:
-            HookError: it has no such operand, or the operand has no value that hooks can be given.
+            HookError: the instruction has no such operand, or hooks cannot read the operand.
         """
         return computed.operand(self.lifted, instruction, which)
 
     def effective_address(self, instruction: Instruction, which: int = 0) -> SiteValue:
-        """Return the address that an instruction is about to access, as an argument for a 64-bit integer or a pointer.
+        """Return the address that an instruction accesses, as an argument for a 64-bit integer or a pointer.
 
-        One per lane, or one per wave for scalar memory. Of global and flat instructions it is the 64-bit address; of
-        LDS instructions the byte offset in LDS; of scratch instructions the byte offset in the lane's private memory
-        (its address in address space 5); these two have 32 bits and also fit 32-bit parameters. Of buffer instructions
-        it is what base, offsets, index and stride make, whether or not that is within the buffer; it is all ones where
-        the descriptor swizzles addresses or adds the lane's number, as those of stacks do, and on gfx1250 where it may.
-        Of copies between memory and LDS it is the address in memory.
+        There is one address per lane, or one per wave for scalar memory:
+
+        - global and flat: the 64-bit address;
+        - LDS: the byte offset in LDS, with 32 bits, which also fits 32-bit parameters;
+        - scratch: the byte offset in the lane's private memory (its address in address space 5), likewise;
+        - buffer: the sum of base, offsets and index times stride, without a bounds check. All bits are one if the
+          descriptor swizzles addresses or adds the lane number, as for stacks, and on gfx1250 if it may do so;
+        - copies between memory and LDS: the address in memory.
 
         Args:
-            instruction: one of `instructions`; `Instruction.memory` says what it accesses.
+            instruction: one of `instructions`; `Instruction.memory` describes the access.
             which: 1 for the second address of LDS instructions with two offsets.
 
         Raises:
-            HookError: it accesses no memory, or its address cannot be told, with the reason.
+            HookError: the instruction accesses no memory, or its address cannot be computed, with the reason.
         """
         return computed.effective_address(self.lifted, instruction, which)
 
     def access_size(self, instruction: Instruction) -> int:
-        """Return the bytes that a memory instruction accesses at each address, for each lane that is active.
+        """Return the number of bytes that a memory instruction accesses at each address, per active lane.
 
         Raises:
-            HookError: it accesses no memory, or a descriptor or the format of a buffer or image says how many.
+            HookError: the instruction accesses no memory, or a descriptor or data format determines the size.
         """
         access = instruction.memory
         if access is not None and access.size is not None:
             return access.size
         reason = "it accesses no memory" if access is None else access.unaddressable
         raise HookError(
-            f"{instruction.text!r}: {reason or 'it accesses as much as a data format says'}",
+            f"{instruction.text!r}: {reason or 'its data format determines the size of the access'}",
             kernel=self.lifted.kernel.name,
             offset=instruction.address,
         )
 
     def predicate(self, instruction: Instruction) -> SiteValue:
-        """Return whether an instruction is about to take effect, as an argument for a ``bool`` or an integer.
+        """Return whether an instruction will take effect, as an argument for a ``bool`` or an integer.
 
-        For a conditional branch: whether it will be taken; for a conditional scalar move: whether it moves. For any
-        other instruction it is 1: hooks run in the lanes that are active, and those execute it.
+        For a conditional branch: whether it will be taken; for a conditional scalar move: whether it will move. For
+        other instructions the value is 1, since hooks run in the active lanes, which execute the instruction.
 
         Raises:
-            HookError: a conditional branch on what hooks cannot see.
+            HookError: hooks cannot read the condition of the branch.
         """
         return computed.predicate(self.lifted, instruction)
 
@@ -279,15 +285,15 @@ class InstrumentationTask:
         """Return the work-group's id in dimension 0, 1 or 2 (``blockIdx``), as an argument for an integer parameter.
 
         Raises:
-            HookError: there is no such dimension.
+            HookError: `axis` is not 0, 1 or 2.
         """
         return LaunchOperand(f"llvm.amdgcn.workgroup.id.{self._axis(axis)}")
 
     @property
     def third_workgroup_id(self) -> LaunchOperand | None:
-        """Return `workgroup_id` of dimension 2; None where hooks cannot have it.
+        """Return `workgroup_id` of dimension 2, or None if hooks cannot read it.
 
-        They cannot where ids arrive together and the kernel uses the second alone.
+        They cannot if the ids of y and z arrive in one register and the kernel does not enable that of z.
         """
         descriptor = self.lifted.kernel.descriptor
         if self.lifted.target.launch_ttmps is not None and not descriptor.enable_sgpr_workgroup_id_z:
@@ -295,111 +301,109 @@ class InstrumentationTask:
         return self.workgroup_id(2)
 
     def workitem_id(self, axis: int) -> LaunchOperand:
-        """Return the work-item's id in its work-group in a dimension (``threadIdx``), like `workgroup_id`."""
+        """Return the work-item's id in its work-group in dimension 0, 1 or 2 (``threadIdx``), like `workgroup_id`."""
         return LaunchOperand(f"llvm.amdgcn.workitem.id.{self._axis(axis)}")
 
     def kernel_argument(self, which: str | int) -> LaunchOperand:
-        """Return the value of one of the kernel's own arguments, as an argument for a parameter of its size.
+        """Return the value of one of the kernel's arguments, as an argument for a parameter of its size.
 
         Args:
-            which: its name in the kernel's metadata, or its position.
+            which: its name in the kernel's metadata, or its position among the explicit arguments.
 
         Raises:
-            HookError: there is no such argument, or several have the name; it lies beyond the kernel's arguments.
+            HookError: there is no such argument, several have the name, or it lies outside the kernarg segment.
         """
         explicit = [argument for argument in self.lifted.kernel.arguments if not argument.hidden]
         if isinstance(which, str):
-            found = [argument for argument in explicit if argument.name == which]
+            matches = [argument for argument in explicit if argument.name == which]
         else:
-            found = explicit[which : which + 1] if which >= 0 else []
-        if len(found) != 1:
+            matches = explicit[which : which + 1] if which >= 0 else []
+        if len(matches) != 1:
             names = ", ".join(argument.name or f"#{number}" for number, argument in enumerate(explicit))
+            problem = f"several arguments are called {which!r}" if matches else f"there is no argument {which!r}"
+            raise HookError(f"{problem}; the kernel has {names or 'none'}", kernel=self.lifted.kernel.name)
+        (argument,) = matches
+        if not self.lifted.kernel.has_room_for(argument):
             raise HookError(
-                f"the kernel has {'no' if not found else 'several'} argument {which!r}; it has {names or 'none'}",
+                f"argument {which!r} at byte {argument.offset} lies beyond the kernel's arguments",
                 kernel=self.lifted.kernel.name,
             )
-        if not self.lifted.kernel.has_room_for(found[0]):
-            raise HookError(
-                f"argument {which!r} at byte {found[0].offset} lies beyond the kernel's arguments",
-                kernel=self.lifted.kernel.name,
-            )
-        return LaunchOperand("llvm.amdgcn.kernarg.segment.ptr", found[0].offset, found[0].size)
+        return LaunchOperand("llvm.amdgcn.kernarg.segment.ptr", argument.offset, argument.size)
 
     def _axis(self, axis: int) -> str:
         if axis not in (0, 1, 2):
-            raise HookError(f"there is no dimension {axis!r}", kernel=self.lifted.kernel.name)
+            raise HookError(f"there is no dimension {axis!r}; use 0, 1 or 2", kernel=self.lifted.kernel.name)
         return "xyz"[axis]
 
     def leave_out(self, reason: str) -> None:
-        """Note that a tool leaves out something that it was to instrument.
+        """Record that a tool could not instrument something.
 
-        A kernel into which nothing is inserted then could not be instrumented; otherwise there was nothing to
-        instrument in it, which is no error.
+        If nothing is inserted into the kernel, this distinguishes a kernel that could not be instrumented from one
+        that contains nothing to instrument, which is not an error.
         """
         self._left_out.append(reason)
 
     @property
     def left_out(self) -> list[str]:
-        """Return the reasons for which tools have left out something (`leave_out`)."""
+        """Return the reasons given to `leave_out`."""
         return list(self._left_out)
 
     def insert_hook_before(
         self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument, only_if: Sequence[str] = ()
     ) -> None:
-        """Run `hook` whenever control is about to execute `instruction`, however it got there.
+        """Insert a call to `hook` before `instruction`. It runs however control reaches the instruction.
 
         Args:
-            instruction: an instruction of `instructions`, or its index.
+            instruction: one of `instructions`, or its index.
             hook: a hook of a `ToolModule`.
-            arguments: one a parameter: a Python number for a constant, `reg` for a register's value.
-            only_if: comparisons in assembly that write ``{vcc}``, as ``v_cmp_class_f32_e64 {vcc}, v4, 3``: where none
-                is true in any lane the hook need not run, and costs no more than they do. They are a promise, not a
-                condition: where registers are short it runs nevertheless.
+            arguments: one per parameter, for example a Python number for a constant, or `reg` for a register's value.
+            only_if: comparisons in assembly that write ``{vcc}``, such as ``v_cmp_class_f32_e64 {vcc}, v4, 3``. If
+                none is true in any lane, the hook may be skipped, at the cost of the comparisons. This is a hint:
+                if registers are short, the hook runs regardless.
 
         Raises:
-            HookError: wrong number or type of arguments, or no such instruction; what is no such comparison.
+            HookError: the instruction does not exist, the number or types of the arguments do not match, or `only_if`
+                contains something other than such comparisons.
         """
         self._insert("before", instruction, hook, arguments, self._guard(only_if))
 
     def insert_hook_after(
         self, instruction: Instruction | int, hook: Hook, *arguments: HookArgument, only_if: Sequence[str] = ()
     ) -> None:
-        """Run `hook` when `instruction` has been executed: of a branch wherever control goes on, of a call when it has
-        come back.
+        """Insert a call to `hook` after `instruction`. See `insert_hook_before` for the arguments.
 
-        Args:
-            only_if: comparisons in assembly, as of `insert_hook_before`.
+        For a branch, the hook runs on every outgoing edge; for a call, when the call returns.
 
         Raises:
-            HookError: also for ends, returns and jumps by register, after which control is nobody knows where.
+            HookError: as for `insert_hook_before`, or the successor is unknown (program end, return, indirect jump).
         """
         guard = self._guard(only_if)
         for point in points.behind(self.lifted, self._index(instruction)):
             self._insert(point.place, point.at, hook, arguments, guard)
 
     def insert_hook_at_block(self, block: BasicBlock, hook: Hook, *arguments: HookArgument) -> None:
-        """Run `hook` whenever control enters `block` (one of ``lifted.blocks``)."""
+        """Insert a call to `hook` at the beginning of `block` (one of ``lifted.blocks``)."""
         self._insert("before", block.first, hook, arguments)
 
     def insert_hook_on_edge(self, edge: ControlEdge, hook: Hook, *arguments: HookArgument) -> None:
-        """Run `hook` whenever control goes from a block to another by `edge` (one of ``lifted.edges``).
+        """Insert a call to `hook` on `edge` (one of ``lifted.edges``).
 
         Raises:
-            HookError: there is no such edge, or it is a jump by register.
+            HookError: the edge does not exist, or it is an indirect jump.
         """
         point = points.edge_point(self.lifted, edge)
         self._insert(point.place, point.at, hook, arguments)
 
     def insert_hook_at_loop_header(self, loop: Loop, hook: Hook, *arguments: HookArgument) -> None:
-        """Run `hook` whenever a wave begins a round of `loop` (one of ``lifted.loops``), the first one included."""
+        """Insert a call to `hook` that runs at the start of every iteration of `loop` (one of ``lifted.loops``)."""
         for header in loop.headers:
             self._insert("before", self.lifted.blocks[header].first, hook, arguments)
 
     def insert_hook_on_back_edges(self, loop: Loop, hook: Hook, *arguments: HookArgument) -> None:
-        """Run `hook` whenever a wave begins another round of `loop`.
+        """Insert a call to `hook` that runs at the start of every iteration of `loop` except the first.
 
         Raises:
-            HookError: it is a jump by register that leads back.
+            HookError: a back edge is an indirect jump.
         """
         for block in sorted(loop.blocks):
             for edge in self.lifted.blocks[block].successors:
@@ -407,90 +411,93 @@ class InstrumentationTask:
                     self.insert_hook_on_edge(ControlEdge(block, edge.to, edge.kind), hook, *arguments)
 
     def insert_hook_at_function_entry(self, function: Function, hook: Hook, *arguments: HookArgument) -> None:
-        """Run `hook` whenever `function` (one of ``lifted.functions``) is called; of the kernel, when a wave starts.
+        """Insert a call to `hook` at the entry of `function` (one of ``lifted.functions``).
+
+        In a function the hook runs on every call, in the kernel when each wave starts.
 
         Raises:
-            HookError: its own code comes back to its first instruction.
+            HookError: the function's code branches back to its first instruction.
         """
         point = points.function_entry(self.lifted, function)
         self._insert(point.place, point.at, hook, arguments)
 
     def insert_hook_at_function_return(self, function: Function, hook: Hook, *arguments: HookArgument) -> None:
-        """Run `hook` whenever `function` is about to go back to its caller, or to another function that does it instead
-        (a tail call).
+        """Insert a call to `hook` before each return and tail call of `function`.
 
         Raises:
-            HookError: it is the kernel, or nobody knows where it goes.
+            HookError: the function is the kernel, or contains a jump with unknown targets.
         """
         for point in points.function_returns(self.lifted, function):
             self._insert(point.place, point.at, hook, arguments)
 
     def insert_hook_at_kernel_entry(self, hook: Hook, *arguments: HookArgument) -> None:
-        """Run `hook` once when each wave starts.
+        """Insert a call to `hook` that runs once in each wave, when the wave starts.
 
         Raises:
-            HookError: a kernel with preloaded arguments comes back to its beginning.
+            HookError: a kernel with preloaded arguments branches back to its entry.
         """
         self.insert_hook_at_function_entry(self.lifted.functions[0], hook, *arguments)
 
     def insert_hook_at_kernel_exit(self, hook: Hook, *arguments: HookArgument) -> None:
-        """Run `hook` when each wave ends, wherever in the kernel or its functions that is.
+        """Insert a call to `hook` before each program end, in the kernel and in the functions it calls.
 
-        A wave that ends with no lane active runs only hooks that run once a wave.
+        A wave that ends without active lanes runs only hooks that run once per wave.
         """
         for point in points.kernel_exits(self.lifted):
             self._insert(point.place, point.at, hook, arguments)
 
     def add_before(self, instruction: Instruction | int, text: str) -> None:
-        """Add assembly to the application before an instruction: hooks before it run earlier.
+        """Add assembly to the application before an instruction, after the hooks inserted there.
 
-        It runs as it stands: nothing is saved around it, and no wait or wait state is added.
+        The text is added as it is: no registers are saved, and no waits or wait states are added between its own
+        instructions.
 
         Raises:
-            PatchError: it does not assemble, or what it does cannot be done there: branches, calls, ends, the program
-                counter, modes, messages and barriers are refused; so are registers that no wave has.
+            PatchError: the text does not assemble; it contains a branch, call, program end, message or barrier, or uses
+                the program counter, a mode, or a register outside the target's limits.
         """
         self.edits.append(edits.adding(self.lifted, self._index(instruction), "before", text))
 
     def add_after(self, instruction: Instruction | int, text: str) -> None:
-        """Add assembly after an instruction, as `add_before`; hooks after it run later.
+        """Add assembly after an instruction, before the hooks inserted there, like `add_before`.
 
         Raises:
-            PatchError: also after branches and whatever else passes control on.
+            PatchError: as for `add_before`, or the instruction transfers control.
         """
         self.edits.append(edits.adding(self.lifted, self._index(instruction), "after", text))
 
     def remove(self, instruction: Instruction | int) -> None:
-        """Take an instruction away. In the place of a memory instruction comes a wait for all of them, since later
-        waits count them.
+        """Remove an instruction. A memory instruction is replaced by a wait for all memory operations, because later
+        waits count it.
 
         Raises:
-            PatchError: it is part of control flow, of an address made of the program counter, of a mode, or already
+            PatchError: the instruction transfers control, sets a mode, is part of a PC-relative address, or is already
                 replaced.
         """
         self.replace(instruction, "")
 
     def replace(self, instruction: Instruction | int, text: str) -> None:
-        """Put assembly in the place of an instruction, as `add_before` and `remove`."""
+        """Replace an instruction by assembly, with the rules of `add_before` and `remove`."""
         self._replace(edits.adding(self.lifted, self._index(instruction), "instead", text))
 
     def change_operand(self, instruction: Instruction, which: str | int, value: RegisterRange | int) -> None:
-        """Give an instruction another operand.
+        """Change one operand of an instruction.
 
         Args:
             instruction: one of `instructions`.
-            which: LLVM's name of the operand, or its position among ``instruction.operands``.
-            value: a register (`reg`), or an immediate as LLVM holds it.
+            which: LLVM's name of the operand, or its position in ``instruction.operands``.
+            value: a register (`reg`), or an immediate in LLVM's encoding.
 
         Raises:
-            PatchError: it does not take the value, or LLVM does not encode the instruction as it is; and as `remove`.
+            PatchError: as for `remove`, the operand cannot have the value, or LLVM encodes the original instruction
+                differently.
         """
         self._replace(edits.changing(self.lifted, instruction, which, value))
 
     def _replace(self, edit: Edit) -> None:
-        if any(one.at == edit.at and one.place == "instead" for one in self.edits):
+        if any(other.at == edit.at and other.place == "instead" for other in self.edits):
             raise PatchError(
-                "an instruction is replaced twice",
+                "an instruction is replaced twice; replace or remove it only once",
                 kernel=self.lifted.kernel.name,
                 offset=self.lifted.columns.address[edit.at],
             )
@@ -504,38 +511,35 @@ class InstrumentationTask:
         into: Cell | None = None,
         granularity: Granularity = "total",
     ) -> CountRequest:
-        """Count how often instructions run, without hooks: in registers, with few additions and one atomic operation
-        when a wave ends.
+        """Count executions of instructions without hooks: in registers, with one atomic operation when a wave ends.
 
         Args:
-            sites: instructions, or their indices, or blocks, which count once when they are entered.
-            weight: what each of them adds.
-            per: "wave" adds the weight for each wave that runs it, "lane" for each lane that is active then.
-            into: the number in device memory that it is added to, when each wave ends; None: the sum is found out when
-                counters are read (`luthier.tool.counts.KernelCounts.total`), and with it how often everything in the
-                functions concerned runs.
-            granularity: "wave" gives what each wave counted besides, a row a wave (`KernelCounts.waves`), without
-                `into`. There is room for `wave_rows` of them.
+            sites: instructions, their indices, or blocks, which count once per entry.
+            weight: number to add per execution.
+            per: "wave" adds the weight once per executing wave, "lane" once per active lane.
+            into: cell in device memory to which each wave adds its sum when it ends. None: `KernelCounts.total`
+                computes the sum from the counters, which then give the executions of every instruction in the
+                functions concerned.
+            granularity: "wave" also keeps the counts of each wave (`KernelCounts.waves`), for up to `wave_rows` waves.
+                It excludes `into`.
 
         Raises:
-            HookError: no such instruction or cell, or a weight that is no 32-bit number; a row a wave into a cell.
+            HookError: an instruction or cell does not exist, the weight does not fit 32 bits, or the granularity is
+                "wave" and `into` is given.
         """
         lifted = self.lifted
-        every = [sites] if isinstance(sites, Instruction | BasicBlock | int) else sites
-        indices = []
-        for site in every:
-            indices.append(self._index(site.first if isinstance(site, BasicBlock) else site))
+        listed = [sites] if isinstance(sites, Instruction | BasicBlock | int) else sites
+        indices = [self._index(site.first if isinstance(site, BasicBlock) else site) for site in listed]
         if not -(1 << 31) <= weight < 1 << 31:
-            raise HookError(f"a weight of {weight} does not fit 32 bits", kernel=lifted.kernel.name)
+            raise HookError(f"weight {weight} does not fit 32 bits", kernel=lifted.kernel.name)
         if per not in ("wave", "lane"):
-            raise HookError(f"counts are per wave or per lane, not per {per}", kernel=lifted.kernel.name)
+            raise HookError(f"per must be wave or lane, not {per!r}", kernel=lifted.kernel.name)
         if granularity not in ("total", "wave"):
-            message = f"counts have the granularity total or wave, not {granularity}"
-            raise HookError(message, kernel=lifted.kernel.name)
+            raise HookError(f"granularity must be total or wave, not {granularity!r}", kernel=lifted.kernel.name)
         if into is not None:
             into.check()
             if granularity == "wave":
-                raise HookError("what each wave counts is in no variable", kernel=lifted.kernel.name)
+                raise HookError("counts of each wave go into no variable: leave out `into`", kernel=lifted.kernel.name)
         request = CountRequest(tuple((index, weight) for index in indices), per, into, granularity)
         self.counts.append(request)
         return request
@@ -560,13 +564,12 @@ class InstrumentationTask:
     ) -> None:
         if len(self.insertions) >= MOST_INSERTIONS:
             raise PatchError(
-                f"more than {MOST_INSERTIONS} hooks take too much memory; the kernel's code has "
-                f"{len(self.lifted.code)} instructions",
+                f"more than {MOST_INSERTIONS} hooks take too much memory; the kernel has "
+                f"{len(self.lifted.code)} instructions: select fewer of them",
                 kernel=self.lifted.kernel.name,
             )
         index = self._index(instruction)
         call, numbers = self._calls.of(hook, arguments, self._groups, guard)
         if call.made_at is not None:
             check_values(self.lifted, call, index, place)
-        # Equivalent to Insertion(…), in half the time.
-        self.insertions.append(tuple.__new__(Insertion, (index, place, call, numbers)))
+        self.insertions.append(Insertion(index, place, call, numbers))

@@ -1,4 +1,4 @@
-"""`Tool`: what a tool author subclasses, how options reach it, and how installed tools are found."""
+"""`Tool`, the base class of tools; parsing of tool options; and the search for installed tools."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ ENTRY_POINT_GROUP = "luthier.tools"
 class ExecutionCounts:
     """Executions of each instruction of a kernel, by instruction index of its lifted representation.
 
-    They are the emulator's own: the reference.
+    The emulator counts them itself; they are the reference for verification.
     """
 
     executions: NDArray[np.int64]
-    """[n] times a wave executed it."""
+    """[n] executions by waves."""
     active_lanes: NDArray[np.int64]
-    """[n] sum over those times of the lanes active in EXEC."""
+    """[n] sum of the lanes active in EXEC over these executions."""
 
 
 class Tool:
@@ -54,15 +54,15 @@ class Tool:
         """A tool without options."""
 
     reset_each_launch: ClassVar[bool] = False
-    """Under `luthier run`, whether its variables get their initial values before every launch."""
+    """Under `luthier run`, whether to reset the tool's variables to their initial values before every launch."""
     hsa_events: ClassVar[Sequence[str]] = ("*",)
-    """Names or patterns of the HSA functions that `at_hsa_event` gets under `luthier run`."""
+    """Names or patterns of the HSA functions for which `at_hsa_event` is called under `luthier run`."""
     hip_events: ClassVar[Sequence[str]] = ("*",)
-    """Patterns of the HIP functions that `at_hip_event` gets, as for `hsa_events`."""
+    """Names or patterns of the HIP functions for which `at_hip_event` is called under `luthier run`."""
     memory_events: ClassVar[Sequence[str]] = ("*",)
-    """Patterns of the events that `at_memory_event` gets."""
+    """Names or patterns of the events for which `at_memory_event` is called."""
     name: ClassVar[str] = ""
-    """Name on the command line, set from the entry point; with its package where several have a tool of that name."""
+    """Name on the command line, set from the entry point; prefixed by the package if several have such a tool."""
 
     def __init__(self, **options: Any) -> None:
         fields = _option_fields(type(self))
@@ -73,7 +73,7 @@ class Tool:
 
     @classmethod
     def label(cls) -> str:
-        """Return what errors call the tool."""
+        """Return the name of the tool in errors."""
         return f"tool {cls.name or cls.__name__}"
 
     def instrument(self, task: InstrumentationTask) -> None:
@@ -81,102 +81,104 @@ class Tool:
         raise NotImplementedError
 
     def why_idle(self) -> str:
-        """Return why nothing was inserted, for the error that then ends a command; empty if no reason is known."""
+        """Return why nothing was inserted, for the error that ends the command; empty if no reason is known."""
         return ""
 
     def expected(self, task: InstrumentationTask, counts: ExecutionCounts) -> Mapping[str, int]:
-        """Return the values that the tool's variables must have after one launch that began with their initial values.
+        """Return the values that the tool's variables must have after one launch that starts from initial values.
 
         Args:
-            task: the kernel, as instrumented.
-            counts: how often each instruction ran in the original kernel.
+            task: the instrumented kernel.
+            counts: executions of each instruction in the original kernel.
 
         Returns:
-            Variable name -> value as an integer; a tool that cannot predict its results returns nothing. What
-            `InstrumentationTask.count` counts into no variable is compared without being asked for.
+            Variable name -> value as an integer; empty if the tool cannot predict its results. Counts of
+            `InstrumentationTask.count` that go to no variable are always compared.
         """
         return {}
 
     def tables(self, counts: KernelCounts) -> Iterable[Table]:
-        """Return tables of what was counted in one kernel.
+        """Return tables of the counts of one kernel.
 
         Args:
-            counts: what all tools together had counted into no variable.
+            counts: the counts that all tools requested without a variable.
         """
         return ()
 
-    # Under `luthier run`; all of these are called in the service's process, one at a time.
+    # The methods below are called under `luthier run`, in the service's process, one at a time.
 
     def at_init(self, run: Run) -> None:
-        """Handle the start of the program, which is about to happen."""
+        """Handle the imminent start of the program."""
 
     def at_code_object(self, loaded: LoadedObject) -> None:
         """Handle a code object that a process has loaded on a device."""
 
     def at_kernel_launch(self, launch: Launch) -> None:
-        """Handle a kernel that is about to be launched; nothing else runs on the device.
+        """Handle the imminent launch of a kernel; nothing else runs on the device.
 
-        ``launch.instrumented = False`` lets the original run. A tool with this method or `at_kernel_end` makes launches
-        wait for each other.
+        Set ``launch.instrumented = False`` to run the original kernel. A tool that overrides this method or
+        `at_kernel_end` serialises launches.
         """
 
     def at_kernel_end(self, launch: Launch) -> None:
         """Handle the end of a launch."""
 
     def at_records(self, channel: LiveChannel, batch: NDArray[Any]) -> None:
-        """Handle records of one of the tool's channels, while the program runs or just after.
+        """Handle records of one of the tool's channels, while the program runs or just afterwards.
 
-        They arrive before the `at_kernel_end` of the launch that pushed them. A tool without this method finds them in
-        the run directory.
+        Records arrive before `at_kernel_end` of the launch that pushed them. If a tool does not override this method,
+        they are written to the run directory.
 
         Args:
-            channel: on which device of which process.
-            batch: [n] of ``channel.dtype``, in the order of tickets, or what `unpacked` makes of it; the tool's own to
-                keep.
+            channel: the channel on one device of one process.
+            batch: [n] of ``channel.dtype``, in the order of tickets, or the result of `unpacked`. The tool may keep it.
         """
 
     def unpacked(self, channel: LiveChannel, batch: NDArray[Any]) -> NDArray[Any]:
-        """Return the records that those of a batch stand for: those for `at_records` and tables in the run directory.
+        """Expand the records of a batch to those for `at_records` and for tables in the run directory.
 
-        For tools whose hooks push less than they tell, such as one record for all lanes of a wave. All batches of a
-        channel must give records of one type.
+        This is for tools whose hooks push compact records, such as one for all lanes of a wave. All batches of a
+        channel must expand to records of one type.
 
         Args:
             channel: as for `at_records`.
-            batch: [n] of ``channel.dtype``; at most 4,096, since each may stand for many.
+            batch: [n] of ``channel.dtype``; at most 4,096, since each may expand to many.
         """
         return batch
 
     def at_hsa_event(self, event: ApiEvent) -> None:
         """Handle the begin or the end of a call of one of the functions `hsa_events`.
 
-        Events of a thread come in their order, soon after they happened: the program does not wait.
+        Events of a thread arrive in order, shortly after they happened: the program does not wait.
         """
 
     def at_hip_event(self, event: ApiEvent) -> None:
         """Handle the begin or the end of a call of one of the functions `hip_events`, like `at_hsa_event`.
 
-        Of the call that initialises HIP, the end is the earliest event that can be reported.
+        The earliest event is the end of the call that initialises HIP.
         """
 
     def at_memory_event(self, event: ApiEvent) -> None:
-        """Handle what happens to memory that the program has of HIP, like `at_hsa_event`.
+        """Handle an event of memory that the program allocates from HIP, like `at_hsa_event`.
 
-        The event, which has no end, is called ``allocated`` (``address``, ``size`` as the program asked for it, and the
-        bytes ``reserved`` for it, in which nothing else lies); ``freed`` (``address``): the program has given it back,
-        but it is kept for a while; ``forgotten`` (``address``): it is HIP's again; or ``complained`` (``kind``, a
-        `luthier.findings.kinds.FindingKind`, ``address``, ``base``, ``size``): what was given back is none, or again.
-        For a tool with this method HIP is asked for more than the program asks for, and gets it back later, as under
-        `luthier sanitize`.
+        Events have no end. Their names and arguments are:
+
+        - ``allocated`` (``address``, the requested ``size``, and the bytes ``reserved`` exclusively for it);
+        - ``freed`` (``address``): the program has freed the memory, which is kept for a while;
+        - ``forgotten`` (``address``): the memory was returned to HIP;
+        - ``complained`` (``kind``, a `luthier.findings.kinds.FindingKind`, ``address``, ``base``, ``size``): the freed
+          address is not an allocation, or was freed before.
+
+        If a tool overrides this method, allocations are enlarged and freed later, as under `luthier sanitize`.
         """
 
     def at_exit(self, run: Run) -> None:
         """Handle the end of the program; `report` is called next."""
 
     def report(self, run: Run) -> Iterable[Table]:
-        """Return the findings of the run, as tables.
+        """Return the results of the run as tables.
 
-        By default: the sums of all variables that are one number, and `tables` of what was counted.
+        By default: the sums of all variables that are a single number, and `tables` of the counts.
         """
         from luthier.support.table import Table
 
@@ -186,9 +188,9 @@ class Tool:
 
 
 def failed(tool: Tool, function: str, problem: BaseException) -> str:
-    """Return where a tool's own code failed: tool, function, file and line, and the exception.
+    """Return a message about an exception in a tool's code: tool, function, file and line, and the exception.
 
-    The line is the innermost one that is not Luthier's.
+    The line is the innermost one outside Luthier.
     """
     frames = traceback.extract_tb(problem.__traceback__)
     own = [frame for frame in frames if not frame.filename.startswith(_OURS)] or frames
@@ -198,11 +200,11 @@ def failed(tool: Tool, function: str, problem: BaseException) -> str:
 
 
 _OURS = str(Path(__file__).parent.parent) + os.sep
-"""How files of Luthier's own begin."""
+"""Prefix of the paths of Luthier's files."""
 
 
 class TaskShare(NamedTuple):
-    """The part of a task that one tool has asked for."""
+    """The part of a task that one tool requested."""
 
     hooks: range
     """Positions in ``task.insertions``."""
@@ -211,16 +213,16 @@ class TaskShare(NamedTuple):
 
 
 class ToolGroup:
-    """Tools that instrument together: the hooks of each follow those of the one before it, also at one point.
+    """Tools that instrument together. At one point, hooks run in the order of their tools.
 
     Args:
         tools: in the order in which they instrument.
 
     Attributes:
-        inserted: hooks, counts and edits that each tool has asked for in all tasks so far.
+        inserted: number of hooks, counts and edits that each tool has requested in all tasks so far.
 
     Raises:
-        ToolError: an installed tool is there twice: its variables would be, too.
+        ToolError: an installed tool occurs twice, which would duplicate its variables.
     """
 
     def __init__(self, tools: Sequence[Tool]) -> None:
@@ -233,7 +235,7 @@ class ToolGroup:
 
     @classmethod
     def of(cls, tools: Tool | ToolGroup | Sequence[Tool]) -> ToolGroup:
-        """Return the group of one tool or several; a group is returned as it is."""
+        """Return a group of one tool or several; a group is returned unchanged."""
         if isinstance(tools, ToolGroup):
             return tools
         return cls([tools] if isinstance(tools, Tool) else tools)
@@ -243,7 +245,7 @@ class ToolGroup:
         self.instrument_each(task)
 
     def instrument_each(self, task: InstrumentationTask) -> list[TaskShare]:
-        """Let each tool instrument the kernel, and return what each has asked for."""
+        """Let each tool instrument the kernel, and return the share of each."""
         shares = []
         for number, tool in enumerate(self.tools):
             hooks, counts, edits = len(task.insertions), len(task.counts), len(task.edits)
@@ -260,12 +262,12 @@ class ToolGroup:
 
     @property
     def watches_memory(self) -> bool:
-        """Return whether a tool wants to be told of the memory that programs have of HIP."""
+        """Return whether a tool overrides `Tool.at_memory_event`."""
         return any(type(tool).at_memory_event is not Tool.at_memory_event for tool in self.tools)
 
     @property
     def idle(self) -> list[Tool]:
-        """Return the tools that have inserted nothing."""
+        """Return the tools that inserted nothing."""
         return [tool for tool, count in zip(self.tools, self.inserted, strict=True) if not count]
 
 
@@ -273,46 +275,40 @@ def _parse_value(field: dataclasses.Field[Any], text: str, tool: str) -> Any:
     kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
     try:
         if kind == "bool":
-            return {
-                "1": True,
-                "true": True,
-                "yes": True,
-                "on": True,
-                "0": False,
-                "false": False,
-                "no": False,
-                "off": False,
-            }[text.lower()]
+            return _TRUTH[text.lower()]
         if kind == "int":
             return int(text, 0)
         if kind == "float":
             return float(text)
     except (KeyError, ValueError):
-        means = {"bool": "true or false", "int": "a whole number", "float": "a number"}[kind]
-        raise ToolError(f"option {field.name} of {tool} is {means}, not {text!r}") from None
+        expected = {"bool": "true or false", "int": "a whole number", "float": "a number"}[kind]
+        raise ToolError(f"option {field.name} of {tool} must be {expected}, not {text!r}") from None
     if kind != "str":
-        raise ToolError(f"option {field.name} of {tool} has type {kind}, which cannot be given as text")
+        raise ToolError(f"option {field.name} of {tool} has type {kind}, which cannot be given on the command line")
     return text
 
 
-def find_entry_points() -> dict[str, EntryPoint]:
-    """Return the entry points of installed tools by what names each alone, without importing them.
+_TRUTH = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 
-    It is the tool's name, or ``PACKAGE:NAME`` where several packages install a tool of that name.
+
+def find_entry_points() -> dict[str, EntryPoint]:
+    """Return the entry points of installed tools by unique name, without importing them.
+
+    The unique name is ``NAME``, or ``PACKAGE:NAME`` if several packages install a tool of that name.
     """
-    found = {}
+    by_unique_name = {}
     for name, points in by_name(points_of(ENTRY_POINT_GROUP)).items():
         several = len({point.value for point in points}) > 1
-        found.update({f"{package_of(point)}:{name}" if several else name: point for point in points})
-    return found
+        by_unique_name.update({f"{package_of(point)}:{name}" if several else name: point for point in points})
+    return by_unique_name
 
 
 def find_tool(specification: str) -> tuple[str, EntryPoint, str]:
-    """Return what names a tool alone, its entry point, and its options.
+    """Return the unique name of a tool, its entry point, and its options.
 
     Args:
-        specification: ``NAME`` or ``PACKAGE:NAME``, and behind a colon options. A package's name is that of the
-            distribution. What may be both is an option.
+        specification: ``NAME`` or ``PACKAGE:NAME``, optionally followed by a colon and options. PACKAGE is the name of
+            the distribution. If the second part may be either a name or an option, it is an option.
 
     Raises:
         ToolError: there is no such tool, or several packages have one.
@@ -328,13 +324,13 @@ def find_tool(specification: str) -> tuple[str, EntryPoint, str]:
     if first in points:
         return first, points[first], rest
     if clashing := [name for name, point in points.items() if point.name == first]:
-        raise ToolError(f"several packages have a tool {first!r}: say {' or '.join(clashing)}")
+        raise ToolError(f"several packages have a tool {first!r}: use {' or '.join(clashing)}")
     hint = did_you_mean(first, points)
-    raise ToolError(f"no tool {first!r} is installed; there are {', '.join(sorted(points)) or 'none'}{hint}")
+    raise ToolError(f"no tool {first!r} is installed; installed are {', '.join(sorted(points)) or 'none'}{hint}")
 
 
 def _same_package(name: str, other: str) -> bool:
-    """Return whether two names are of one distribution (PyPA, "Names and normalization")."""
+    """Return whether two names denote the same distribution (PyPA, "Names and normalization")."""
     return _BETWEEN_WORDS.sub("-", name).lower() == _BETWEEN_WORDS.sub("-", other).lower()
 
 
@@ -342,15 +338,15 @@ _BETWEEN_WORDS = re.compile(r"[-_.]+")
 
 
 def tool_class(name: str) -> type[Tool]:
-    """Import the installed tool called `name`, or ``PACKAGE:NAME``.
+    """Import an installed tool, given as ``NAME`` or ``PACKAGE:NAME``.
 
     Raises:
-        ToolError: there is none, there are several, or it cannot be imported.
+        ToolError: there is no such tool, there are several, or it cannot be imported.
     """
-    known, point, options = find_tool(name)
+    unique_name, point, options = find_tool(name)
     if options:
-        raise ToolError(f"{name!r} is no tool's name: leave out the options {options!r}")
-    return _load(known, point)
+        raise ToolError(f"{name!r} is not the name of a tool: leave out the options {options!r}")
+    return _load(unique_name, point)
 
 
 def _load(name: str, point: EntryPoint) -> type[Tool]:
@@ -366,19 +362,20 @@ def _option_fields(tool: type[Tool]) -> dict[str, dataclasses.Field[Any]]:
 
 
 def parse_tools(specifications: Sequence[str]) -> ToolGroup:
-    """Make the tools of several specifications; see `parse_tool`.
+    """Create tools from several specifications; see `parse_tool`.
 
     Raises:
-        ToolError: also if a tool is named twice.
+        ToolError: as for `parse_tool`, or a tool is named twice.
     """
     return ToolGroup([parse_tool(specification) for specification in specifications])
 
 
 def parse_tool(specification: str) -> Tool:
-    """Make a tool from ``name`` or ``name:option=value,option=value``, or from either behind ``package:``.
+    """Create a tool from ``[package:]name[:option=value,option=value]``.
 
     Raises:
-        ToolError: unknown tool or option, a name that several packages give, or a value of the wrong type.
+        ToolError: the tool or an option is unknown, several packages have a tool of that name, or a value has the wrong
+            type.
     """
     name, point, rest = find_tool(specification)
     cls = _load(name, point)

@@ -1,7 +1,7 @@
-"""Counts of each wave of a kernel: a row for each wave, with its work-group and its place in it.
+"""Counts of each wave of a kernel: a row for each wave, with its work-group and its number in it.
 
-Rows are in device memory, behind the kernel's cells: a 64-bit number of waves that asked for a row, then as many rows
-as there is room for, and one more, which waves without a row of their own write.
+The rows follow the kernel's cells in device memory: the 64-bit number of waves that requested a row, the rows, and one
+further row that all waves without a row of their own write.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from luthier.errors import PatchError
 
 TICKETS_BYTES = 8
 IDENTITY = ("group_x", "group_y", "group_z", "wave")
-"""The 32-bit words that each row begins with: the work-group's id in three dimensions, the wave's number in it."""
+"""The first 32-bit words of each row: the work-group's id in three dimensions, the wave's number in it."""
 USUAL_ROOM = 1 << 14
 """Default number of rows of a kernel."""
 LARGEST_ROWS = 1 << 31
-"""Bytes of all rows of a kernel."""
+"""Maximum size of all rows of a kernel in bytes."""
 
 
 _Edge = tuple[tuple[int, int], NDArray[np.int64]]
-"""The last instruction of a stretch and the first of one that follows it, and how often each wave went so."""
+"""Last instruction of a stretch, first instruction of a successor, and how often each wave took this edge."""
 
 
 class _WaveFlow(Protocol):
@@ -51,11 +51,11 @@ class Word(NamedTuple):
     """Position of a counter in a row."""
 
     low: int
-    """Number of the 32-bit word."""
+    """Index of the 32-bit word."""
     high: int | None
-    """That of its upper 32 bits, if it has such."""
+    """Index of the word with the upper 32 bits, if any."""
     bit: int | None
-    """It is this bit of the word alone."""
+    """Bit of the word, if the counter is a single bit."""
 
 
 class RowLayout(Struct, frozen=True):
@@ -64,11 +64,11 @@ class RowLayout(Struct, frozen=True):
     offset: int
     """Bytes from the kernel's first cell to the number of waves."""
     room: int
-    """Rows of waves that there is room for."""
+    """Number of rows for waves."""
     words: int
-    """32-bit words in each."""
+    """Number of 32-bit words in each row."""
     values: tuple[Word, ...]
-    """By cell, the counter that is added to it."""
+    """For each cell, the position of its counter."""
 
     @property
     def size(self) -> int:
@@ -76,10 +76,10 @@ class RowLayout(Struct, frozen=True):
         return TICKETS_BYTES + 4 * self.words * (self.room + 1)
 
     def rows(self, memory: bytes) -> tuple[NDArray[np.uint32], int]:
-        """Return the [rows, words] of all waves that found room, and the number of those that did not.
+        """Return [rows, words] of all waves that got a row, and the number of those that did not.
 
         Args:
-            memory: from the kernel's first cell on.
+            memory: device memory from the kernel's first cell on.
         """
         head, end = self.offset + TICKETS_BYTES, self.offset + self.size
         waves = int.from_bytes(memory[self.offset : head], "little")
@@ -88,14 +88,14 @@ class RowLayout(Struct, frozen=True):
 
     def cells(self, rows: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Return [cells, rows] the counts of each wave."""
-        found = np.zeros((len(self.values), len(rows)), np.int64)
-        for column, (low, high, bit) in zip(found, self.values, strict=True):
+        cells = np.zeros((len(self.values), len(rows)), np.int64)
+        for column, (low, high, bit) in zip(cells, self.values, strict=True):
             column[:] = rows[:, low]
             if bit is not None:
                 column[:] = column >> bit & 1
             elif high is not None:
                 column |= rows[:, high].astype(np.int64) << 32
-        return found
+        return cells
 
     def to_json(self) -> dict[str, Any]:
         """Return the layout as plain data."""
@@ -103,33 +103,33 @@ class RowLayout(Struct, frozen=True):
 
     @classmethod
     def of_json(cls, data: Mapping[str, Any]) -> RowLayout:
-        """Return the layout that `to_json` gave as plain data."""
-        return cls(data["offset"], data["room"], data["words"], tuple(Word(*one) for one in data["values"]))
+        """Return the layout from the data of `to_json`."""
+        return cls(data["offset"], data["room"], data["words"], tuple(Word(*word) for word in data["values"]))
 
 
 class WaveCounts(Struct, frozen=True, eq=False):
-    """Executions of each block of a kernel by each wave, and of each edge between blocks.
+    """Executions of each block and each edge of a kernel by each wave.
 
-    They are over all launches, in no particular order.
+    Waves of all launches are included, in no particular order.
     """
 
     kernel: str
     identity: NDArray[np.uint32]
-    """[waves, 4] what `IDENTITY` says."""
+    """[waves, 4] the words of `IDENTITY`."""
     missing: int
-    """Waves that found no room for their row: they are in the sums of `KernelCounts` alone."""
+    """Number of waves without a row: only the sums of `KernelCounts` include them."""
     stretches: tuple[tuple[int, int], ...]
-    """First and last of the instructions that run together, in the order of these: where executions were asked for."""
+    """First and last instruction of each straight-line stretch for which executions were requested, in order."""
     runs: NDArray[np.int64]
-    """[waves, stretches] times that a wave ran each."""
+    """[waves, stretches] executions of each stretch by each wave."""
     lane_stretches: tuple[tuple[int, int], ...]
-    """Stretches where active lanes were asked for."""
+    """Stretches for which active lanes were requested."""
     lane_runs: NDArray[np.int64]
-    """[waves, lane_stretches] sum of the lanes that were active then."""
+    """[waves, lane_stretches] sum of the active lanes over these executions."""
     edges: tuple[tuple[int, int], ...]
-    """Blocks between which control goes by one step, as of `EdgeRow`: their indices in the lifted kernel."""
+    """Source and destination block of each edge, as in `EdgeRow`: indices in the lifted kernel."""
     gone: NDArray[np.int64]
-    """[waves, edges] times that a wave went each."""
+    """[waves, edges] how often each wave took each edge."""
     block_of: NDArray[np.int32]
     """[n] block of each instruction."""
 
@@ -147,20 +147,20 @@ class WaveCounts(Struct, frozen=True, eq=False):
         Args:
             flows: of waves and of active lanes.
             block_of: [n] block of each instruction.
-            memories: contents of the kernel's cells and rows, of each device of each process.
+            memories: contents of the kernel's cells and rows on each device of each process.
         """
-        found = [layout.rows(memory) for memory in memories]
-        rows = np.concatenate([rows for rows, _ in found]) if found else np.zeros((0, layout.words), np.uint32)
+        parts = [layout.rows(memory) for memory in memories]
+        rows = np.concatenate([rows for rows, _ in parts]) if parts else np.zeros((0, layout.words), np.uint32)
         cells = layout.cells(rows)
         stretches, runs, edges = _solved(flows[0], cells)
         lane_stretches, lane_runs, _ = _solved(flows[1], cells)
-        ways: dict[tuple[int, int], NDArray[np.int64]] = {}
+        taken: dict[tuple[int, int], NDArray[np.int64]] = {}
         for (last, first), times in edges:
-            way = int(block_of[last]), int(block_of[first])
-            ways[way] = ways[way] + times if way in ways else times
-        gone = np.array(list(ways.values()), np.int64).reshape(len(ways), len(rows)).T
-        identity, missing = rows[:, : len(IDENTITY)], sum(missing for _, missing in found)
-        return cls(kernel, identity, missing, stretches, runs, lane_stretches, lane_runs, tuple(ways), gone, block_of)
+            edge = int(block_of[last]), int(block_of[first])
+            taken[edge] = taken[edge] + times if edge in taken else times
+        gone = np.array(list(taken.values()), np.int64).reshape(len(taken), len(rows)).T
+        identity, missing = rows[:, : len(IDENTITY)], sum(missing for _, missing in parts)
+        return cls(kernel, identity, missing, stretches, runs, lane_stretches, lane_runs, tuple(taken), gone, block_of)
 
     def __len__(self) -> int:
         """Return the number of waves with a row."""
@@ -168,36 +168,36 @@ class WaveCounts(Struct, frozen=True, eq=False):
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """Return the blocks of the functions in which executions were asked for, as indices in the lifted kernel."""
+        """Return the blocks for which executions were requested, as indices in the lifted kernel."""
         return tuple(int(self.block_of[first]) for first, _ in self.stretches)
 
     @property
     def instructions(self) -> NDArray[np.int64]:
-        """Return [waves] the instructions that each wave executed in these functions."""
+        """Return [waves] the number of instructions that each wave executed in these blocks."""
         sizes = np.array([last + 1 - first for first, last in self.stretches], np.int64)
         return self.runs @ sizes
 
     def executions(self, instruction: int) -> NDArray[np.int64]:
-        """Return [waves] how often each wave ran an instruction, given by its index.
+        """Return [waves] the executions of an instruction, given by its index.
 
         Raises:
-            PatchError: that was not asked for.
+            PatchError: they were not requested.
         """
         return self._column(self.stretches, self.runs, instruction)
 
     def active_lanes(self, instruction: int) -> NDArray[np.int64]:
-        """Return [waves] the sum of the lanes that were active at an instruction, given by its index.
+        """Return [waves] the sum of the lanes active at an instruction, given by its index.
 
         Raises:
-            PatchError: that was not asked for.
+            PatchError: it was not requested.
         """
         return self._column(self.lane_stretches, self.lane_runs, instruction)
 
     def total(self, request: _Request) -> NDArray[np.int64]:
-        """Return [waves] the sum that was asked for, for each wave.
+        """Return [waves] the sum of a request.
 
         Raises:
-            PatchError: it was not counted here.
+            PatchError: an instruction of the request was not counted.
         """
         column = self.executions if request.per == "wave" else self.active_lanes
         totals = np.zeros(len(self), np.int64)
@@ -208,7 +208,7 @@ class WaveCounts(Struct, frozen=True, eq=False):
     def to_arrow(self) -> Any:
         """Return a ``pyarrow.Table`` with a row for each wave.
 
-        Its columns are `IDENTITY`, `instructions`, and ``block_N`` with how often the wave entered block N.
+        Its columns are `IDENTITY`, `instructions`, and ``block_N``, the number of times the wave entered block N.
         """
         import pyarrow  # takes 0.2 s
 
@@ -222,14 +222,14 @@ class WaveCounts(Struct, frozen=True, eq=False):
     ) -> NDArray[np.int64]:
         at = int(np.searchsorted([first for first, _ in stretches], instruction, "right")) - 1
         if at < 0 or instruction > stretches[at][1]:
-            raise PatchError("this was not counted here", kernel=self.kernel)
+            raise PatchError(f"instruction {instruction} was not counted", kernel=self.kernel)
         return runs[:, at]
 
 
 def _solved(
     flows: Sequence[_WaveFlow], cells: NDArray[np.int64]
 ) -> tuple[tuple[tuple[int, int], ...], NDArray[np.int64], list[_Edge]]:
-    """Return the stretches, how often each wave ran them, and the edges between them.
+    """Return the stretches, [waves, stretches] their executions, and the edges between them.
 
     Args:
         cells: [cells, waves].
@@ -238,10 +238,10 @@ def _solved(
     columns: list[NDArray[np.int64]] = []
     edges: list[_Edge] = []
     for flow in flows:
-        nodes, ways = flow.solved(cells)
+        nodes, between = flow.solved(cells)
         stretches += [(first, last) for _, first, last in flow.stretches]
         columns += [nodes[node] for node, _, _ in flow.stretches]
-        edges += ways
+        edges += between
     order = sorted(range(len(stretches)), key=stretches.__getitem__)
     runs = np.array([columns[at] for at in order], np.int64).reshape(len(order), cells.shape[1]).T
     return tuple(stretches[at] for at in order), runs, edges
