@@ -1,7 +1,7 @@
-"""Templates bound to free registers at each point, the code laid out anew, a stand-alone object written.
+"""Patching: binds payload templates to free registers at each point, lays the code out again, and writes an object.
 
-What patches is imported when it is first used: who only reads what was done, as a run that patches nothing does, needs
-but the report.
+The modules that patch are imported on first use: readers of a report, such as a run that patches nothing, do not need
+them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Report of what patching did to an object, and what it refused to do."""
+"""Reports of patching: the changes to an object, and the refusals."""
 
 from __future__ import annotations
 
@@ -19,26 +19,27 @@ RefusalKind = (
     | Literal["lifting", "layout", "unallocated"]
     | Restriction
 )
-"""Reason why something was left out.
+"""Reason of a refusal.
 
 - *no such register*: the hook uses a register that the kernel does not have;
-- *too few registers*: not enough are dead or spare at the point;
-- *over budget*: not enough are, within the budget that the tool gave its hooks;
-- *sampled*: so it would be here, and the tool asked for a sample of such points;
+- *too few registers*: not enough registers are dead or unused at the point;
+- *over budget*: not enough are within the tool's budget for its hooks;
+- *sampled*: the point exceeds the budget, and the tool requested a sample of such points, without this one;
 - *hook*: the hook cannot be compiled or spliced;
 - *unfinished*: the system ended the hook's compilation, twice; another run may succeed;
-- a `Restriction`: nothing can run at the point;
-- *lifting*, *layout*: the whole kernel, since its code cannot be understood, or cannot be moved;
-- *unallocated*: the whole kernel, since it uses registers, LDS or private memory that its descriptor does not allocate.
+- a `Restriction`: no code can be inserted at the point;
+- *lifting*, *layout*: the whole kernel is refused because its code cannot be analysed, or cannot be moved;
+- *unallocated*: the whole kernel is refused because it uses registers, LDS or private memory that its descriptor does
+  not allocate.
 """
 
 
 class UnallocatedError(PatchError):
-    """A kernel that uses registers or memory that its descriptor does not allocate."""
+    """A kernel uses registers or memory that its descriptor does not allocate."""
 
 
 class PatchRefusal(Struct, frozen=True):
-    """A hook that was left out at one point, or a kernel that was left as it is."""
+    """A hook that was left out at one point, or a kernel that was left unchanged."""
 
     kind: RefusalKind
     message: str
@@ -46,33 +47,33 @@ class PatchRefusal(Struct, frozen=True):
     address: int | None
     """Virtual address of the instruction in the original object."""
     hook: str | None = None
-    """None where a whole kernel is meant; so are the two below."""
+    """Name of the hook; None, like `place` and `insertion`, if the whole kernel is refused."""
     place: Literal["before", "after", "taken", "entry"] | None = None
     insertion: int | None = None
-    """Its number among the hooks that were to be spliced into the kernel."""
+    """Position among the hooks requested for the kernel."""
 
     @classmethod
     def of_kernel(cls, kind: RefusalKind, kernel: str, error: LuthierError) -> PatchRefusal:
-        """Return the refusal of a kernel that `error` keeps from being patched."""
+        """Return the refusal of a whole kernel because of an error."""
         return cls(kind, error.message, kernel, error.offset)
 
 
 _NAMED = 4
-"""Targets that the text of a call names."""
+"""Maximum number of targets in the text of a call."""
 
 
 class UnresolvedCall(Struct, frozen=True):
-    """A call or jump by register with unknown targets: what it reaches there is not instrumented."""
+    """An indirect call or jump with unknown targets, which are not instrumented."""
 
     address: int
     """Virtual, in the original object."""
     text: str
     function: str
-    """The symbol of what it is in."""
+    """Symbol of the function that contains it."""
     reason: str
-    """Why its targets are not known, or not all of them."""
+    """Why some of its targets are unknown."""
     known_targets: tuple[str, ...] = ()
-    """Functions that it may reach as far as is known: their copies are instrumented."""
+    """Its known targets: their copies are instrumented."""
 
     def __str__(self) -> str:
         names = ", ".join(self.known_targets[:_NAMED])
@@ -82,46 +83,46 @@ class UnresolvedCall(Struct, frozen=True):
 
 
 class KernelReport(Struct, frozen=True):
-    """Report of what patching did to one kernel."""
+    """Report of patching one kernel."""
 
     kernel: str
     sites: int
     """Instructions with hooks before or after them."""
     insertions: int
-    """Hooks spliced in."""
+    """Number of spliced hooks."""
     instructions: int
     """Instructions of the kernel and the functions it calls."""
     added_instructions: int
     code_bytes: int
-    """Bytes of the instructions, before."""
+    """Bytes of the original instructions."""
     patched_bytes: int
     vgprs: tuple[int, int]
-    """Before and after, as the wave has them."""
+    """Before and after, as allocated to a wave."""
     sgprs: tuple[int, int]
     waves_per_simd: tuple[int, int]
-    """Most waves a SIMD can hold by their registers and static LDS, before and after (`Kernel.occupancy`)."""
+    """Maximum waves per SIMD by registers and static LDS, before and after (`Kernel.occupancy`)."""
     unknown_calls: int
-    """Calls and jumps whose targets are not all known: what they reach beside those is not instrumented."""
+    """Number of calls and jumps with unknown targets, which are not instrumented."""
     requested_sites: int
-    """Instructions that were to have hooks before or after them."""
+    """Instructions for which hooks were requested before or after them."""
     refusals: tuple[PatchRefusal, ...]
-    """Hooks left out, in the order they were inserted."""
+    """Hooks left out, in the order in which they were inserted."""
     counts: int = 0
-    """Requests to count something."""
+    """Number of requested counts."""
     counters: int = 0
-    """Numbers that each wave counts for them, and for `hoisted`."""
+    """Number of counters of each wave for `counts` and `hoisted`."""
     hoisted: int = 0
-    """Number of `insertions` that do nothing but count and are counted in registers instead."""
+    """Number of `insertions` that only count and are counted in registers instead."""
     edits: int = 0
-    """Changes of the application's own instructions."""
+    """Edits of the application's own instructions."""
     calls: int = 0
-    """Number of `insertions` that call a payload which is placed once."""
+    """Number of `insertions` that call a shared payload."""
     shared: int = 0
-    """Payloads that are placed once."""
+    """Number of shared payloads, each of which is placed once."""
     spilling: int = 0
     """Number of `insertions` that spill registers to private memory while they run."""
     excess: int = 0
-    """Number of `insertions` with more VGPRs than the tool's budget, which says *keep*."""
+    """Number of `insertions` that exceed the tool's VGPR budget with the policy *keep*."""
     unresolved: tuple[UnresolvedCall, ...] = ()
     """The `unknown_calls`, by address."""
     lds: tuple[int, int] = (0, 0)
@@ -138,18 +139,18 @@ class KernelReport(Struct, frozen=True):
 
 
 class PatchReport(Struct, frozen=True):
-    """Report of what patching did to an object."""
+    """Report of patching an object."""
 
     kernels: tuple[KernelReport, ...]
-    """Those that hooks were to be spliced into, but for `refused_kernels`. One that is not `changed` is as it was."""
+    """The requested kernels, without `refused_kernels`. A kernel that is not `changed` equals the original."""
     variables: Mapping[str, int]
     """Name -> bytes of each tool variable defined in the object."""
     refused_kernels: tuple[PatchRefusal, ...]
-    """Kernels left as they are."""
+    """Kernels left unchanged because of an error."""
 
     @property
     def refusals(self) -> tuple[PatchRefusal, ...]:
-        """Return everything left out: kernels, then hooks."""
+        """Return all refusals: of kernels, then of hooks."""
         return self.refused_kernels + tuple(refusal for kernel in self.kernels for refusal in kernel.refusals)
 
     def to_json(self) -> dict[str, Any]:
@@ -158,7 +159,7 @@ class PatchReport(Struct, frozen=True):
         return plain
 
     def refusal_lines(self) -> Iterator[str]:
-        """Yield how much was left out and why, as text."""
+        """Yield lines of text about the refusals: their number and reasons."""
         for kernel in self.kernels:
             if kernel.refusals:
                 wanted = kernel.insertions + len(kernel.refusals)
@@ -172,7 +173,7 @@ class PatchReport(Struct, frozen=True):
             yield f"{refusal.kernel}: refused, {refusal.kind}{where}: {refusal.message}"
 
     def cost(self) -> Table:
-        """Return a row for each kernel: what was asked for, what it costs, and why something was left out."""
+        """Return a table with a row for each kernel: its requests, their cost, and the reasons of refusals."""
         columns = (
             *("kernel", "sites", "asked for", "instructions", "added", "bytes", "patched bytes"),
             *("VGPRs", "patched VGPRs", "SGPRs", "patched SGPRs", "waves a SIMD", "patched waves"),
@@ -187,9 +188,8 @@ class PatchReport(Struct, frozen=True):
             )
             for row in self.kernels
         ]
-        rows += [
-            (one.kernel, *[None] * (len(columns) - 2), f"{one.kind}: {one.message}") for one in self.refused_kernels
-        ]
+        empty = [None] * (len(columns) - 2)
+        rows += [(refusal.kernel, *empty, f"{refusal.kind}: {refusal.message}") for refusal in self.refused_kernels]
         return Table("", columns, rows)
 
     def _repr_html_(self) -> str:
@@ -199,7 +199,7 @@ class PatchReport(Struct, frozen=True):
 
 
 def by_kind(refusals: Iterable[PatchRefusal]) -> dict[RefusalKind, tuple[int, PatchRefusal]]:
-    """Return the number of refusals of each kind, and the first one; the most frequent kind first."""
+    """Return kind -> number of refusals and the first one, the most frequent kind first."""
     refusals = list(refusals)
     counts = Counter(refusal.kind for refusal in refusals)
     first = {refusal.kind: refusal for refusal in reversed(refusals)}
@@ -207,21 +207,19 @@ def by_kind(refusals: Iterable[PatchRefusal]) -> dict[RefusalKind, tuple[int, Pa
 
 
 class RefusedError(PatchError):
-    """Everything that was asked for was refused.
+    """All requests were refused.
 
     Args:
-        report: says what; its kernels have no hooks.
+        report: the report with the refusals; its kernels have no hooks.
         object: the object's name.
     """
 
     def __init__(self, report: PatchReport, object: str) -> None:
         kinds = by_kind(report.refusals)
         ((kind, (_, first)),) = list(kinds.items())[:1]
-        others = f"; {len(report.refusals)} in all ({summary(kinds)})" if len(report.refusals) > 1 else ""
-        what = f"{kind}: {first.message}{others}"
-        super().__init__(
-            f"nothing could be instrumented: {what}", object=object, kernel=first.kernel, offset=first.address
-        )
+        more = f"; {len(report.refusals)} refusals in total ({summary(kinds)})" if len(report.refusals) > 1 else ""
+        message = f"nothing could be instrumented: {kind}: {first.message}{more}"
+        super().__init__(message, object=object, kernel=first.kernel, offset=first.address)
         self.report = report
 
 
