@@ -97,7 +97,7 @@ def test_copies_of_tensors_have_no_addresses(module: ToolModule) -> None:
     def look(task: InstrumentationTask) -> None:
         (copy,) = (one for one in task.instructions if one.mnemonic.startswith("tensor_"))
         for ask in (task.effective_address, task.access_size):
-            with pytest.raises(HookError, match="a descriptor says which part of a tensor it copies"):
+            with pytest.raises(HookError, match="a descriptor selects the part of a tensor"):
                 ask(copy)
         assert copy.memory is not None
         assert (copy.memory.space, copy.memory.kind) == ("global", "store")

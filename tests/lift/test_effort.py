@@ -122,5 +122,5 @@ def test_blocks_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("luthier.lifting.code.graph.MOST_BLOCKS", blocks)
     assert len(lift(object, "k").blocks) == blocks
     monkeypatch.setattr("luthier.lifting.code.graph.MOST_BLOCKS", blocks - 1)
-    with pytest.raises(LiftError, match=f"{blocks} blocks with what is called: more than {blocks - 1} take"):
+    with pytest.raises(LiftError, match=f"{blocks} blocks: more than {blocks - 1} take"):
         lift(object, "k")

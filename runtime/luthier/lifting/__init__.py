@@ -1,4 +1,4 @@
-"""Lifting: functions, blocks, calls, addresses made of the program counter, and register liveness of one kernel."""
+"""Lifting: functions, blocks, calls, PC-relative addresses, and register liveness of one kernel."""
 
 from __future__ import annotations
 

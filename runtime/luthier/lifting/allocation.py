@@ -1,11 +1,11 @@
-"""Registers, LDS and private memory that code uses and its kernel descriptor does not allocate.
+"""Registers, LDS and private memory that code uses but its kernel descriptor does not allocate.
 
-On hardware such registers are those of no wave, or of another one; loads from such memory give 0, and stores are lost.
-Only code counts that is reached for certain: not what a call by an unknown pointer might go to. Of memory only
-addresses count that are constant (`luthier.lifting.constants`).
+On hardware such registers belong to no wave, or to another one; loads from such memory return 0, and stores are lost.
+Only code that is certainly reachable is checked, which excludes possible targets of calls by unknown pointers. Only
+constant addresses of memory are checked (`luthier.lifting.constants`).
 
-Where a launch may be meant to give a kernel more LDS (`luthier.objects.dynamic_lds`), an access beyond the fixed size
-is a defect if it is beyond all LDS that a work-group may have, and a possible one otherwise.
+If launches may give a kernel more LDS (`luthier.objects.dynamic_lds`), an access beyond the fixed size is a defect only
+if it exceeds the maximum LDS of a work-group, and a possible defect otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from luthier.objects.dynamic_lds import has_dynamic_lds
 from luthier.objects.source import SourceLocation
 
 _FILES = {"v": r.VGPRS, "a": r.AGPRS, "s": range(r.FLAT_SCRATCH_SGPR)}
-"""Units of each file of registers; of SGPRs without those that have other names on some targets."""
+"""Units of each register file; of SGPRs without those that have other names on some targets."""
 
 
 _MASK32 = (1 << 32) - 1
@@ -37,23 +37,23 @@ _SCALE_OFFSET = 1 << 11
 
 
 class Unallocated(Struct, frozen=True):
-    """Use of registers of one file, of LDS or of private memory, of which the wave does not have all."""
+    """Use of registers of one file, of LDS or of private memory beyond the allocation of the wave."""
 
     kernel: str
     address: int
-    """Virtual, of the first instruction that uses such registers or memory."""
+    """Virtual address of the first instruction that uses such registers or memory."""
     text: str
     register: str | None
-    """Highest one that this instruction uses, as ``v77``; None for memory."""
+    """Highest register that this instruction uses, such as ``v77``; None for memory."""
     allocated: int
-    """Number of registers of the file that the wave has, or bytes."""
+    """Number of allocated registers of the file, or bytes."""
     instructions: int
-    """Number of the instructions that use such registers or memory."""
+    """Number of instructions that use such registers or memory."""
     shortage: str
     source: SourceLocation | None
-    """Source location of that instruction, if debug information has one."""
+    """Source location of the first instruction, if debug information has one."""
     only_if: str | None = None
-    """Condition, which the code does not show, under which it is a defect; None: it is one."""
+    """Condition outside the code under which this is a defect; None: it always is."""
 
     @property
     def sentence(self) -> str:
@@ -67,7 +67,7 @@ class Unallocated(Struct, frozen=True):
         return f"{self.kernel}: {self.sentence}"
 
     def finding(self, object: str) -> Finding:
-        """Return it as a finding in a code object of this name."""
+        """Return the finding in a code object of this name."""
         return Finding(
             FindingKind.UNALLOCATED.label,
             *(0, self.kernel, object, self.address, self.text),
@@ -94,17 +94,17 @@ class Unallocated(Struct, frozen=True):
 
 
 def unallocated(lifted: LiftedRepresentation) -> tuple[Unallocated, ...]:
-    """Return what a kernel's code uses that its descriptor does not allocate for certain, an entry a file or memory."""
-    return (*unallocated_registers(lifted), *(one for one in unallocated_memory(lifted) if one.only_if is None))
+    """Return the certain defects: one entry per register file or memory that the descriptor does not allocate."""
+    return (*unallocated_registers(lifted), *(use for use in unallocated_memory(lifted) if use.only_if is None))
 
 
 def unallocated_registers(lifted: LiftedRepresentation) -> tuple[Unallocated, ...]:
-    """Return what a kernel's code uses of registers that its descriptor does not allocate: one entry a file."""
+    """Return the uses of registers that the kernel descriptor does not allocate, one entry per file."""
     descriptor = lifted.kernel.descriptor
     named = lifted.named_units
     uses_agprs = bool(((named >= r.AGPRS.start) & (named < r.AGPRS.stop)).any())
     limits = descriptor.register_limits(uses_agprs=uses_agprs)
-    if descriptor.enable_dynamic_vgpr or descriptor.shared_vgpr_count:  # there are more, or may be
+    if descriptor.enable_dynamic_vgpr or descriptor.shared_vgpr_count:  # the wave may have more
         del limits["v"]
     short = {
         file: limit
@@ -130,7 +130,7 @@ def _in_file(lifted: LiftedRepresentation, file: str, limit: int) -> list[Unallo
 
 
 def unallocated_memory(lifted: LiftedRepresentation) -> Iterator[Unallocated]:
-    """Yield accesses to LDS and private memory beyond what a kernel has, possible defects too."""
+    """Yield accesses beyond the LDS and private memory of a kernel, including possible defects."""
     kernel, accesses = lifted.kernel, _Accesses(lifted)
     scratch, size = accesses.of(InstructionFlag.FLAT_SCRATCH), kernel.private_segment_fixed_size
     if scratch and not kernel.descriptor.enable_private_segment:
@@ -156,13 +156,13 @@ class _Accesses:
 
     def of(self, flag: InstructionFlag) -> list[int]:
         """Return the instructions with a flag."""
-        found: list[int] = np.flatnonzero(self._flags & int(flag)).tolist()
-        return [index for index in found if self._lifted.instructions[index].memory is not None]
+        flagged: list[int] = np.flatnonzero(self._flags & int(flag)).tolist()
+        return [index for index in flagged if self._lifted.instructions[index].memory is not None]
 
     def beyond(
         self, accesses: list[int], last: range, memory: str, size: int, only_if: str | None = None
     ) -> Iterator[Unallocated]:
-        """Yield the finding of those whose last byte is in a range for certain, if there are any.
+        """Yield a finding for the accesses whose last byte is certainly in a range, if there are any.
 
         Args:
             size: bytes that the descriptor allocates.
@@ -174,7 +174,7 @@ class _Accesses:
             yield _finding(self._lifted, using, size, shortage, only_if=only_if)
 
     def _last(self, index: int) -> int | None:
-        """Return the last byte of an access, the least of several; None if its address is not constant."""
+        """Return the last byte of an access, the lowest one if there are several; None if it is not constant."""
         instruction = self._lifted.instructions[index]
         access, bases = instruction.memory, self._bases(instruction)
         if access is None or access.unaddressable or access.size is None or not bases:
@@ -184,7 +184,7 @@ class _Accesses:
         return min(base + offset & _MASK32 for base in bases) + access.size - 1
 
     def _bases(self, instruction: Instruction) -> set[int]:
-        """Return the sums of the registers of an address; nothing if they are not constant."""
+        """Return the possible sums of the registers of an address; empty if they are not constant."""
         if _number(instruction, "gds") or _number(instruction, "cpol") & _SCALE_OFFSET:
             return set()
         bases, isa = {0}, self._lifted.isa
@@ -197,12 +197,12 @@ class _Accesses:
             else:
                 unit = int(isa.register_first_unit[value])
                 values = self._constants.before(instruction.index, unit) if unit >= 0 else None
-            bases = {base + one for base in bases for one in values or ()}
+            bases = {base + register for base in bases for register in values or ()}
         return bases
 
 
 def _number(instruction: Instruction, name: str) -> int:
-    """Return an immediate operand, 0 where there is none."""
+    """Return an immediate operand, or 0 if there is none."""
     kind, value = instruction.operand(name) or (OperandKind.IMMEDIATE, 0)
     return value if kind == OperandKind.IMMEDIATE else 0
 
@@ -222,7 +222,7 @@ def _finding(
 
 
 def _certain(lifted: LiftedRepresentation) -> NDArray[np.bool_]:
-    """Return [n] whether control may reach each instruction by calls whose targets are all known."""
+    """Return [n] whether control may reach each instruction through calls whose targets are all known."""
     reached, work = set[int](), [0]
     while work:
         number = work.pop()

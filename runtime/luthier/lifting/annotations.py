@@ -19,9 +19,9 @@ class Ran(NamedTuple):
     """Executions of an instruction."""
 
     executions: int
-    """Times that waves ran it."""
+    """Number of executions by waves."""
     active_lanes: int | None = None
-    """Lanes that were active then, added up; None where they were not counted."""
+    """Sum of the active lanes over these executions; None if not counted."""
 
 
 class LiveCounts(NamedTuple):
@@ -29,7 +29,7 @@ class LiveCounts(NamedTuple):
 
     scalar: int
     vector_active: int
-    """In the lanes that are active there."""
+    """In the active lanes."""
     vector_all_lanes: int
     """In any lane."""
 
@@ -48,8 +48,8 @@ class Annotations(Struct, frozen=True, dict=True):
 
     Args:
         lifted: the kernel.
-        counts: how often instructions ran, by virtual address, with those that did not; what is missing was not
-            counted. None: nothing was.
+        counts: executions of instructions by virtual address; an instruction that is missing was not counted. None:
+            nothing was counted.
     """
 
     lifted: LiftedRepresentation
@@ -60,7 +60,7 @@ class Annotations(Struct, frozen=True, dict=True):
         return LiveCounts.of(self.lifted.liveness.live_before(index))
 
     def ran(self, index: int) -> Ran | None:
-        """Return how often an instruction ran; None where that was not counted."""
+        """Return the executions of an instruction; None if not counted."""
         return None if self.counts is None else self.counts.get(self.lifted.columns.address[index])
 
     def source(self, index: int) -> SourceLocation | None:
@@ -70,19 +70,16 @@ class Annotations(Struct, frozen=True, dict=True):
 
     @cached_property
     def loop_of(self) -> Mapping[int, int]:
-        """Return for each block the innermost loop it is in, its index in ``lifted.loops``.
-
-        Blocks in no loop are left out.
-        """
+        """Return block -> index in ``lifted.loops`` of the innermost loop that contains it, for blocks in loops."""
         return {block: at for at, loop in enumerate(self.lifted.loops) for block in loop.blocks}
 
     def loop(self, block: int) -> Loop | None:
-        """Return the innermost loop that a block is in."""
+        """Return the innermost loop that contains a block, if any."""
         return self.lifted.loops[self.loop_of[block]] if block in self.loop_of else None
 
     @property
     def resources(self) -> dict[str, int | list[str]]:
-        """Return the resources of a wave, how many waves fit on a SIMD (`Kernel.occupancy`), and what limits that."""
+        """Return the resources of a wave, and the waves that fit on a SIMD with the limits (`Kernel.occupancy`)."""
         kernel = self.lifted.kernel
         occupancy = kernel.occupancy()
         return {
@@ -100,8 +97,8 @@ class Annotations(Struct, frozen=True, dict=True):
     def as_data(self) -> dict[str, Any]:
         """Return the annotations as plain data for JSON.
 
-        They have ``resources``, ``loops``, ``code`` with one row per instruction in the order of blocks, ``sources``
-        that its rows index, and ``source_problems``.
+        Keys are ``resources``, ``loops``, ``loop_of_block``, ``code`` with one row per instruction in the order of
+        blocks, ``sources``, to which its rows refer by index, and ``source_problems``.
         """
         numbers: dict[int, int] = {}
         code = []
@@ -134,10 +131,10 @@ class Annotations(Struct, frozen=True, dict=True):
         }
 
     def by_line(self) -> dict[tuple[str, int], int]:
-        """Return the wave-instructions of each (file, line) of the user's, those with most first.
+        """Return the wave-instructions of each (file, line) of the user's source, the largest number first.
 
-        What was inlined from headers of a compiler or of ROCm is charged to the user's line (`SourceLocation.user`).
-        Where the source is not known they are "" and 0.
+        Code inlined from headers of a compiler or of ROCm belongs to the user's line (`SourceLocation.user`). The key
+        of instructions with unknown source is ("", 0).
         """
         totals: dict[tuple[str, int], int] = {}
         for block in self.lifted.blocks:
@@ -149,5 +146,5 @@ class Annotations(Struct, frozen=True, dict=True):
 
     @cached_property
     def _source_numbers(self) -> list[int]:
-        found: list[int] = self.lifted.object.source.numbers(self.lifted.columns.address).tolist()
-        return found
+        numbers: list[int] = self.lifted.object.source.numbers(self.lifted.columns.address).tolist()
+        return numbers

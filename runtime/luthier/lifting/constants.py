@@ -1,7 +1,7 @@
-"""Constants that registers are certain to hold at a point, by the moves that reach it inside one function.
+"""Constants that registers certainly hold at a point, according to the moves that reach it inside one function.
 
-What a call may change, and what a function is entered with, is not known. A constant that was moved while some lanes
-were off is not known any more where lanes may have come back.
+Registers are unknown at function entries, and after calls that may change them. A constant moved while some lanes were
+inactive becomes unknown where lanes may have become active again.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _MASK = (1 << 32) - 1
 _MOVES = ("V_MOV_B32_e32", "V_MOV_B32_e64", "S_MOV_B32", "S_MOVK_I32")
 _DUAL, _SECOND = "V_DUAL_MOV_B32", "_X_MOV_B32"
 _MOST_COPIES = 4
-"""Moves from register to register that are followed one after the other."""
+"""Maximum length of a chain of moves between registers that is followed."""
 
 
 class _Event(NamedTuple):
     """An instruction that writes a register or EXEC."""
 
     at: int
-    """Its index."""
+    """Instruction index."""
     writes: int
     """Bit set of units."""
     grows: bool
@@ -33,7 +33,7 @@ class _Event(NamedTuple):
 
 
 class Constants:
-    """The constants in the registers of a kernel."""
+    """Constants in the registers of a kernel."""
 
     def __init__(self, lifted: LiftedKernel) -> None:
         self._lifted = lifted
@@ -44,11 +44,7 @@ class Constants:
         self._before: dict[tuple[int, int, int], frozenset[int] | None] = {}
 
     def before(self, index: int, unit: int, copies: int = _MOST_COPIES) -> frozenset[int] | None:
-        """Return what a register may hold before an instruction, in all lanes that are active there.
-
-        Returns:
-            None where it may hold anything.
-        """
+        """Return the possible values of a register before an instruction, in the active lanes; None if unknown."""
         block = self._lifted.block_of[index]
         key = block, unit, sum(event.at < index for event in self._of(block, unit))
         if key not in self._before:
@@ -56,7 +52,7 @@ class Constants:
         return self._before[key]
 
     def _search(self, index: int, unit: int, copies: int) -> frozenset[int] | None:
-        blocks, found = self._lifted.blocks, set[int]()
+        blocks, constants = self._lifted.blocks, set[int]()
         waiting, seen = [(self._lifted.block_of[index], index, False)], set[tuple[int, bool]]()
         while waiting:
             number, end, grown = waiting.pop()
@@ -67,21 +63,25 @@ class Constants:
                     values = self._moved(event.at, unit, copies)
                     if values is None or (grown and unit >= r.VGPR_FIRST and not self._all_lanes(event.at)):
                         return None
-                    found |= values
+                    constants |= values
                     break
                 grown |= event.grows
             else:
-                before = blocks[number].predecessors
-                if number in self._entries or not before or any(blocks[one].exit == "call" for one in before):
+                predecessors = blocks[number].predecessors
+                if (
+                    number in self._entries
+                    or not predecessors
+                    or any(blocks[one].exit == "call" for one in predecessors)
+                ):
                     return None
-                for one in before:
-                    if (one, grown) not in seen:
-                        seen.add((one, grown))
-                        waiting.append((one, blocks[one].last + 1, grown))
-        return frozenset(found) if found else None
+                for predecessor in predecessors:
+                    if (predecessor, grown) not in seen:
+                        seen.add((predecessor, grown))
+                        waiting.append((predecessor, blocks[predecessor].last + 1, grown))
+        return frozenset(constants) if constants else None
 
     def _of(self, number: int, unit: int) -> list[_Event]:
-        """Return the events of a block that are about a register and EXEC."""
+        """Return the events of a block that concern a register or EXEC."""
         events = self._events.get((number, unit))
         if events is None:
             block, watched, events = self._lifted.blocks[number], 1 << unit | r.EXEC_MASK, []
@@ -96,7 +96,7 @@ class Constants:
     def _all_lanes(self, index: int) -> bool:
         """Return whether EXEC has not been written since the function was entered."""
         number = self._lifted.block_of[index]
-        written = any(one.at < index and one.writes & r.EXEC_MASK for one in self._of(number, r.EXEC_LO))
+        written = any(event.at < index and event.writes & r.EXEC_MASK for event in self._of(number, r.EXEC_LO))
         return number in self._whole and not written
 
     @cached_property
@@ -104,7 +104,7 @@ class Constants:
         """Return the blocks before which EXEC has not been written since the function was entered."""
         blocks = self._lifted.blocks
         whole = {block.index for block in blocks}
-        waiting = [one.index for one in blocks if any(self._of(one.index, r.EXEC_LO))]
+        waiting = [block.index for block in blocks if any(self._of(block.index, r.EXEC_LO))]
         while waiting:
             for edge in blocks[waiting.pop()].successors:
                 if edge.to in whole:
@@ -113,7 +113,7 @@ class Constants:
         return whole
 
     def _moved(self, index: int, unit: int, copies: int) -> frozenset[int] | None:
-        """Return what an instruction moves into a register; None if it does something else with it."""
+        """Return the possible values that an instruction moves into a register; None if it is not such a move."""
         lifted = self._lifted
         if index in lifted.index_mode or index in lifted.skipped or lifted.columns.opcode[index] < 0:
             return None

@@ -4,7 +4,7 @@ Flow through a graph is conserved at every node (Kirchhoff's law), so the edges 
 in it (Knuth and Stevenson, "Optimal measurement points for program frequency counts", 1973; Ball and Larus, "Optimally
 profiling and tracing programs", 1994).
 
-A node is a stretch of code, and one more stands for everything outside: it closes the cycle from the ends to the
+A node is a stretch of code. One further node stands for everything outside, and closes the cycle from ends to
 beginnings.
 """
 
@@ -24,19 +24,19 @@ class FlowEdge(NamedTuple):
     source: int
     to: int
     cost: float
-    """Cost of counting it: its estimated executions; infinite where it cannot be counted."""
+    """Cost of counting it: its estimated executions; infinite if it cannot be counted."""
 
 
 class FlowGraph(Struct, frozen=True, eq=False):
-    """Nodes 0 to `nodes` - 1, and node `nodes` for all that is outside."""
+    """Nodes 0 to `nodes` - 1, and node `nodes` for everything outside."""
 
     nodes: int
     edges: tuple[FlowEdge, ...]
 
     def chords(self) -> list[int] | None:
-        """Return the edges to be counted, so that counting costs least.
+        """Return the edges to count at minimum cost: those outside a maximum spanning tree.
 
-        They are those outside a maximum spanning tree. None if some of them cannot be counted.
+        None if one of them cannot be counted.
         """
         leader = list(range(self.nodes + 1))
 
@@ -58,21 +58,21 @@ class FlowGraph(Struct, frozen=True, eq=False):
         return sorted(chords)
 
     def amounts(self, chords: Sequence[int], weights: Mapping[int, int]) -> dict[int, int]:
-        """Return what each chord must add, so that all of it together is the sum of weights times executions of nodes.
+        """Return the increments of chords that add up to the sum of weights times executions of nodes.
 
         Args:
             chords: from `chords`.
             weights: by node.
 
         Returns:
-            Chord -> what passing it adds; it may be negative. Those that add nothing are left out.
+            Chord -> its increment, which may be negative. Chords with increment 0 are left out.
         """
         tree = set(range(len(self.edges))).difference(chords)
         beside: list[list[int]] = [[] for _ in range(self.nodes + 1)]
         for number in tree:
             beside[self.edges[number].source].append(number)
             beside[self.edges[number].to].append(number)
-        # What has been added up by the time a node is reached over edges of the tree.
+        # The sum of weights on the tree path to each node.
         before: list[int | None] = [None] * (self.nodes + 1)
         for root in range(self.nodes, -1, -1):
             if before[root] is not None:
@@ -81,23 +81,23 @@ class FlowGraph(Struct, frozen=True, eq=False):
             work = [root]
             while work:
                 node = work.pop()
-                here = before[node] or 0
+                total = before[node] or 0
                 for number in beside[node]:
                     source, to, _ = self.edges[number]
                     weight = weights.get(source, 0)
                     if source == node and before[to] is None:
-                        before[to] = here + weight
+                        before[to] = total + weight
                         work.append(to)
                     elif to == node and before[source] is None:
-                        before[source] = here - weight
+                        before[source] = total - weight
                         work.append(source)
-        found = {}
+        amounts = {}
         for number in chords:
             source, to, _ = self.edges[number]
             amount = (before[source] or 0) + weights.get(source, 0) - (before[to] or 0)
             if amount:
-                found[number] = amount
-        return found
+                amounts[number] = amount
+        return amounts
 
     def solve(self, counted: Mapping[int, Any]) -> NDArray[np.int64]:
         """Return how often each edge was taken.
@@ -106,12 +106,12 @@ class FlowGraph(Struct, frozen=True, eq=False):
             counted: chord -> how often it was taken, for all chords: a number, or [waves] numbers.
 
         Returns:
-            [edges] or [edges, waves] times.
+            [edges] or [edges, waves] counts.
         """
         shape = np.broadcast_shapes(*map(np.shape, counted.values()))
         known = np.zeros((len(self.edges), *shape), np.int64)
         unknown: list[set[int]] = [set() for _ in range(self.nodes + 1)]
-        surplus: list[Any] = [0] * (self.nodes + 1)  # of what is known: what comes in less what goes out
+        surplus: list[Any] = [0] * (self.nodes + 1)  # known flow into a node minus known flow out of it
         for number, (source, to, _) in enumerate(self.edges):
             if number in counted:
                 known[number] = counted[number]
@@ -138,7 +138,7 @@ class FlowGraph(Struct, frozen=True, eq=False):
         return known
 
     def node_counts(self, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return [nodes] or [nodes, waves] how often each node ran, given how often each edge was taken."""
+        """Return [nodes] or [nodes, waves] executions of each node, given how often each edge was taken."""
         counts = np.zeros((self.nodes + 1, *edges.shape[1:]), np.int64)
         np.add.at(counts, [edge.to for edge in self.edges], edges)
         return counts[: self.nodes]

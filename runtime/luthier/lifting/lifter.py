@@ -46,40 +46,43 @@ from luthier.objects import CodeObject, Kernel, load_object
 from luthier.support.wording import enumerated
 
 MOST_ROUNDS = 200
-"""Rounds of finding call targets; each goes at least one call deeper."""
+"""Maximum number of rounds of the search for call targets; each goes at least one call deeper."""
 MOST_ANALYSES = 64
-"""Functions of an object whose analyses are kept for the next kernel."""
+"""Maximum number of functions of an object whose analyses are cached for the next kernel."""
 _analyses: weakref.WeakKeyDictionary[Text, BoundedCache[Hashable, FunctionAddresses]] = weakref.WeakKeyDictionary()
-"""What is known of functions."""
 
 
 def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> LiftedRepresentation:
     """Lift one kernel and every function it may call.
 
     Args:
-        object: a code object, or what `luthier.objects.load_object` takes.
+        object: a code object, or an argument of `luthier.objects.load_object`.
         kernel: the kernel's name.
 
     Raises:
-        LiftError: there is no such kernel, or its code cannot be understood safely; with the address.
+        LiftError: there is no such kernel, or its code cannot be analysed safely; with the address.
         ObjectError: the object is malformed.
     """
     code_object = object if isinstance(object, CodeObject) else load_object(object)
-    found = code_object.kernels.get(kernel)
-    if found is None:
+    record = code_object.kernels.get(kernel)
+    if record is None:
         raise LiftError(f"no kernel {kernel!r}; there are: {enumerated(code_object.kernels)}", object=code_object.name)
     effort = Effort(
         lambda message: LiftError(
-            message, object=code_object.name, kernel=kernel, offset=found.entry, target=code_object.target.target.name
+            message,
+            object=code_object.name,
+            kernel=kernel,
+            offset=record.entry,
+            target=code_object.target.target.name,
         )
     )
     left_out: dict[int, str] = {}
     while True:
-        lifter = _Lifter(code_object, found, left_out, effort)
+        lifter = _Lifter(code_object, record, left_out, effort)
         try:
             return lifter.run()
         except LiftError as problem:
-            # A possible target of its calls by pointers cannot be lifted: it stays unknown.
+            # If a possible target of calls by pointers cannot be lifted, treat it as unknown and try again.
             culprit = None if problem.offset is None else lifter.explorer.extent(problem.offset)
             if culprit is None or culprit.start not in lifter.pointed:
                 if not lifter.pointed:
@@ -92,11 +95,11 @@ def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> Li
 class _Lifter:
     """
     Args:
-        left_out: functions of the object to which pointers are not followed, and why.
-        effort: counts what is done.
+        left_out: functions of the object to which pointers are not followed -> reason.
+        effort: limit on the work.
 
     Attributes:
-        pointed: functions that some jump may go to by a pointer.
+        pointed: functions that an indirect jump may reach through a pointer.
     """
 
     def __init__(self, object: CodeObject, kernel: Kernel, left_out: Mapping[int, str], effort: Effort) -> None:
@@ -117,8 +120,8 @@ class _Lifter:
             self.hardware_entries.append(kernel.entry + descriptor.hardware_entry)
         self.resolutions: dict[int, Resolution] = {}
         self.clobbers: dict[int, int] = {}
-        self.found: dict[int, FunctionAddresses] = {}
-        self.looked_at: set[int] = set()
+        self.analyses: dict[int, FunctionAddresses] = {}
+        self.analysed: set[int] = set()
         self.vgpr_bits: dict[int, int | None] = {}
 
     def run(self) -> LiftedRepresentation:
@@ -138,7 +141,9 @@ class _Lifter:
             if not self._resolve(columns, graph):
                 break
         else:
-            raise explorer.fail("the targets of register jumps do not settle", self.kernel.entry)
+            raise explorer.fail(
+                f"no fixpoint of the targets of indirect jumps in {MOST_ROUNDS} rounds", self.kernel.entry
+            )
         regions = find_regions(graph, self.hardware_entries, columns, self.table, explorer.fail)
         if not self.isa.target.target.decodes_all:
             regions.restrictions |= _unknown_instructions(code)
@@ -147,27 +152,27 @@ class _Lifter:
             self.vgpr_bits = banks.restored()
             for index, bits in self.vgpr_bits.items():
                 if bits is None:
-                    regions.restrictions[index] = "where upper bits of VGPR numbers are used that are not known"
+                    regions.restrictions[index] = "where unknown upper bits of VGPR numbers are used"
         return self._represent(code, columns, graph, regions)
 
     # Register jumps and calls
 
     def _resolve(self, columns: Columns, graph: Graph) -> bool:
-        """Find where register jumps and calls go; True if that changed anything."""
-        places = np.flatnonzero(_address_operations(self.isa).of(columns.code.opcode)).tolist()
-        if not places:
+        """Find the targets of indirect jumps and calls. Return whether anything changed."""
+        indices = np.flatnonzero(_address_operations(self.isa).of(columns.code.opcode)).tolist()
+        if not indices:
             return False
         effects = _remember(lambda index: self.table.of(columns, index))
         filled = frozenset(self.text.filled)
         world = World(self._clobbered, self.slots.value, self.slots.table, self._is_code, filled)
         analysis = AddressAnalysis(columns, graph, self.table, effects, world, self.effort)
         changed = False
-        marked = {graph.block_of(index) for index in places}
+        marked = {graph.block_of(index) for index in indices}
         before = self.explorer.leaders, {entry: set(links) for entry, links in self.explorer.entries.items()}
         every = list(reversed(self.explorer.entries.items()))  # callees mostly before their callers
-        # While functions are still being found those alone are looked at: their callers once, when all is known.
-        new = [entry for entry, _ in every if entry not in self.looked_at]
-        self.looked_at.update(new)
+        # While new functions appear, analyse only these; analyse their callers once, when all functions are known.
+        new = [entry for entry, _ in every if entry not in self.analysed]
+        self.analysed.update(new)
         some = 0 < len(new) < len(every)
         for entry, links in every:
             if some and entry not in new:
@@ -176,12 +181,12 @@ class _Lifter:
             if marked.isdisjoint(members):
                 continue
             self.effort.spend(1 + len(members) // 4)
-            found = self.found[entry] = self._addresses(entry, links, analysis, columns, graph)
-            clobbers = found.clobbers
+            addresses = self.analyses[entry] = self._addresses(entry, links, analysis, columns, graph)
+            clobbers = addresses.clobbers
             if clobbers != self._clobbered(entry):
                 self.clobbers[entry] = clobbers
                 changed = True
-            for address, known in found.resolutions.items():
+            for address, known in addresses.resolutions.items():
                 resolution = self._with_pointed(known, _index_of(columns, address), columns) if known.reason else known
                 if self.resolutions.get(address) != resolution:
                     self.resolutions[address] = resolution
@@ -191,32 +196,26 @@ class _Lifter:
         return some or changed or before != after
 
     def _with_pointed(self, resolution: Resolution, index: int, columns: Columns) -> Resolution:
-        """Return the targets of an indirect jump or call that are not all known.
-
-        The object's functions that pointers lead to are added.
-        """
+        """Return the targets of an incompletely known jump or call, with the functions that pointers lead to added."""
         pair = pointer_pair(self.isa, self.table, columns, index)
         if pair is None:
             return resolution
         pointed = set(pointed_functions(self.object, self.text))
         if len(pointed) > MOST_POINTED:
-            why = f"pointers lead to {len(pointed)} functions, of which none is followed: {MOST_POINTED} would be"
+            why = f"pointers to {len(pointed)} functions are not followed; the limit is {MOST_POINTED}"
             return replace(resolution, reason=f"{resolution.reason} ({why})")
         left_out = sorted(pointed & self.left_out.keys())
         pointed.difference_update(left_out)
         self.pointed |= pointed
         if left_out:
-            why = f"and is not followed to {len(left_out)} functions, as to {self.left_out[left_out[0]]}"
-            resolution = replace(resolution, reason=f"{resolution.reason}, {why}")
+            why = f"{len(left_out)} possible targets cannot be lifted, such as {self.left_out[left_out[0]]}"
+            resolution = replace(resolution, reason=f"{resolution.reason}, and {why}")
         return replace(resolution, targets=tuple(sorted({*resolution.targets, *pointed})))
 
     def _addresses(
         self, entry: int, links: Collection[int], analysis: AddressAnalysis, columns: Columns, graph: Graph
     ) -> FunctionAddresses:
-        """Return the analysis of one function, or an earlier one of the same blocks.
-
-        The earlier one is of the round before, or of another kernel of the object.
-        """
+        """Return the analysis of one function; that of an earlier round or kernel is reused if the blocks are equal."""
         starts = self.hardware_entries if entry == self.kernel.entry else [entry]
         members = graph.members[entry]
         jumps = [(number, graph.exits[number], graph.jumps[number]) for number in members if number in graph.jumps]
@@ -241,7 +240,7 @@ class _Lifter:
         addresses = kept.use(key)
         if addresses is None:
             addresses = analysis.run(starts, links)
-            if addresses.asked <= {*callees, None}:  # else it depends on more than the key says
+            if addresses.asked <= {*callees, None}:  # otherwise it depends on more than the key
                 kept.put(key, addresses)
         return addresses
 
@@ -249,8 +248,7 @@ class _Lifter:
         return self.text.range_of(address) is not None
 
     def _clobbered(self, entry: int | None) -> int:
-        # A function not analysed yet counts as one that never returns: the search starts from below and only ever
-        # grows.
+        # A function that has not been analysed yet counts as one that never returns: the result only ever grows.
         return r.SCALAR_MASK if entry is None else self.clobbers.get(entry, 0)
 
     def _follow(self, address: int, resolution: Resolution, columns: Columns, graph: Graph) -> None:
@@ -276,14 +274,14 @@ class _Lifter:
         self, code: InstructionArray, columns: Columns, graph: Graph, regions: Regions
     ) -> LiftedRepresentation:
         references = self._references(columns, graph)
-        computed = {columns.address[one.getpc] for one in references if one.low < 0}
+        computed = {columns.address[reference.getpc] for reference in references if reference.low < 0}
         direct_jumps = self._direct_jumps(columns, graph, computed)
         reference_of = {columns.address[reference.getpc]: number for number, reference in enumerate(references)}
         numbers, blocks, block_of = graph.native.arrange(
             list(graph.members.values()), len(code), EXITS, EDGE_KINDS, BasicBlock, Edge
         )
         function_at = {entry: number for number, entry in enumerate(graph.members)}
-        pointers = {columns.address[one.getpc] for one in references if one.kind in ("pointer", "value")}
+        pointers = {columns.address[each.getpc] for each in references if each.kind in ("pointer", "value")}
         replaced = {jump.index for jump in direct_jumps}
         unknown: dict[int, Unknown] = {}
         functions: list[Function] = []
@@ -359,26 +357,26 @@ class _Lifter:
         )
 
     def _references(self, columns: Columns, graph: Graph) -> tuple[PcReference, ...]:
-        """Return all references in order of s_getpc_b64.
+        """Return all references in the order of their s_getpc_b64.
 
         Raises:
-            LiftError: a program counter is used in a way that would not survive moving the code.
+            LiftError: a program counter is used in a way that does not allow moving the code.
         """
-        found: set[tuple[int, int, int, int]] = set()
+        additions: set[tuple[int, int, int, int]] = set()
         computed: set[int] = set()
         values: set[int] = set()
         escapes: set[int] = set()
-        for addresses in self.found.values():
+        for addresses in self.analyses.values():
             values |= addresses.values
             escapes |= addresses.escapes
             computed |= addresses.computed
-            found |= {(ref.getpc, ref.low, ref.high, ref.offset) for ref in addresses.references}
+            additions |= {(ref.getpc, ref.low, ref.high, ref.offset) for ref in addresses.references}
         for _, _, resolution in graph.resolved():
             if resolution.targets and not _goes_one_way(resolution):
-                # What a call by pointer compares must be the original's address.
+                # A call by pointer compares addresses of the original code.
                 escapes.update(resolution.references if resolution.direct else computed & set(resolution.references))
         computed |= escapes
-        direct = {  # what flows into jumps that can only go where the address says
+        direct = {  # flows into jumps that cannot be redirected
             getpc
             for last, exit, resolution in graph.resolved()
             if exit == "branch" or pointer_pair(self.isa, self.table, columns, last) is None
@@ -386,40 +384,40 @@ class _Lifter:
         }
         references: list[PcReference] = []
         adds: dict[int, tuple[int, int, int, int]] = {}
-        for getpc, low, high, offset in sorted(found):
+        for getpc, low, high, offset in sorted(additions):
             for add in (low, high):
                 other = adds.setdefault(add, (getpc, low, high, offset))
                 if other[0] != getpc:
-                    raise self.explorer.fail("one add serves several program counters", add)
+                    raise self.explorer.fail("an addition is shared by several s_getpc_b64", add)
             if getpc not in computed:
                 target = getpc + GETPC_SIZE + offset & 0xFFFFFFFFFFFFFFFF
-                one, two, three = (_index_of(columns, address) for address in (getpc, low, high))
+                indices = (_index_of(columns, address) for address in (getpc, low, high))
                 kind: Literal["code", "pointer", "data"] = "code" if _is_reached(columns, graph, target) else "data"
                 if kind == "code" and getpc in values and target in graph.members and getpc not in direct:
                     kind = "pointer"
-                references.append(PcReference(one, two, three, target, kind))
+                references.append(PcReference(*indices, target, kind))
         for getpc in sorted(computed):
             use: Literal["value", "computed"] = "value" if getpc in escapes else "computed"
             references.append(PcReference(_index_of(columns, getpc), -1, -1, getpc + GETPC_SIZE, use))
         return tuple(sorted(references, key=lambda reference: (reference.getpc, reference.low)))
 
     def _direct_jumps(self, columns: Columns, graph: Graph, computed: set[int]) -> tuple[DirectJump, ...]:
-        found: list[DirectJump] = []
+        jumps: list[DirectJump] = []
         for last, exit, resolution in graph.resolved():
             if not resolution.targets:
                 continue
             if not resolution.direct and computed.isdisjoint(resolution.references):
                 continue
             if _goes_one_way(resolution):
-                found.append(DirectJump(last, resolution.targets[0]))
+                jumps.append(DirectJump(last, resolution.targets[0]))
             elif exit == "branch" or pointer_pair(self.isa, self.table, columns, last) is None:
                 raise self.explorer.fail(
                     "a computed jump with several targets cannot be retargeted", columns.address[last]
                 )
-        return tuple(found)
+        return tuple(jumps)
 
     def _tables(self, columns: Columns, graph: Graph, references: tuple[PcReference, ...]) -> tuple[CodeTable, ...]:
-        """Return the constant words that calls get their targets from; neighbours with the same references together."""
+        """Return the constant words with targets of calls; adjacent words with the same references form one table."""
         reached: dict[int, set[int]] = {}
         for _, _, resolution in graph.resolved():
             for slot in resolution.slots:
@@ -442,16 +440,15 @@ class _Lifter:
 
 @lru_cache(maxsize=64)
 def _address_operations(isa: Isa) -> ByOpcode:
-    """Return the table of operations that read the program counter, or jump or call by register."""
+    """Return whether each opcode reads the program counter, or is an indirect jump or call."""
     names = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64")
     return ByOpcode(lambda number: isa.opcode(number).pseudo in names, False, np.bool_)
 
 
 def pointer_pair(isa: Isa, table: EffectTable, columns: Columns, index: int) -> int | None:
-    """Return the first unit of the SGPRs that an indirect jump or call takes its address from.
+    """Return the first unit of the SGPRs with the address of an indirect jump or call.
 
-    None where the address could not be kept until it has been looked at, since the return address goes to the same
-    registers.
+    None if the return address overwrites the same registers, so that the address could not be examined.
     """
     is_call = table.opcode(columns.opcode[index]).control == Control.CALL_REGISTER
     units = [int(isa.register_first_unit[register]) if register else -1 for register in columns.registers(index)]
@@ -466,12 +463,12 @@ def _goes_one_way(resolution: Resolution) -> bool:
 
 
 def _index_of(columns: Columns, address: int) -> int:
-    """Index of the instruction at `address`, which is one."""
+    """Return the index of the instruction at an address, which must exist."""
     return bisect.bisect_left(columns.address, address)
 
 
 def _is_reached(columns: Columns, graph: Graph, address: int) -> bool:
-    """Return whether control reaches an instruction that begins at `address`."""
+    """Return whether control reaches an instruction that begins at an address."""
     index = _index_of(columns, address)
     return index < len(columns.address) and columns.address[index] == address and graph.block_of(index) >= 0
 
@@ -480,14 +477,14 @@ def _remember(function: Callable[[int], Effects]) -> Callable[[int], Effects]:
     known: dict[int, Effects] = {}
 
     def remembered(index: int) -> Effects:
-        found = known.get(index)
-        if found is None:
-            found = known[index] = function(index)
-        return found
+        effects = known.get(index)
+        if effects is None:
+            effects = known[index] = function(index)
+        return effects
 
     return remembered
 
 
 def _unknown_instructions(code: InstructionArray) -> dict[int, Restriction]:
-    """Return the instructions of which only the length is known."""
+    """Return the restrictions before instructions of which only the length is known."""
     return dict.fromkeys(np.flatnonzero(code.opcode < 0).tolist(), "before an instruction that LLVM does not know")

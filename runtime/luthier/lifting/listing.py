@@ -1,4 +1,4 @@
-"""A lifted kernel as text for people and as plain data for programs."""
+"""A lifted kernel as text, and as plain data for programs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from luthier.lifting.representation import LiftedRepresentation
 from luthier.support.wording import counted
 
 _HOTTEST = 10
-"""Source lines that are listed as those that most instructions were of."""
+"""Number of source lines in the list of those with the most executed instructions."""
 
 
 def sort_of(opcode: Opcode) -> str:
-    """Return the kind of work of an instruction in a word or two: the `kind` of `luthier.run.schema.LISTINGS`."""
+    """Return the kind of an instruction as a word or two: the `kind` of `luthier.run.schema.LISTINGS`."""
     if opcode.pseudo.startswith(_WAITS):
         return "wait"
     return next((name for flags, name in _SORTS if opcode.flags & flags), "other")
@@ -44,12 +44,12 @@ def as_text(
     registers: bool = False,
     annotations: Annotations | None = None,
 ) -> Iterator[str]:
-    """Yield lines that list functions, blocks, edges, calls, addresses, and what is not known.
+    """Yield lines that list functions, blocks, edges, calls, addresses and unknown targets.
 
     Args:
-        instructions: also every instruction.
+        instructions: also list every instruction.
         registers: name the live registers of each block instead of counting them.
-        annotations: also every instruction, with these.
+        annotations: also list every instruction, with these annotations.
     """
     reached = sum(block.last - block.first + 1 for block in lifted.blocks)
     yield (
@@ -67,8 +67,8 @@ def as_text(
         for block in function.blocks:
             yield from _block(lifted, function, block, instructions, registers, annotations)
     for reference in lifted.pc_references:
-        place = lifted.columns.address[reference.getpc]
-        yield f"reference at {place:#x} to {reference.kind} {reference.target:#x}{_name(lifted, reference.target)}"
+        address = lifted.columns.address[reference.getpc]
+        yield f"reference at {address:#x} to {reference.kind} {reference.target:#x}{_name(lifted, reference.target)}"
     for table in lifted.code_tables:
         targets = ", ".join(f"{target:#x}{_name(lifted, target)}" for target in table.targets)
         yield f"code table at {table.address:#x}: {targets}"
@@ -82,16 +82,13 @@ def as_text(
         )
         yield f"nothing can be inserted at {where}: {reason}"
     for index in lifted.releases:
-        yield f"vector registers are given back at {lifted.columns.address[index]:#x}"
+        yield f"vector registers are deallocated at {lifted.columns.address[index]:#x}"
     for unknown in lifted.unknown:
         yield f"unknown target at {lifted.columns.address[unknown.index]:#x}: {unknown.reason}"
 
 
 def as_data(lifted: LiftedRepresentation, annotations: Annotations | None = None) -> dict[str, Any]:
-    """Return the listing as JSON-compatible data.
-
-    Addresses are virtual, indices those of the representation.
-    """
+    """Return the listing as JSON-compatible data, with virtual addresses and the indices of the representation."""
     address = lifted.columns.address
     return {
         "object": lifted.object.name,
@@ -158,13 +155,13 @@ def as_data(lifted: LiftedRepresentation, annotations: Annotations | None = None
 
 
 def _summary(annotations: Annotations) -> Iterator[str]:
-    """Yield registers and occupancy, what is not known of the source, and the lines that took most of the time."""
-    has = annotations.resources
+    """Yield the registers and occupancy, problems of the source, and the lines with the most executed instructions."""
+    uses = annotations.resources
     limits = annotations.lifted.kernel.occupancy().limited_by
     yield (
-        f"{has['vgprs']} VGPRs ({has['allocated_vgprs']} allocated), {has['agprs']} AGPRs, {has['sgprs']} SGPRs, "
-        f"{has['lds_bytes']} bytes of LDS, {has['scratch_bytes']} of scratch a lane: "
-        f"{has['waves_per_simd']} of {has['most_waves_per_simd']} waves fit on a SIMD"
+        f"{uses['vgprs']} VGPRs ({uses['allocated_vgprs']} allocated), {uses['agprs']} AGPRs, {uses['sgprs']} SGPRs, "
+        f"{uses['lds_bytes']} bytes of LDS, {uses['scratch_bytes']} of scratch a lane: "
+        f"{uses['waves_per_simd']} of {uses['most_waves_per_simd']} waves fit on a SIMD"
         + (f", limited by {' and '.join(limits)}" if limits else "")
     )
     for problem in annotations.lifted.object.source.problems:
@@ -185,14 +182,14 @@ def _block(
     annotations: Annotations | None,
 ) -> Iterator[str]:
     live = lifted.liveness.live_in(block.index)
-    way = ", ".join(f"{edge.kind} {edge.to}" for edge in block.successors)
+    targets = ", ".join(f"{edge.kind} {edge.to}" for edge in block.successors)
     size = "" if instructions or annotations else f" ({block.last - block.first + 1})"
     loop = annotations.loop(block.index) if annotations else None
     depth = f" in loop {loop.depth} deep" if loop else ""
     call = next((call for call in function.calls if call.index == block.last), None)
     calls = f" {_callees(lifted, call)}" if call is not None else ""
     yield f"  block {block.index} at {lifted.columns.address[block.first]:#x}{size}{depth}: {block.exit}{calls}" + (
-        f" -> {way}" if way else ""
+        f" -> {targets}" if targets else ""
     )
     if registers:
         only_inactive = type(live.active)(live.all_lanes & ~live.active)
@@ -212,7 +209,7 @@ def _block(
 
 
 def _annotated(annotations: Annotations, block: BasicBlock) -> Iterator[str]:
-    """Yield instructions with executions and live registers, and a line wherever the source changes."""
+    """Yield instructions with executions and live registers, and a line at each change of the source location."""
     lifted = annotations.lifted
     before = None
     for index in range(block.first, block.last + 1):
@@ -246,7 +243,7 @@ def _name(lifted: LiftedRepresentation, address: int) -> str:
 
 
 def _runs(lifted: LiftedRepresentation) -> Iterator[tuple[int, int, str]]:
-    """Yield restricted instructions, neighbours with the same reason together."""
+    """Yield ranges of adjacent restricted instructions with the same reason."""
     first = last = -1
     for index, reason in lifted.restrictions.items():
         if first >= 0 and index == last + 1 and lifted.restrictions[last] == reason:

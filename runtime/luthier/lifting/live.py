@@ -1,4 +1,4 @@
-"""Live registers at a point of the code, or at many: the result of liveness, for binding and listings."""
+"""Live registers at one or many points of the code: the result of liveness analysis."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Live(NamedTuple):
     """Live registers at a point of the code.
 
     A wave has one copy of a scalar register, so a scalar unit is in all sets or in none. The fields are plain bit sets,
-    which are quick to make; the properties without ``_bits`` are the same as sets of units.
+    which are fast to create; the properties without ``_bits`` return them as sets of units.
     """
 
     active_bits: int
-    """Units whose value in a lane that is active here may be read later."""
+    """Units whose value in a lane that is active at the point may be read later."""
     inactive_bits: int
-    """Units whose value in a lane that is not active here may be read later."""
+    """Units whose value in a lane that is inactive at the point may be read later."""
 
     @property
     def all_bits(self) -> int:
@@ -31,32 +31,32 @@ class Live(NamedTuple):
 
     @property
     def active(self) -> UnitSet:
-        """Return the units that must not be overwritten in the lanes that are active here.
+        """Return the units that must be preserved in the active lanes.
 
-        Any other may be overwritten, under the current EXEC.
+        All others may be overwritten under the current EXEC.
         """
         return UnitSet(self.active_bits)
 
     @property
     def inactive(self) -> UnitSet:
-        """Return the units that must not be overwritten in the lanes that are not active here."""
+        """Return the units that must be preserved in the inactive lanes."""
         return UnitSet(self.inactive_bits)
 
     @property
     def all_lanes(self) -> UnitSet:
-        """Return the units that must not be overwritten in some lane.
+        """Return the units that must be preserved in some lane.
 
-        Any other may be overwritten, under any EXEC.
+        All others may be overwritten under any EXEC.
         """
         return UnitSet(self.all_bits)
 
 
 class LivePoints:
-    """Live registers at several points: for each a column of 64-bit words, the lowest units first.
+    """Live registers at several points: a column of 64-bit words for each, the lowest units first.
 
     Args:
-        active: [words of a set, points], as of `Live.active_bits`.
-        inactive: [words of a set, points], as of `Live.inactive_bits`.
+        active: [words of a set, points] of `Live.active_bits`.
+        inactive: [words of a set, points] of `Live.inactive_bits`.
     """
 
     def __init__(self, active: NDArray[np.uint64], inactive: NDArray[np.uint64]) -> None:
@@ -66,52 +66,52 @@ class LivePoints:
         return int(self._active.shape[1])
 
     def __getitem__(self, point: int) -> Live:
-        """Return the live registers at one point, by its place here."""
+        """Return the live registers at one point, by its position."""
         sets = (int.from_bytes(lanes[:, point].tobytes(), "little") for lanes in (self._active, self._inactive))
         return Live(*sets)
 
     def only(self, points: slice | Sequence[int]) -> LivePoints:
-        """Return some of the points, by their places here; those of a slice are views, not copies."""
+        """Return some of the points, by their positions; a slice gives views, not copies."""
         return LivePoints(self._active[:, points], self._inactive[:, points])
 
     def keep(self, units: int, points: slice | Sequence[int] = slice(None)) -> None:
-        """Take these units of a bit set to be live in active lanes, at some of the points."""
+        """Mark a bit set of units as live in the active lanes at some of the points."""
         for word, bits in _words(units):
             self._active[word, points] |= bits
 
     def let_any_lane_be_active(self, points: Sequence[int]) -> None:
-        """Assume at some of the points that any lane may be active."""
+        """Assume that any lane may be active at some of the points."""
         self._active[:, points] |= self._inactive[:, points]
 
     def has(self, units: int, *, in_all_lanes: bool) -> NDArray[np.bool_]:
-        """Return [points] whether some of the units of a bit set are live.
+        """Return [points] whether some unit of a bit set is live.
 
         Args:
-            in_all_lanes: in any lane; else in those that are active.
+            in_all_lanes: in any lane; otherwise only in the active lanes.
         """
-        found = np.zeros(len(self), np.bool_)
+        live = np.zeros(len(self), np.bool_)
         for word, bits in _words(units):
-            found |= (self._lanes(word, in_all_lanes) & bits) != 0
-        return found
+            live |= (self._lanes(word, in_all_lanes) & bits) != 0
+        return live
 
     def dead_among(self, units: int, *, in_all_lanes: bool) -> NDArray[np.int64]:
-        """Return [points] how many of the units of a bit set are not live; `in_all_lanes` as of `has`."""
-        found = np.zeros(len(self), np.int64)
+        """Return [points] the number of units of a bit set that are not live; for `in_all_lanes` see `has`."""
+        counts = np.zeros(len(self), np.int64)
         for word, bits in _words(units):
-            found += np.bitwise_count(~self._lanes(word, in_all_lanes) & bits)
-        return found
+            counts += np.bitwise_count(~self._lanes(word, in_all_lanes) & bits)
+        return counts
 
     def has_dead_pair(self, units: int, *, in_all_lanes: bool) -> NDArray[np.bool_]:
-        """Return [points] whether two neighbours of a bit set, the first one even, are not live.
+        """Return [points] whether two adjacent units of a bit set, the first one even, are not live.
 
         Args:
-            in_all_lanes: as of `has`.
+            in_all_lanes: see `has`.
         """
-        found = np.zeros(len(self), np.bool_)
+        pairs = np.zeros(len(self), np.bool_)
         for word, bits in _words(units):
             dead = ~self._lanes(word, in_all_lanes) & bits
-            found |= (dead & dead >> np.uint64(1) & _EVEN) != 0
-        return found
+            pairs |= (dead & dead >> np.uint64(1) & _EVEN) != 0
+        return pairs
 
     def _lanes(self, word: int, in_all_lanes: bool) -> NDArray[np.uint64]:
         active: NDArray[np.uint64] = self._active[word]
@@ -123,6 +123,6 @@ _EVEN = np.uint64(0x5555555555555555)
 
 @functools.lru_cache(maxsize=4096)
 def _words(units: int) -> tuple[tuple[int, np.uint64], ...]:
-    """Return the words of a bit set that are not 0, by their places."""
+    """Return the nonzero words of a bit set with their positions."""
     words = np.frombuffer(units.to_bytes(UNIT_LIMIT // 8, "little"), "<u8")
-    return tuple((int(place), words[place]) for place in np.flatnonzero(words))
+    return tuple((int(position), words[position]) for position in np.flatnonzero(words))

@@ -1,30 +1,31 @@
-"""Register liveness that is right for divergent code.
+"""Register liveness that is correct for divergent code.
 
-A vector register has one value a lane, and a lane takes part in vector instructions only while it is active. So
-liveness is that of *one lane*, seen along the path of its wave. The lanes are told apart by groups
-(`runtime/native/lifting/lane_masks.h`): at each point a group is active or inactive as a whole, and each has its own
-set of live units. Backward over an instruction:
+A vector register has one value per lane, and a lane takes part in vector instructions only while it is active. Liveness
+is therefore defined for *one lane*, along the path of its wave. Lanes are divided into groups
+(`runtime/native/lifting/lane_masks.h`): at each point a group is active or inactive as a whole, and each group has its
+own set of live units. Backward over an instruction:
 
-* a vector read makes the register live for active groups; a read across lanes makes it live for all;
+* a vector read makes the register live for active groups; a read across lanes makes it live for all groups;
 * a vector write ends its life for active groups; only writes that ignore EXEC (matrix operations) end it for all;
-* a write of EXEC moves lanes from groups to groups, and a group's liveness is the union over where its lanes may be
-  afterwards. What is known of saved masks bounds that: lanes that an ``s_or`` at the end of a branch brings back are
-  those that left at its beginning, and where EXEC is the mask the wave began with there is no inactive group but that
+* a write of EXEC moves lanes between groups, and the liveness of a group is the union over the groups of its lanes
+  afterwards. Knowledge of saved masks bounds this: the lanes that an ``s_or`` at the end of a branch restores are those
+  that became inactive at its beginning; and where EXEC is the initial mask of the wave, the only inactive group is that
   of the lanes that were never launched;
-* behind the branch of ``s_cbranch_execz`` no lane is active.
+* after a taken ``s_cbranch_execz`` no lane is active.
 
-A value only matters in a register that something has filled (`written.h`): what a kernel reads of others is left over
-from earlier waves, and so is what operations that ignore EXEC read of lanes that were never launched, unless the kernel
-itself wrote such lanes.
+A value matters only in a register that something has written (`written.h`). Other registers contain leftovers of
+earlier waves; the same holds for lanes that were never launched, which operations that ignore EXEC read, unless the
+kernel itself wrote such lanes.
 
-A scalar has one value a wave and is live for all groups or none. Calls are followed through summaries of the callees,
-so what is live after one call of a function is not taken to be live after another; where a target is not known,
-everything is live.
+A scalar has one value per wave and is live for all groups or none. Calls are followed through summaries of the callees,
+so that registers live after one call of a function are not live after another. If a target is unknown, everything is
+live.
 
-A callee's effect on liveness is linear: a constant part and which bits pass from which set to which (`Transfer`). It is
-found by running the same analysis with the bits behind its return as unknowns, three sets side by side in one integer.
+A callee's effect on liveness is linear: a constant part, and the bits that pass from one set to another (`Transfer`).
+It is found by running the same analysis with the bits after its return as unknowns, three sets side by side in one
+integer.
 
-The analysis is native (`runtime/native/lifting`); this module hands it the kernel and asks it.
+The analysis is native (`runtime/native/lifting`); this module passes the kernel to it and returns its results.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ from luthier.lifting.live import Live, LivePoints
 from luthier.lifting.model import EDGE_KINDS, EXITS, BasicBlock, LiftedKernel
 
 LONGEST = 2048
-"""Instructions between two points of a block at which what is live is kept; for those between them it is found when it
-is asked for."""
+"""Number of instructions between two points of a block whose liveness is stored; for others it is computed on
+demand."""
 MOST_KEPT = 16 << 20
-"""Bytes of what was found so, of one kernel."""
+"""Maximum size in bytes of the cache of liveness computed on demand, for one kernel."""
 
 
 class Liveness:
@@ -52,12 +53,12 @@ class Liveness:
 
     Args:
         lifted: the code.
-        flow: the same as the native analyses see it.
-        longest: as of `flow_of`, which made it.
+        flow: the same code for the native analyses.
+        longest: the argument with which `flow_of` created it.
     """
 
     def __init__(self, lifted: LiftedKernel, flow: _mc.Flow, longest: int = LONGEST) -> None:
-        # Not the kernel itself: it refers to this object, and a cycle would delay its release.
+        # The kernel itself refers to this object; a reference back would be a cycle and delay its release.
         self._blocks, self._block_of = lifted.blocks, lifted.block_of
         touched = lifted.read_by_inserted
         for units in lifted.changed_by_inserted.values():
@@ -69,47 +70,47 @@ class Liveness:
         )
 
     def live_before(self, index: int) -> Live:
-        """Return what is live just before instruction `index` executes.
+        """Return the live registers just before an instruction.
 
         Raises:
-            IndexError: control never reaches that instruction.
+            IndexError: the instruction is unreachable.
         """
         block = self._block(index)
         return self._point(block, index - block.first)
 
     def at(self, indices: Sequence[int]) -> LivePoints:
-        """Return what is live just before each of some reachable instructions."""
+        """Return the live registers just before each of some reachable instructions."""
         points = np.array(indices, np.int32)
         blocks = np.asarray(self._block_of, np.int32)[points]
         firsts = np.array([block.first for block in self._blocks], np.int32)
         return LivePoints(*self._native.columns(blocks, points - firsts[blocks]))
 
     def live_after(self, index: int) -> Live:
-        """Return what is live just after instruction `index`.
+        """Return the live registers just after an instruction.
 
-        For a call, when it has returned; for a branch, on any of its edges.
+        For a call this is the point of its return; for a branch, the union over its edges.
         """
         block = self._block(index)
         return self._point(block, index - block.first + 1)
 
     def live_in(self, block: int) -> Live:
-        """Return what is live at the start of a block."""
+        """Return the live registers at the start of a block."""
         return self._point(self._blocks[block], 0)
 
     def live_out(self, block: int) -> Live:
-        """Return what is live after the last instruction of a block."""
+        """Return the live registers after the last instruction of a block."""
         return self.live_after(self._blocks[block].last)
 
     def _block(self, index: int) -> BasicBlock:
         number = self._block_of[index]
         if number < 0:
-            raise IndexError(f"instruction {index} is never reached")
+            raise IndexError(f"instruction {index} is unreachable")
         return self._blocks[number]
 
     def _points(self, block: BasicBlock, number: int) -> tuple[int, bytes, int]:
-        """Return the bytes of a set, sets at several points, and the offset of those before an instruction.
+        """Return the size of a set, the sets at several points, and the offset of those before an instruction.
 
-        The instruction is `number` of the block; if there is none, they are those after the last.
+        The instruction is `number` of the block; the number after the last stands for the end of the block.
         """
         part = min(number, block.last - block.first) // self._longest
         points = self._inside.get((block.index, part))
@@ -120,7 +121,7 @@ class Liveness:
         return size, sets, 2 * size * (number - part * self._longest)
 
     def _point(self, block: BasicBlock, number: int) -> Live:
-        """Return the liveness before instruction `number` of the block, or after the last."""
+        """Return the liveness before instruction `number` of the block, or at its end."""
         size, points, at = self._points(block, number)
         middle = at + size
         return Live(
@@ -129,10 +130,10 @@ class Liveness:
 
 
 def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:
-    """Return the kernel as the native analyses see it, with what is known of its lane masks.
+    """Return the kernel for the native analyses, with knowledge of its lane masks.
 
     Args:
-        longest: instructions of a block, from which on it is followed as several.
+        longest: maximum number of instructions of a block; longer ones are split.
     """
     calls = {call.index: call for function in lifted.functions for call in function.calls}
     call_number = {index: number for number, index in enumerate(calls)}
@@ -159,21 +160,21 @@ def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:
 
 
 def override_rows(lifted: LiftedKernel, effects: Mapping[int, Effects]) -> dict[int, _mc.OverrideRow]:
-    """Return effects of instructions that are not those of their encoding, for the native module."""
+    """Return effects that differ from those of an instruction's encoding, for the native module."""
 
-    def row(index: int, one: Effects) -> _mc.OverrideRow:
-        reads, cross, writes, kills, hard = map(unit_bytes, one[:5])
+    def row(index: int, override: Effects) -> _mc.OverrideRow:
+        reads, cross, writes, kills, hard = map(unit_bytes, override[:5])
         changed = lifted.changed_by_inserted.get(index)
         sets_lanes = changed is not None and bool(changed & lifted.effect_table.exec)
-        return reads, cross, writes, kills, hard, int(one.lanes), changed is not None, sets_lanes
+        return reads, cross, writes, kills, hard, int(override.lanes), changed is not None, sets_lanes
 
-    return {index: row(index, one) for index, one in effects.items()}
+    return {index: row(index, override) for index, override in effects.items()}
 
 
 def followed_units(lifted: LiftedKernel) -> int:
-    """Return the units whose writes may change what is known of lane masks.
+    """Return the units whose writes may change the knowledge of lane masks.
 
-    Vector units are among them where scalars are put into lanes.
+    They include vector units if v_writelane stores scalars in lanes.
     """
     pseudos = lifted.effect_table.pseudos
     puts = any(pseudos[number] == "V_WRITELANE_B32" for number in lifted.columns.opcodes)

@@ -1,18 +1,18 @@
-"""A lifted kernel as LLVM IR, for analyses that LLVM has: text that parses and verifies, not meant to be compiled.
+"""A lifted kernel as LLVM IR, for LLVM's analyses: valid text that is not meant to be compiled.
 
-It is the view of one lane. A register unit is an ``i32`` in memory: allocas of the kernel, which hands their addresses
-to the functions that it calls. An instruction is one call of a function that is only declared, named after its opcode,
-with a number behind where operands are of another kind:
+It is the view of one lane. A register unit is an ``i32`` in memory: an alloca of the kernel, which passes its address
+to the functions that it calls. An instruction is one call of a declared function that is named after its opcode, with a
+numeric suffix if several signatures occur:
 
-- arguments: explicit operands in their order, registers as the values of their units, everything else as ``i64``; then
-  units that are read without being named, ascending; then, for units that may be left as they were (in a lane that is
-  not active, or because only part is written), their old values, ascending;
+- arguments: explicit operands in order, registers as the values of their units, everything else as ``i64``; then units
+  that are read implicitly, ascending; then the old values of units that may keep them (in an inactive lane, or because
+  only part is written), ascending;
 - result: the new values of all units that may change, ascending, as a structure;
 - ``!luthier``: virtual address and assembly.
 
-Blocks, edges, calls and returns are LLVM's own. A branch asks a function of its name with ``.taken`` behind, a jump to
-several places one with ``.target``. What registers hold at launch is asked of ``luthier.launch.REGISTER``. After ``opt
--passes='cgscc(inline),function(mem2reg)'`` values stand in the place of memory.
+Blocks, edges, calls and returns are those of LLVM. A branch calls a function with the suffix ``.taken`` for its
+condition, a jump with several targets one with the suffix ``.target``. Values of registers at launch come from
+``luthier.launch.REGISTER``. ``opt -passes='cgscc(inline),function(mem2reg)'`` replaces memory by values.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from luthier.lifting.representation import LiftedRepresentation
 
 
 def as_llvm(lifted: LiftedRepresentation) -> str:
-    """Return a module with the kernel and the functions that it calls."""
+    """Return an LLVM module with the kernel and the functions that it calls."""
     return _View(lifted).module()
 
 
@@ -42,7 +42,7 @@ class _View:
             touched |= effects.reads | effects.writes | self._named(index)
         self._units = tuple(UnitSet(touched))
         self._declared: dict[str, tuple[str, str]] = {}
-        """Symbol -> result and parameters of what is only declared."""
+        """Symbol of a declared function -> its result and parameters."""
         self._metadata: list[str] = []
         self._lines: list[str] = []
         self._value = 0
@@ -59,7 +59,7 @@ class _View:
         return "\n".join([*head, "", *self._lines, *declared, "", *self._metadata]) + "\n"
 
     def _named(self, index: int) -> int:
-        """Return the units of the registers among an instruction's operands."""
+        """Return the units of an instruction's register operands."""
         units = 0
         for kind, value in self._lifted.code.operands(index):
             if kind == OperandKind.REGISTER and value:
@@ -121,15 +121,15 @@ class _View:
         arguments += self._loads(UnitSet(effects.writes & ~effects.hard_kills))
         changed = tuple(UnitSet(effects.writes))
         result = f"{{ {', '.join(['i32'] * len(changed))} }}" if changed else "void"
-        made = self._call(result, self._opcode(index), arguments, self._note(index))
+        value = self._call(result, self._opcode(index), arguments, self._note(index))
         for at, unit in enumerate(changed):
             new = self._fresh()
-            self._lines.append(f"  {new} = extractvalue {result} {made}, {at}")
+            self._lines.append(f"  {new} = extractvalue {result} {value}, {at}")
             self._lines.append(f"  store i32 {new}, ptr %{unit_name(unit)}")
 
     def _leave(self, function: Function, block: BasicBlock, inside: set[int]) -> None:
         """Emit the terminator of an LLVM block."""
-        call = next((one for one in function.calls if one.index == block.last), None)
+        call = next((call for call in function.calls if call.index == block.last), None)
         if call is not None:
             self._callees(call, block)
         targets = list(dict.fromkeys(edge.to for edge in block.successors if edge.to in inside))
@@ -173,26 +173,26 @@ class _View:
         return self._loads(UnitSet(self._lifted.effects(index).reads))
 
     def _loads(self, units: Iterable[int]) -> list[str]:
-        found = []
+        values = []
         for unit in units:
             value = self._fresh()
             self._lines.append(f"  {value} = load i32, ptr %{unit_name(unit)}")
-            found.append(f"i32 {value}")
-        return found
+            values.append(f"i32 {value}")
+        return values
 
     def _call(self, result: str, name: str, arguments: Sequence[str], note: str = "") -> str:
-        called = self._declare(result, name, [one.split(" ", 1)[0] for one in arguments])
+        called = self._declare(result, name, [argument.split(" ", 1)[0] for argument in arguments])
         value = "" if result == "void" else self._fresh()
         assigned = f"{value} = " if value else ""
         self._lines.append(f"  {assigned}call {result} {called}({', '.join(arguments)}){note}")
         return value
 
     def _declare(self, result: str, name: str, types: Sequence[str]) -> str:
-        """Return the symbol of a function of that name and type; the first has the plain name, others a suffix."""
-        wanted = result, ", ".join(types)
+        """Return the symbol of a function of that name and type; the first type has the plain name, others a suffix."""
+        signature = result, ", ".join(types)
         names = (name if not number else f"{name}.{number}" for number in itertools.count())
-        symbol = next(one for one in map(_symbol, names) if self._declared.get(one, wanted) == wanted)
-        self._declared[symbol] = wanted
+        symbol = next(each for each in map(_symbol, names) if self._declared.get(each, signature) == signature)
+        self._declared[symbol] = signature
         return symbol
 
     def _note(self, index: int) -> str:
@@ -216,10 +216,10 @@ def _mask(first: int, count: int) -> int:
 
 
 def _quoted(text: str) -> str:
-    """Return text as a string of LLVM's assembly."""
-    plain = (chr(one) for one in text.encode())
+    """Return text as a string literal of LLVM assembly."""
+    plain = (chr(byte) for byte in text.encode())
     escaped = "".join(
-        one if one.isascii() and one.isprintable() and one not in '"\\' else f"\\{ord(one):02X}" for one in plain
+        char if char.isascii() and char.isprintable() and char not in '"\\' else f"\\{ord(char):02X}" for char in plain
     )
     return f'"{escaped}"'
 

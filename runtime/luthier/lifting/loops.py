@@ -1,9 +1,8 @@
 """Dominators and loops of one function.
 
-A loop is a set of blocks each of which can reach all others, with the blocks it is entered at as its headers. Taking
-the edges back to the headers away and looking for loops again gives the loops inside it (Steensgaard, "Sequentializing
-Program Dependence Graphs for Irreducible Programs", 1993): so loops that are entered at several blocks need nothing
-special.
+A loop is a set of blocks each of which can reach all others; its headers are the blocks at which it is entered. The
+loops inside it are found by removing the edges to the headers and repeating the search (Steensgaard, "Sequentializing
+Program Dependence Graphs for Irreducible Programs", 1993). Irreducible loops therefore need no special treatment.
 """
 
 from __future__ import annotations
@@ -19,29 +18,29 @@ class Loop(Struct, frozen=True):
     """One loop of a function."""
 
     headers: tuple[int, ...]
-    """Blocks it is entered at; more than one where control flow is irreducible."""
+    """Blocks at which it is entered; several if control flow is irreducible."""
     blocks: frozenset[int]
-    """All blocks of it, those of inner loops included."""
+    """All its blocks, including those of inner loops."""
     depth: int
-    """1 for the outermost."""
+    """Nesting depth, 1 for the outermost."""
     parent: int | None
-    """The loop around it, by its position among the function's loops."""
+    """Position of the enclosing loop among the function's loops."""
 
     def back_edges(self, successors: Mapping[int, Sequence[int]]) -> list[tuple[int, int]]:
-        """Return the edges from inside to a header."""
+        """Return the edges from blocks of the loop to its headers."""
         return [(block, to) for block in sorted(self.blocks) for to in successors[block] if to in self.headers]
 
 
 class LoopNest:
-    """The loops of a function, outer ones before those in them.
+    """The loops of a function, outer loops before inner ones.
 
     Args:
-        function: its blocks and edges are looked at.
-        entries: blocks it may be entered at, where that is not its entry block alone.
+        function: the function.
+        entries: further blocks at which it may be entered.
 
     Attributes:
-        loops: all of them.
-        successors: block -> blocks that control may go on to.
+        loops: all loops.
+        successors: block -> its successors in the function.
     """
 
     def __init__(self, function: Function, entries: Iterable[int] = ()) -> None:
@@ -56,21 +55,21 @@ class LoopNest:
         self._find()
 
     def innermost(self, block: int) -> Loop | None:
-        """Return the smallest loop a block is in."""
-        found = self._innermost.get(block)
-        return None if found is None else self.loops[found]
+        """Return the innermost loop that contains a block, if any."""
+        number = self._innermost.get(block)
+        return None if number is None else self.loops[number]
 
     def depth(self, block: int) -> int:
-        """Return how many loops a block is in."""
-        found = self._innermost.get(block)
-        return 0 if found is None else self.loops[found].depth
+        """Return the number of loops that contain a block."""
+        loop = self.innermost(block)
+        return 0 if loop is None else loop.depth
 
     def edge_depth(self, source: int, to: int) -> int:
-        """Return how many loops an edge is in: those that hold both its ends."""
-        found = self._innermost.get(source)
-        while found is not None and to not in self.loops[found].blocks:
-            found = self.loops[found].parent
-        return 0 if found is None else self.loops[found].depth
+        """Return the number of loops that contain both ends of an edge."""
+        loop = self.innermost(source)
+        while loop is not None and to not in loop.blocks:
+            loop = None if loop.parent is None else self.loops[loop.parent]
+        return 0 if loop is None else loop.depth
 
     def _find(self) -> None:
         cut: set[tuple[int, int]] = set()
@@ -78,8 +77,8 @@ class LoopNest:
         while work:
             blocks, parent = work.pop()
             for component in _components(blocks, self.successors, cut):
-                (first, *others) = component
-                if not others and (first not in self.successors[first] or (first, first) in cut):
+                first = component[0]
+                if len(component) == 1 and (first not in self.successors[first] or (first, first) in cut):
                     continue
                 members = frozenset(component)
                 headers = {
@@ -90,7 +89,7 @@ class LoopNest:
                     if to in members and (source, to) not in cut
                 }
                 headers.update(entry for entry in self.entries if entry in members and parent is None)
-                if not headers:  # only edges that were cut enter it: those to the headers of the enclosing loop
+                if not headers:  # entered only by removed edges, to the headers of the enclosing loop
                     headers = {to for source, to in cut if to in members and source not in members} or {first}
                 depth = 1 if parent is None else self.loops[parent].depth + 1
                 number = len(self.loops)
@@ -109,7 +108,7 @@ def _components(
     lowest: dict[int, int] = {}
     stack: list[int] = []
     on_stack: set[int] = set()
-    found: list[list[int]] = []
+    components: list[list[int]] = []
     for root in sorted(blocks):
         if root in order:
             continue
@@ -139,12 +138,12 @@ def _components(
                     while not component or component[-1] != block:
                         component.append(stack.pop())
                         on_stack.remove(component[-1])
-                    found.append(sorted(component))
-    return found
+                    components.append(sorted(component))
+    return components
 
 
 def immediate_dominators(function: Function) -> dict[int, int]:
-    """Return the immediate dominator of each block; the entry block is its own.
+    """Return the immediate dominator of each block; that of the entry block is itself.
 
     Cooper, Harvey and Kennedy, "A Simple, Fast Dominance Algorithm", 2001.
     """
@@ -168,13 +167,13 @@ def immediate_dominators(function: Function) -> dict[int, int]:
                 predecessors[to].append(block)
     dominator = {function.entry_block: function.entry_block}
 
-    def meet(one: int, other: int) -> int:
-        while one != other:
-            while number[one] < number[other]:
-                one = dominator[one]
-            while number[other] < number[one]:
-                other = dominator[other]
-        return one
+    def meet(left: int, right: int) -> int:
+        while left != right:
+            while number[left] < number[right]:
+                left = dominator[left]
+            while number[right] < number[left]:
+                right = dominator[right]
+        return left
 
     changed = True
     while changed:
@@ -190,15 +189,15 @@ def immediate_dominators(function: Function) -> dict[int, int]:
     return dominator
 
 
-def dominates(dominators: Mapping[int, int], one: int, other: int) -> bool:
-    """Return whether block `one` dominates `other`: control always passes `one` before it reaches `other`.
+def dominates(dominators: Mapping[int, int], dominator: int, block: int) -> bool:
+    """Return whether control always passes block `dominator` before it reaches `block`.
 
     Args:
         dominators: from `immediate_dominators`.
     """
-    while other != one:
-        above = dominators[other]
-        if above == other:
+    while block != dominator:
+        above = dominators[block]
+        if above == block:
             return False
-        other = above
+        block = above
     return True

@@ -30,19 +30,19 @@ EdgeKind = Literal["fallthrough", "taken", "indirect"]
 Restriction = Literal[
     "in vector skip mode",
     "in VGPR index mode",
-    "where upper bits of VGPR numbers are used that are not known",
+    "where unknown upper bits of VGPR numbers are used",
     "before an instruction that LLVM does not know",
 ]
 """Reason why no code can be inserted before an instruction."""
 BlockExit = Literal["fallthrough", "branch", "conditional", "call", "tail", "return", "end", "trap", "unknown"]
 EXITS: tuple[BlockExit, ...] = get_args(BlockExit)
 EDGE_KINDS: tuple[EdgeKind, ...] = get_args(EdgeKind)
-"""By their numbers in native code (`runtime/native/lifting/code/blocks.h`)."""
+"""In the order of their numbers in native code (`runtime/native/lifting/code/blocks.h`)."""
 
 
 class Edge(Struct, frozen=True, gc=False):
-    """Control from one block to another of the same function. A call's block has a fallthrough edge to where it
-    returns."""
+    """An edge to a block of the same function. A block that ends in a call has a fallthrough edge to the return
+    point."""
 
     kind: EdgeKind
     to: int
@@ -59,44 +59,44 @@ class ControlEdge(NamedTuple):
 
 
 class BasicBlock(Struct, frozen=True, gc=False):
-    """Instructions that run one after the other, entered at the first and left at the last."""
+    """A straight-line sequence of instructions, entered at the first and left at the last."""
 
     index: int
     function: int
-    """Index of the function it belongs to; the first one, where hand-written functions share code."""
+    """Index of its function; the first one if hand-written functions share the block."""
     first: int
     """Index of the first instruction."""
     last: int
     """Index of the last instruction (inclusive)."""
     exit: BlockExit
-    """Kind of its terminator."""
+    """How control leaves the block."""
     successors: tuple[Edge, ...]
     predecessors: tuple[int, ...]
     """Block indices, ascending."""
 
 
 class CallSite(Struct, frozen=True):
-    """A call, or a jump that leaves the function for another (a tail call)."""
+    """A call, or a jump to another function (a tail call)."""
 
     index: int
-    """Instruction."""
+    """Instruction index."""
     kind: Literal["call", "tail"]
     callees: tuple[int, ...]
-    """Functions it may go to, all of them if `known`; else those of the object that pointers lead to are among them."""
+    """Possible target functions. If not `known`, they include the functions of the object that pointers lead to."""
     known: bool
-    """False: it may go elsewhere too, and is in `LiftedKernel.unknown`. A jump that may is a tail call if there is a
-    function that it may go to."""
+    """Whether `callees` is complete; if not, the call is also in `LiftedKernel.unknown`. A jump with further targets
+    is a tail call if at least one target is a function."""
     return_block: int | None
-    """Block control comes back to; None for tail calls and where nothing follows a call that cannot return."""
+    """Block that the callee returns to; None for tail calls, and if no code follows a call that cannot return."""
     link: int | None
     """First unit of the register pair that receives the return address; None for tail calls."""
     pointer: int | None
-    """First unit of the register pair that it takes its target from, if pointers may be in it, whose addresses are the
-    original's: then it must go to the copy of what they point to. None: it need not."""
+    """First unit of the register pair with the target address, if this may be a pointer to original code, so that the
+    call must be redirected to the copy of its target. None: no redirection is needed."""
     references: tuple[int, ...]
     """Indices in `pc_references` of the addresses that flow into it; empty for s_call_b64."""
     slots: tuple[int, ...]
-    """Addresses of the memory slots (GOT entries, constant tables) the target is loaded from."""
+    """Addresses of the memory slots (GOT entries, constant tables) from which the target is loaded."""
 
 
 class Function(Struct, frozen=True):
@@ -116,10 +116,10 @@ class Function(Struct, frozen=True):
 
 
 class PcReference(Struct, frozen=True):
-    """An address made of the program counter: s_getpc_b64 and the adds of a constant offset to it.
+    """A PC-relative address: s_getpc_b64 and the additions of a constant offset to it.
 
-    ``target = address after the s_getpc_b64 + 64-bit offset in the literals of low and high``. To keep the target when
-    the code moves, both literals are rewritten.
+    ``target = address after the s_getpc_b64 + 64-bit offset in the literals of low and high``. When the code moves,
+    both literals are rewritten to keep the target.
     """
 
     getpc: int
@@ -127,36 +127,40 @@ class PcReference(Struct, frozen=True):
     low: int
     """Instruction that adds the low half of the offset, as an immediate operand; -1 for kinds "computed", "value"."""
     high: int
-    """Instruction that adds the high half and the carry; `low` where one addition of 64 bits does both; -1 for kinds
-    "computed", "value"."""
+    """Instruction that adds the high half and the carry; equal to `low` if a single 64-bit addition does both; -1 for
+    kinds "computed", "value"."""
     target: int
     """Virtual address; for kinds "computed" and "value" that of the instruction after s_getpc_b64."""
     kind: Literal["code", "pointer", "data", "computed", "value"]
-    """"code": a lifted instruction; "pointer": a lifted function, whose address is not only jumped to but used as a
-    value, and so stays that of the original; "data": anything else; "computed": the address feeds only arithmetic
-    whose results go to jumps and calls listed in `LiftedKernel.direct_jumps`, so it need not be right after the code
-    moved; "value": what was read goes where it cannot be followed, so it stays that of the original when the code
-    moves, and jumps to what is made of it are listed there too, or are calls by pointers."""
+    """Use of the address.
+
+    - "code": a lifted instruction;
+    - "pointer": a lifted function whose address is also used as a value, and therefore stays the original address;
+    - "data": anything else;
+    - "computed": the address feeds only arithmetic for jumps and calls in `LiftedKernel.direct_jumps`, so it need not
+      be correct after the code has moved;
+    - "value": the address flows into uses that cannot be followed, so it stays the original address. Jumps to addresses
+      derived from it are in `LiftedKernel.direct_jumps`, too, or are calls by pointers."""
 
 
 class CodeTable(Struct, frozen=True):
     """Constant memory that holds addresses of lifted functions: a GOT entry, or an array of function pointers.
 
-    To make calls through it reach functions that moved, point its references at a copy with the words changed.
+    To make calls through it reach moved functions, point its references at a copy with new addresses.
     """
 
     address: int
     """Virtual address of the first word."""
     targets: tuple[int, ...]
-    """The code address in each 8-byte word, when the object is loaded at 0."""
+    """The code address in each 8-byte word if the object is loaded at 0."""
     references: tuple[int, ...]
-    """Indices in `pc_references` of the addresses it is reached by."""
+    """Indices in `pc_references` of the addresses through which it is accessed."""
 
 
 class DirectJump(Struct, frozen=True):
-    """A jump or call by register with one known target, whose address is not made by a retargetable `PcReference`.
+    """An indirect jump or call with one known target, without a `PcReference` that can be retargeted.
 
-    When code moves, it must become s_branch, or s_call_b64 with the same link register.
+    When the code moves, it must become s_branch, or s_call_b64 with the same link register.
     """
 
     index: int
@@ -165,14 +169,14 @@ class DirectJump(Struct, frozen=True):
 
 
 class Unknown(Struct, frozen=True):
-    """A jump or call whose targets were not all found."""
+    """A jump or call with unknown targets."""
 
     index: int
     reason: str
 
 
 class Clause(Struct, frozen=True):
-    """The extent of an s_clause: `first` to `last` must follow it with nothing between, or s_clause be removed or
+    """The extent of an s_clause. If code is inserted before any of `first` to `last`, the s_clause must be removed or
     shortened."""
 
     index: int
@@ -182,12 +186,12 @@ class Clause(Struct, frozen=True):
 
 
 MOST_EFFECTS = 1 << 16
-"""Instructions whose effects are kept; half a kilobyte each."""
+"""Maximum number of instructions whose effects are cached; half a kilobyte each."""
 _MATRIX = re.compile(r"v_(?:s?mfmac?|s?wmmac?)_")
 
 
 class Instruction:
-    """One instruction of a `LiftedKernel`; a view that is cheap to make."""
+    """One instruction of a `LiftedKernel`: a view that is cheap to create."""
 
     __slots__ = ("_lifted", "index")
 
@@ -207,7 +211,7 @@ class Instruction:
 
     @property
     def offset(self) -> int:
-        """Return the byte offset in the object's file."""
+        """Return the byte offset in the object's file; -1 if no segment contains the instruction."""
         for segment in self._lifted.object.segments:
             if segment.vaddr <= self.address < segment.vaddr + segment.filesz:
                 return self.address - segment.vaddr + segment.offset
@@ -215,7 +219,7 @@ class Instruction:
 
     @property
     def opcode(self) -> Opcode:
-        """Return LLVM's opcode, with what is the same for all its instructions."""
+        """Return LLVM's opcode, with the properties that its instructions share."""
         return self._lifted.isa.opcode(self._lifted.columns.opcode[self.index])
 
     @property
@@ -239,7 +243,7 @@ class Instruction:
         return self._lifted.code.operands(self.index)
 
     def operand(self, name: str) -> tuple[OperandKind, int] | None:
-        """Return the operand LLVM calls `name` (``vdst``, ``src0``, ``offset``, …), None if the opcode has none."""
+        """Return the operand with LLVM's name (``vdst``, ``src0``, ``offset``, …); None if the opcode has none."""
         position = self.opcode.operand_index.get(name)
         return None if position is None else self.operands[position]
 
@@ -260,7 +264,7 @@ class Instruction:
 
     @property
     def memory(self) -> MemoryAccess | None:
-        """Return its memory access; None where it has none."""
+        """Return its memory access, if any."""
         return memory_access(self.opcode)
 
     @property
@@ -285,22 +289,22 @@ class Instruction:
 
     @property
     def is_branch(self) -> bool:
-        """Return whether control may go on elsewhere in the function: not calls, returns and ends."""
+        """Return whether it branches inside the function; calls, returns and ends do not."""
         return bool(self.flags & InstructionFlag.BRANCH) and not self.is_call
 
     @property
     def is_conditional(self) -> bool:
-        """Return whether it is a branch that control may fall through."""
+        """Return whether it is a conditional branch."""
         return self.opcode.mnemonic.startswith("s_cbranch_")
 
     @property
     def is_call(self) -> bool:
-        """Return whether it is a call, or jumps to another function."""
+        """Return whether it is a call or a tail call."""
         return any(call.index == self.index for call in self._lifted.calls_of(self.index))
 
     @property
     def is_barrier(self) -> bool:
-        """Return whether waves of a work-group wait for each other there."""
+        """Return whether it is a barrier, at which waves of a work-group wait for each other."""
         return self.opcode.mnemonic.startswith("s_barrier")
 
     @property
@@ -312,61 +316,57 @@ class Instruction:
     def is_float(self) -> bool:
         """Return whether it computes with, compares, rounds or converts floating-point numbers, also in memory.
 
-        Not what only moves them: loads, stores, copies.
+        Loads, stores and copies do not count.
         """
         return operations.is_float(self)
 
     @property
     def operation_class(self) -> OperationClass:
-        """Return the class of the unit that executes it, as instruction_mix counts them.
-
-        One of ``vector ALU``, ``matrix``, ``scalar ALU``, ``vector memory``, ``LDS``, ``scalar memory``, ``branch``,
-        ``wait``, ``other``.
-        """
+        """Return the class of the unit that executes it, as counted by instruction_mix (`OperationClass`)."""
         return operations.class_of(self)
 
     @property
     def operations(self) -> list[Operations]:
-        """Return its floating-point operations by type, and those of matrix instructions of any type.
+        """Return its floating-point operations by type; of matrix instructions, also integer operations.
 
-        An addition, multiplication or function is one, a fused multiplication and addition two; comparisons,
-        conversions and roundings none.
+        An addition, multiplication or transcendental function counts as one operation, a fused multiply-add as two;
+        comparisons, conversions and roundings do not count.
         """
         return operations.operations_of(self)
 
     @property
     def source(self) -> SourceLocation | None:
-        """Return the source location, with the calls that were inlined; None where debug information has none."""
+        """Return the source location with its inlined calls; None if debug information has none."""
         return self._lifted.object.source.at(self.address)
 
     @property
     def place(self) -> str:
-        """Return the user's ``file:line`` (`SourceLocation.user`); without debug information ``function+0x1c``."""
+        """Return the user's ``file:line`` (`SourceLocation.user`), or ``function+0x1c`` without debug information."""
         return self._lifted.places.at(self.index)
 
     @property
     def block(self) -> int:
-        """Index of its block, -1 for an instruction that control does not reach."""
+        """Return the index of its block; -1 if the instruction is unreachable."""
         return self._lifted.block_of[self.index]
 
     @property
     def effects(self) -> Effects:
-        """Return the registers read, written and replaced, with lanes."""
+        """Return the registers that it reads, writes and replaces, and its effect on EXEC."""
         return self._lifted.effects(self.index)
 
     @property
     def uses(self) -> UnitSet:
-        """Return everything that is read."""
+        """Return all register units that it reads."""
         return UnitSet(self.effects.reads)
 
     @property
     def defs(self) -> UnitSet:
-        """Return everything that may change."""
+        """Return all register units that it may change."""
         return UnitSet(self.effects.writes)
 
     @property
     def restriction(self) -> Restriction | None:
-        """Return why no code can be inserted before this instruction; None if it can."""
+        """Return why no code can be inserted before this instruction; None if code can be inserted."""
         return self._lifted.restrictions.get(self.index)
 
     def __repr__(self) -> str:
@@ -374,7 +374,7 @@ class Instruction:
 
 
 class InstructionSequence(Sequence[Instruction]):
-    """All instructions of a `LiftedKernel`, made when asked for."""
+    """All instructions of a `LiftedKernel`, created on access."""
 
     def __init__(self, lifted: LiftedKernel) -> None:
         self._lifted = lifted
@@ -388,7 +388,7 @@ class InstructionSequence(Sequence[Instruction]):
     def __getitem__(self, index: slice) -> list[Instruction]: ...
     def __getitem__(self, index: int | slice) -> Instruction | list[Instruction]:
         if isinstance(index, slice):
-            return [Instruction(self._lifted, one) for one in range(*index.indices(len(self)))]
+            return [Instruction(self._lifted, number) for number in range(*index.indices(len(self)))]
         return Instruction(self._lifted, range(len(self))[index])
 
     def __iter__(self) -> Iterator[Instruction]:
@@ -398,7 +398,7 @@ class InstructionSequence(Sequence[Instruction]):
 class LiftedKernel(Struct, frozen=True, eq=False, dict=True, weakref=True):
     """One kernel and every function it may call, as data. Read-only.
 
-    Instruction indices count in `code`; block, function and reference indices in the tuples of the same name.
+    Instruction indices refer to `code`; block, function and reference indices to the tuples of the same name.
     """
 
     object: CodeObject
@@ -407,17 +407,17 @@ class LiftedKernel(Struct, frozen=True, eq=False, dict=True, weakref=True):
     isa: Isa
     wave_size: int
     hardware_entries: tuple[int, ...]
-    """Virtual addresses at which the hardware may start the kernel: its entry, and where kernel arguments are
-    preloaded also 256 bytes on. Firmware adds the 256 by itself, so their distance must be kept when code moves."""
+    """Virtual addresses at which the hardware may start the kernel: its entry and, with preloaded kernel arguments, the
+    address 256 bytes later. Firmware adds the 256, so this distance must be kept when code moves."""
     code: InstructionArray
-    """The text that holds the kernel and its functions, in address order; only instructions with a block are ever
-    executed."""
+    """The text that contains the kernel and its functions, in address order. Instructions without a block are
+    unreachable."""
     functions: tuple[Function, ...]
     """The kernel first."""
     blocks: tuple[BasicBlock, ...]
     """In the order of functions, then of addresses."""
     block_of: Sequence[int]
-    """Block index of each instruction, -1 where control does not reach."""
+    """[n] block index of each instruction, -1 if unreachable."""
     pc_references: tuple[PcReference, ...]
     direct_jumps: tuple[DirectJump, ...]
     code_tables: tuple[CodeTable, ...]
@@ -427,28 +427,27 @@ class LiftedKernel(Struct, frozen=True, eq=False, dict=True, weakref=True):
     restrictions: Mapping[int, Restriction]
     """Instructions before which no code can be inserted, with the reason."""
     releases: tuple[int, ...]
-    """s_sendmsg instructions that give all vector registers back; not with code inserted at `released`."""
+    """s_sendmsg instructions that deallocate all vector registers; remove them if code is inserted at `released`."""
     released: frozenset[int]
-    """Instructions that may run after one of them."""
+    """Instructions that may run after one of `releases`."""
     columns: Columns
     """`code` as Python lists."""
     effect_table: EffectTable
     index_mode: Mapping[int, IndexMode]
-    """Instructions that run, or may run, in VGPR index mode (s_set_gpr_idx_on)."""
+    """Instructions that may run in VGPR index mode (s_set_gpr_idx_on)."""
     vgpr_bits: Mapping[int, int | None]
-    """Instructions before which upper bits of VGPR numbers may not be 0, with the operand of s_set_vgpr_msb that
-    inserted code has to end with; None where bits are used later that are not known. The registers in `code` are those
-    that are meant."""
+    """Instructions before which upper bits of VGPR numbers may not be 0, with the s_set_vgpr_msb operand that inserted
+    code must restore; None if unknown bits are used later. The registers in `code` include these bits."""
     skipped: Mapping[int, SkipMode]
     """Instructions that may run in vector skip mode (s_setvskip), in which vector instructions do nothing."""
     read_by_inserted: int = 0
-    """Bit set of units that inserted code reads, where this is the kernel `also_reading` gives."""
+    """Bit set of units that inserted code reads (`also_reading`)."""
     changed_by_inserted: Mapping[int, int] = field(default_factory=dict)
     """Instruction index -> bit set of units that code inserted before it changes (`also_changing`)."""
     _changed: Mapping[int, Effects] = field(default_factory=dict)
-    """Effects of instructions that stand for others too, or for what is inserted before them, by index."""
+    """Effects of instructions that include code inserted before them, by index."""
     _effects: BoundedCache[int, Effects] = field(default_factory=lambda: BoundedCache(MOST_EFFECTS))
-    """Cache of the effects of the others."""
+    """Cache of the effects of other instructions."""
 
     @functools.cached_property
     def reached(self) -> NDArray[np.bool_]:
@@ -457,7 +456,7 @@ class LiftedKernel(Struct, frozen=True, eq=False, dict=True, weakref=True):
 
     @functools.cached_property
     def places(self) -> Places:
-        """Return the places of the instructions: user's lines, or functions and offsets."""
+        """Return the source locations of the instructions: the user's lines, or functions and offsets."""
         functions = [
             (self.functions[block.function].name, self.functions[block.function].entry) for block in self.blocks
         ]
@@ -478,16 +477,16 @@ class LiftedKernel(Struct, frozen=True, eq=False, dict=True, weakref=True):
 
     @property
     def edges(self) -> tuple[ControlEdge, ...]:
-        """Return every edge from a block to another of the same function, in the order of blocks."""
+        """Return every edge between blocks of the same function, in the order of blocks."""
         return tuple(ControlEdge(block.index, edge.to, edge.kind) for block in self.blocks for edge in block.successors)
 
     def calls_of(self, index: int) -> tuple[CallSite, ...]:
-        """Return the calls of the function that an instruction is in."""
+        """Return the calls of the function that contains an instruction."""
         block = self.block_of[index]
         return () if block < 0 else self.functions[self.blocks[block].function].calls
 
     def index_at(self, address: int) -> int | None:
-        """Index of the reachable instruction that begins at virtual `address`."""
+        """Return the index of the reachable instruction that begins at a virtual address, if any."""
         at = bisect.bisect_left(self.columns.address, address)
         if at < len(self.columns.address) and self.columns.address[at] == address and self.block_of[at] >= 0:
             return at

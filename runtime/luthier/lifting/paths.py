@@ -1,11 +1,11 @@
-"""Interprocedural data flow that checks of all paths share: states at the beginnings of all blocks.
+"""Interprocedural data flow for checks of all paths: states at the beginnings of all blocks.
 
-A check has a model of states that it can merge, with the transfer function of a block (`PathModel`). The facts in a
-state must be independent: what becomes of one depends on no other. So a function is followed once for all that holds at
-any of its calls, which gives what holds in it; once for what it makes itself; and once for each *part* of the states at
-its calls, which gives each caller what has become of its own facts, so that what holds at one call does not come back
-from another (M. Sharir, A. Pnueli, "Two approaches to interprocedural data flow analysis", 1981: the functional
-approach).
+A check supplies a model of mergeable states with the transfer function of a block (`PathModel`). The facts in a state
+must be independent: the effect of a block on one fact depends on no other fact. A function can therefore be followed
+once with the merged state of all its calls, for the states inside it; once for the facts that it creates; and once for
+each *part* of the states at its calls. The last gives each caller the effect on its own facts, so that facts at one
+call do not return from another (M. Sharir, A. Pnueli, "Two approaches to interprocedural data flow analysis", 1981: the
+functional approach).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from luthier.objects import SourceLocation
 
 WIDEN_AFTER = 4
-"""Visits of a block after which what grows is taken to be as large as can be."""
+"""Number of visits of a block after which its state is widened."""
 
 
 class PathPoint(Struct, frozen=True):
@@ -44,7 +44,7 @@ class PathPoint(Struct, frozen=True):
     def finding(
         self, kind: FindingKind, object: str, kernel: str, rule: str, detail: str, other: PathPoint | None = None
     ) -> Finding:
-        """Return a finding at this instruction; arguments as of `Finding`."""
+        """Return a finding at this instruction; for the arguments see `Finding`."""
         frames = () if self.source is None else self.source.frames
         finding = Finding(kind.label, 0, kernel, object, self.address, self.text, frames)
         finding.rule, finding.detail, finding.lane = rule, detail, -1
@@ -54,19 +54,19 @@ class PathPoint(Struct, frozen=True):
         return finding
 
     def to_json(self) -> dict[str, Any]:
-        """Return the place as plain data for JSON."""
+        """Return the instruction as plain data for JSON."""
         source = None if self.source is None else self.source.to_json()
         return {"address": self.address, "text": self.text, "source": source}
 
 
 def place_of(lifted: LiftedKernel, index: int) -> PathPoint:
-    """Return the place of an instruction."""
+    """Return an instruction with its address and source location."""
     address, source = lifted.columns.address[index], lifted.object.source
     return PathPoint(address, lifted.isa.text(lifted.code, index), source.at(address) if source.present else None)
 
 
 def function_of(lifted: LiftedKernel, index: int) -> str:
-    """Return the name of the function that an instruction is in."""
+    """Return the name of the function that contains an instruction."""
     return lifted.functions[lifted.blocks[lifted.block_of[index]].function].name
 
 
@@ -76,7 +76,7 @@ def addresses_of(lifted: LiftedKernel, path: Iterable[int]) -> tuple[int, ...]:
 
 
 def successors(lifted: LiftedKernel) -> list[list[int]]:
-    """Return for each block those that may follow it, through calls and returns of any caller."""
+    """Return for each block its possible successors, including entries of callees and return points of all callers."""
     following = [[edge.to for edge in block.successors] for block in lifted.blocks]
     leaving: list[list[int]] = [
         [block.index for block in function.blocks if block.exit == "return"] for function in lifted.functions
@@ -110,11 +110,11 @@ M = TypeVar("M")
 
 
 class PathModel(ABC, Generic[S, P, M]):
-    """States that a check follows on all paths, how blocks change them, and meetings that are findings.
+    """The states that a check follows on all paths, the effects of blocks on them, and the meetings to report.
 
     Attributes:
         lifted: the kernel.
-        empty: the state where hardware starts a wave.
+        empty: the state at the start of a wave.
     """
 
     lifted: LiftedKernel
@@ -134,23 +134,23 @@ class PathModel(ABC, Generic[S, P, M]):
         """Return the state after a block, or after the rest of it.
 
         Args:
-            state: at its beginning, or behind instruction `behind`.
-            report: called for each meeting, in a state that may really hold there.
-            only: follow what is in `state` alone, without what the block makes.
-            singly: meetings name single instructions, not several that are followed together.
+            state: at its beginning, or after instruction `behind`.
+            report: called for each meeting in a state that may really occur.
+            only: follow only the facts in `state`, without those that the block creates.
+            singly: report meetings of single instructions, not of groups that are followed together.
         """
 
     @abstractmethod
     def merge(self, first: S, second: S) -> S:
-        """Return what holds on either path: `first` itself if `second` adds nothing."""
+        """Return the union of two states: `first` itself if `second` adds nothing."""
 
     @abstractmethod
     def has_facts(self, state: S) -> bool:
-        """Return whether a state has anything that a function could change."""
+        """Return whether a state has facts that a function could change."""
 
     @abstractmethod
     def parts(self, state: S) -> Iterable[P]:
-        """Yield the parts that a state has facts of."""
+        """Yield the parts of which a state has facts."""
 
     @abstractmethod
     def whole(self, part: P) -> S:
@@ -158,14 +158,14 @@ class PathModel(ABC, Generic[S, P, M]):
 
     @abstractmethod
     def back(self, state: S, part: P, behind: S) -> S:
-        """Return what has become of a state's facts of a part.
+        """Return a state's facts of a part after a function.
 
         Args:
-            behind: what has become of all possible facts of it.
+            behind: all possible facts of the part after the function.
         """
 
     def without_facts(self, state: S) -> S:
-        """Return a state without all that has parts."""
+        """Return a state without facts that have parts."""
         return self.empty
 
     def unknown(self) -> S:
@@ -173,15 +173,15 @@ class PathModel(ABC, Generic[S, P, M]):
         return self.empty
 
     def called(self, block: int, state: S, *, real: bool) -> S:
-        """Return the state in which a function is followed that begins with a block and is called in a state.
+        """Return the state at the entry block of a function that is called in a state.
 
         Args:
-            real: whether it may really be called in that state, which is no part of others.
+            real: whether the state may really occur, that is, is not just a part of one.
         """
         return state
 
     def widen(self, was: S, now: S) -> S:
-        """Return a widened state, for a block that is visited often."""
+        """Return a widened state, for a block that was visited often."""
         return now
 
 
@@ -189,7 +189,7 @@ _Kind = Literal["all calls", "own", "part"]
 
 
 class _Context(Struct, Generic[S, P], eq=False):
-    """A function, and what it is followed for."""
+    """A function, and the kind of states with which it is followed."""
 
     number: int
     function: int
@@ -197,28 +197,30 @@ class _Context(Struct, Generic[S, P], eq=False):
     part: P | None = None
     """Part, if the kind is "part"."""
     exit: S | None = None
-    """Behind its returns; None: nothing is known to come there yet."""
+    """State after its returns; None: no return has been reached yet."""
     returns: dict[tuple[_Context[S, P], int, int | None], S] = field(default_factory=dict)
-    """Calls that want to know what comes back, and the state at each: the caller, the block that calls, and the one
-    that control comes back to, or None behind a tail call."""
+    """Calls that wait for the state after returns, with the state at each. A call is the caller, the calling block, and
+    the block to return to, or None for a tail call."""
 
 
 class Paths(Generic[S, P, M]):
     """The states of one kernel.
 
     Attributes:
-        suspicious: blocks in which there may be meetings.
+        suspicious: blocks that may contain meetings.
     """
 
     def __init__(self, model: PathModel[S, P, M]) -> None:
         lifted = self._lifted = model.lifted
         self._model = model
         self.suspicious: set[int] = set()
-        self._calls: dict[int, CallSite] = {call.index: call for one in lifted.functions for call in one.calls}
+        self._calls: dict[int, CallSite] = {
+            call.index: call for function in lifted.functions for call in function.calls
+        }
         self._contexts: list[_Context[S, P]] = []
         self._by_key: dict[tuple[int, _Kind, P | None], _Context[S, P]] = {}
         self._entry: dict[tuple[int, int], S] = {}
-        """(context, block) -> the state before it."""
+        """(context, block) -> the state before the block."""
         self._visits: dict[tuple[int, int], int] = {}
         self._heap: list[tuple[int, int]] = []
         self._waiting: set[tuple[int, int]] = set()
@@ -228,39 +230,39 @@ class Paths(Generic[S, P, M]):
             if index is not None:
                 self._reach(kernel, lifted.block_of[index], model.empty)
         while self._heap:
-            place = heapq.heappop(self._heap)
-            self._waiting.discard(place)
-            self._visit(*place)
+            node = heapq.heappop(self._heap)
+            self._waiting.discard(node)
+            self._visit(*node)
 
     def states(self) -> Iterator[tuple[int, S]]:
-        """Yield blocks that are reached, with what may hold before each, after all calls of its function.
+        """Yield reachable blocks with the state before each, merged over all calls of its function.
 
-        A block that is in several functions comes several times.
+        A block that belongs to several functions occurs several times.
         """
         for (number, block), state in self._entry.items():
             if self._contexts[number].kind == "all calls":
                 yield block, state
 
     def _context(self, function: int, kind: _Kind, part: P | None = None) -> _Context[S, P]:
-        found = self._by_key.get((function, kind, part))
-        if found is None:
-            found = self._by_key[function, kind, part] = _Context(len(self._contexts), function, kind, part)
-            self._contexts.append(found)
-        return found
+        context = self._by_key.get((function, kind, part))
+        if context is None:
+            context = self._by_key[function, kind, part] = _Context(len(self._contexts), function, kind, part)
+            self._contexts.append(context)
+        return context
 
     def _reach(self, context: _Context[S, P], block: int, state: S) -> None:
-        place = context.number, block
-        known = self._entry.get(place)
+        node = context.number, block
+        known = self._entry.get(node)
         if known is not None:
             joined = self._model.merge(known, state)
             if joined is known:
                 return
-            visits = self._visits[place] = self._visits.get(place, 0) + 1
+            visits = self._visits[node] = self._visits.get(node, 0) + 1
             state = self._model.widen(known, joined) if visits > WIDEN_AFTER else joined
-        self._entry[place] = state
-        if place not in self._waiting:
-            self._waiting.add(place)
-            heapq.heappush(self._heap, place)
+        self._entry[node] = state
+        if node not in self._waiting:
+            self._waiting.add(node)
+            heapq.heappush(self._heap, node)
 
     def _visit(self, number: int, index: int) -> None:
         context, block = self._contexts[number], self._lifted.blocks[index]
@@ -271,7 +273,7 @@ class Paths(Generic[S, P, M]):
             only = context.kind == "part"
             state = self._model.follow(index, state, only=only)
             if only and not self._model.has_facts(state):
-                return  # all of it has been dealt with
+                return  # no fact is left to follow
         call = self._calls.get(block.last)
         if call is not None:
             self._call(context, call, state)
@@ -303,9 +305,9 @@ class Paths(Generic[S, P, M]):
                 self._reach(callee, entry, model.whole(part))
 
     def _own(self, function: int, *, apart: bool) -> _Context[S, P]:
-        """Return the context for what a function makes itself.
+        """Return the context for the facts that a function creates.
 
-        As long as it is entered with no facts, it is that for all calls.
+        As long as the function is entered without facts, it is the context for all calls.
         """
         own = self._by_key.get((function, "own", None))
         joined = self._context(function, "all calls")
@@ -326,7 +328,7 @@ class Paths(Generic[S, P, M]):
             self._come_back(caller[0], caller[2], self._brought(callee, state, callee.exit))
 
     def _brought(self, callee: _Context[S, P], called: S, behind: S) -> S:
-        """Return what a call in a state gets of what is after a function's returns."""
+        """Return the part of the state after a function's returns that applies to a call in a state."""
         return behind if callee.part is None else self._model.back(called, callee.part, behind)
 
     def _leave(self, context: _Context[S, P], state: S) -> None:

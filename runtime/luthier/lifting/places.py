@@ -1,4 +1,4 @@
-"""Places of instructions for people: the user's ``file:line``; where that is not known, the function and an offset."""
+"""Source locations of instructions as text: the user's ``file:line``, or the function and an offset."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from luthier.objects.user_source import line_text, lines_text
 
 
 class Places:
-    """Places of the instructions of one kernel; debug information is read when it is first asked for.
+    """Source locations of the instructions of one kernel; debug information is read on first use.
 
     Args:
         object: the code object.
         addresses: [n] virtual address of each instruction, by index.
         function_of: for each block the name and the entry of its function.
-        block_of: [n] block of each instruction, -1 where control does not reach.
+        block_of: [n] block of each instruction, -1 if unreachable.
     """
 
     def __init__(
@@ -37,8 +37,8 @@ class Places:
 
     @cached_property
     def _numbers(self) -> list[int]:
-        found: list[int] = self._object.source.numbers(self._addresses).tolist()
-        return found
+        numbers: list[int] = self._object.source.numbers(self._addresses).tolist()
+        return numbers
 
     @cached_property
     def _frames(self) -> dict[int, SourceFrame]:
@@ -55,8 +55,7 @@ class Places:
         return self.offset(index) if frame is None else line_text(frame.file, frame.line)
 
     def offset(self, index: int) -> str:
-        """Return the function that an instruction is in and the bytes from its entry; the address where control does
-        not reach."""
+        """Return ``function+0x…`` of an instruction; its address if it is unreachable."""
         address, block = int(self._addresses[index]), int(self._block_of[index])
         if block < 0:
             return hex(address)
@@ -64,12 +63,12 @@ class Places:
         return f"{name}+{address - entry:#x}" if address >= entry else f"{name}-{entry - address:#x}"
 
     def of(self, indices: Sequence[int]) -> str:
-        """Return ``file:first-last`` of instructions that belong together, or the place of the first."""
-        frames = [self.frame(index) for index in indices]
-        return lines_text([(one.file, one.line) for one in frames if one is not None]) or self.offset(indices[0])
+        """Return ``file:first-last`` of several instructions, or ``function+0x…`` of the first."""
+        frames = filter(None, map(self.frame, indices))
+        return lines_text([(frame.file, frame.line) for frame in frames]) or self.offset(indices[0])
 
     def of_block(self, block: int) -> str:
-        """Return ``file:first-last`` of a block, or the place of its first instruction."""
+        """Return ``file:first-last`` of a block, or ``function+0x…`` of its first instruction."""
         first, last = self._blocks[block]
         return self.of(range(first, last + 1))
 

@@ -1,4 +1,4 @@
-"""A lifted kernel: its code and, on demand, what its registers hold that is read later."""
+"""A lifted kernel with its analyses, which run on demand."""
 
 from __future__ import annotations
 
@@ -22,16 +22,13 @@ from luthier.support.wording import counted
 
 
 class LiftedRepresentation(LiftedKernel, frozen=True, eq=False):
-    """One kernel and every function it may call. Read-only.
-
-    What it is made of is in `LiftedKernel`; liveness is computed when it is first asked for.
-    """
+    """One kernel and every function it may call (`LiftedKernel`), with liveness and loops. Read-only."""
 
     _flow: _mc.Flow | None = None
 
     @cached_property
     def liveness(self) -> Liveness:
-        """Return the registers that may be read later; computed at first use."""
+        """Return the liveness of registers; computed on first use."""
         return Liveness(self, self.flow)
 
     @cached_property
@@ -47,12 +44,12 @@ class LiftedRepresentation(LiftedKernel, frozen=True, eq=False):
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:
-        """Return the loops of all functions; of each, outer ones before those in them."""
+        """Return the loops of all functions; in each function, outer loops come before inner ones."""
         return tuple(loop for function in self.functions for loop in LoopNest(function).loops)
 
     @cached_property
     def flow(self) -> _mc.Flow:
-        """Return the kernel as the native analyses see it."""
+        """Return the kernel for the native analyses."""
         return self._flow or flow_of(self)
 
     def __repr__(self) -> str:
@@ -60,28 +57,25 @@ class LiftedRepresentation(LiftedKernel, frozen=True, eq=False):
         return f"<{type(self).__name__} {self.kernel.name}: {self.object.target}, {size}>"
 
     def _repr_html_(self) -> str:
-        """Return HTML for notebooks: a row for each block.
-
-        It has where the block is, how large, how it is left, and what is live at its start.
-        """
+        """Return HTML for notebooks: a row for each block with its address, size, exit and live registers."""
         columns = ("function", "block", "address", "instructions", "left by", "to", "live scalar", "live vector")
         rows = []
         for block in self.blocks:
             live = self.liveness.live_in(block.index).active
             scalar = (live & SCALAR_MASK).bit_count()
-            place, size = hex(self.columns.address[block.first]), block.last - block.first + 1
-            ways = ", ".join(str(edge.to) for edge in block.successors)
+            address, size = hex(self.columns.address[block.first]), block.last - block.first + 1
+            targets = ", ".join(str(edge.to) for edge in block.successors)
             name = self.functions[block.function].name
-            rows.append((name, block.index, place, size, block.exit, ways, scalar, len(live) - scalar))
+            rows.append((name, block.index, address, size, block.exit, targets, scalar, len(live) - scalar))
         title = f"{self.kernel.name}: {self.object.target}, wave{self.wave_size}"
         (table,) = as_in_source([Table(title, columns, rows)])
         return table._repr_html_()
 
     def also_reading(self, reads: Mapping[int, int]) -> LiftedRepresentation:
-        """Return the same kernel as liveness must see it when inserted code reads registers.
+        """Return the kernel for liveness analysis with code inserted that reads registers.
 
         Args:
-            reads: instruction index -> bit set of units that something inserted before it reads, in the active lanes.
+            reads: instruction index -> bit set of units that code inserted before it reads, in the active lanes.
         """
         changed = {}
         total = self.read_by_inserted
@@ -95,26 +89,23 @@ class LiftedRepresentation(LiftedKernel, frozen=True, eq=False):
             self,
             read_by_inserted=total,
             _changed={**self._changed, **changed},
-            _flow=self.flow.changed(override_rows(self, changed), keep_lanes=True),  # masks do not depend on reads
+            _flow=self.flow.changed(override_rows(self, changed), keep_lanes=True),  # reads do not change lane masks
         )
 
     def without_kills(self, indices: Iterable[int]) -> LiftedRepresentation:
-        """Return the same kernel as liveness must see it where instructions are replaced.
-
-        They do not replace what registers held before them.
-        """
+        """Return the kernel for liveness analysis without the kills of some instructions, which are replaced."""
         changed = {index: self.effects(index)._replace(kills=0, hard_kills=0) for index in indices}
         result = replace(self, _changed={**self._changed, **changed})
         return replace(result, _flow=self.flow.changed(override_rows(result, changed), keep_lanes=False))
 
     def also_changing(self, changes: Mapping[int, int]) -> LiftedRepresentation:
-        """Return the same kernel as liveness must see it when inserted code writes registers.
+        """Return the kernel for liveness analysis with code inserted that writes registers.
 
-        Such an instruction stands for what is inserted and itself. Where EXEC is written, any lane may be active when
-        the instruction runs: then what is live before it is right for all lanes together only.
+        The effects of each such instruction include those of the code before it. If that code writes EXEC, any lane may
+        be active when the instruction runs: liveness before it then holds only for all lanes together.
 
         Args:
-            changes: instruction index -> bit set of units that something inserted before it may change.
+            changes: instruction index -> bit set of units that code inserted before it may change.
         """
         changed, total = {}, 0
         for index, units in changes.items():

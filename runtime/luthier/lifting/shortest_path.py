@@ -1,4 +1,4 @@
-"""Paths through a kernel that return from each function to where it was called."""
+"""Shortest paths through a kernel that return from each function to its caller."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ F = TypeVar("F")
 class BlockPassed(NamedTuple, Generic[S, F]):
     """Result of following a block."""
 
-    found: F | None
-    """What is looked for; None if it is not there."""
+    goal: F | None
+    """The object of the search; None if the block does not contain it."""
     behind: S | None
-    """The state behind the block; None: nothing is left to follow."""
+    """The state after the block; None: nothing is left to follow."""
 
 
 Pass = Callable[[int, S], BlockPassed[S, F]]
 """Follows a block that is entered in a state."""
 _Frame = tuple[int, S] | None
-"""Call through which the path entered a function, by the function's first block and the state there; None for the
-function that it began in, whose callers are not known."""
+"""Call through which the path entered a function, as the function's first block and the state there; None for the
+function in which the path begins, whose callers are not known."""
 
 
 class _Call(Struct, Generic[S]):
-    """Knowledge about calls of a function in a state."""
+    """Calls of a function in a state."""
 
     begins: int
-    """Number of blocks of the first path to it that lie before the function."""
+    """Number of blocks before the function in the first path to it."""
     callers: list[tuple[_Frame[S], int | None, tuple[int, ...]]] = field(default_factory=list)
-    """The call that each is in, the block that it returns to (None: a tail call), and the path to it."""
+    """For each call: the enclosing call, the block to return to (None: a tail call), and the path to the call."""
     exits: dict[S, tuple[int, ...]] = field(default_factory=dict)
-    """States after its returns, and the path there through the function."""
+    """State after a return -> path through the function to that return."""
 
 
 class Ways:
@@ -52,8 +52,8 @@ class Ways:
 
     @cached_property
     def calls(self) -> dict[int, CallSite]:
-        """Return the calls by the block that ends with each."""
-        return {self.lifted.block_of[call.index]: call for one in self.lifted.functions for call in one.calls}
+        """Return block -> the call at its end."""
+        return {self.lifted.block_of[call.index]: call for function in self.lifted.functions for call in function.calls}
 
     @cached_property
     def any_return(self) -> list[list[int]]:
@@ -61,12 +61,12 @@ class Ways:
         return successors(self.lifted)
 
     def shortest(self, block: int, first: BlockPassed[S, F], follow: Pass[S, F]) -> tuple[tuple[int, ...], F] | None:
-        """Return the shortest path in blocks to what is looked for, and that; None if there is none.
+        """Return the path with the fewest blocks to a goal, and the goal; None if there is none.
 
         Args:
-            block: in which the path begins.
-            first: what following the rest of that one has given.
-            follow: follows any other.
+            block: the first block of the path.
+            first: result of following the rest of the first block.
+            follow: follows any other block.
         """
         return _PathSearch(self, follow).run(block, first)
 
@@ -84,8 +84,8 @@ class _PathSearch(Generic[S, F]):
         passed = first
         path: tuple[int, ...] = (block,)
         while True:
-            if passed.found is not None:
-                return path, passed.found
+            if passed.goal is not None:
+                return path, passed.goal
             if passed.behind is not None:
                 self._go_on(frame, block, passed.behind, path)
             if not self._heap:
@@ -108,7 +108,7 @@ class _PathSearch(Generic[S, F]):
     def _enter(self, frame: tuple[int, S], caller: tuple[_Frame[S], int | None, tuple[int, ...]]) -> None:
         entry, state = frame
         within, back, path = caller
-        if within is None and back is None:  # it also returns to any caller
+        if within is None and back is None:  # may return to any caller
             self._push(None, entry, state, (*path, entry))
             return
         known = self._calls.get(frame)

@@ -1,1 +1,1 @@
-"""Addresses that code makes or loads: of data, of functions, and where register jumps go."""
+"""Addresses that code computes or loads: of data, of functions, and of the targets of indirect jumps."""

@@ -1,7 +1,4 @@
-"""Forward analysis of one function that finds the targets of indirect jumps and calls.
-
-It also finds the code that makes addresses from the program counter.
-"""
+"""Forward analysis of one function that finds the targets of indirect jumps and calls, and PC-relative addresses."""
 
 from __future__ import annotations
 
@@ -36,11 +33,11 @@ from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, 
 from luthier.lifting.instructions.semantics import Control
 
 GETPC_SIZE = 4
-"""Bytes of s_getpc_b64, which is a scalar operation with one operand on every target."""
+"""Size in bytes of s_getpc_b64, which is a scalar operation with one operand on every target."""
 
 
 class FunctionAddresses(Struct):
-    """Results of the analysis of one function. Instructions are addresses."""
+    """Results of the analysis of one function. Instructions are given as addresses."""
 
     resolutions: dict[int, Resolution] = field(default_factory=dict)
     """By address of the jump or call."""
@@ -48,24 +45,24 @@ class FunctionAddresses(Struct):
     computed: set[int] = field(default_factory=set)
     """s_getpc_b64 whose value is changed in ways other than adding two literals."""
     escapes: set[int] = field(default_factory=set)
-    """s_getpc_b64 whose unfinished value is used in a way that is not understood."""
+    """s_getpc_b64 whose incomplete address has uses that are not followed."""
     values: set[int] = field(default_factory=set)
-    """s_getpc_b64 whose finished address goes elsewhere than to jumps: as a value, perhaps into memory."""
+    """s_getpc_b64 whose complete address has uses other than jumps, such as stores."""
     clobbers: int = 0
     """Scalar units that may not hold their entry value when the function returns."""
     asked: set[int | None] = field(default_factory=set)
-    """The functions, by address, whose `World.clobbers` this depends on."""
+    """Addresses of the functions whose `World.clobbers` the result depends on."""
 
 
 class World(Struct, frozen=True):
-    """Facts about the rest of the object that the analysis of one function needs.
+    """Facts about the rest of the object for the analysis of one function.
 
     Attributes:
-        clobbers: address of a function -> scalar units it may leave changed; None asks for one that is not known.
-        slot_value: address of a 64-bit word in memory -> code address it is certain to hold at run time, or None.
-        table: address in memory -> address and size of the constant object of code addresses it is in, or None.
+        clobbers: address of a function, or None for an unknown one -> scalar units that it may change.
+        slot_value: address of a 64-bit word in memory -> code address that it certainly holds at run time, or None.
+        table: address in memory -> address and size of the constant table of code addresses that contains it, or None.
         is_code: whether an address is in executable code.
-        filled: addresses in the code that the loader writes to: the bytes in the file are meaningless.
+        filled: addresses in the code that the loader writes: the bytes in the file are meaningless.
     """
 
     clobbers: Callable[[int | None], int]
@@ -76,22 +73,22 @@ class World(Struct, frozen=True):
 
 
 class BlockPart(NamedTuple):
-    """An instruction of a block that is looked at by itself, or all that are between two of those."""
+    """A relevant instruction of a block, or all instructions between two of these."""
 
     first: int
     last: int
     """Inclusive."""
     alone: bool
-    """True if it is looked at."""
+    """True if the instruction is relevant."""
     followed: bool
-    """True if it makes values."""
+    """True if its results are followed."""
     reads: int
     writes: int
     kills: int
 
 
 class Way(NamedTuple):
-    """Stretch from one place to the next block with instructions that are looked at."""
+    """Paths from one point to the next block with relevant instructions."""
 
     to: int
     writes: int
@@ -101,14 +98,14 @@ class Way(NamedTuple):
 
 
 _PART, _UNIT = 16, 64
-"""In values and program counters of a state: what a part costs besides those, and what a unit of `Effort` is."""
+"""Cost of a part in addition to the size of its state, and cost of a unit of `Effort`, both as sizes of states."""
 _VISITS = 128
-"""Visits of a block by native code that cost a unit of `Effort`, besides the one for each call of it."""
+"""Visits of a block by native code per unit of `Effort`, in addition to one unit for each call."""
 _ANY_VECTOR = ("relative vector", "everything")
 
 
 class AddressAnalysis:
-    """Runs functions of one graph."""
+    """Analysis of the functions of one graph."""
 
     def __init__(
         self,
@@ -131,34 +128,31 @@ class AddressAnalysis:
             table.opcode(number).special in _ANY_VECTOR for number in columns.opcodes
         )
         self.vectors = table.vector_universe if computed else 0
-        """The vector units of the kernel, where some instruction may touch any of them."""
+        """The vector units of the kernel if some instruction may access any of them, otherwise 0."""
         self._roles = roles(table.isa).of(columns.code.opcode)
         self._paths: _mc.AddressPaths
         """The current function."""
         self._parts: dict[int, list[BlockPart]] = {}
-        """Parts of its blocks that have one which is looked at."""
+        """Parts of the blocks with relevant instructions."""
         self._ways: dict[int, list[Way]] = {}
-        """Ways from the ends of those."""
+        """Ways from the ends of these blocks."""
         self._asked: set[int | None] = set()
 
     def run(self, entries: Iterable[int], links: Iterable[int]) -> FunctionAddresses:
-        """Analyse the function entered at these addresses.
-
-        It is called with its return address in the unit pairs at `links`.
-        """
+        """Analyse the function that is entered at these addresses, with its return address in the pairs `links`."""
         links = tuple(links)
         roots = [self.graph.native.at(entry) for entry in entries]
         self._asked = set()
-        found = self._analyse(roots, links, finished=False)
-        # The uses of a computed program counter decide whether the code can be moved.
-        return self._analyse(roots, links, finished=True) if found.computed else found
+        addresses = self._analyse(roots, links, finished=False)
+        # Uses of a computed program counter decide whether the code can be moved.
+        return self._analyse(roots, links, finished=True) if addresses.computed else addresses
 
     def _analyse(self, roots: list[int], links: tuple[int, ...], finished: bool) -> FunctionAddresses:
         self._prepare(roots, bool(links), finished)
         states: dict[int, AddressState] = {}
         work: list[int] = []
         self._go_on(self._from(roots), AddressState(), states, work)
-        while work:  # in address order: what comes before a block has mostly settled when it is looked at
+        while work:  # in address order, so that most predecessors of a block are visited before it
             number = heapq.heappop(work)
             if work and work[0] == number:
                 continue
@@ -166,7 +160,7 @@ class AddressAnalysis:
         return self._collect(states, links)
 
     def _go_on(self, ways: list[Way], after: AddressState, states: dict[int, AddressState], work: list[int]) -> None:
-        """Bring a state to the blocks that follow, and note those for which it is news."""
+        """Merge a state into the blocks that follow, and queue those whose state changes."""
         for way in ways:
             state = after.copy()
             state.overwrite(way.writes, way.kills)
@@ -178,7 +172,7 @@ class AddressAnalysis:
             heapq.heappush(work, way.to)
 
     def _held(self, number: int, state: AddressState) -> AddressState:
-        """Return a copy of the state before a block, to run the block on."""
+        """Return a copy of the state before a block, and count the work."""
         parts = len(self._parts[number]) + len(self._ways[number])
         self._effort.spend(1 + (1 + parts) * (_PART + state.size) // _UNIT)
         return state.copy()
@@ -193,20 +187,20 @@ class AddressAnalysis:
         return state
 
     def _prepare(self, roots: list[int], called: bool, finished: bool) -> None:
-        """Cut the blocks of a function at the instructions whose values matter, and find the ways between those."""
+        """Split the blocks of a function at the relevant instructions, and find the ways between these."""
         self._paths = self._native.address_paths(self.graph.native, roots, self._roles)
         self._paths.most = self._effort.left * _VISITS
-        # Callers of a function must know which registers it restores. A kernel has no callers.
+        # Callers of a function depend on the registers that it restores. A kernel has no callers.
         self._paths.cut(self._relevant(called, finished))
         special = self._paths.special()
         self._parts = {number: list(map(BlockPart._make, self._paths.parts(number))) for number in special}
         self._ways = {number: self._from(self._successors(number)) for number in special}
 
     def _relevant(self, called: bool, finished: bool) -> list[int]:
-        """Return the instructions that can matter."""
-        found = self._paths.relevant(called, finished)
+        """Return the relevant instructions."""
+        relevant = self._paths.relevant(called, finished)
         self._spend()
-        return found
+        return relevant
 
     def _from(self, blocks: list[int]) -> list[Way]:
         """Return the ways from the beginnings of blocks."""
@@ -215,7 +209,7 @@ class AddressAnalysis:
         return ways
 
     def _spend(self) -> None:
-        """Count what native code did."""
+        """Count the work of native code."""
         self._effort.spend(1 + self._paths.visits // _VISITS)
         self._paths.visits %= _VISITS
         self._paths.most = self._effort.left * _VISITS
@@ -231,11 +225,11 @@ class AddressAnalysis:
         return self.world.clobbers(function)
 
     def _return_from_call(self, number: int, state: AddressState) -> None:
-        """Forget, after a call, what the callee may leave changed.
+        """Forget, after a call, the registers that the callee may change.
 
         Scalars in lanes, and call targets in vector registers, are assumed to survive: a caller that reads its return
-        address back from a lane that the callee overwrote would not return. So is EXEC, which functions must restore
-        (AMDGPUUsage, "Non-Kernel Functions").
+        address from a lane that the callee overwrote would not return. EXEC also survives, since functions must restore
+        it (AMDGPUUsage, "Non-Kernel Functions").
         """
         if self.graph.exits[number] != "call":
             return
@@ -247,7 +241,7 @@ class AddressAnalysis:
         state.forget(lost & r.SCALAR_MASK & ~r.EXEC_MASK)
 
     def _collect(self, states: dict[int, AddressState], links: tuple[int, ...]) -> FunctionAddresses:
-        found = FunctionAddresses(asked=self._asked)
+        addresses = FunctionAddresses(asked=self._asked)
         notes = Notes(self._leaves_at)
         for number in self._parts:
             state = self._held(number, states[number])
@@ -259,19 +253,19 @@ class AddressAnalysis:
                     continue
                 effects = self.effects(index)
                 if self._leaves(index):
-                    self._leave(index, effects, state, links, found, notes)
+                    self._leave(index, effects, state, links, addresses, notes)
                 self._operations.apply(self._name(index), index, effects, state, notes)
             if state.tainted_units:
                 self._use(self._paths.uses(self._successors(number), unit_bytes(state.tainted_units)), state, notes)
                 self._spend()
             self._return_from_call(number, state)
         finished = {reference.low for reference in notes.references}
-        found.references = notes.references
-        # A low half that no add of a high half follows is only right if nothing retargets it.
-        found.values = notes.values
-        found.computed = notes.computed | {getpc for low, getpc in notes.low_adds.items() if low not in finished}
-        found.escapes = notes.raw_uses | notes.other_uses & found.computed
-        return found
+        addresses.references = notes.references
+        # A low half without an addition of a high half is correct only if nothing retargets it.
+        addresses.values = notes.values
+        addresses.computed = notes.computed | {getpc for low, getpc in notes.low_adds.items() if low not in finished}
+        addresses.escapes = notes.raw_uses | notes.other_uses & addresses.computed
+        return addresses
 
     def _leaves_at(self, address: int) -> bool:
         return self._leaves(bisect.bisect_left(self.columns.address, address))
@@ -280,13 +274,13 @@ class AddressAnalysis:
         return bool(self._roles[index] & OperationRole.LEAVES.value)
 
     def _pass(self, part: BlockPart, state: AddressState, notes: Notes) -> None:
-        """Go over instructions that are not followed, and note those that read a program counter."""
+        """Apply instructions that are not followed, and record those that read a program counter."""
         if part.reads & state.tainted_units:
             self._use(self._paths.uses_between(part.first, part.last, unit_bytes(state.tainted_units)), state, notes)
         state.overwrite(part.writes, part.kills)
 
     def _use(self, uses: list[tuple[int, int]], state: AddressState, notes: Notes) -> None:
-        """Note instructions that read program counters which units held before."""
+        """Record instructions that read program counters from units."""
         for index, units in uses:
             notes.use(state.tainted(units), self.columns.address[index])
 
@@ -296,38 +290,35 @@ class AddressAnalysis:
         effects: Effects,
         state: AddressState,
         links: tuple[int, ...],
-        found: FunctionAddresses,
+        addresses: FunctionAddresses,
         notes: Notes,
     ) -> None:
-        """Record where control may leave the function: by a call, a return, a tail call."""
+        """Record an instruction at which control may leave the function: a call, return or tail call."""
         elsewhere = r.SGPR_MASK | r.VCC_MASK
         control = self.table.opcode(self.columns.opcode[index]).control
         if control != Control.CALL:
             operand = 1 if control == Control.CALL_REGISTER else 0
             returns = links if control == Control.JUMP_REGISTER else ()
             resolution = self._resolve(index, operand, state, returns)
-            found.resolutions[self.columns.address[index]] = resolution
+            addresses.resolutions[self.columns.address[index]] = resolution
             if not resolution.reason:
                 elsewhere &= ~effects.reads
             if control == Control.JUMP_REGISTER:
                 if resolution.reason:
-                    found.clobbers |= r.SCALAR_MASK
+                    addresses.clobbers |= r.SCALAR_MASK
                 elif resolution.is_return:
-                    found.clobbers |= _changed(state)
+                    addresses.clobbers |= _changed(state)
                 elif self.graph.exits[self.graph.block_of(index)] == "tail":
-                    found.clobbers |= _changed(state)
+                    addresses.clobbers |= _changed(state)
                     for target in resolution.targets:
-                        found.clobbers |= self._clobbers(target)
+                        addresses.clobbers |= self._clobbers(target)
                 else:
-                    return  # a jump inside the function: the analysis goes on there
-        # The code that runs next might use an unfinished address that is still in a register.
+                    return  # a jump inside the function, where the analysis continues
+        # The code that runs next might use an incomplete address that is still in a register.
         notes.use(state.tainted(elsewhere), self.columns.address[index])
 
     def _resolve(self, index: int, operand: int, state: AddressState, links: tuple[int, ...]) -> Resolution:
-        """Return where the register pair at `operand` points.
-
-        `links` are the pairs through which it may return.
-        """
+        """Return the targets of the register pair at `operand`. It may return through the pairs `links`."""
         unit = self._operations.unit(index, operand)
         if unit < 0:
             return Resolution(reason="its address is not in registers that can be followed")
@@ -343,7 +334,7 @@ class AddressAnalysis:
         direct = False
         reason = ""
         for value in low:
-            found: list[int | None] = []
+            candidates: list[int | None] = []
             if isinstance(value, Low):
                 halves = [
                     other
@@ -352,21 +343,21 @@ class AddressAnalysis:
                 ]
                 if len(halves) == 1:
                     references.add(value.getpc)
-                    found = [self.program_counter(value.getpc) + halves[0].offset & MASK64]
+                    candidates = [self.program_counter(value.getpc) + halves[0].offset & MASK64]
                     direct |= halves[0].offset == 0
             elif isinstance(value, PointerSlot | Element):
                 words = self._words(value) if value.half == 0 and replace(value, half=1) in high else []
                 references.add(value.getpc)
                 slots.setdefault(value.getpc, set()).update(words)
-                found = [self.world.slot_value(word) for word in words]
-                if None in found or not found:
+                candidates = [self.world.slot_value(word) for word in words]
+                if None in candidates or not candidates:
                     reason = "its address is loaded from memory that may change at run time"
                     elsewhere.add(value.getpc)
             elif isinstance(value, EntryValue):
                 reason = "its address is an argument of the function or kernel"
-            if not found:
+            if not candidates:
                 reason = reason or "the two halves of its address do not belong together"
-            for target in found:
+            for target in candidates:
                 if target is not None and self.world.is_code(target):
                     targets.add(target)
                 else:
@@ -375,13 +366,13 @@ class AddressAnalysis:
             targets=tuple(sorted(targets)),
             reason=reason,
             references=tuple(sorted(references)),
-            # Words whose neighbours may matter must stay where they are.
+            # Exclude words of tables that are accessed by unknown indices: they must keep their addresses.
             slots=tuple(sorted({word for getpc in slots.keys() - elsewhere for word in slots[getpc]})),
             direct=direct,
         )
 
     def _words(self, value: PointerSlot | Element) -> list[int]:
-        """Return the addresses of the words in memory that a loaded value may be."""
+        """Return the addresses of the memory words from which a value may be loaded."""
         address = self.program_counter(value.getpc) + value.offset & MASK64
         if isinstance(value, PointerSlot):
             return [address]
@@ -389,12 +380,12 @@ class AddressAnalysis:
         return [] if table is None else list(range(table[0], table[0] + table[1], 8))
 
     def program_counter(self, getpc: int) -> int:
-        """Return what the s_getpc_b64 at this address reads: the address after it."""
+        """Return the result of the s_getpc_b64 at this address: the address after it."""
         return getpc + GETPC_SIZE
 
 
 def _changed(state: AddressState) -> int:
-    """Return the scalar units that do not hold their entry value."""
+    """Return the scalar units that may not hold their entry value."""
     changed = state.unknown
     for key, values in state.values.items():
         if isinstance(key, int) and key < r.VGPR_FIRST:

@@ -1,4 +1,4 @@
-"""Scalar operations that make values that are addresses."""
+"""Scalar operations that compute addresses."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ from luthier.lifting.instructions.semantics import Control, LaneChange, control_
 Results: TypeAlias = dict[Key, Values | None]
 
 _TRUTH = (frozenset([Const(1)]), frozenset([Const(0)]))
-"""Values of SCC where it is kept in a register."""
+"""Values of SCC when it is saved in a register."""
 
 
 class ScalarOperations:
-    """The effect of scalar operations on a `AddressState`.
+    """The effects of scalar operations on an `AddressState`.
 
     Args:
-        filled: addresses in the code that the loader writes to.
+        filled: addresses in the code that the loader writes.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ScalarOperations:
 
         Args:
             name: its generic opcode name.
-            notes: where to note references and uses, on the last pass.
+            notes: receives references and uses on the last pass.
         """
         action = _ACTIONS.get(name)
         results = action(self, index, state, notes) if action is not None else {}
@@ -95,14 +95,14 @@ class ScalarOperations:
                 state.taint(unit, fresh)
 
     def _taints(self, name: str, index: int, effects: Effects, state: AddressState) -> frozenset[Taint]:
-        """Return the program counters that may be in what an instruction reads; for a lane, those in that lane."""
+        """Return the program counters that an instruction may read; from a known lane, only those in that lane."""
         lane = self._lane(index, state) if name in _LANE_MOVES else None
         if lane is None:
             return state.tainted(effects.reads)
-        found = state.tainted(effects.reads & r.SCALAR_MASK)
+        taints = state.tainted(effects.reads & r.SCALAR_MASK)
         if name == "V_READLANE_B32":
-            found |= state.taints.get((self.unit(index, 1), lane), frozenset())
-        return found
+            taints |= state.taints.get((self.unit(index, 1), lane), frozenset())
+        return taints
 
     def unit(self, index: int, operand: int) -> int:
         """Return the first unit of a register operand, -1 if it has none."""
@@ -121,7 +121,7 @@ class ScalarOperations:
             return state[unit + half]
         if columns.code.operand_kind[position] == int(OperandKind.EXPRESSION):
             return None
-        if columns.address[index] + columns.size[index] - 4 in self.filled:  # where a literal is
+        if columns.address[index] + columns.size[index] - 4 in self.filled:  # the address of a literal
             return None
         return frozenset([Const(columns.value[position] >> (32 * half) & MASK32)])
 
@@ -129,7 +129,7 @@ class ScalarOperations:
         """Return whether an operand is a constant, not a register."""
         return self.columns.register[self.columns.start[index] + operand] == 0
 
-    # Each action gives the new values of what it writes; what it does not give becomes unknown.
+    # Each action returns new values of registers that it writes; its other results become unknown.
 
     def _getpc(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         unit, place = self.unit(index, 0), self.columns.address[index]
@@ -151,22 +151,22 @@ class ScalarOperations:
         carries = state[r.SCC]
         sources = self.source(state, index, 1), self.source(state, index, 2)
         if sources == _TRUTH and carries and all(isinstance(value, Carry) for value in carries):
-            return {unit: carries}  # kept meanwhile, as payloads do
+            return {unit: carries}  # SCC is saved, as payloads do
         result: Results = {}
         for half in range(self.unit_count[self.columns.registers(index)[0]]):
-            one, other = self.source(state, index, 1, half), self.source(state, index, 2, half)
-            result[unit + half] = None if one is None or other is None else one | other
+            left, right = self.source(state, index, 1, half), self.source(state, index, 2, half)
+            result[unit + half] = None if left is None or right is None else left | right
         return result
 
     def _compare(self, index: int, state: AddressState, notes: Notes | None) -> Results:
-        """Return SCC after a comparison, where it restores one that `_conditional` kept."""
+        """Return SCC after a comparison that restores the value saved by `_conditional`."""
         values = self.source(state, index, 0)
-        if values and self.source(state, index, 1) == _TRUTH[1] and all(isinstance(one, Carry) for one in values):
+        if values and self.source(state, index, 1) == _TRUTH[1] and all(isinstance(value, Carry) for value in values):
             return {r.SCC: values}
         return {}
 
     def _sign_extend(self, index: int, state: AddressState, notes: Notes | None) -> Results:
-        # GFX12: the program counter comes zero-extended from 48 bits.
+        # GFX12: the program counter is zero-extended from 48 bits.
         values = self.source(state, index, 1)
         if values and all(isinstance(value, High) and value.offset == 0 for value in values):
             return {self.unit(index, 0): values}
@@ -177,7 +177,7 @@ class ScalarOperations:
 
     def _add_signed(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         results = self._sum(index, state, notes, subtract=False)
-        results.pop(r.SCC, None)  # the overflow, which is no carry
+        results.pop(r.SCC, None)  # SCC is the signed overflow, not the carry
         return results
 
     def _subtract(self, index: int, state: AddressState, notes: Notes | None) -> Results:
@@ -185,32 +185,32 @@ class ScalarOperations:
 
     def _sum(self, index: int, state: AddressState, notes: Notes | None, subtract: bool) -> Results:
         unit = self.unit(index, 0)
-        one, other, literal = self._operands(index, state, Low, subtract)
-        if one is None:
+        bases, addends, literal = self._operands(index, state, Low, subtract)
+        if bases is None:
             return {}
-        amount = next(iter(other)) if other is not None and len(other) == 1 else None
+        amount = next(iter(addends)) if addends is not None and len(addends) == 1 else None
         if not isinstance(amount, Const):
-            return self._indexed(unit, one, 0)
+            return self._indexed(unit, bases, 0)
         sign, place = -1 if subtract else 1, self.columns.address[index]
         sums: set[Value] = set()
         carries: set[Value] = set()
-        for value in one:
+        for value in bases:
             if isinstance(value, Const):
                 sums.add(Const(value.value + sign * amount.value & MASK32))
             elif isinstance(value, Low):
                 sums.add(Low(value.getpc, value.offset + sign * amount.value & MASK32))
-                exact = literal and len(one) == 1 and not subtract
+                exact = literal and len(bases) == 1 and not subtract
                 carries.add(Carry(value.getpc, value.offset, amount.value, place, exact, subtract))
                 if notes is not None and value.offset == 0:
                     notes.low_adds[place] = value.getpc
                     if not exact:
                         notes.computed.add(value.getpc)
             else:
-                return self._indexed(unit, one, 0)
+                return self._indexed(unit, bases, 0)
         return {unit: frozenset(sums), r.SCC: frozenset(carries) or None}
 
     def _indexed(self, unit: int, values: Values, half: int) -> Results:
-        """Return the sum of a finished address and an unknown: an element of what it points to."""
+        """Return the sum of a complete address and an unknown offset: an address in the same data object."""
         result: set[Value] = set()
         for value in values:
             if isinstance(value, HalfAddress) and value.half == half:
@@ -228,15 +228,15 @@ class ScalarOperations:
         return self._sum_carry(index, state, notes, subtract=True)
 
     def _sum_carry(self, index: int, state: AddressState, notes: Notes | None, subtract: bool) -> Results:
-        one, other, literal = self._operands(index, state, High, subtract)
+        bases, addends, literal = self._operands(index, state, High, subtract)
         carries = state[r.SCC]
-        if one is None:
+        if bases is None:
             return {}
-        amount = next(iter(other)) if other is not None and len(other) == 1 else None
+        amount = next(iter(addends)) if addends is not None and len(addends) == 1 else None
         if carries is None or not isinstance(amount, Const):
-            return self._indexed(self.unit(index, 0), one, 1)
+            return self._indexed(self.unit(index, 0), bases, 1)
         sums: set[Value] = set()
-        for value in one:
+        for value in bases:
             if not isinstance(value, High):
                 return {}
             matching = [
@@ -252,14 +252,14 @@ class ScalarOperations:
             offset = value.offset + (-added if subtract else added) & MASK64
             sums.add(High(value.getpc, offset))
             if notes is not None and value.offset == 0:
-                if carry.literal and literal and len(one) == 1 and len(carries) == 1:
+                if carry.literal and literal and len(bases) == 1 and len(carries) == 1:
                     notes.references.add(GetpcReference(value.getpc, carry.place, self.columns.address[index], offset))
                 else:
                     notes.computed.add(value.getpc)
         return {self.unit(index, 0): frozenset(sums)}
 
     def _add_pair(self, index: int, state: AddressState, notes: Notes | None) -> Results:
-        # GFX12's 64-bit add; a finished address plus an offset points into the same object.
+        # GFX12's 64-bit addition; a complete address plus an offset points into the same data object.
         unit = self.unit(index, 0)
         for operand in (1, 2):
             source = self.unit(index, operand)
@@ -281,16 +281,16 @@ class ScalarOperations:
         return {}
 
     def _wide_literal(self, index: int, operand: int) -> int | None:
-        """Return the value of an operand that is a literal of 64 bits, None if it is not."""
+        """Return the value of an operand if it is a 64-bit literal, otherwise None."""
         columns = self.columns
         position = columns.start[index] + operand
-        place = columns.address[index] + 4
+        literal = columns.address[index] + 4
         if (
             columns.size[index] != 4 + 8
             or columns.register[position]
             or columns.code.operand_kind[position] == int(OperandKind.EXPRESSION)
-            or place in self.filled
-            or place + 4 in self.filled
+            or literal in self.filled
+            or literal + 4 in self.filled
         ):
             return None
         return columns.value[position] & MASK64
@@ -299,10 +299,10 @@ class ScalarOperations:
         self, index: int, state: AddressState, kind: type[Low] | type[High], subtract: bool
     ) -> tuple[Values | None, Values | None, bool]:
         """Return the sources of a sum with the address first, and whether the second is an immediate."""
-        one, other = self.source(state, index, 1), self.source(state, index, 2)
-        if not subtract and other and any(isinstance(value, kind) for value in other):
-            return other, one, self.is_immediate(index, 1)
-        return one, other, self.is_immediate(index, 2)
+        left, right = self.source(state, index, 1), self.source(state, index, 2)
+        if not subtract and right and any(isinstance(value, kind) for value in right):
+            return right, left, self.is_immediate(index, 1)
+        return left, right, self.is_immediate(index, 2)
 
     def _load(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         return self._load_at(index, state, self.columns.values(index)[2], frozenset([Const(0)]))
@@ -337,7 +337,7 @@ class ScalarOperations:
                     unit + one: frozenset([PointerSlot(getpc, at + (one & ~1) * 4 & MASK64, one & 1)])
                     for one in range(count)
                 }
-            if offset:  # an element of what a finished address points to; the immediate alone must not leave it
+            if offset:  # an element of the data object; the immediate may also lead into another one
                 starts = {(getpc, offset), (getpc, offset + immediate & MASK64)}
         if not starts:
             return {}
@@ -354,10 +354,10 @@ class ScalarOperations:
         getpc, offset = pair
         immediate, place = self.columns.values(index)[3], self.columns.address[index]
         results: Results = {}
-        for one in range(self.unit_count[self.columns.registers(index)[0]]):
+        for word in range(self.unit_count[self.columns.registers(index)[0]]):
             starts = {offset, offset + immediate & MASK64}
-            results[unit + one] = frozenset([LaneElement(place, getpc, start, one & 1) for start in starts])
-        for key, values in state.values.items():  # what is known from an earlier execution of this load no longer holds
+            results[unit + word] = frozenset([LaneElement(place, getpc, start, word & 1) for start in starts])
+        for key, values in state.values.items():  # facts from an earlier execution of this load are outdated
             if values and any(isinstance(value, Within) and place in value.loads for value in values):
                 results[key] = frozenset(
                     [Within(value.loads - {place}) if isinstance(value, Within) else value for value in values]
@@ -391,15 +391,15 @@ class ScalarOperations:
         return {unit + half: state[r.EXEC_LO + half] for half in halves if r.EXEC_LO + half in state.values}
 
     def _combine_masks(self, index: int, state: AddressState, notes: Notes | None) -> Results:
-        """Return the results of an operation on two masks that sets no lane which neither has.
+        """Return the results of an operation on two masks that sets only lanes of these masks.
 
-        The result is within what both are within.
+        The result was active for the loads for which both masks were.
         """
         unit = self.unit(index, 0)
         results: Results = {}
         for half in range(self.unit_count[self.columns.registers(index)[0]]):
-            one, other = self.source(state, index, 1, half), self.source(state, index, 2, half)
-            pairs = [(a, b) for a in one or () for b in other or ()]
+            left, right = self.source(state, index, 1, half), self.source(state, index, 2, half)
+            pairs = [(a, b) for a in left or () for b in right or ()]
             if pairs and all(isinstance(a, Within) and isinstance(b, Within) for a, b in pairs):
                 results[unit + half] = frozenset(
                     [Within(a.loads & b.loads) for a, b in pairs if isinstance(a, Within) and isinstance(b, Within)]
@@ -408,17 +408,17 @@ class ScalarOperations:
 
     def _write_lane(self, index: int, state: AddressState, notes: Notes | None) -> Results:
         unit = self.unit(index, 0)
-        others: Results = {
+        results: Results = {
             key: value for key, value in state.values.items() if isinstance(key, tuple) and key[0] == unit
         }
         lane = self._lane(index, state)
         if lane is None:
             return {}
-        others[unit, lane] = self.source(state, index, 1)
-        return others
+        results[unit, lane] = self.source(state, index, 1)
+        return results
 
     def _lane(self, index: int, state: AddressState) -> int | None:
-        """Return the lane that an instruction reads or writes; None if it is not known."""
+        """Return the lane that an instruction reads or writes; None if not known."""
         lane = self.source(state, index, 2)
         (which,) = lane if lane is not None and len(lane) == 1 else (None,)
         return which.value & 63 if isinstance(which, Const) else None
@@ -429,9 +429,9 @@ class ScalarOperations:
 
 
 class OperationRole(IntFlag):
-    """Properties of an operation that decide whether an instruction can matter.
+    """Properties of an operation that decide whether an instruction is relevant.
 
-    The native search for those has the same numbers (`runtime/native/lifting/address_paths.h`).
+    The native search has the same numbers (`runtime/native/lifting/address_paths.h`).
     """
 
     FOLLOWED = 1
@@ -439,25 +439,25 @@ class OperationRole(IntFlag):
     READS_COUNTER = 2
     """It reads the program counter."""
     NEEDS_COUNTER = 4
-    """It makes values only from ones made of a program counter."""
+    """Its results are known only if its sources derive from a program counter."""
     MOVES = 8
-    """Its result is one of its sources, so that a program counter is one again."""
+    """Its result is one of its sources, so it may copy a program counter."""
     COPIES = 16
-    """It may pass on what a register held at the function's entry."""
+    """It may copy a value from the function's entry."""
     BY_REGISTER = 32
-    """It goes to an address in registers."""
+    """It jumps to an address in registers."""
     MAY_RETURN = 64
-    """It may leave for the caller."""
+    """It may return to the caller."""
     LEAVES = 128
     """Control may leave the function there."""
     USES_CARRY = 256
-    """Its results depend on all that it reads, SCC among it; those of others without it."""
+    """Its results depend on everything it reads, including SCC; those of other operations do not depend on SCC."""
     USES_EXEC_ALONE = 512
     """Its results depend on EXEC alone."""
     USES_LANES = 1024
-    """Its results depend on what is known of EXEC."""
+    """Its results depend on knowledge of EXEC."""
     ANY_LANES = 2048
-    """Its results do not depend on EXEC, which it reads."""
+    """Its results do not depend on EXEC, although it reads it."""
 
 
 _LEAVING = {
@@ -469,13 +469,13 @@ _LEAVING = {
 
 @lru_cache(maxsize=64)
 def roles(isa: Isa) -> ByOpcode:
-    """Return the table of `OperationRole`."""
+    """Return the `OperationRole` of each opcode."""
 
     def role_of(number: int) -> OperationRole:
         name = isa.opcode(number).pseudo
         role = _LEAVING.get(control_of(name, isa.target.target), OperationRole(0))
         if name in _ACTIONS:
-            role = reduce(or_, [one for names, one in _ROLES if name in names], role | OperationRole.FOLLOWED)
+            role = reduce(or_, [other for names, other in _ROLES if name in names], role | OperationRole.FOLLOWED)
         return role
 
     return ByOpcode(role_of, 0, np.uint16)
@@ -514,7 +514,7 @@ for _words in ("", "X2", "X4", "X8", "X16"):
 
 _LANE_MOVES = frozenset({"V_WRITELANE_B32", "V_READLANE_B32"})
 _LANE_LOADS = frozenset({"GLOBAL_LOAD_DWORDX2_SADDR", "V_READFIRSTLANE_B32"})
-"""Operations whose results depend on what is known of EXEC, or that reveal something about it."""
+"""Operations whose results depend on knowledge of EXEC, or that add to it."""
 _SAVES = frozenset({"S_AND_SAVEEXEC_B32", "S_AND_SAVEEXEC_B64"})
 _COPIES = _LANE_MOVES | _SAVES | {"S_MOV_B32", "S_MOV_B64", "S_CSELECT_B32", "S_CSELECT_B64"}
 _CARRIES = frozenset({"S_ADDC_U32", "S_SUBB_U32", "S_CSELECT_B32"})
@@ -526,7 +526,7 @@ _MOVES = frozenset(
 )
 _SUMS = frozenset({"S_ADD_U32", "S_ADD_I32", "S_ADDC_U32", "S_ADD_U64", "S_SUB_U32", "S_SUBB_U32"})
 _JUMPS = frozenset({"S_SETPC_B64", "S_SWAPPC_B64"})
-"""Looked at where jumps are resolved."""
+"""Handled by `AddressAnalysis`."""
 
 _ROLES = (
     (frozenset({"S_GETPC_B64"}), OperationRole.READS_COUNTER),

@@ -12,16 +12,16 @@ from luthier.objects.elf import R_AMDGPU_ABS64, R_AMDGPU_RELATIVE64
 
 _PT_GNU_RELRO, _PF_W = 0x6474E552, 2
 _LARGEST_TABLE = 4096
-"""Words; a longer table of functions is not followed."""
+"""Maximum length in words of a table of functions that is followed."""
 
 
 def pointer_of(relocation: Relocation) -> int | None:
-    """Return the address in the object that a relocation writes as a 64-bit word; None if it writes another thing."""
+    """Return the address in the object that a relocation writes as a 64-bit word; None if it writes another value."""
     return relocation.points_to if relocation.type in (R_AMDGPU_RELATIVE64, R_AMDGPU_ABS64) else None
 
 
 def _beside(address: int) -> Iterator[int]:
-    """Yield where relocations begin that may change a part of a word, or more than it."""
+    """Yield the addresses of relocations that may change a part of the word at an address."""
     return (at for at in range(address - 7, address + 8) if at != address)
 
 
@@ -34,7 +34,7 @@ class CodeSlots:
         self._relocations = text.relocations
 
     def is_constant(self, address: int) -> bool:
-        """Return whether nothing can write the word at `address` once the object is loaded."""
+        """Return whether the word at an address is constant once the object is loaded."""
         for segment in self._object.elf.segments:
             if (
                 segment.type == _PT_GNU_RELRO
@@ -48,7 +48,7 @@ class CodeSlots:
         )
 
     def table(self, address: int) -> tuple[int, int] | None:
-        """Return address and size of the object at `address` if it is an array of constant code addresses only."""
+        """Return the address and size of the data symbol at an address if it contains only constant code addresses."""
         for symbol in self._object.symbols:
             if symbol.type == "object" and symbol.defined and symbol.address <= address < symbol.address + symbol.size:
                 words = range(symbol.address, symbol.address + symbol.size, 8)
@@ -58,18 +58,15 @@ class CodeSlots:
         return None
 
     def value(self, address: int) -> int | None:
-        """Return the code address that the word at `address` holds when the object is loaded at 0.
-
-        None if that is not certain.
-        """
+        """Return the code address in the word at an address if the object is loaded at 0; None if not certain."""
         if not self.is_constant(address) or any(at in self._relocations for at in _beside(address)):
             return None
         relocation = self._relocations.get(address)
         if relocation is None:
             try:
-                held: int | None = int.from_bytes(self._object.read(address, 8), "little")
+                value: int | None = int.from_bytes(self._object.read(address, 8), "little")
             except ObjectError:
                 return None
         else:
-            held = pointer_of(relocation)
-        return held if held is not None and self._text.range_of(held) is not None else None
+            value = pointer_of(relocation)
+        return value if value is not None and self._text.range_of(value) is not None else None

@@ -1,8 +1,8 @@
-"""Values that are addresses, and how scalar operations make them.
+"""Abstract values of registers: addresses and the parts from which they are computed.
 
-A register holds a set of possible values (`Values`), or None where it may hold anything. Offsets are kept apart from
-the program counter they are added to, because the carry from the low half to the high half depends on where the object
-is loaded. Instructions are named by their addresses, so that what is found holds for every kernel of the object.
+A register holds a set of possible values (`Values`), or None if it is unknown. Offsets are kept separate from the
+program counter to which they are added, because the carry from the low to the high half depends on the load address.
+Instructions are identified by their addresses, so that results hold for every kernel of the object.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from luthier.isa import registers as r
 
 MASK32, MASK64 = (1 << 32) - 1, (1 << 64) - 1
 MOST_VALUES = 16
-"""Alternatives followed for one register."""
+"""Maximum number of possible values of one register."""
 
 
 class EntryValue(Struct, frozen=True):
-    """The value of `unit` when the function was entered."""
+    """The value of `unit` at the function's entry."""
 
     unit: int
 
@@ -54,7 +54,7 @@ class PointerSlot(Struct, frozen=True):
 
 
 class HalfAddress(Struct, frozen=True):
-    """Half 0 or 1 of an address somewhere in the object that `High(getpc, offset)` and its low half point to."""
+    """Half 0 or 1 of an address inside the data object that `High(getpc, offset)` and its low half point to."""
 
     getpc: int
     offset: int
@@ -62,7 +62,7 @@ class HalfAddress(Struct, frozen=True):
 
 
 class Element(Struct, frozen=True):
-    """Half 0 or 1 of some 64-bit word of the object that `High(getpc, offset)` and its low half point to."""
+    """Half 0 or 1 of a 64-bit word of the data object that `High(getpc, offset)` and its low half point to."""
 
     getpc: int
     offset: int
@@ -81,7 +81,7 @@ class Carry(Struct, frozen=True):
 
 
 class LaneElement(Struct, frozen=True):
-    """An `Element` of the same name in each lane that was active when instruction `load` last ran."""
+    """An `Element` with these fields in each lane that was active when instruction `load` last ran."""
 
     load: int
     getpc: int
@@ -98,22 +98,22 @@ class Within(Struct, frozen=True):
 Value: TypeAlias = EntryValue | Const | Low | High | PointerSlot | HalfAddress | Element | Carry | LaneElement | Within
 Values: TypeAlias = frozenset[Value]
 Key: TypeAlias = int | tuple[int, int]
-"""A register unit, or (VGPR unit, lane) for a scalar put into a lane."""
+"""A register unit, or (VGPR unit, lane) for a scalar stored in a lane."""
 Taint: TypeAlias = tuple[int, bool]
-"""An s_getpc_b64 whose value may be in a register, and whether an offset has been added to it already."""
+"""An s_getpc_b64 whose value may be in a register, and whether an offset has already been added to it."""
 
 
 class AddressState:
     """Abstract state at a point.
 
     Attributes:
-        values: a scalar unit that is missing holds its entry value, unless it is in `unknown`; a lane or a vector unit
-            that is missing, anything.
-        unknown: bit set of the scalar units that may hold anything.
-        taints: every program counter that may be in a register, whether its value is known or not: unlike values,
-            nothing is ever forgotten where paths join.
-        held: bit set of the units that have a key in `values` or had one.
-        tainted_units: bit set of the units that have a key in `taints` or had one.
+        values: a missing scalar unit holds its entry value, unless it is in `unknown`; a missing lane or vector unit is
+            unknown.
+        unknown: bit set of the unknown scalar units.
+        taints: all program counters that may be in a register, even if its value is unknown. Unlike values, they are
+            never dropped where paths join.
+        held: bit set of the units that have or had a key in `values`.
+        tainted_units: bit set of the units that have or had a key in `taints`.
     """
 
     __slots__ = ("held", "tainted_units", "taints", "unknown", "values")
@@ -152,22 +152,22 @@ class AddressState:
 
     @property
     def size(self) -> int:
-        """Return how many values and program counters it holds."""
+        """Return the number of values and program counters in the state."""
         return len(self.values) + sum(map(len, self.taints.values()))
 
     def join(self, other: AddressState) -> bool:
-        """Merge `other` into this state; True if that changed it."""
+        """Merge `other` into this state, and return whether this changed."""
         changed = bool(other.unknown & ~self.unknown)
         if changed:
             self.forget(other.unknown)
         for key in () if self.values == other.values else {*self.values, *other.values}:
-            mine, theirs = self[key], other[key]
-            if mine is None or mine == theirs:
+            values, incoming = self[key], other[key]
+            if values is None or values == incoming:
                 continue
-            merged = None if theirs is None else mine | theirs
+            merged = None if incoming is None else values | incoming
             if merged is not None and len(merged) > MOST_VALUES:
                 merged = None
-            if merged != mine:
+            if merged != values:
                 self[key] = merged
                 changed = True
         if other.taints != self.taints:
@@ -184,7 +184,7 @@ class AddressState:
         self.tainted_units |= 1 << unit_of(key)
 
     def forget(self, units: int) -> None:
-        """Know nothing of the scalar units and of the lanes of the vector units in this mask any more."""
+        """Make the scalar units, and the lanes of the vector units, in this mask unknown."""
         self.unknown |= units & r.SCALAR_MASK
         if units & self.held:
             for key in [key for key in self.values if units >> unit_of(key) & 1]:
@@ -192,7 +192,7 @@ class AddressState:
             self.held &= ~units
 
     def overwrite(self, units: int, replaced: int) -> None:
-        """Forget units, and the program counters in those scalar units that are wholly replaced."""
+        """Forget units, and the program counters in scalar units that are completely replaced."""
         self.forget(units)
         replaced &= self.tainted_units & r.SCALAR_MASK
         if replaced:
@@ -202,21 +202,21 @@ class AddressState:
 
     def tainted(self, units: int) -> frozenset[Taint]:
         """Return the program counters that may be in these units."""
-        found: frozenset[Taint] = frozenset()
+        result: frozenset[Taint] = frozenset()
         if units & self.tainted_units:
             for key, taints in self.taints.items():
                 if units >> unit_of(key) & 1:
-                    found |= taints
-        return found
+                    result |= taints
+        return result
 
 
 def unit_of(key: Key) -> int:
-    """Return the unit that a key of `AddressState.values` is, or has a lane of."""
+    """Return the unit of a key of `AddressState.values`."""
     return key if isinstance(key, int) else key[0]
 
 
 class GetpcReference(Struct, frozen=True):
-    """An s_getpc_b64 and its two adds, as addresses, and the 64-bit offset added."""
+    """The addresses of an s_getpc_b64 and of its two additions, and the 64-bit offset that they add."""
 
     getpc: int
     low: int
@@ -225,9 +225,7 @@ class GetpcReference(Struct, frozen=True):
 
 
 class Notes:
-    """Findings about the operations of one function, besides values.
-
-    Instructions are addresses.
+    """Observations about the operations of one function. Instructions are given as addresses.
 
     Args:
         leaves: whether control may leave the function at an instruction.
@@ -239,42 +237,42 @@ class Notes:
         self.low_adds: dict[int, int] = {}
         """Instruction that adds to the low half of a fresh program counter -> its s_getpc_b64."""
         self.computed: set[int] = set()
-        """s_getpc_b64 whose value is added to in ways other than by two literals."""
+        """s_getpc_b64 with additions other than of two literals."""
         self.raw_uses: set[int] = set()
-        """s_getpc_b64 whose value is read by what is not followed before an offset was added."""
+        """s_getpc_b64 with uses that are not followed, before an offset is added."""
         self.other_uses: set[int] = set()
-        """Instructions that use values with an offset."""
+        """s_getpc_b64 with uses that are not followed, after an offset is added."""
         self.values: set[int] = set()
-        """Those of `other_uses` that go elsewhere than to jumps."""
+        """Those of `other_uses` with uses other than jumps."""
 
-    def use(self, taints: frozenset[Taint], place: int) -> None:
-        """Note an instruction that uses program counters in ways that are not followed."""
+    def use(self, taints: frozenset[Taint], address: int) -> None:
+        """Record that the instruction at an address uses program counters in ways that are not followed."""
         if not taints:
             return
         derived = {getpc for getpc, has_offset in taints if has_offset}
         self.raw_uses.update(getpc for getpc, has_offset in taints if not has_offset)
         self.other_uses |= derived
-        if not self._leaves(place):
+        if not self._leaves(address):
             self.values |= derived
 
 
 def pair_of(low: Values | None, high: Values | None) -> tuple[int, int] | None:
-    """Return s_getpc_b64 and 64-bit offset of a register pair that holds exactly one whole address."""
+    """Return the s_getpc_b64 and 64-bit offset of a register pair that holds exactly one complete address."""
     if low is None or high is None or len(low) != 1 or len(high) != 1:
         return None
-    (one,), (other,) = low, high
-    if not isinstance(one, Low) or not isinstance(other, High):
+    (lower,), (upper,) = low, high
+    if not isinstance(lower, Low) or not isinstance(upper, High):
         return None
-    if one.getpc != other.getpc or one.offset != other.offset & MASK32:
+    if lower.getpc != upper.getpc or lower.offset != upper.offset & MASK32:
         return None
-    return other.getpc, other.offset
+    return upper.getpc, upper.offset
 
 
 def near_of(low: Values | None, high: Values | None) -> tuple[int, int] | None:
-    """Return s_getpc_b64 and 64-bit offset of the object that a register pair points into."""
+    """Return the s_getpc_b64 and 64-bit offset of the data object that a register pair points into."""
     if low is None or high is None or len(low) != 1 or len(high) != 1:
         return None
-    (one,), (other,) = low, high
-    if not isinstance(one, HalfAddress) or not isinstance(other, HalfAddress) or one.getpc != other.getpc:
+    (lower,), (upper,) = low, high
+    if not isinstance(lower, HalfAddress) or not isinstance(upper, HalfAddress) or lower.getpc != upper.getpc:
         return None
-    return (other.getpc, other.offset) if one.offset == other.offset & MASK32 else None
+    return (upper.getpc, upper.offset) if lower.offset == upper.offset & MASK32 else None

@@ -1,1 +1,1 @@
-"""The code of one kernel: decoded text, what control reaches, its blocks, and where nothing may be inserted."""
+"""The code of one kernel: decoded text, reachable code, blocks, and regions where nothing can be inserted."""

@@ -1,7 +1,7 @@
-"""Limit on the work spent on finding the targets of indirect jumps.
+"""Limit on the work of finding the targets of indirect jumps.
 
-These are fixpoint analyses over states that grow. Real kernels settle in a few rounds; code that is made for it takes
-minutes on a few kilobytes. So work is counted, and an amount linear in the size of the code is allowed.
+The analyses are fixpoint iterations over growing states. Real kernels converge in a few rounds, but a few kilobytes of
+adversarial code could take minutes. The limit is linear in the size of the code.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from collections.abc import Callable
 from luthier.errors import LiftError
 
 FLOOR, EACH = 15_000, 64
-"""Units of work for any kernel, and for each of its instructions. What LLVM makes takes less than one for each; kernels
-of GCC that reach most of a C library, and those patched here with hooks called all over them, take five; hooks called
-all over a loop with a switch 29."""
+"""Units of work allowed for any kernel, and for each of its instructions. Output of LLVM needs less than one unit per
+instruction; GCC's kernels that reach most of a C library, and patched kernels that call hooks everywhere, need five;
+hooks called everywhere in a loop with a switch need 29."""
 
 
 class Effort:
-    """Counts the work of lifting a kernel, over all attempts at it. A unit takes 2 to 20 microseconds.
+    """Counter of the work of lifting a kernel, over all attempts. A unit takes 2 to 20 microseconds.
 
     Args:
-        refusal: makes the error for when it is too much.
+        refusal: returns the error for exceeding the limit.
     """
 
     def __init__(self, refusal: Callable[[str], LiftError]) -> None:
@@ -29,23 +29,23 @@ class Effort:
         self._most = FLOOR
 
     def allow(self, instructions: int) -> None:
-        """Let the work be what so many instructions may cost."""
+        """Raise the limit to that of a kernel with this number of instructions."""
         self._most = max(self._most, FLOOR + EACH * instructions)
 
     @property
     def left(self) -> int:
-        """Return the work that may still be done."""
+        """Return the remaining units of work."""
         return self._most - self.spent
 
     def spend(self, units: int) -> None:
         """Count work.
 
         Raises:
-            LiftError: it is more than is allowed.
+            LiftError: the limit is exceeded.
         """
         self.spent += units
         if self.spent > self._most:
             raise self._refusal(
-                f"where jumps and calls by register go is not found within {self._most} steps, which real code of its "
-                "size does not need"
+                f"the search for targets of indirect jumps and calls exceeds {self._most} steps, more than real code "
+                "of this size needs"
             )

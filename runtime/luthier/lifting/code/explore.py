@@ -1,6 +1,6 @@
-"""Finding the reachable code: from each entry along branches, calls and resolved register jumps.
+"""Search for the reachable code: from each entry along branches, calls and resolved indirect jumps.
 
-Following branches is native (`runtime/native/lifting/code/explorer.h`).
+Branches are followed by native code (`runtime/native/lifting/code/explorer.h`).
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ class Resolution(Struct):
     targets: tuple[int, ...] = ()
     """Addresses, all of them if `reason` is empty."""
     reason: str = ""
-    """Reason why the targets are not known, else empty."""
+    """Reason why targets are unknown, or empty."""
     references: tuple[int, ...] = ()
-    """Addresses of the s_getpc_b64 that flow into it."""
+    """Addresses of the s_getpc_b64 that flow into the target address."""
     slots: tuple[int, ...] = ()
-    """Addresses of the words in memory that it may come from."""
+    """Addresses of the memory words from which the target address may be loaded."""
     direct: bool = False
-    """The address is computed in a way that cannot be retargeted: the instruction has to become a direct one."""
+    """The address cannot be retargeted, so the instruction must become a direct jump or call."""
 
 
 class Explorer:
-    """Marks which instructions control can reach.
+    """Marks the reachable instructions.
 
     Attributes:
-        entries: addresses of functions that are called, the kernel first, each with the first units of the link
-        registers callers use.
+        entries: address of a called function, the kernel first -> first units of the link registers of its callers.
     """
 
     def __init__(self, text: Text, kernel: str) -> None:
@@ -48,7 +47,7 @@ class Explorer:
         self._native = _mc.Explorer(text.native)
         self._pieces: dict[int, TextRun] = {}
         self._whole: tuple[list[tuple[int, int, int]], InstructionArray, Columns] | None = None
-        """Result that `code` last put together, with the parts it is made of."""
+        """Last result of `code`, with its parts."""
 
     @property
     def leaders(self) -> int:
@@ -56,13 +55,13 @@ class Explorer:
         return self._native.leaders
 
     def fail(self, message: str, address: int) -> LiftError:
-        """Return an error at `address`."""
+        """Return an error at an address."""
         return LiftError(
             message, object=self.text.name, kernel=self.kernel, offset=address, target=str(self.text.isa.target)
         )
 
     def _check(self, problem: _Problem | None) -> None:
-        """Raise the error that native code tells of."""
+        """Raise the error that native code reports, if any."""
         if problem is None:
             return
         message, address, function, number = problem
@@ -73,18 +72,17 @@ class Explorer:
         raise self.fail(" ".join([message, *ends]), address)
 
     def _refusal(self, address: int) -> str:
-        """Return why the instruction at `address` is refused."""
-        at = [
+        """Return why the instruction at an address is refused."""
+        piece, index = next(
             (piece, index)
             for piece in self._pieces.values()
             for index in np.flatnonzero(piece.code.addresses == address)
-        ]
-        piece, index = at[0]
+        )
         pseudo = self.text.isa.opcode(int(piece.code.opcode[index])).pseudo
         return f"{pseudo.lower()}: {self.text.isa.target.target.refused_control[pseudo]}"
 
     def extent(self, address: int) -> Extent | None:
-        """Return the function symbol with a known size that holds `address`."""
+        """Return the function symbol with a known size that contains an address."""
         start = self.text.native.function(address)
         return None if start is None else self.text.functions[start]
 
@@ -102,10 +100,10 @@ class Explorer:
         return new
 
     def reach(self, address: int, origin: int) -> None:
-        """Explore everything that control reaches from `address`.
+        """Explore everything that control reaches from an address.
 
         Raises:
-            LiftError: control gets to bytes that are no code, or to operations that cannot be followed.
+            LiftError: control reaches bytes that are not code, or operations that cannot be followed.
         """
         calls, problem = self._native.reach(address, origin, self._decode)
         for target, start, index in calls:
@@ -114,17 +112,17 @@ class Explorer:
         self._check(problem)
 
     def _decode(self, start: int, end: int | None) -> _mc.Piece:
-        """Decode one of the text's pieces, or what is between two addresses."""
+        """Decode one of the text's pieces, or the code between two addresses."""
         piece = self._pieces[start] = self.text.piece(start) if end is None else self.text.decode(start, end)
         return piece.native
 
     def link_of(self, columns: Columns, index: int) -> int | None:
-        """Return the first unit of the destination of a call, which receives the return address."""
+        """Return the first unit of the registers that receive the return address of a call."""
         first = int(self.text.isa.register_first_unit[columns.registers(index)[0]])
         return first if first >= 0 else None
 
     def code(self) -> tuple[InstructionArray, Columns]:
-        """Return the text that holds what is reached, as instructions and as lists."""
+        """Return the text that contains the reachable code, as instructions and as lists."""
         parts = self._native.parts()
         if self._whole is None or self._whole[0] != parts:
             codes = [_cut(self._pieces[start].code, count, end) for start, count, end in parts]
@@ -134,10 +132,10 @@ class Explorer:
         return self._whole[1:]
 
     def cut(self) -> _mc.Blocks:
-        """Return the blocks of what is reached.
+        """Return the blocks of the reachable code.
 
         Raises:
-            LiftError: two reached instructions overlap.
+            LiftError: two reachable instructions overlap.
         """
         blocks, problem = self._native.cut(self._decode)
         self._check(problem)
@@ -145,7 +143,7 @@ class Explorer:
 
 
 def _cut(code: InstructionArray, count: int, end: int) -> InstructionArray:
-    """Return the first instructions, up to the address `end`."""
+    """Return the first `count` instructions, which end at the address `end`."""
     if end >= code.address + len(code.code):
         return code
     operands = int(code.operand_start[count])

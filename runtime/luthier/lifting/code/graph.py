@@ -1,4 +1,4 @@
-"""Blocks of the reachable code, as indices, before they become the public `BasicBlock`s."""
+"""Blocks of the reachable code as indices, from which the public `BasicBlock`s are created."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from luthier.lifting.model import EDGE_KINDS, EXITS, BlockExit, EdgeKind
 
 
 class Jump(Struct):
-    """A call, or a jump by register, at the end of a block."""
+    """A call or an indirect jump at the end of a block."""
 
     targets: tuple[int, ...] = ()
-    """Addresses of the functions called, or jumped to by a tail call; of a jump by a pointer, some it may go to."""
+    """Addresses of the functions of a call or tail call; of a jump by a pointer, some of its targets."""
     resolution: Resolution | None = None
-    """None for s_call_b64, and as long as nothing is known."""
+    """None for s_call_b64, and until the instruction is analysed."""
 
 
 class Graph(Struct):
-    """All blocks in address order, by number, and which of them each function reaches."""
+    """All blocks in address order, by number, and the blocks that each function reaches."""
 
     native: _mc.Blocks
     first: list[int]
     """Index of the first instruction of each."""
     last: list[int]
-    """Index of the last one (inclusive)."""
+    """Index of the last instruction of each (inclusive)."""
     exits: list[BlockExit]
     jumps: dict[int, Jump]
     """By block."""
@@ -38,44 +38,44 @@ class Graph(Struct):
     """Entry address of a function -> its blocks in address order."""
 
     def successors(self, number: int) -> list[tuple[int, int]]:
-        """Return the edges from a block: kind (place in `EDGE_KINDS`), block; a call's to where it returns."""
+        """Return the edges from a block as (index in `EDGE_KINDS`, block); that of a call leads to its return point."""
         return self.native.successors(number)
 
     def resolved(self) -> Iterator[tuple[int, BlockExit, Resolution]]:
-        """Yield the register jumps and calls of which something is known: instruction, exit of its block."""
+        """Yield the analysed indirect jumps and calls: instruction, exit of its block, resolution."""
         for number, jump in self.jumps.items():
             if jump.resolution is not None:
                 yield self.last[number], self.exits[number], jump.resolution
 
     def block_of(self, index: int) -> int:
-        """Return the number of the block that instruction `index` is in, -1 if control does not reach it."""
+        """Return the number of the block that contains an instruction, -1 if it is unreachable."""
         number = bisect.bisect_right(self.first, index) - 1
         return number if number >= 0 and index <= self.last[number] else -1
 
 
 MOST_BLOCKS = 1 << 17
-"""Blocks of a kernel with all that it calls: each takes four kilobytes until liveness is known."""
+"""Maximum blocks of a kernel and its callees: each takes four kilobytes until liveness is known."""
 
 _NODES, _MEMBERS = 64, 256
-"""Blocks that are made, or found to belong to a function, with one unit of `Effort`."""
+"""Blocks created, and blocks assigned to a function, per unit of `Effort`."""
 
 
 def build_graph(
     explorer: Explorer, resolutions: Mapping[int, Resolution], roots: Mapping[int, list[int]], effort: Effort
 ) -> Graph:
-    """Cut the reached instructions into blocks and connect them.
+    """Split the reachable instructions into blocks and connect them.
 
     Args:
-        resolutions: what is known of register jumps and calls, by address.
-        roots: all the addresses a function is entered at, where there are more than its own.
-        effort: counts what is done.
+        resolutions: address of an indirect jump or call -> its targets.
+        roots: all entry addresses of functions with several.
+        effort: limit on the work.
 
     Raises:
-        LiftError: it is too much, or there are more than `MOST_BLOCKS`.
+        LiftError: the limit is exceeded, or there are more than `MOST_BLOCKS`.
     """
     if explorer.leaders > MOST_BLOCKS:
         raise explorer.fail(
-            f"{explorer.leaders} blocks with what is called: more than {MOST_BLOCKS} take too much memory",
+            f"the kernel and its callees have {explorer.leaders} blocks: more than {MOST_BLOCKS} take too much memory",
             next(iter(explorer.entries)),
         )
     effort.spend(explorer.leaders // _NODES)
@@ -93,7 +93,7 @@ def build_graph(
     for entry in explorer.entries:
         members[entry] = blocks.reach([blocks.at(root) for root in roots.get(entry, [entry])])
         count = len(members[entry])
-        # Those that several functions have may be as many as there are pairs, which takes memory.
+        # Shared blocks are stored once for each function, which may take much memory.
         effort.spend(1 + count // _MEMBERS + max(0, count - alone))
         alone = max(0, alone - count)
     exits = [EXITS[number] for number in blocks.exits()]
@@ -103,7 +103,7 @@ def build_graph(
 def _register_jump(
     explorer: Explorer, blocks: _mc.Blocks, number: int, begin: int, resolution: Resolution | None
 ) -> Jump:
-    """Say where a jump leads at the end of the block that begins at `begin`."""
+    """Connect the jump at the end of the block that begins at address `begin`."""
     if resolution is None or resolution.reason:
         return Jump(() if resolution is None else resolution.targets, resolution)
     targets = resolution.targets
@@ -119,9 +119,9 @@ def _register_jump(
     return Jump((), resolution)
 
 
-def leaves_function(explorer: Explorer, place: int, target: int) -> bool:
-    """Return whether a jump from `place` to `target` is one to another function, rather than a long branch."""
-    extent = explorer.extent(place)
+def leaves_function(explorer: Explorer, source: int, target: int) -> bool:
+    """Return whether a jump between two addresses leads to another function, rather than being a long branch."""
+    extent = explorer.extent(source)
     if target in explorer.text.functions:
         return extent != explorer.text.functions[target]
     return target in explorer.entries and (extent is None or not extent.start <= target < extent.end)

@@ -1,7 +1,7 @@
-"""Stretches of code in which nothing may be inserted, or in which instructions mean something else.
+"""Regions of code where nothing can be inserted, or where a mode alters the meaning of instructions.
 
-Forward over the blocks of the whole program: VGPR index mode (s_set_gpr_idx_on … off), vector skip mode (s_setvskip),
-vector registers given back (s_sendmsg dealloc_vgprs), and the extents of s_clause.
+A forward analysis of all blocks finds VGPR index mode (s_set_gpr_idx_on … off), vector skip mode (s_setvskip),
+deallocated vector registers (s_sendmsg dealloc_vgprs), and the extents of s_clause.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from luthier.lifting.model import Clause, Restriction
 _MODE_NUMBER = 1
 """Number of the hardware register MODE in s_setreg."""
 
-# What may hold at a point, as bits: one for each value of M0[15:12] in VGPR index mode, and these.
+# A state is a bit set of possibilities at a point: one for each value of M0[15:12] in VGPR index mode, and these.
 _ANY_MASK = 1 << 16
-"""VGPR index mode is on, and M0[15:12] may be anything."""
+"""VGPR index mode is on, and M0[15:12] is unknown."""
 _INDEXED = (_ANY_MASK << 1) - 1
 _NOT_INDEXED = 1 << 17
 _NOT_SKIPPING = 1 << 18
 _ANY_SKIP = 1 << 19
-"""Vector skip mode may be on, and what it was set from is not known or no longer there."""
+"""Vector skip mode may be on, and its source operands are unknown or overwritten."""
 _RELEASED = 1 << 20
-"""The wave has given its vector registers back."""
+"""The wave has deallocated its vector registers."""
 _FIRST_SOURCE = 21
-"""The bit from which on there is one for each s_setvskip that may turn vector skip mode on: the mode is as it left it,
-and would be again if it was repeated."""
+"""First of the bits for each s_setvskip that may turn vector skip mode on: the mode is as it left it, and repeating it
+restores the mode."""
 _MODES_OFF = _NOT_INDEXED | _NOT_SKIPPING
 _SWITCHES = {"S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF", "S_SET_GPR_IDX_MODE", "S_SET_GPR_IDX_IDX", "S_SETVSKIP"}
 
@@ -48,7 +48,7 @@ class Regions(Struct):
     skipped: dict[int, SkipMode] = field(default_factory=dict)
     restrictions: dict[int, Restriction] = field(default_factory=dict)
     releases: set[int] = field(default_factory=set)
-    """Messages that give the vector registers back."""
+    """Messages that deallocate the vector registers."""
     released: set[int] = field(default_factory=set)
     """Instructions that may run after such a message."""
     clauses: list[Clause] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Regions(Struct):
 
 @lru_cache(maxsize=64)
 def _interesting(isa: Isa) -> ByOpcode:
-    """Return the table of operations that change or bound regions."""
+    """Return whether each opcode changes or delimits regions."""
 
     def is_interesting(number: int) -> bool:
         name = isa.opcode(number).pseudo
@@ -76,22 +76,22 @@ def find_regions(
 
     Args:
         starts: addresses at which the hardware may start.
-        fail: makes the error for a message and an address.
+        fail: returns the error for a message and an address.
 
     Raises:
         LiftError: a call in VGPR index mode or vector skip mode, a vector instruction that sets scalar registers in
-            the latter, or MODE bits written that change what vector instructions mean.
+            vector skip mode, or a write of MODE bits that control these modes.
     """
-    found = Regions()
+    regions = Regions()
     interesting: dict[int, str] = {}
     for index in np.flatnonzero(_interesting(table.isa).of(columns.code.opcode)).tolist():
         if graph.block_of(index) >= 0:
             interesting[index] = table.pseudos[columns.opcode[index]]
     _check_mode_writes(interesting, columns, table, fail)
-    _clauses(interesting, columns, found)
+    _clauses(interesting, columns, regions)
     if any(name in ("S_SET_GPR_IDX_ON", "S_SENDMSG", "S_SETVSKIP") for name in interesting.values()):
-        _RegionFlow(interesting, columns, table, fail).run(graph, starts, found)
-    return found
+        _RegionFlow(interesting, columns, table, fail).run(graph, starts, regions)
+    return regions
 
 
 def _check_mode_writes(
@@ -110,16 +110,16 @@ def _check_mode_writes(
                 raise fail("s_setreg of the MODE bits for vector skip and index mode", columns.address[index])
 
 
-def _clauses(interesting: dict[int, str], columns: Columns, found: Regions) -> None:
+def _clauses(interesting: dict[int, str], columns: Columns, regions: Regions) -> None:
     for index, name in interesting.items():
         if name == "S_CLAUSE":
             last = min(index + (columns.values(index)[0] & 0x3F) + 1, len(columns.address) - 1)
-            found.clauses.append(Clause(index, index + 1, last))
-    found.clauses.sort(key=lambda clause: clause.index)
+            regions.clauses.append(Clause(index, index + 1, last))
+    regions.clauses.sort(key=lambda clause: clause.index)
 
 
 class _RegionFlow:
-    """Data flow of what may hold before each instruction."""
+    """Data flow of the states before instructions."""
 
     def __init__(
         self,
@@ -135,15 +135,15 @@ class _RegionFlow:
         self._marks = sorted(index for index, name in interesting.items() if name in _SWITCHES or name == "S_SENDMSG")
         self._dealloc_vgprs = table.isa.target.target.dealloc_vgprs_message
         self._sources: list[SkipMode] = []
-        """Values that vector skip mode was set from, by the bit from `_FIRST_SOURCE` on."""
+        """Sources of vector skip mode, in the order of the bits from `_FIRST_SOURCE` on."""
 
-    def run(self, graph: Graph, starts: Iterable[int], found: Regions) -> None:
-        """Go over blocks until nothing changes; the modes are off at function entries and `starts`."""
+    def run(self, graph: Graph, starts: Iterable[int], regions: Regions) -> None:
+        """Visit blocks until nothing changes; the modes are off at function entries and `starts`."""
         before: dict[int, int] = {}
         everywhere = 0
         first = {graph.native.at(entry) for entry in {*graph.members, *starts}}
         if not any(name in _SWITCHES for name in self.interesting.values()):
-            # The modes are off in all blocks: only those with messages, and what follows, have more.
+            # The modes are off in all blocks: only blocks with messages, and their successors, have further bits.
             everywhere = _MODES_OFF
             first = {graph.block_of(index) for index in self._marks} & set().union(*graph.members.values())
             before = dict.fromkeys(first, 0)
@@ -157,10 +157,10 @@ class _RegionFlow:
             after = self._block(graph, number, known | incoming)
             work += [(successor, after) for _, successor in graph.successors(number)]
         for number, state in before.items():
-            self._note(graph, number, state, found)
+            self._note(graph, number, state, regions)
 
     def _is_plain(self, graph: Graph, number: int, state: int) -> bool:
-        """Return whether no mode is on in a block, and nothing there changes that."""
+        """Return whether all modes are off throughout a block."""
         if state != _MODES_OFF:
             return False
         at = bisect.bisect_left(self._marks, graph.first[number])
@@ -196,7 +196,7 @@ class _RegionFlow:
         return state
 
     def _bits(self, state: int) -> list[int]:
-        """Return which of `_sources` vector skip mode may have been set from."""
+        """Return the indices of the possible sources of vector skip mode in `_sources`."""
         return [bit for bit in range(len(self._sources)) if state >> _FIRST_SOURCE + bit & 1]
 
     def _skipping(self, index: int) -> int:
@@ -211,7 +211,7 @@ class _RegionFlow:
         return 1 << _FIRST_SOURCE + self._sources.index(source)
 
     def _skip_mode(self, state: int) -> SkipMode | None:
-        """Return how vector skip mode is restored; None where it is off."""
+        """Return how vector skip mode is restored; None if it is off."""
         bits = self._bits(state)
         if not bits and not state & _ANY_SKIP:
             return None
@@ -225,14 +225,14 @@ class _RegionFlow:
         return self.columns.values(index)[operand]
 
     def _may_skip(self, index: int) -> bool:
-        """Return whether s_setvskip may turn the mode on: to the bit S1[4:0] of S0."""
+        """Return whether s_setvskip may turn the mode on. It sets the mode to bit S1[4:0] of S0."""
         (bits, which), registers = self.columns.values(index)[:2], self.columns.registers(index)
         if registers[0]:
             return True
         return bits != 0 if registers[1] else bool(bits >> (which & 31) & 1)
 
-    def _note(self, graph: Graph, number: int, state: int, found: Regions) -> None:
-        """Write down what holds in a block."""
+    def _note(self, graph: Graph, number: int, state: int, regions: Regions) -> None:
+        """Record the modes and restrictions in a block."""
         if self._is_plain(graph, number, state):
             return
         last = graph.last[number]
@@ -244,21 +244,21 @@ class _RegionFlow:
                 may = 0
                 for mask in masks:
                     may |= mask
-                found.indexed[index] = IndexMode(may, known)
+                regions.indexed[index] = IndexMode(may, known)
                 if known is None:
-                    found.restrictions[index] = "in VGPR index mode"
+                    regions.restrictions[index] = "in VGPR index mode"
             skipping = self._skip_mode(state)
             if skipping is not None:
-                found.skipped[index] = skipping
+                regions.skipped[index] = skipping
                 if skipping.again is None:
-                    found.restrictions[index] = "in vector skip mode"
+                    regions.restrictions[index] = "in vector skip mode"
                 self._check_skipped(index)
             if state & _RELEASED:
-                found.released.add(index)
+                regions.released.add(index)
             if index in self.interesting or on or state >> _FIRST_SOURCE:
                 state = self._after(index, state)
             if index in self.interesting and self._releases(index):
-                found.releases.add(index)
+                regions.releases.add(index)
         if graph.exits[number] in ("call", "tail", "return", "unknown"):
             modes = (state & _INDEXED, "VGPR index mode"), (self._skip_mode(state) is not None, "vector skip mode")
             for on, mode in modes:
@@ -266,9 +266,9 @@ class _RegionFlow:
                     raise self.fail(f"a call or return in {mode}", self.columns.address[last])
 
     def _check_skipped(self, index: int) -> None:
-        """Raise an error if an instruction in vector skip mode makes masks, or lanes that hold scalars.
+        """Raise an error if an instruction in vector skip mode writes masks, or stores scalars in lanes.
 
-        These are followed as if what makes them were executed.
+        The analyses of these assume that the instruction executes.
         """
         pseudo = self.table.opcode(self.columns.opcode[index]).opcode.pseudo
         scalar = pseudo.startswith("S_") or not self.table.of(self.columns, index).writes & r.SCALAR_MASK

@@ -1,7 +1,7 @@
-"""Decoded code of a code object, kept between lifts of its kernels.
+"""Decoded code of a code object, cached between lifts of its kernels.
 
-Text is decoded in pieces that begin at every address known to be code: function symbols and kernel entries. Data
-between two functions then spoils nothing, and lifting one kernel of many decodes only what it reaches.
+Text is decoded in pieces that begin at each address known to be code: function symbols and kernel entries. Data between
+functions then does no harm, and lifting one kernel of many decodes only the code that it reaches.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from luthier.lifting.instructions.semantics import Control, control_of
 from luthier.objects import CodeObject
 
 MOST_KEPT = 1 << 16
-"""Instructions, of all objects together, that are kept decoded for the next kernel, which may call the same
-functions."""
+"""Maximum number of cached instructions over all objects; the next kernel may call the same functions."""
 _END = 1 << 63
-"""Addresses beyond are no code: hardware has 57 bits."""
+"""Addresses from here on are not code: hardware has 57 bits."""
 UNDECODABLE = -1
-"""In place of a `Control`: the bytes are no instruction."""
+"""In place of a `Control`: the bytes are not an instruction."""
 
 
 class TextRun:
@@ -37,7 +36,7 @@ class TextRun:
     Attributes:
         code: the instructions.
         columns: the same as lists.
-        native: the same with how control leaves each, for exploring.
+        native: the same with their controls, for the explorer.
     """
 
     def __init__(self, isa: Isa, data: bytes, address: int) -> None:
@@ -53,12 +52,12 @@ class TextRun:
 
 @lru_cache(maxsize=64)
 def _controls(isa: Isa) -> ByOpcode:
-    """Return the table of controls."""
+    """Return the `Control` of each opcode."""
     return ByOpcode(lambda number: control_of(isa.opcode(number).pseudo, isa.target.target), UNDECODABLE, np.int8)
 
 
 class Extent(NamedTuple):
-    """A function symbol: where it starts and ends (the start again if its size is unknown)."""
+    """The extent of a function symbol; `end` equals `start` if its size is unknown."""
 
     name: str
     start: int
@@ -74,7 +73,7 @@ class Text:
         self.ranges = [
             (address, address + size) for address, size in object.text_ranges if size > 0 and address + size <= _END
         ]
-        self._object = weakref.ref(object)  # whose key this is in `_texts`
+        self._object = weakref.ref(object)  # `_texts` refers from the object to this
         self.functions: dict[int, Extent] = {}
         for symbol in object.symbols:
             around = self.range_of(symbol.address) if symbol.type == "func" else None
@@ -87,23 +86,23 @@ class Text:
         self.starts = sorted({*self.functions, *(first for first, _ in self.ranges)})
         extents = [(extent.start, extent.end) for _, extent in sorted(self.functions.items())]
         self.native = _mc.TextMap(self.ranges, extents, self.starts)
-        """The same for exploring."""
+        """The same for the explorer."""
         self.relocations = {relocation.offset: relocation for relocation in object.relocations}
-        """By the address they change."""
+        """By the address that they change."""
         self.filled = sorted(address for address in self.relocations if self.range_of(address) is not None)
         """Addresses in the code that the loader writes to."""
         self._pieces: dict[int, TextRun] = {}
 
     def range_of(self, address: int) -> tuple[int, int] | None:
-        """Start and end of the executable section that holds `address`."""
-        at = bisect.bisect_right(self.ranges, address, key=lambda one: one[0])
+        """Return the start and end of the executable section that contains an address, if any."""
+        at = bisect.bisect_right(self.ranges, address, key=lambda section: section[0])
         return self.ranges[at - 1] if at and address < self.ranges[at - 1][1] else None
 
     def bytes_between(self, first: int, end: int) -> bytes:
         """Return the bytes of one section from `first` up to `end`.
 
         Raises:
-            LiftError: they are not all in one executable section, and in a segment.
+            LiftError: they are not in one executable section and in a segment.
         """
         section = self.range_of(first)
         if section is None or end > section[1]:
@@ -116,7 +115,7 @@ class Text:
             raise LiftError("executable code that no segment holds", object=self.name, offset=first) from None
 
     def piece(self, start: int) -> TextRun:
-        """Return the piece from `start`, a member of `starts`, to the next one or to the end of the section."""
+        """Return the piece from `start`, a member of `starts`, to the next member or the end of the section."""
         known = self._pieces.get(start)
         if known is None:
             following = bisect.bisect_right(self.starts, start)
@@ -129,7 +128,7 @@ class Text:
         return known
 
     def drop(self, start: int) -> None:
-        """Keep the piece that begins at `start` no longer."""
+        """Drop the cached piece that begins at `start`."""
         self._pieces.pop(start, None)
 
     def decode(self, start: int, end: int) -> TextRun:
@@ -143,22 +142,22 @@ def _drop(piece: TextRun, owner: weakref.ref[Text]) -> None:
 
 
 _kept: BoundedCache[TextRun, weakref.ref[Text]] = BoundedCache(MOST_KEPT, lambda piece, _: len(piece.code), _drop)
-"""The pieces that are kept, of all texts."""
+"""The cached pieces of all texts."""
 
 _texts: weakref.WeakKeyDictionary[CodeObject, dict[Isa, Text]] = weakref.WeakKeyDictionary()
 
 
 def text_of(object: CodeObject, isa: Isa) -> Text:
-    """Return the decoded text of `object`, made once."""
+    """Return the text of an object, created once."""
     by_isa = _texts.setdefault(object, {})
-    found = by_isa.get(isa)
-    if found is None:
-        found = by_isa[isa] = Text(object, isa)
-    return found
+    text = by_isa.get(isa)
+    if text is None:
+        text = by_isa[isa] = Text(object, isa)
+    return text
 
 
 def concatenate(text: Text, pieces: list[InstructionArray]) -> InstructionArray:
-    """Return one array of several that lie in ascending order and do not overlap."""
+    """Concatenate arrays that are in ascending order and do not overlap."""
     if len(pieces) == 1:
         return pieces[0]
     address = pieces[0].address
@@ -166,7 +165,7 @@ def concatenate(text: Text, pieces: list[InstructionArray]) -> InstructionArray:
     section = text.range_of(address)
     if section is not None and end <= section[1]:
         code = text.bytes_between(address, end)
-    else:  # several sections: what lies between is of no instruction
+    else:  # several sections: the bytes between them belong to no instruction
         image = bytearray(end - address)
         for piece in pieces:
             image[piece.address - address : piece.address - address + len(piece.code)] = piece.code
@@ -175,7 +174,7 @@ def concatenate(text: Text, pieces: list[InstructionArray]) -> InstructionArray:
 
 
 def joined(pieces: list[InstructionArray], code: bytes, address: int) -> InstructionArray:
-    """Return one array of several that lie in ascending order in `code`, which begins at `address`."""
+    """Concatenate arrays that are in ascending order in `code`, which begins at `address`."""
     counts = np.cumsum([0, *(len(piece.operand_value) for piece in pieces)])
     starts = [piece.operand_start[:-1] + base for piece, base in zip(pieces, counts[:-1], strict=True)]
     columns = (

@@ -1,13 +1,14 @@
-"""VGPRs that instructions name where their numbers have upper bits elsewhere (``s_set_vgpr_msb``).
+"""Upper bits of VGPR numbers (``s_set_vgpr_msb``).
 
-A wave of some processors has 1,024 VGPRs, and instructions have numbers for 256. Two more bits for each of four places
-of operands (src0, src1, src2, the result, or what stands for them: `Isa.vgpr_places`) are state of the wave: the
-operand of ``s_set_vgpr_msb``, bits 1:0 to 7:6. Its upper half is a note of what was before, which hardware does not
-read. A function is entered, called and left with all of them 0.
+A wave of some processors has 1,024 VGPRs, but instructions encode only 256. For each of four operand places (src0,
+src1, src2, the result, or their equivalents: `Isa.vgpr_places`) the wave has a state of two more bits, set by the
+operand of ``s_set_vgpr_msb``, bits 1:0 to 7:6. Its upper half records the previous state; hardware ignores it. All bits
+are 0 at calls, entries and returns of functions.
 
-Found here by a forward analysis of the blocks; then the registers in the columns are those that are meant, and nothing
-that comes later need know. A backward one finds which bits are used before they are set again: where paths meet that
-set them differently, and neither uses them, code that is inserted may leave any. Source: LLVM, AMDGPULowerVGPREncoding.
+A forward analysis of the blocks finds the state; the columns then have the complete register numbers, so that later
+analyses need not know the state. A backward analysis finds the bits that are used before they are set again: where
+paths with different states meet and neither uses the bits, inserted code may leave any value. Source: LLVM,
+AMDGPULowerVGPREncoding.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ Fail = Callable[[str, int], LiftError]
 
 _PLACES = range(4)
 _ALL_PLACES = 0b1111
-"""A set of places has a bit for each."""
+"""Bit set of all places."""
 _UNKNOWN = -1
-"""In a state: the bits of a place may be anything."""
+"""In a state: the bits of a place are unknown."""
 State = tuple[int, int, int, int]
 _AT_ENTRY: State = (0, 0, 0, 0)
 _LEAVING = ("call", "tail", "return", "unknown")
@@ -36,7 +37,7 @@ _LEAVING = ("call", "tail", "return", "unknown")
 _MODE = 1
 """Number of the hardware register MODE in s_setreg."""
 _IN_MODE = 12
-"""The lowest of the eight bits in MODE: of the result, then of src0, src1, src2."""
+"""Lowest of the eight bits in MODE: those of the result, then of src0, src1, src2."""
 
 
 def state_of(bits: int) -> State:
@@ -45,23 +46,23 @@ def state_of(bits: int) -> State:
 
 
 def bits_of(state: State) -> int | None:
-    """Return the operand of ``s_set_vgpr_msb`` that sets this state, None where it is not wholly known."""
+    """Return the operand of ``s_set_vgpr_msb`` that sets this state; None if some bits are unknown."""
     return None if _UNKNOWN in state else sum(bits << 2 * place for place, bits in enumerate(state))
 
 
 def _with_zeros(state: State, places: int) -> State:
-    """Return the state with 0 for what is not known of these places."""
+    """Return the state with 0 for the unknown bits of these places."""
     a, b, c, d = (0 if bits == _UNKNOWN and places >> place & 1 else bits for place, bits in enumerate(state))
     return a, b, c, d
 
 
 class VgprBanks:
-    """The state before each instruction that control reaches.
+    """The state before each reachable instruction.
 
     Args:
         graph: the blocks.
         starts: addresses at which the hardware may start.
-        fail: makes the error for a message and an address.
+        fail: returns the error for a message and an address.
     """
 
     def __init__(self, table: EffectTable, columns: Columns, graph: Graph, starts: Iterable[int], fail: Fail) -> None:
@@ -100,7 +101,7 @@ class VgprBanks:
 
     def _after(self, index: int, state: State) -> State:
         name = self._names.get(self._columns.opcode[index])
-        if name is None:  # a word that LLVM does not know, or what follows it: only scalar encodings set the state
+        if name is None:  # an undecodable word, or the one after it: only scalar encodings set the state
             return (_UNKNOWN,) * 4 if self._word(index) >> 30 == 0b10 else state
         if name == "S_SET_VGPR_MSB":
             return state_of(self._columns.values(index)[0])
@@ -117,8 +118,8 @@ class VgprBanks:
     def _after_mode(self, index: int, name: str, state: State) -> State:
         """Return the state after a write of MODE.
 
-        Some hardware takes bits 19:12 of the operand whichever bits of MODE are named (LLVM, handleSetregMode), so the
-        state is known only where that makes no difference.
+        Some hardware uses bits 19:12 of the operand whichever bits of MODE are selected (LLVM, handleSetregMode), so
+        the state is known only if this makes no difference.
         """
         if name != "S_SETREG_IMM32_B32":
             return (_UNKNOWN,) * 4
@@ -129,23 +130,23 @@ class VgprBanks:
         return self._isa.opcode(self._columns.opcode[index]).operand_index[operand]
 
     def restored(self) -> dict[int, int | None]:
-        """Return the state that code inserted before an instruction has to leave: the operand of ``s_set_vgpr_msb``.
+        """Return the state that code inserted before an instruction must restore.
 
         Returns:
-            instruction index -> operand, None where bits that are used later are not known; those whose state is
-            certainly 0 are left out.
+            Instruction index -> operand of ``s_set_vgpr_msb``, None if unknown bits are used later. Instructions at
+            which all bits are 0 are left out.
         """
-        found: dict[int, int | None] = {}
+        operands: dict[int, int | None] = {}
         used_after = self._used_after()
-        for number, state in self._before.items():
+        for number, at_start in self._before.items():
             used = dict(self._used(number, used_after[number]))
-            for index, here in self._inside(number, state):
-                if here != _AT_ENTRY:
-                    found[index] = bits_of(_with_zeros(here, _ALL_PLACES & ~used[index]))
-        return found
+            for index, state in self._inside(number, at_start):
+                if state != _AT_ENTRY:
+                    operands[index] = bits_of(_with_zeros(state, _ALL_PLACES & ~used[index]))
+        return operands
 
     def _used_after(self) -> dict[int, int]:
-        """Return for each block number the places whose bits may be used after it before they are set again."""
+        """Return block number -> places whose bits may be used after the block before they are set again."""
         before: dict[int, list[int]] = {}
         after: dict[int, int] = {}
         for number in self._before:
@@ -165,7 +166,7 @@ class VgprBanks:
         return after
 
     def _used(self, number: int, after: int) -> Iterable[tuple[int, int]]:
-        """Yield each instruction of a block, from its end, with the places whose bits may be used from there on."""
+        """Yield each instruction of a block, last first, with the places whose bits may be used from there on."""
         for index in reversed(self._indices(number)):
             after = self._used_before(index, after, number)
             yield index, after
@@ -186,9 +187,9 @@ class VgprBanks:
         return after
 
     def _overwritten(self, index: int, number: int) -> bool:
-        """Return whether what an instruction writes is overwritten in its block before it is read.
+        """Return whether the result of an instruction is overwritten in its block before it is read.
 
-        s_getreg of MODE is also used as a wait for what has written MODE.
+        s_getreg of MODE also serves as a wait for writes of MODE, without a use of its result.
         """
         written = self._table.of(self._columns, index).writes
         for later in range(index + 1, self._graph.last[number] + 1):
@@ -201,10 +202,10 @@ class VgprBanks:
         return False
 
     def check_calls(self) -> None:
-        """Refuse calls and returns with bits that are not 0.
+        """Check that all bits are 0 at calls and returns.
 
         Raises:
-            LiftError: there is one.
+            LiftError: they are not.
         """
         for number, state in self._before.items():
             if self._graph.exits[number] in _LEAVING and self._at_end(number, state) != _AT_ENTRY:
@@ -212,27 +213,27 @@ class VgprBanks:
                 raise self._fail(message, self._columns.address[self._graph.last[number]])
 
     def meant(self, code: InstructionArray) -> InstructionArray:
-        """Return the same instructions with the registers that their numbers and the state denote.
+        """Return the instructions with complete register numbers, according to the state.
 
-        Where the state is not known, they are like words that LLVM does not know: their opcode is -1.
+        Instructions that use unknown bits become like undecodable words: their opcode is -1.
 
         Raises:
-            LiftError: such a register does not exist.
+            LiftError: a register does not exist.
         """
         values, opcodes = code.operand_value.copy(), code.opcode.copy()
-        for number, state in self._before.items():
-            for index, here in self._inside(number, state):
-                if here == _AT_ENTRY or code.opcode[index] < 0:
+        for number, at_start in self._before.items():
+            for index, state in self._inside(number, at_start):
+                if state == _AT_ENTRY or code.opcode[index] < 0:
                     continue
                 first = int(code.operand_start[index])
                 for operand, place in enumerate(self._isa.vgpr_places(int(code.opcode[index]))):
                     register = self._columns.registers(index)[operand] if place >= 0 else 0
                     if not register or not self._is_vgpr(register):
                         continue
-                    if here[place] == _UNKNOWN:
+                    if state[place] == _UNKNOWN:
                         opcodes[index] = -1
                     else:
-                        values[first + operand] = self._moved(register, here[place], self._columns.address[index])
+                        values[first + operand] = self._moved(register, state[place], self._columns.address[index])
         values.flags.writeable = opcodes.flags.writeable = False
         return replace(code, operand_value=values, opcode=opcodes)
 
@@ -243,10 +244,10 @@ class VgprBanks:
         unit = int(self._isa.register_first_unit[register]) + upper * self._isa.target.target.named_vgprs
         moved = self._isa.register_like(register, unit)
         if moved is None:
-            raise self._fail(f"there is no register {r.unit_name(unit)} of the width that is named", address)
+            raise self._fail(f"there is no register of the operand's width at {r.unit_name(unit)}", address)
         return moved
 
 
-def _joined(one: State, other: State) -> State:
-    a, b, c, d = (mine if mine == theirs else _UNKNOWN for mine, theirs in zip(one, other, strict=True))
+def _joined(left: State, right: State) -> State:
+    a, b, c, d = (first if first == second else _UNKNOWN for first, second in zip(left, right, strict=True))
     return a, b, c, d

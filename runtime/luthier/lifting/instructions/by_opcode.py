@@ -1,4 +1,4 @@
-"""Numbers that depend on opcodes alone, for whole columns of instructions."""
+"""Tables of numbers by opcode, for whole columns of instructions."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 _OPCODES = 1 << 16
-"""Numbers of opcodes: LLVM's have 16 bits."""
+"""Number of opcodes: LLVM's opcode numbers have 16 bits."""
 
 
 class ByOpcode:
-    """Table of numbers by opcode, each found when an instruction with that opcode is first seen.
+    """Table of numbers by opcode, each computed when the opcode first occurs.
 
     Args:
-        number_of: finds the number of an opcode.
-        otherwise: number of -1, which stands for bytes that are no instruction.
-        kind: NumPy's type for them.
+        number_of: returns the number of an opcode.
+        otherwise: number of the opcode -1, which stands for undecodable words.
+        kind: NumPy type of the numbers.
     """
 
     def __init__(self, number_of: Callable[[int], int], otherwise: int, kind: type[np.generic]) -> None:

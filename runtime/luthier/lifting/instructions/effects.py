@@ -1,8 +1,8 @@
 """Register units that an instruction reads and writes, and in which lanes.
 
-Operands, tied operands and implicit registers come from LLVM's MC layer; `semantics` adds what MC does not know.
-Wherever it is not certain that a write replaces a whole register, it counts as a write that replaces nothing. What is
-the same for every instruction of an opcode is found here; the rest is native (`runtime/native/lifting/effects.cpp`).
+Operands, tied operands and implicit registers come from LLVM's MC layer; `semantics` adds further facts. A write that
+does not certainly replace a whole register counts as a write that replaces nothing. This module computes the effects
+that all instructions of an opcode share; the rest is native (`runtime/native/lifting/effects.cpp`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from luthier.lifting.instructions.semantics import Control, LaneChange
 
 
 class Effects(NamedTuple):
-    """The registers of one instruction, as bit masks over units."""
+    """The registers that one instruction reads and writes, as bit sets of units."""
 
     reads: int
     """Values read in the active lanes, and scalars read."""
@@ -36,11 +36,11 @@ class Effects(NamedTuple):
     writes: int
     """Everything that may change."""
     kills: int
-    """Units wholly replaced in the active lanes, and scalars wholly replaced."""
+    """Units completely replaced in the active lanes, and scalars completely replaced."""
     hard_kills: int
-    """Units wholly replaced in every lane, and scalars wholly replaced; part of `kills`."""
+    """Units completely replaced in every lane, and scalars completely replaced; part of `kills`."""
     lanes: LaneChange
-    """Possible changes of lanes' activity; `LaneChange.UNCHANGED` for nearly all."""
+    """Possible changes of lanes' activity; `LaneChange.UNCHANGED` for nearly all instructions."""
 
 
 class IndexMode(NamedTuple):
@@ -49,17 +49,16 @@ class IndexMode(NamedTuple):
     may: int
     """Operands that may be indexed: bits 0 to 3 are src0, src1, src2 and the result, as in M0[15:12]."""
     known: int | None
-    """Exactly which, where the mode is certainly on and there is one possibility."""
+    """The operands that are indexed; None if the mode or its operands are not certain."""
 
 
 class SkipMode(NamedTuple):
-    """GFX9's vector skip mode at an instruction, which may be on there."""
+    """GFX9's vector skip mode at an instruction where it may be on."""
 
     again: str | None
-    """The s_setvskip that it was last set by, in assembly: repeated, it sets the mode as it is. None if that is not
-    certain."""
+    """Assembly of the s_setvskip that last set the mode; executing it again restores the mode. None if not certain."""
     reads: int
-    """Bit set of units that it reads."""
+    """Bit set of units that the s_setvskip reads."""
 
 
 _INDEXED_SOURCES = {"src0": 1, "vsrc0": 1, "src1": 2, "vsrc1": 2, "src2": 4, "vsrc2": 4}
@@ -67,7 +66,7 @@ _INDEXED_SOURCES = {"src0": 1, "vsrc0": 1, "src1": 2, "vsrc1": 2, "src2": 4, "vs
 
 
 class OpcodeEffects(Struct, frozen=True):
-    """Effects that are the same for every instruction of one opcode. Numbers are operand positions."""
+    """Effects that all instructions of one opcode share. Numbers in tuples are operand positions."""
 
     opcode: Opcode
     control: Control
@@ -80,13 +79,13 @@ class OpcodeEffects(Struct, frozen=True):
     cross_lane: bool
     ignores_exec: bool
     writes_anywhere: bool
-    """True if vector registers may be written in lanes that are not active."""
+    """Whether vector registers may be written in inactive lanes."""
     special: str
-    """Property that each instruction has to be examined for: "dpp", "sdwa", "getreg", "setreg", "relative vector",
+    """Property for which each instruction must be examined: "dpp", "sdwa", "getreg", "setreg", "relative vector",
     "relative scalar", "coordinates", "everything" or ""."""
     coordinates: int
-    """Registers from ``vaddr`` on that hold an image's coordinates at most, where LLVM names the first alone: how many
-    there are is in the descriptor on GFX9. 0 elsewhere."""
+    """Maximum number of registers from ``vaddr`` on with an image's coordinates, if LLVM names only the first one: on
+    GFX9 the descriptor determines the number. Otherwise 0."""
 
     def position(self, name: str) -> int:
         """Return the position of the operand with this name, -1 if there is none."""
@@ -97,11 +96,11 @@ class OpcodeEffects(Struct, frozen=True):
 
 
 _LONG = 1 << 16
-"""Values from which on a list of them takes too much memory."""
+"""Length from which on a Python list takes too much memory."""
 
 
 def listed(column: NDArray[Any]) -> Sequence[int]:
-    """Return a column that yields Python's numbers one at a time: a list, or a view of the array if it is long."""
+    """Return a column as a sequence of Python numbers: a list, or a view of the array if it is long."""
     return column.tolist() if len(column) < _LONG else np.ascontiguousarray(column).data
 
 
@@ -111,13 +110,13 @@ def _list(values: Sequence[int]) -> list[int]:
 
 
 class Columns:
-    """The columns of an `InstructionArray` as Python's numbers, which are faster to walk one element at a time; each
-    made when it is first used."""
+    """The columns of an `InstructionArray` as Python numbers, for access element by element; each is created on first
+    use."""
 
     def __init__(self, code: InstructionArray) -> None:
         self.code = code
         self.native: tuple[EffectTable, _mc.Code] | None = None
-        """Code for the native analyses, made by `EffectTable.code` for one table."""
+        """Code for the native analyses, created by `EffectTable.code` for one table."""
 
     @cached_property
     def address(self) -> Sequence[int]:
@@ -131,7 +130,7 @@ class Columns:
 
     @cached_property
     def opcode(self) -> Sequence[int]:
-        """Return [n] LLVM's opcode number of each instruction, -1 where the bytes are none."""
+        """Return [n] LLVM's opcode number of each instruction, -1 if undecodable."""
         return listed(self.code.opcode)
 
     @cached_property
@@ -141,7 +140,7 @@ class Columns:
 
     @cached_property
     def target(self) -> Sequence[int]:
-        """Return [n] the virtual address that a branch or call encodes, `NO_TARGET` for others."""
+        """Return [n] the virtual address that a branch or call encodes, `NO_TARGET` for other instructions."""
         return listed(self.code.target)
 
     @cached_property
@@ -151,28 +150,25 @@ class Columns:
 
     @cached_property
     def value(self) -> Sequence[int]:
-        """Return [operands] the immediate, or LLVM's number of the register."""
+        """Return [operands] the immediate value, or LLVM's number of the register."""
         return listed(self.code.operand_value)
 
     @cached_property
     def register(self) -> Sequence[int]:
-        """Return [operands] the LLVM register number, 0 (no register) where the operand is none."""
+        """Return [operands] LLVM's number of the register, 0 for other operands."""
         is_register = self.code.operand_kind == int(OperandKind.REGISTER)
         return listed(np.where(is_register, self.code.operand_value, 0))
 
     def values(self, index: int) -> list[int]:
-        """Return the operand values of an instruction: register numbers and immediates alike."""
+        """Return the operand values of an instruction: register numbers and immediates."""
         return _list(self.value[self.start[index] : self.start[index + 1]])
 
     def registers(self, index: int) -> list[int]:
-        """Register number of each operand of an instruction, 0 where it is an immediate."""
+        """Return the register number of each operand of an instruction, 0 for an immediate."""
         return _list(self.register[self.start[index] : self.start[index + 1]])
 
     def alike(self, index: int) -> tuple[int, ...]:
-        """Return the opcode number and operands of an instruction, with registers and immediates distinguished.
-
-        It is the same for instructions that do the same.
-        """
+        """Return a key that is equal for equal instructions: opcode number, operand values, and registers."""
         begin, end = self.start[index], self.start[index + 1]
         return (self.opcode[index], *self.value[begin:end], *self.register[begin:end])
 
@@ -182,9 +178,8 @@ class EffectTable:
 
     Args:
         isa: the processor.
-        wave_size: lanes a wave, 32 or 64.
-        vector_universe: mask of the vector units the kernel may touch, read by operations with computed register
-        numbers.
+        wave_size: lanes per wave, 32 or 64.
+        vector_universe: bit set of the vector units that operations with computed register numbers may access.
     """
 
     def __init__(self, isa: Isa, wave_size: int, vector_universe: int) -> None:
@@ -199,18 +194,18 @@ class EffectTable:
         self._native = native_table(isa)
 
     def opcode(self, number: int) -> OpcodeEffects:
-        """Return the shared effects of one LLVM opcode number."""
+        """Return the shared effects of an LLVM opcode number."""
         return opcode_effects(self.isa, number)
 
     def certain_reads(self, columns: Columns, index: int) -> int:
-        """Return the units that an instruction reads in any case: of coordinates those that LLVM names."""
+        """Return the units that an instruction certainly reads; of coordinates those that LLVM names."""
         entry, registers = self.opcode(columns.opcode[index]), columns.registers(index)
         return functools.reduce(
             operator.or_, (self.masks[registers[position]] for position in entry.reads), entry.implicit_reads
         )
 
     def code(self, columns: Columns) -> _mc.Code:
-        """Return decoded instructions as the native analyses see them."""
+        """Return decoded instructions for the native analyses."""
         known = columns.native
         if known is not None and known[0] is self:
             return known[1]
@@ -233,12 +228,12 @@ class EffectTable:
     def of(
         self, columns: Columns, index: int, indexed: IndexMode | None = None, skipped: SkipMode | None = None
     ) -> Effects:
-        """Return the effects of instruction `index`.
+        """Return the effects of an instruction.
 
         Args:
-            indexed: it runs in this VGPR index mode, where vector register numbers are computed.
-            skipped: it may run in this vector skip mode, in which vector instructions do nothing. What the mode was set
-                from counts as read: the mode can then be set from it again.
+            indexed: VGPR index mode at the instruction, which makes vector register numbers computed.
+            skipped: vector skip mode at the instruction, in which vector instructions may do nothing. The sources of
+                the mode count as read, so that the mode can be restored.
         """
         reads, cross, writes, kills, hard, lanes = self.code(columns).effects(index)
         if (indexed is not None or skipped is not None) and not self.pseudos[columns.opcode[index]].startswith("S_"):
@@ -257,12 +252,12 @@ class EffectTable:
     def _relative(
         self, entry: OpcodeEffects, registers: list[int], mask: int, reads: int, writes: int, kills: int
     ) -> tuple[int, int, int]:
-        """Return what a vector instruction in VGPR index mode reads, writes and replaces.
+        """Return the units that a vector instruction in VGPR index mode reads, writes and kills.
 
-        M0[7:0] is added to the numbers of those VGPR operands that `mask` names (bits: src0, src1, src2, result).
-        An index out of range reads v0, as may a named operand that is no VGPR (ISA documents, "VGPR Indexing"; the
-        CLRX documentation, "GPR indexing mode", says v0 of results too). The documents speak of vector ALU operations;
-        of others, operands are not told apart.
+        M0[7:0] is added to the numbers of the VGPR operands in `mask` (bits: src0, src1, src2, result). An index out of
+        range reads v0, as may a selected operand that is not a VGPR (ISA documents, "VGPR Indexing"; according to the
+        CLRX documentation, "GPR indexing mode", also for results). The documents cover vector ALU operations; for
+        others, any operand may be indexed.
         """
         reads |= 1 << r.M0
         plain = bool(entry.opcode.flags & InstructionFlag.VALU) and not entry.opcode.flags & InstructionFlag.MATRIX
@@ -281,7 +276,7 @@ class EffectTable:
         return reads, writes, kills
 
     def _beyond(self, units: int) -> int:
-        """Return the vector units that indexing may reach from an operand: those from its first one on."""
+        """Return the vector units that indexing may reach from an operand: its first one and all above it."""
         return self.vector_universe & -(units & -units)
 
 
@@ -292,8 +287,6 @@ def effect_table(isa: Isa) -> EffectTable:
 
 
 class _Pseudos(dict[int, str]):
-    """Filled when a name is first asked for."""
-
     def __init__(self, isa: Isa) -> None:
         self._isa = isa
 
@@ -311,7 +304,7 @@ _LANES = [LaneChange(bits) for bits in range(16)]
 
 
 def unit_bytes(units: int) -> bytes:
-    """Return a set of units as the native module takes it."""
+    """Return a set of units in the format of the native module."""
     return units.to_bytes(r.UNIT_LIMIT // 8, "little")
 
 
@@ -319,7 +312,7 @@ def unit_bytes(units: int) -> bytes:
 def register_lists(isa: Isa) -> tuple[list[int], list[int]]:
     """Return the first unit and number of units of each LLVM register, as lists.
 
-    That of LDS_DIRECT is M0: an operand that is read from LDS, where M0 says.
+    The unit of LDS_DIRECT, an operand that is read from LDS at an address in M0, is M0.
     """
     first: list[int] = isa.register_first_unit.tolist()
     first[register_numbers()[LDS_DIRECT]] = r.M0
@@ -328,7 +321,7 @@ def register_lists(isa: Isa) -> tuple[list[int], list[int]]:
 
 @lru_cache(maxsize=64)
 def native_table(isa: Isa) -> _mc.EffectTable:
-    """Return the native table of one processor; opcodes are described to it when they are first seen."""
+    """Return the native table of one processor; opcodes are added to it when they first occur."""
     table = _mc.WideEffectTable if isa.target.target.addressable_vgprs > r.NARROW_VGPRS else _mc.EffectTable
     return table(
         *register_lists(isa),
@@ -362,7 +355,7 @@ def _described(entry: OpcodeEffects) -> dict[str, object]:
             f"lanes_{name}": -1 if change is None else int(change)
             for name, change in zip(lanes._fields[1:], lanes[1:], strict=True)
         },
-        "half_of_exec": pseudo.endswith("_B32"),  # LLVM gives the 32-bit operations that save EXEC the whole of it
+        "half_of_exec": pseudo.endswith("_B32"),  # LLVM lists all of EXEC for the 32-bit operations that save it
         "mask": mask.kind,
         "table": mask.table,
         "width": mask.units,
@@ -371,7 +364,7 @@ def _described(entry: OpcodeEffects) -> dict[str, object]:
 
 
 UNKNOWN_OPCODE = 1 << 16
-"""Stands for -1, a word that LLVM does not know, in the native table; LLVM's numbers have 16 bits."""
+"""Opcode number of undecodable words in the native table; LLVM's numbers have 16 bits."""
 _SPECIAL_OPERANDS = ("row_mask", "bank_mask", "bound_ctrl", "dst_sel", "dst_unused", "simm16", "tfe", "lwe", "vaddr")
 
 
@@ -389,11 +382,11 @@ _UNKNOWN_FORM: dict[str, object] = {
     "mask": "other",
     "width": 1,
 }
-"""Everything may be read, and may change."""
+"""Description of an undecodable word: it may read and change everything."""
 
 
 _PRESERVED = ("vdst_in", "old")
-"""Names of operands that stand for the part of a destination that keeps its value: no read of their own."""
+"""Names of operands for the part of a destination that keeps its value, which do not count as reads."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -407,7 +400,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
     pseudo = opcode.pseudo
     flags = opcode.flags
     narrow = sem.result_is_narrow(pseudo) or "_D16" in pseudo or sem.TRANSPOSING_LOAD.search(pseudo) is not None
-    fails = "_TFE_" in f"{pseudo}_"  # a status behind the data is written where an access fails, the data perhaps not
+    fails = "_TFE_" in f"{pseudo}_"  # a failed access writes a status after the data, but perhaps not the data
     reads: list[int] = []
     full: list[int] = []
     partial: list[int] = []
@@ -416,7 +409,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
         if operand.is_def:
             continue
         if operand.name in _PRESERVED and not pseudo.startswith(sem.SWAPPING_PREFIXES):
-            preserved.add(max(operand.tied_to, 0))  # LLVM leaves some constraints out: these always have one
+            preserved.add(max(operand.tied_to, 0))  # tied even where LLVM omits the constraint
         else:
             reads.append(index)
     if pseudo.startswith(sem.ACCUMULATING_PREFIXES):
@@ -431,7 +424,7 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
             full.append(index)
 
     special = ""
-    if pseudo.startswith(("V_MOVREL", "V_SWAPREL", "S_MOVREL")):  # of whatever encoding: nothing is replaced anyway
+    if pseudo.startswith(("V_MOVREL", "V_SWAPREL", "S_MOVREL")):  # in any encoding, since nothing is replaced
         special = "relative vector" if pseudo.startswith("V_") else "relative scalar"
     elif flags & InstructionFlag.DPP:
         special = "dpp"
@@ -449,9 +442,9 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
         implicit_reads |= 1 << r.MODE
     implicit_writes = _implicit(isa, opcode.implicit_defs)
     if flags & InstructionFlag.SDWA and "sdst" in opcode.operand_index:
-        implicit_writes &= ~r.VCC_MASK  # LLVM names it although the result goes elsewhere
+        implicit_writes &= ~r.VCC_MASK  # LLVM lists VCC although the result is in another register
     if pseudo == "S_SETVSKIP":
-        implicit_writes &= ~(1 << r.SCC)  # as of all SOPC to LLVM; the result is MODE.VSKIP (CDNA 3 ISA, "S_SETVSKIP")
+        implicit_writes &= ~(1 << r.SCC)  # LLVM lists SCC for all SOPC; this one writes MODE.VSKIP (CDNA 3 ISA)
     implicit_kills = implicit_writes & ~(1 << r.MODE)  # only parts of MODE are written: rounding, denormals, index mode
     if pseudo.startswith("S_SET_GPR_IDX_"):
         implicit_kills &= ~(1 << r.M0)  # bits 7:0 or 15:12
@@ -489,7 +482,7 @@ def register_masks(isa: Isa) -> Mapping[int, int]:
 
 
 class _Masks(dict[int, int]):
-    """Made when they are first asked for: a kernel uses few of thousands of registers."""
+    """Computed on demand: a kernel uses few of thousands of registers."""
 
     def __init__(self, isa: Isa) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Forms of opcodes for the native data flow: how each writes EXEC and other lane masks, by LLVM's generic name.
 
-`luthier.lifting.instructions.effects` adds which registers it reads and writes. The analyses themselves are in
+`luthier.lifting.instructions.effects` adds the registers that each reads and writes. The analyses are in
 `runtime/native/lifting`.
 """
 
@@ -14,9 +14,9 @@ from luthier.lifting.instructions.semantics import LaneChange
 
 MOVE = 0b1100
 TABLES = {
-    # Bit 2 * a + b of the truth table is the result for operand bits a and b. Operations that save EXEC, or write it
-    # and a register, take it as b. Effects on lanes are derived from these: by `exec_rule` here, and in native
-    # mask_operations.cpp where masks are known.
+    # Bit 2 * a + b of the truth table is the result for operand bits a and b. For operations that save EXEC, or write
+    # it and a register, b is EXEC. Effects on lanes are derived from these tables by `exec_rule`, and for known masks
+    # by the native mask_operations.cpp.
     "AND": 0b1000,
     "OR": 0b1110,
     "XOR": 0b0110,
@@ -33,16 +33,13 @@ TABLES = {
 
 
 class MaskForm(NamedTuple):
-    """Relation of the result of an operation to lane masks.
-
-    Operand positions are 0 for the target, then 1 and 2.
-    """
+    """Relation of an operation's result to lane masks."""
 
     kind: str
     """logic, save, write, select, keep, compare, compare_exec, put_lane, get_lane, or other"""
     table: int = 0
     units: int = 1
-    """32-bit registers of an operand."""
+    """Number of 32-bit registers of an operand."""
 
 
 @lru_cache(maxsize=1 << 12)
@@ -69,9 +66,9 @@ def mask_form(pseudo: str, special: str) -> MaskForm:
 
 
 class ExecRule(NamedTuple):
-    """Possible changes of lanes' activity where an operation writes EXEC.
+    """Possible changes of lanes' activity by an operation that writes EXEC.
 
-    The conditions apply in this order, None for none.
+    The first condition that is true and not None applies.
     """
 
     otherwise: LaneChange
@@ -83,11 +80,11 @@ class ExecRule(NamedTuple):
 
 
 def _change(table: int, *, a: int | None = None, is_exec: str = "") -> LaneChange:
-    """Return what an operation with this truth table does to lanes.
+    """Return the effect on lanes of an operation with this truth table.
 
     Args:
-        a: the bit of the first operand in every lane, where it is constant.
-        is_exec: which operand is EXEC itself, ``a`` or ``b``; else both are unrelated to it.
+        a: the bit of the first operand in every lane, if it is constant.
+        is_exec: the operand that is EXEC itself, ``a`` or ``b``; empty if both are unrelated to it.
     """
     change = LaneChange(0)
     for first, second, before in itertools.product((0, 1), repeat=3):
@@ -123,4 +120,4 @@ def exec_rule(pseudo: str, special: str) -> ExecRule:
 
 
 EMPTY_WAY = {"S_CBRANCH_EXECZ": 1, "S_CBRANCH_EXECNZ": 0}
-"""Edge of a branch on EXEC on which no lane is active: 1 taken, 0 not."""
+"""Branch on EXEC -> its edge on which no lane is active: 1 taken, 0 not taken."""

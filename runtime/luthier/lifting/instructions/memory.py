@@ -1,4 +1,4 @@
-"""Memory accesses of operations, by mnemonic: which memory, what is done there, how many bytes.
+"""Memory accesses of operations, by mnemonic: address space, kind and size.
 
 Sources: the ISA documents, chapters on scalar memory, vector memory, flat and LDS operations; LLVM's mnemonics.
 """
@@ -16,26 +16,26 @@ from luthier.isa import InstructionFlag, Opcode
 Space = Literal["global", "flat", "scratch", "buffer", "lds", "scalar", "scalar buffer", "image"]
 """Kind of address of an access.
 
-*global*, *flat*: 64-bit addresses; *scratch*: byte offsets in a lane's private memory; *buffer*: what a descriptor in
-SGPRs makes of an index and an offset; *lds*: byte offsets in the work-group's LDS; *scalar*, *scalar buffer*: like
-global and buffer, one address per wave; *image*: coordinates.
+*global*, *flat*: 64-bit addresses; *scratch*: byte offsets in a lane's private memory; *buffer*: an index and an offset
+for a descriptor in SGPRs; *lds*: byte offsets in the work-group's LDS; *scalar*, *scalar buffer*: like global and
+buffer, but one address per wave; *image*: coordinates.
 """
 AccessKind = Literal["load", "store", "atomic"]
 
 
 class MemoryAccess(Struct, frozen=True):
-    """Memory access of one operation."""
+    """The memory access of an operation."""
 
     space: Space
     kind: AccessKind
     size: int | None
-    """Bytes a lane, or a wave where it is scalar, at each address; None where the data's format says it."""
+    """Bytes per lane, or per wave if it is scalar, at each address; None if a data format determines it."""
     count: int = 1
-    """Addresses: 2 of LDS operations with two offsets."""
+    """Number of addresses: 2 for LDS operations with two offsets."""
     scale: int = 1
-    """Bytes that each of two offsets counts in."""
+    """Unit in bytes of each of two offsets."""
     unaddressable: str | None = None
-    """Reason why its addresses cannot be computed."""
+    """Reason why its addresses cannot be computed; None if they can."""
 
 
 _SPACES: dict[str, Space] = {
@@ -65,7 +65,7 @@ _BITS = re.compile(r"[buif](\d+)")
 _DWORDS = re.compile(r"dwordx(\d+)")
 _UNADDRESSABLE = {
     "addtid": "the lane's number is part of the address",
-    "block": "M0 says which dwords it accesses",
+    "block": "M0 selects the dwords that it accesses",
     "ordered": "it runs in the order of waves",
     "src2": "it has a second address in LDS",
 }
@@ -74,14 +74,14 @@ _TENSORS: dict[str, AccessKind] = {"tensor_load_to_lds": "load", "tensor_store_f
 _TWO = re.compile(r"2st64|2addr_stride64|2addr|(?:read|write|wrxchg)2(?=_)")
 """Part of the mnemonic of an LDS operation with two offsets."""
 _LDS_NOTHING = re.compile(r"ds_(?:permute|bpermute|swizzle|nop$|gws_|add_gs|sub_gs)")
-"""They do not access LDS."""
+"""LDS operations that do not access LDS."""
 _LDS_ELSEWHERE = re.compile(r"ds_(?:append|consume|bvh_|ordered_count|atomic_)")
 
 
 def _size(words: list[str]) -> int | None:
     """Return the bytes, by the last word of a mnemonic that determines them.
 
-    What follows a `tr` is the size of an element.
+    Words after `tr` are ignored: they give the size of an element.
     """
     end = words.index("tr") if "tr" in words[1:] else len(words)
     for word in reversed(words[:end]):
@@ -96,7 +96,7 @@ def _size(words: list[str]) -> int | None:
 
 @functools.lru_cache(maxsize=4096)
 def memory_access(opcode: Opcode) -> MemoryAccess | None:
-    """Return the memory access of an operation; None where it has none, like operations on caches and prefetches."""
+    """Return the memory access of an operation; None if it has none, such as operations on caches and prefetches."""
     name = re.sub(r"_e(?:32|64)$", "", opcode.mnemonic)
     if opcode.flags & InstructionFlag.IMAGE:
         return _image(name)
@@ -104,7 +104,7 @@ def memory_access(opcode: Opcode) -> MemoryAccess | None:
         return _lds(name)
     if name in _TENSORS:
         return MemoryAccess(
-            "global", _TENSORS[name], None, unaddressable="a descriptor says which part of a tensor it copies"
+            "global", _TENSORS[name], None, unaddressable="a descriptor selects the part of a tensor that it copies"
         )
     match = _NAME.fullmatch(name)
     if match is None:

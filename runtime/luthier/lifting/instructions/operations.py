@@ -1,8 +1,8 @@
 """Classification of instructions by mnemonic: class, and floating-point and matrix operations.
 
-Operations are counted as ROCm's profilers do (rocprofiler-compute, "VALU arithmetic instruction mix"): an addition,
-subtraction, multiplication or transcendental function is one, a fused multiplication and addition two; comparisons,
-minima, conversions and roundings none. A matrix instruction does 2·M·N·K for each of its blocks, whatever EXEC is.
+Operations are counted as in ROCm's profilers (rocprofiler-compute, "VALU arithmetic instruction mix"): an addition,
+subtraction, multiplication or transcendental function counts as one, a fused multiply-add as two; comparisons, minima,
+conversions and roundings do not count. A matrix instruction does 2·M·N·K for each of its blocks, regardless of EXEC.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from luthier.lifting.instructions.memory import MemoryAccess
 OperationClass = Literal[
     "vector ALU", "matrix", "scalar ALU", "vector memory", "LDS", "scalar memory", "branch", "wait", "other"
 ]
-"""Unit that executes an instruction, or what it is for."""
+"""Unit that executes an instruction, or its purpose."""
 
 
 class Described(Protocol):
-    """Properties of an instruction that its class follows from (`luthier.lifting.model.Instruction`)."""
+    """Properties of an instruction that determine its class (`luthier.lifting.model.Instruction`)."""
 
     @property
     def mnemonic(self) -> str:
@@ -66,11 +66,11 @@ MATRIX_NAME = re.compile(
     r"(?:_(?P<blocks>\d+)b)?_?(?P<type>[a-z]+\d+(?:f\d+)*)"
 )
 _FLOAT = re.compile(r"(?:_|\dx\d+|_\d+b_|\d)(?:bf16|f16|f32|f64|xf32|f8f6f4|fp[468]|bf[68])(?=_|\b|bf|f|x)")
-"""A type of floating-point numbers in a mnemonic, of matrix instructions also behind their sizes."""
+"""A floating-point type in a mnemonic; in matrix instructions it may follow the sizes."""
 _ONE = frozenset(("add", "sub", "subrev", "mul", "rcp", "rsq", "sqrt", "exp", "log", "sin", "cos", "tanh"))
 _TWO = frozenset(("fma", "mad", "mac", "fmac", "fmamk", "fmaak", "madmk", "madak"))
 _WAVE_LANES = 64
-"""Lanes over which a matrix instruction that does not name its blocks spreads its result: GFX9's, of wave64."""
+"""Number of lanes of the result of a matrix instruction without blocks in its name: those of GFX9 have wave64."""
 
 
 class Operations(Struct, frozen=True):
@@ -79,7 +79,7 @@ class Operations(Struct, frozen=True):
     type: str
     """Type of the input numbers."""
     count: int
-    """For each active lane, or for the wave."""
+    """Number for each active lane, or for the wave."""
     per: Literal["lane", "wave"]
     matrix: bool = False
 
@@ -99,7 +99,7 @@ def class_of(instruction: Described) -> OperationClass:
         if access.space == "lds":
             return "LDS"
         return "scalar memory" if access.space.startswith("scalar") else "vector memory"
-    if instruction.mnemonic.startswith("ds_"):  # lanes exchange values by way of its crossbar
+    if instruction.mnemonic.startswith("ds_"):  # lanes exchange values through its crossbar
         return "LDS"
     if instruction.is_branch or instruction.is_call:
         return "branch"
@@ -116,8 +116,8 @@ def operations_of(instruction: Described) -> list[Operations]:
     if instruction.is_matrix:
         return [_matrix(instruction)]
     if name.startswith("v_dual_"):
-        found = [_vector(match["name"], match["type"], 1) for match in _DUAL.finditer(instruction.text)]
-        return [one for one in found if one is not None]
+        operations = [_vector(match["name"], match["type"], 1) for match in _DUAL.finditer(instruction.text)]
+        return list(filter(None, operations))
     if match := _SCALAR.match(name):
         return [Operations(match["type"], 2 if match["name"] in _TWO else 1, "wave")]
     if match := _MIX.match(name):
@@ -127,8 +127,8 @@ def operations_of(instruction: Described) -> list[Operations]:
     if name.startswith("v_div_fmas_f"):
         return [Operations(name[len("v_div_fmas_") :].partition("_")[0], 2, "lane")]
     if match := _VECTOR.match(name):
-        one = _vector(match["name"], match["type"], 2 if match["packed"] else 1)
-        return [] if one is None else [one]
+        operation = _vector(match["name"], match["type"], 2 if match["packed"] else 1)
+        return [] if operation is None else [operation]
     return []
 
 
@@ -138,7 +138,7 @@ def _vector(name: str, type: str, elements: int) -> Operations | None:
 
 
 def _matrix(instruction: Described) -> Operations:
-    """Return the type and operations of a matrix instruction; of a sparse one as if it were dense."""
+    """Return the type and operations of a matrix instruction; a sparse one counts as if it were dense."""
     match = MATRIX_NAME.match(instruction.mnemonic)
     if match is None:
         return Operations("unknown", 0, "wave", matrix=True)
@@ -148,10 +148,7 @@ def _matrix(instruction: Described) -> Operations:
 
 
 def _blocks(instruction: Described, elements: int, to: str) -> int:
-    """Return how many products of matrices an MFMA without that number in its name makes.
-
-    The size of its result determines it.
-    """
+    """Return the number of matrix products of an MFMA without blocks in its name, by the size of its result."""
     if "mfma" not in instruction.mnemonic:
         return 1
     registers = instruction.effects.writes.bit_count()

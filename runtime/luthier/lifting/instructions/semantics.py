@@ -1,8 +1,7 @@
 """Effects of operations on control flow and on EXEC, by LLVM's generic opcode name.
 
-LLVM's MC layer says which registers an instruction reads and writes. This module has what it does not say: how control
-leaves an instruction, what an EXEC write does to lanes, which operations look at other lanes, and which ones cannot be
-moved.
+LLVM's MC layer knows which registers an instruction reads and writes. This module adds how control leaves an
+instruction, the effect of EXEC writes on lanes, operations that access other lanes, and operations that are refused.
 
 Sources: the "Vega", "CDNA3", "RDNA2", "RDNA3" and "RDNA4" instruction set architecture documents, chapters "Program
 Flow Control", "Scalar ALU Operations" and "Vector ALU Operations"; LLVM AMDGPUUsage.
@@ -26,15 +25,15 @@ class Control(IntEnum):
     CONDITIONAL = 2
     """To its target or to the next instruction."""
     CALL = 3
-    """To its target, and the callee may come back (s_call_b64)."""
+    """To its target; the callee may return (s_call_b64)."""
     CALL_REGISTER = 4
-    """To an address in registers, and the callee may come back (s_swappc_b64)."""
+    """To an address in registers; the callee may return (s_swappc_b64)."""
     JUMP_REGISTER = 5
     """To an address in registers (s_setpc_b64): a return, a long branch, a tail call, or a computed jump."""
     END = 6
     """Ends the wave."""
     TRAP = 7
-    """Enters the trap handler, which comes back to the next instruction or never."""
+    """Enters the trap handler, which returns to the next instruction or never."""
     REFUSED = 8
     """Its control flow or its meaning depends on state or addresses that cannot be followed
     (`Generation.refused_control`)."""
@@ -93,11 +92,10 @@ CROSS_LANE_PREFIXES = (
     "LDS_",
     "IMAGE_",
 )
-"""Operations that read vector registers of lanes other than their own, or whatever EXEC says. Those with DPP
-besides."""
+"""Operations, besides those with DPP, that read vector registers of other lanes or regardless of EXEC."""
 
 EXEC_IGNORED_PREFIXES = ("V_MFMA", "V_SMFMAC", "V_WMMA", "V_SWMMAC")
-"""Operations that write every lane of their vector destination whatever EXEC says."""
+"""Operations that write every lane of their vector destination regardless of EXEC."""
 
 WRITES_ANYWHERE_PREFIXES = (
     *EXEC_IGNORED_PREFIXES,
@@ -109,25 +107,25 @@ WRITES_ANYWHERE_PREFIXES = (
     "LDS_",
     "IMAGE_",
 )
-"""Operations that may write their vector destination in lanes that are not active."""
+"""Operations that may write their vector destination in inactive lanes."""
 
 ACCUMULATING_PREFIXES = ("V_PK_FMAC_F16",)
-"""Operations that add to their destination without an operand in LLVM's tables that says so."""
+"""Operations that add to their destination without a corresponding source operand in LLVM's tables."""
 
 SWAPPING_PREFIXES = ("V_PERMLANE16_SWAP", "V_PERMLANE32_SWAP")
-"""Operations that move what was in their first destination to the second."""
+"""Operations that move the previous value of their first destination to the second."""
 
 CONDITIONAL_WRITE_PREFIXES = ("S_CMOV", "GLOBAL_LOAD_BLOCK", "SCRATCH_LOAD_BLOCK", "V_PERMLANE64_")
-"""Operations whose destination keeps its value where SCC, or for each register a bit of M0, is 0, or in wave32."""
+"""Operations whose destination keeps its value if SCC, or the register's bit of M0, is 0, or in wave32."""
 
 ROUNDED_PREFIXES = (
     *(f"{kind}_{name}" for kind in ("V", "S", "V_PK") for name in ("MAXIMUM", "MINIMUM")),
     *("V_CVT_RPI_I32", "V_CVT_FLR_I32", "V_CVT_NEAREST_I32", "V_CVT_FLOOR_I32"),
 )
-"""Operations that may depend on what MODE says of denormal numbers though LLVM says that they do not."""
+"""Operations that may depend on MODE's treatment of denormal numbers, although LLVM does not list MODE."""
 
 FLOAT_ATOMIC_OF_LDS = re.compile(r"DS_(ADD|PK_ADD|MIN|MAX|CMPST|CMPSTORE)_(\w+_)?B?F\d")
-"""These do, too (CDNA4's document, 9.2.2)."""
+"""Operations that depend on MODE, too (CDNA4's document, 9.2.2)."""
 
 NARROW_TYPES = frozenset({"F16", "BF16", "U16", "I16", "B16", "U8", "I8", "B8", "FP8", "BF8", "F8"})
 """Result types smaller than a register: the rest of the destination may keep its value (RDNA3 "16-bit math and
@@ -138,14 +136,14 @@ _WIDE_TYPES = frozenset({"F32", "U32", "I32", "B32", "F64", "U64", "I64", "B64",
 
 
 _SAMPLER_WORDS = {"l": 1, "b": 1, "c": 1, "o": 1, "cl": 1, "d": 6, "cd": 6}
-"""Registers that parts of the name of an operation with a sampler add: a level, a bias, a reference, offsets, the least
-level, and derivatives along three axes (Vega ISA, "Image opcodes with a sampler")."""
+"""Part of the name of an operation with a sampler -> registers that it adds: a level, a bias, a reference, offsets, the
+minimum level, and derivatives along three axes (Vega ISA, "Image opcodes with a sampler")."""
 
 
 def most_coordinates(mnemonic: str) -> int:
-    """Return the registers that an image operation's coordinates have at most.
+    """Return the maximum number of registers of an image operation's coordinates.
 
-    Without a sampler these are three, and a level or the number of a sample (Vega ISA, "Image opcodes with no
+    Without a sampler there are three, and a level or the number of a sample (Vega ISA, "Image opcodes with no
     sampler").
     """
     verb, *words = mnemonic.removeprefix("image_").split("_")
@@ -163,10 +161,10 @@ def result_is_narrow(pseudo: str) -> bool:
         return False
     parts = pseudo.split("_")
     if any(part.startswith("PK") for part in parts[1:3]) or parts[1] in ("CMP", "CMPX"):
-        # v_cvt_pk_* with 8-bit results fills half a register only
+        # v_cvt_pk_* with 8-bit results fills only half a register
         return any(part in ("FP8", "BF8", "U8", "I8", "F8") for part in parts)
     return next((part in NARROW_TYPES for part in parts[1:] if part in NARROW_TYPES or part in _WIDE_TYPES), False)
 
 
 TRANSPOSING_LOAD = re.compile(r"_TR\d*_B")
-"""Loads that hand a lane what other lanes addressed (GFX950, GFX12): they look at all lanes."""
+"""Loads that return data addressed by other lanes (GFX950, GFX12): they read all lanes."""
