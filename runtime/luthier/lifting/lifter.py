@@ -391,11 +391,11 @@ class _Lifter:
                     raise self.explorer.fail("an addition is shared by several s_getpc_b64", add)
             if getpc not in computed:
                 target = getpc + GETPC_SIZE + offset & 0xFFFFFFFFFFFFFFFF
-                indices = (_index_of(columns, address) for address in (getpc, low, high))
+                first, second, third = (_index_of(columns, address) for address in (getpc, low, high))
                 kind: Literal["code", "pointer", "data"] = "code" if _is_reached(columns, graph, target) else "data"
                 if kind == "code" and getpc in values and target in graph.members and getpc not in direct:
                     kind = "pointer"
-                references.append(PcReference(*indices, target, kind))
+                references.append(PcReference(first, second, third, target, kind))
         for getpc in sorted(computed):
             use: Literal["value", "computed"] = "value" if getpc in escapes else "computed"
             references.append(PcReference(_index_of(columns, getpc), -1, -1, getpc + GETPC_SIZE, use))

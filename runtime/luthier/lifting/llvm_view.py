@@ -121,10 +121,10 @@ class _View:
         arguments += self._loads(UnitSet(effects.writes & ~effects.hard_kills))
         changed = tuple(UnitSet(effects.writes))
         result = f"{{ {', '.join(['i32'] * len(changed))} }}" if changed else "void"
-        value = self._call(result, self._opcode(index), arguments, self._note(index))
+        results = self._call(result, self._opcode(index), arguments, self._note(index))
         for at, unit in enumerate(changed):
             new = self._fresh()
-            self._lines.append(f"  {new} = extractvalue {result} {value}, {at}")
+            self._lines.append(f"  {new} = extractvalue {result} {results}, {at}")
             self._lines.append(f"  store i32 {new}, ptr %{unit_name(unit)}")
 
     def _leave(self, function: Function, block: BasicBlock, inside: set[int]) -> None:
