@@ -258,7 +258,7 @@ class Sequence_:
             met: list[Lack] = []
 
             def report(near: TooNear, met: list[Lack] = met) -> None:
-                met.append(Lack(near.rule, self.model.rules[near.rule].hazard, near.there, near.needed))
+                met.append(Lack(near.rule, self.model.rules[near.rule].hazard, near.distance, near.needed))
 
             self.machine.run(state, [step], step.own, report)
             if mend:

@@ -36,12 +36,12 @@ class Stepped:
         state, history = self._waves.get(place, (EMPTY, deque(maxlen=layout.LOOK_BACK)))
         met: list[TooNear] = []
         state = HazardMachine(self.model).run(state, [step], step.own, met.append)
-        for near in sorted(met, key=lambda lack: lack.there):
+        for near in sorted(met, key=lambda lack: lack.distance):
             hazard = self.model.rules[near.rule].hazard
             registers = near.units if hazard.in_registers and near.units != 1 else 0
             producer = self._producer(history, near.rule, near.units) if hazard.producer is not None else None
             key = at.address, producer, hazard.name
-            self.found.setdefault(key, (near.there, at.workgroup, at.wave, str(r.UnitSet(registers))))
+            self.found.setdefault(key, (near.distance, at.workgroup, at.wave, str(r.UnitSet(registers))))
         history.append((at.address, step))
         self._waves[place] = state, history
 

@@ -1,7 +1,6 @@
-"""The checks of `luthier check`: Luthier's own, named as in `luthier.findings.kinds`, and those that packages add.
+"""The checks of `luthier check`: Luthier's own, named as in `luthier.findings.kinds`, and those of other packages.
 
-A check is a `Check`. Those of packages are found by entry points of group ``luthier.checks``, which are called as the
-check is::
+Packages add a `Check` by an entry point of the group ``luthier.checks``, with the name of the check::
 
     [project.entry-points."luthier.checks"]
     barriers = "my_package:BARRIERS"
@@ -24,7 +23,7 @@ from luthier.lifting.representation import LiftedRepresentation
 
 
 class StaticFinding(Protocol):
-    """Finding on a path of a kernel; its string is a line that begins with the kernel."""
+    """A finding on a path of a kernel. Its string is a line that begins with the kernel."""
 
     def to_json(self) -> Mapping[str, Any]:
         """Return the finding for JSON."""
@@ -32,10 +31,10 @@ class StaticFinding(Protocol):
 
 @runtime_checkable
 class HasFinding(Protocol):
-    """Static finding that SARIF logs can have."""
+    """A static finding that can be written to a SARIF log."""
 
     def finding(self, object: str) -> Finding:
-        """Return it as a finding in a code object of this name."""
+        """Return the finding in a code object of this name."""
 
 
 class CheckReport(Struct, frozen=True, kw_only=True):
@@ -44,49 +43,49 @@ class CheckReport(Struct, frozen=True, kw_only=True):
     findings: Sequence[StaticFinding]
     """Defects, in the order of addresses."""
     unneeded: Sequence[StaticFinding] = ()
-    """Findings of what may be left out (``--unneeded``): no defects."""
+    """Instructions that can be removed (``--unneeded``); these are not defects."""
     possible: Sequence[StaticFinding] = ()
-    """Findings that are defects only under a condition that the code does not show (``--possible``)."""
+    """Findings that are defects only under a condition outside the code (``--possible``)."""
     more: int = 0
-    """Instructions with defects that are in no finding."""
+    """Number of instructions with defects that are in no finding."""
     unchecked: int = 0
-    """Instructions that could not be checked."""
+    """Number of instructions that could not be checked."""
     data: Mapping[str, Any] | None = None
     """JSON form of the report, by keys of the kernel's object; None: the findings, under the name of the check."""
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """A check of one kernel on all its paths, which is called as its entry point is."""
+    """A check of one kernel on all its paths; its name is that of its entry point."""
 
     help: str
-    """One line: what is looked for."""
+    """One-line description of the defects that it finds."""
     run: Callable[[LiftedRepresentation], CheckReport]
-    """Function that checks a kernel; it raises `LiftError` if the kernel cannot be checked."""
+    """Function that checks a kernel; raises `LiftError` if the kernel cannot be checked."""
     unneeded: str = ""
-    """Name of the things that no path needs; empty: the check looks for none."""
+    """Name of the unneeded instructions that it finds, such as waits; empty: it finds none."""
 
 
 def _waits(lifted: LiftedRepresentation) -> CheckReport:
-    found = check_waits(lifted)
+    report = check_waits(lifted)
     data = {
-        "instructions": found.instructions,
-        "unchecked": found.unchecked,
-        "findings": [finding.to_json() for finding in found.findings],
-        "unneeded": [wait.to_json() for wait in found.unneeded],
+        "instructions": report.instructions,
+        "unchecked": report.unchecked,
+        "findings": [finding.to_json() for finding in report.findings],
+        "unneeded": [wait.to_json() for wait in report.unneeded],
     }
-    return CheckReport(findings=found.findings, unneeded=found.unneeded, unchecked=found.unchecked, data=data)
+    return CheckReport(findings=report.findings, unneeded=report.unneeded, unchecked=report.unchecked, data=data)
 
 
 def _hazards(lifted: LiftedRepresentation) -> CheckReport:
-    found = check_hazards(lifted)
+    report = check_hazards(lifted)
     data = {
-        "hazards": [finding.to_json() for finding in found.findings],
-        "possible_hazards": [finding.to_json() for finding in found.possible],
-        "more_hazards": found.more,
-        "unneeded_nops": [nop.to_json() for nop in found.unneeded],
+        "hazards": [finding.to_json() for finding in report.findings],
+        "possible_hazards": [finding.to_json() for finding in report.possible],
+        "more_hazards": report.more,
+        "unneeded_nops": [nop.to_json() for nop in report.unneeded],
     }
     return CheckReport(
-        findings=found.findings, unneeded=found.unneeded, possible=found.possible, more=found.more, data=data
+        findings=report.findings, unneeded=report.unneeded, possible=report.possible, more=report.more, data=data
     )
 
 
@@ -107,9 +106,9 @@ def _race(lifted: LiftedRepresentation) -> CheckReport:
     return CheckReport(findings=findings, data={"order": [finding.to_json() for finding in findings]})
 
 
-WAITS = Check(help="registers that are used before an operation is done with them", run=_waits, unneeded="waits")
-HAZARDS = Check(help="instructions too near to each other (wait states)", run=_hazards, unneeded="s_nop")
-RACE = Check(help="stores to LDS that other waves may not see behind a barrier", run=_race)
+WAITS = Check(help="registers that are used while an operation still accesses them", run=_waits, unneeded="waits")
+HAZARDS = Check(help="instructions too close to each other (wait states)", run=_hazards, unneeded="s_nop")
+RACE = Check(help="stores to LDS that other waves may not see after a barrier", run=_race)
 MEMORY = Check(help="registers, LDS and private memory that the kernel descriptor does not allocate", run=_memory)
 
 CHECKS = Extensions(

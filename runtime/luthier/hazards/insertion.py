@@ -1,8 +1,8 @@
 """Wait states where a payload meets the application's code.
 
-Inside the application's code and inside a payload the compiler has placed what the hardware does not interlock. At the
-boundary nobody has: these rules stand in for it, generously, with the largest numbers of the table of hazards
-(`luthier.arch.hazards`). `luthier.hazards.wait_states` checks what comes of it.
+Inside the application's code and inside a payload, the compiler has inserted wait states where the hardware does not
+interlock. These rules do so at the boundary, conservatively, with the largest numbers of the table of hazards
+(`luthier.arch.hazards`). `luthier.hazards.wait_states` checks the result.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Boundary = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 class Boundaries:
-    """Boundaries of a kernel's payloads: assembly that they begin and end with.
+    """Boundaries of a kernel's payloads: assembly at their beginnings and ends.
 
     Attributes:
-        same: whether all payloads have the same.
-        everywhere: what payloads begin with where nothing special is near.
+        same: whether all payloads have the same boundary.
+        everywhere: assembly at the beginning of payloads without special neighbours.
     """
 
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self._lifted = lifted
         hazards = hazard_model(lifted.target, lifted.wave_size)
-        # SGPRs that vector instructions still read as lane masks must not be overwritten under them.
+        # SGPRs must not be overwritten while vector instructions still read them as lane masks.
         before = lifted.target.lane_mask_wait, lifted.target.replay_wait
         self.everywhere = tuple(wait for wait in before if wait is not None)
         replay = lifted.target.replay_wait
@@ -47,22 +47,22 @@ class Boundaries:
         self._behind: tuple[str, ...] = () if replay is None else (replay,)
         self._matrix_waits, self._skip_waits = hazards.behind_matrix, hazards.behind_vskip
         self._matrices: list[int] | None = None
-        """[n + 1] matrix instructions before each one; None if control reaches none."""
+        """[n + 1] number of matrix instructions before each instruction; None if none is reachable."""
         if self._matrix_waits and (matrix & lifted.reached).any():
             self._matrices = [0, *np.cumsum(matrix).tolist()]
         self.same = self._matrices is None and not lifted.skipped and not lifted.index_mode and not lifted.vgpr_bits
 
     def at(self, point: int, index: int) -> Boundary:
-        """The boundary of a payload that starts before instruction `point`.
+        """Return the boundary of a payload that starts before instruction `point`.
 
         Args:
-            index: the instruction whose block the payload is in: `point`, or the one before it.
+            index: an instruction in the payload's block: `point`, or the one before it.
         """
         if self.same:
             return self.everywhere, self._behind
         bits = self._lifted.vgpr_bits.get(point)
         if bits is not None:
-            # Both behind waits, for none may stand right behind a write of MODE.
+            # Both follow waits, since a wait must not directly follow a write of MODE.
             again = (f"s_set_vgpr_msb {bits:#x}",) if bits else ()
             return (*self._waits(point, index), "s_set_vgpr_msb 0"), (*self._behind, *again)
         skipped = self._lifted.skipped.get(point)
@@ -73,8 +73,8 @@ class Boundaries:
         indexed = self._lifted.index_mode.get(point)
         if indexed is None:
             return self._waits(point, index), self._behind
-        # M0 holds the index and the mask. When the payload ends it is unchanged, or dead: turning the mode on again
-        # with its value changes nothing.
+        # M0 holds the index and the mask. At the end of the payload it is unchanged or dead, so turning the mode on
+        # again with its value is correct.
         on = f"s_set_gpr_idx_on m0, {indexed.known}"
         return ("s_set_gpr_idx_off", *self._waits(point, index)), (on,)
 
@@ -91,10 +91,10 @@ class Boundaries:
 
 
 class ModeWrites:
-    """Writes of a kernel's MODE that vector instructions must not be too near to.
+    """Writes of MODE in a kernel that need a distance from vector instructions.
 
     Attributes:
-        matter: whether they may be too near to any.
+        matter: whether there are such writes.
     """
 
     def __init__(self, lifted: LiftedRepresentation) -> None:
@@ -103,12 +103,12 @@ class ModeWrites:
         self.matter = bool(self._needed)
 
     def behind(self, point: int) -> tuple[str, ...]:
-        """Return assembly that a payload with vector instructions ends with before instruction `point`."""
+        """Return assembly for the end of a payload with vector instructions before instruction `point`."""
         return ("v_nop",) * (self._needed - self._near.get(point, self._needed)) if self._needed else ()
 
     @functools.cached_property
     def _near(self) -> dict[int, int]:
-        """Return the fewest vector instructions from a point to a write, where these are too few."""
+        """Return point -> minimum number of vector instructions up to a write, for points with too few."""
         lifted, columns = self._lifted, self._lifted.columns
         writes, of_mode = test_of(S_SETREG.kind), units_of(OF_MODE)
         native = lifted.effect_table.code(columns)
@@ -143,7 +143,7 @@ _MATRIX = int(InstructionFlag.MATRIX)
 
 @functools.cache
 def wait_states(count: int) -> tuple[str, ...]:
-    """Return assembly that waits for a number of wait states: one s_nop does for 16."""
+    """Return assembly that waits for a number of wait states; one s_nop covers up to 16."""
     return tuple(f"s_nop {min(16, count - done) - 1}" for done in range(0, count, 16))
 
 
@@ -152,24 +152,20 @@ def _behind_vector_scalars(target: Target) -> int:
 
 
 def waits_after_readlane(target: Target) -> list[str]:
-    """Return assembly after a payload that ends by reading SGPRs back from vector lanes.
-
-    The application may use them as addresses.
-    """
+    """Return assembly after a payload that ends by reading SGPRs from vector lanes, for a use as addresses."""
     return [*wait_states(_behind_vector_scalars(target))]
 
 
 def waits_after_m0(target: Target) -> list[str]:
-    """Return assembly after a payload that ends by restoring M0, which the application may use at once.
+    """Return assembly after a payload that ends by restoring M0, which the application may use immediately.
 
-    Also needed before buffer loads to LDS: LLVM says so (checkReadM0Hazards) and no document does; payloads need not be
-    that near.
+    This also covers buffer loads to LDS, for which LLVM requires it (checkReadM0Hazards), but no document.
     """
     return [*wait_states(hazard_model(target, target.default_wave_size).behind_m0)]
 
 
 def waits_behind(isa: Isa, code: InstructionArray) -> tuple[str, ...]:
-    """Return assembly after a payload's code, before vector instructions that may use registers of its last ones."""
+    """Return assembly between a payload's code and vector instructions that may use registers of its last ones."""
     hazards = hazard_model(isa.target.target, isa.wave_size)
     if not hazards.parted_by_v_nops:
         return ()
@@ -177,10 +173,10 @@ def waits_behind(isa: Isa, code: InstructionArray) -> tuple[str, ...]:
 
 
 def waits_around_outputs(target: Target) -> tuple[list[str], list[str]]:
-    """Return assembly before and after a payload gives registers new values.
+    """Return assembly before and after the copies of a payload's outputs to registers.
 
-    The values come from vector instructions that SALU instructions copy, and the application may use them as lane
-    selectors, addresses, or through DPP.
+    SALU instructions copy results of vector instructions, and the application may use them as lane selectors,
+    addresses, or through DPP.
     """
     wait = [] if target.lane_mask_wait is None else [target.lane_mask_wait]
     return wait, [*wait, *wait_states(_behind_vector_scalars(target))]

@@ -1,7 +1,7 @@
-"""The check of all paths: where instructions meet, and by which paths.
+"""The check of all paths: finds instructions that meet, and the paths between them.
 
-What is followed, and what a meeting is, says a model (`luthier.lifting.paths.PathModel`): those of wait counters and of
-wait states differ in nothing else.
+A model (`luthier.lifting.paths.PathModel`) defines the states to follow and the meetings. The checks of wait counters
+and of wait states differ only in their models.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from luthier.lifting.paths import PathModel, Paths
 from luthier.lifting.shortest_path import BlockPassed, Ways
 
 MOST_BLOCKS = 64
-"""Blocks that are looked at behind an instruction; if that does not settle it, what it waits for counts as needed."""
+"""Maximum number of blocks followed after a wait; if they give no answer, the wait counts as needed."""
 
 
 class Meeting(Protocol):
-    """An instruction that comes too early behind others."""
+    """An instruction that comes too early after others."""
 
     @property
     def key(self) -> tuple[int, ...]:
-        """Return what is one finding for each producer: the instruction's index, and what it meets there."""
+        """Return the key of a finding: the instruction's index, and the kind of producer that it meets."""
 
     def joined(self, other: Self) -> Self:
-        """Return one meeting for two of the same key: the worst."""
+        """Return the worst of two meetings with the same key."""
 
 
 S = TypeVar("S", bound=Hashable)
@@ -35,11 +35,11 @@ M = TypeVar("M", bound=Meeting)
 
 
 class CheckedModel(PathModel[S, P, M]):
-    """Model with producers: the instructions that others may come too early behind."""
+    """A model with producers: the instructions after which others may come too early."""
 
     @abstractmethod
     def producers(self, meeting: M) -> Iterator[tuple[int, S]]:
-        """Yield the instructions that it may be behind, each with what it alone leaves."""
+        """Yield the possible producers of a meeting, each with the state that it alone leaves."""
 
 
 class Connection(NamedTuple, Generic[M]):
@@ -48,18 +48,18 @@ class Connection(NamedTuple, Generic[M]):
     producer: int
     met: M
     path: tuple[int, ...]
-    """Blocks from one to the other."""
+    """Blocks from the producer to the meeting."""
 
 
 class PathCheck(Generic[S, P, M]):
     """Meetings in one kernel.
 
     Args:
-        searches: paths from a producer that are looked for, at most.
+        searches: maximum number of searches for a path from a producer.
 
     Attributes:
-        meetings: the worst of each key, in their order.
-        given_up: how many of them have producers that were not looked for.
+        meetings: the worst meeting of each key, in the order of keys.
+        given_up: number of meetings without a search for their producers.
     """
 
     def __init__(self, model: CheckedModel[S, P, M], paths: Paths[S, P, M], searches: int = 1 << 62) -> None:
@@ -92,26 +92,26 @@ class PathCheck(Generic[S, P, M]):
         at = block_of[meeting.key[0]]
 
         def follow(block: int, state: S, behind: int = -1) -> BlockPassed[S, M]:
-            found: list[M] = []
+            meetings: list[M] = []
 
             def report(met: M) -> None:
                 if met.key == meeting.key:
-                    found.append(met)
+                    meetings.append(met)
 
             after = model.follow(block, state, report, behind=behind, only=True, singly=block == at)
-            met = functools.reduce(lambda first, second: first.joined(second), found) if found else None
+            met = functools.reduce(lambda first, second: first.joined(second), meetings) if meetings else None
             return BlockPassed(met, after if model.has_facts(after) else None)
 
         block = block_of[producer]
-        way = self._ways.shortest(block, follow(block, state, producer), follow)
-        return None if way is None else Connection(producer, way[1], way[0])
+        result = self._ways.shortest(block, follow(block, state, producer), follow)
+        return None if result is None else Connection(producer, result[1], result[0])
 
 
 class Onward(Generic[S]):
-    """Iterator over the blocks behind a point, each with the states in which control comes there.
+    """Iterator over the blocks after a point, each with the states in which control reaches it.
 
     Attributes:
-        gave_up: whether it has ended because there are too many.
+        gave_up: whether it ended because there are too many.
     """
 
     def __init__(self, following: Sequence[Sequence[int]]) -> None:
@@ -120,7 +120,7 @@ class Onward(Generic[S]):
         self.gave_up = False
 
     def leave(self, block: int, state: S) -> None:
-        """Go on behind a block in a state, unless that is empty."""
+        """Continue after a block in a state, unless the state is empty."""
         if state:
             self._waiting += [(one, state) for one in self._following[block]]
 

@@ -182,8 +182,8 @@ class HazardAutomaton:
 
         def report(near: TooNear) -> None:
             rule = self._model.rules[near.rule]
-            only_on = self._model.only_on(rule, near.tag, near.there, near.needed)
-            hits.append(_Hit(rule, near.units, near.there, near.needed, only_on))
+            only_on = self._model.only_on(rule, near.tag, near.distance, near.needed)
+            hits.append(_Hit(rule, near.units, near.distance, near.needed, only_on))
 
         state = self._machine.run(self._states[number], [step], step.own, report)
         hits.sort(key=lambda hit: hit.present)  # only the first hazard of each producer and consumer is reported

@@ -1,8 +1,8 @@
 """Check of all paths of a kernel for missing waits.
 
-Operations run asynchronously to their wave (`luthier.hazards.wait_counters.model`). The check follows, forward over
-blocks, edges, calls and returns, which registers are outstanding and how many younger operations there are at least. A
-finding is an access to such a register; and, as information, a wait that no path needs.
+Operations run asynchronously to their wave (`luthier.hazards.wait_counters.model`). The check follows outstanding
+registers, with the minimum number of younger operations, forward over blocks, edges, calls and returns. A finding is an
+access to such a register. As information, the check also reports waits that no path needs.
 """
 
 from __future__ import annotations

@@ -22,20 +22,20 @@ class WaitReport(Struct, frozen=True):
 
     kernel: str
     instructions: int
-    """That control reaches, in all its functions."""
+    """Number of reachable instructions in all its functions."""
     unchecked: int
-    """Number of them that are no known instruction or find registers by computed numbers."""
+    """Number of those that are undecodable, or select registers by computed numbers."""
     findings: tuple[WaitFinding, ...]
     """In the order of addresses."""
     unneeded: tuple[UnneededWait, ...]
 
 
 def check_waits(lifted: LiftedKernel, unneeded: bool = True, steps: WaitSteps | None = None) -> WaitReport:
-    """Check that a kernel, on every path, waits for what it uses.
+    """Check that a kernel waits, on every path, for the registers that it uses.
 
     Args:
-        unneeded: look for waits that no path needs, too.
-        steps: of the kernel, where they are known.
+        unneeded: whether to search for unneeded waits, too.
+        steps: the kernel's steps, if already known.
     """
     model = WaitPaths(lifted, steps or WaitSteps(lifted))
     paths = Paths(model)

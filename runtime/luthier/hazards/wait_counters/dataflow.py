@@ -1,10 +1,10 @@
-"""Outstanding registers along all paths, as `luthier.hazards.paths` follows them.
+"""Model of outstanding registers along all paths, for `luthier.hazards.paths`.
 
-A fact is a register that is outstanding in a stream, with so many younger operations; a part is that number of them:
-what a function does to such a register depends on nothing else.
+A fact is a register that is outstanding in a stream with a number of younger operations. A part is this number, since
+the effect of a function on such a register depends on nothing else.
 
-What a function's first instructions wait for is waited for before states are compared: functions of compilers begin
-with a wait for everything, and so are followed once.
+Leading waits of a function are applied before states are compared: compiled functions begin with a wait for everything,
+and are therefore followed only once.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class WaitPaths(CheckedModel[OutstandingState, int, OutstandingUse]):
     """Outstanding registers of one kernel.
 
     Args:
-        forgets: as of `WaitMachine`.
-        keeps: whether `walk` will be asked for blocks as they were followed.
+        forgets: see `WaitMachine`.
+        keeps: whether to keep results for `walk` as blocks are followed.
     """
 
     def __init__(self, lifted: LiftedKernel, steps: WaitSteps, *, forgets: bool = True, keeps: bool = False) -> None:
@@ -33,7 +33,7 @@ class WaitPaths(CheckedModel[OutstandingState, int, OutstandingUse]):
         self.machine = WaitMachine(steps.model, forgets=forgets)
         self.empty = self.machine.empty
         self.calls: dict[int, OutstandingState] = {}
-        """First block of a function -> the state of all its calls, in which nothing was waited for there."""
+        """First block of a function -> the state of all its calls, before its leading waits."""
         self._walks: dict[int, tuple[OutstandingState, list[Behind]]] | None = {} if keeps else None
 
     def follow(
@@ -46,7 +46,7 @@ class WaitPaths(CheckedModel[OutstandingState, int, OutstandingUse]):
         only: bool = False,
         singly: bool = False,
     ) -> OutstandingState:
-        """Follow a block, as of `PathModel`."""
+        """Follow a block (`PathModel.follow`)."""
         steps = self.steps.of(block)
         if behind >= 0:
             steps = [step for step in steps if step.first > behind]
@@ -60,9 +60,9 @@ class WaitPaths(CheckedModel[OutstandingState, int, OutstandingUse]):
         return after._replace(most=self.empty.most) if only else after
 
     def walk(self, block: int, state: OutstandingState) -> list[Behind]:
-        """Return what is outstanding after each step of a block that is entered in a state.
+        """Return the outstanding registers after each step of a block that is entered in a state.
 
-        A kept result is given once.
+        A kept result is returned only once.
         """
         known = None if self._walks is None else self._walks.pop(block, None)
         if known is not None and known[0] == state:
@@ -72,7 +72,7 @@ class WaitPaths(CheckedModel[OutstandingState, int, OutstandingUse]):
         return walked
 
     def producers(self, meeting: OutstandingUse) -> Iterator[tuple[int, OutstandingState]]:
-        """Yield the operations that an instruction may find outstanding."""
+        """Yield the operations whose registers may be outstanding at an instruction."""
         for block in self.lifted.blocks:
             for step in self.steps.of(block.index):
                 for stream, registers in step.issues:
@@ -86,50 +86,50 @@ class WaitPaths(CheckedModel[OutstandingState, int, OutstandingUse]):
         return self.machine.unknown()
 
     def called(self, block: int, state: OutstandingState, *, real: bool) -> OutstandingState:
-        """Return the state behind the leading waits of a function."""
+        """Return the state after the leading waits of a function."""
         if real:
             known = self.calls.get(block)
             self.calls[block] = state if known is None else merge(known, state)
         return self.machine.run(state, leading_waits(self.steps, block))
 
     def has_facts(self, state: OutstandingState) -> bool:
-        """Return whether anything is outstanding."""
+        """Return whether any register is outstanding."""
         return any(state.queues)
 
     def without_facts(self, state: OutstandingState) -> OutstandingState:
-        """Return a state in which nothing is outstanding that gives registers."""
+        """Return the state without outstanding registers."""
         return state._replace(queues=self.empty.queues)
 
     def parts(self, state: OutstandingState) -> Iterator[int]:
-        """Yield the positions of queues at which anything is outstanding."""
+        """Yield the queue positions with outstanding registers."""
         for position in range(max(map(len, state.queues))):
             if any(len(queue) > position and queue[position] for queue in state.queues):
                 yield position
 
     def whole(self, part: int) -> OutstandingState:
-        """Return the state in which everything is outstanding at a position."""
+        """Return the state in which all registers are outstanding at a position."""
         return self.empty._replace(queues=self.machine.all_at(part, _ALL))
 
     def back(self, state: OutstandingState, part: int, behind: OutstandingState) -> OutstandingState:
-        """Return what has become of the registers at a position."""
-        mine = [queue[part] if len(queue) > part else 0 for queue in state.queues]
-        queues = zip(behind.queues, mine, strict=True)
+        """Return the registers at a position after a function."""
+        registers = [queue[part] if len(queue) > part else 0 for queue in state.queues]
+        queues = zip(behind.queues, registers, strict=True)
         return self.empty._replace(
-            queues=tuple(trim(tuple([here & units for here in queue])) for queue, units in queues)
+            queues=tuple(trim(tuple([entry & units for entry in queue])) for queue, units in queues)
         )
 
     def merge(self, first: OutstandingState, second: OutstandingState) -> OutstandingState:
-        """Return what may be outstanding on either path."""
+        """Return the union of two states."""
         return merge(first, second)
 
     def widen(self, was: OutstandingState, now: OutstandingState) -> OutstandingState:
-        """Return a state in which counts of operations that grow are as large as possible."""
+        """Return a state in which growing counts of operations have their maximum."""
         counts = zip(was.most, now.most, self.machine.unknown().most, strict=True)
         return now._replace(most=tuple(widest if later > before else before for before, later, widest in counts))
 
 
 def leading_waits(steps: WaitSteps, block: int) -> list[WaitStep]:
-    """Return the waits that a block begins with."""
+    """Return the waits at the beginning of a block."""
     leading: list[WaitStep] = []
     index = steps.lifted.blocks[block].first
     for step in steps.of(block):

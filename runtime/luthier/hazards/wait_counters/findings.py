@@ -15,7 +15,7 @@ Access = Literal["reads", "overwrites", "overwrites a source of", "order"]
 
 
 class WaitFinding(Struct, frozen=True):
-    """An instruction uses registers of an operation that need not be done, or a barrier is there before it is."""
+    """An instruction uses registers of an operation that may not be complete, or a barrier precedes its completion."""
 
     kernel: str
     function: str
@@ -25,27 +25,27 @@ class WaitFinding(Struct, frozen=True):
     producer: PathPoint
     """The operation."""
     registers: UnitSet
-    """None where the order of memory accesses is meant."""
+    """Empty for a finding about the order of memory accesses."""
     counter: str
-    """Counter that shows when it is done."""
+    """Counter of the operation."""
     enough: int
-    """The largest value of that counter to wait for that is enough."""
+    """Maximum value of the counter at which the operation is complete."""
     path: tuple[int, ...]
     """Virtual addresses of the blocks on a path from the operation to the instruction, both ends included."""
 
     def __str__(self) -> str:
-        what = {"reads": "before it is there", "overwrites": "which is still to be written"}.get(self.access, "")
-        source = f" {self.access} {self.registers}" if not what else f" {self.access} {self.registers}, {what}"
+        detail = {"reads": " before it is written", "overwrites": ", which is still to be written"}.get(self.access, "")
+        problem = f" {self.access} {self.registers}{detail}"
         if self.access == "order":
-            source = " lets waves go on to which the store may not be visible (memory order)"
-        way = "" if len(self.path) < 2 else f"; by {' '.join(f'{block:#x}' for block in self.path)}"
+            problem = " lets waves continue that may not see the store (memory order)"
+        path = "" if len(self.path) < 2 else f"; on the path {' '.join(f'{block:#x}' for block in self.path)}"
         return (
-            f"{self.kernel}: {self.consumer}{source}: nothing waits for {self.producer}; "
-            f"{self.counter}({self.enough}) is enough{way}"
+            f"{self.kernel}: {self.consumer}{problem}: nothing waits for {self.producer}; "
+            f"{self.counter}({self.enough}) is enough{path}"
         )
 
     def finding(self, object: str) -> Finding:
-        """Return it as a finding in a code object of this name."""
+        """Return the finding in a code object of this name."""
         is_order = self.access == "order"
         kind = FindingKind.UNORDERED_STORE if is_order else FindingKind.MISSING_WAIT
         rule = "" if is_order else f"{self.access} {self.registers}"
@@ -68,7 +68,7 @@ class WaitFinding(Struct, frozen=True):
 
 
 class UnneededWait(Struct, frozen=True):
-    """A wait that no path needs. No defect: it may cost time."""
+    """A wait that no path needs. It is not a defect, but may cost time."""
 
     kernel: str
     place: PathPoint

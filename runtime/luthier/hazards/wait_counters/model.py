@@ -1,15 +1,15 @@
 """Asynchronous operations of a wave, and the counters by which it waits for them: one model per generation.
 
-A wave goes on when a memory operation, a message or an export is issued. Counters hold how many are not done: each such
-instruction adds 1 to one counter (FLAT to two), and ``s_waitcnt`` and its successors wait until a counter is not above
-a limit. The results of an instruction are in its registers once its counters show that it is done, not before.
+A wave continues after it issues a memory operation, a message or an export. Counters hold the number of incomplete
+operations: each such instruction adds 1 to one counter (FLAT to two), and ``s_waitcnt`` and its successors wait until a
+counter does not exceed a limit. The results of an instruction are valid only after its counters show its completion.
 
-Operations that are done in the order in which they were issued are a *stream*. Streams of one counter are not ordered
-relative to each other, but for those *beside* each other, which are counted in the order of issue. So an operation is
-certainly done when its counter is not above the number of *younger operations of its own stream* and those beside it:
-were it not, all of those would not be either. In an unordered stream that is 0.
+Operations that complete in the order of issue form a *stream*. Streams of one counter are not ordered relative to each
+other, except for those *beside* each other, which are counted in the order of issue. An operation is therefore
+certainly complete when its counter does not exceed the number of *younger operations of its own stream* and those
+beside it, since otherwise all of these would be incomplete, too. In an unordered stream this number is 0.
 
-Counters are finite. An instruction that would make one overflow waits for older operations.
+Counters are finite. An instruction that would overflow a counter waits for older operations.
 
 Sources: LLVM, SIInsertWaitcnts (events and their counters, what returns out of order), AMDGPUBaseInfo (fields and
 widths); the ISA documents, "Data Dependency Resolution", "Manually Inserted Wait States (NOPs)", "S_WAITCNT".
@@ -38,11 +38,11 @@ class Issue(NamedTuple):
     stream: int
     """Index in `WaitModel.streams`."""
     registers: bool
-    """True if registers are outstanding: those it writes, or for a stream that locks those it reads."""
+    """Whether registers are outstanding: those it writes, or in a stream that locks, those it reads."""
 
 
 class Limit(NamedTuple):
-    """A wave goes on when a counter is not above a value."""
+    """A wait until a counter does not exceed a value."""
 
     counter: int
     value: int
@@ -52,7 +52,7 @@ _F = InstructionFlag
 
 
 class WaitModel(Waits, frozen=True, eq=False, kw_only=True, dict=True):
-    """Counters, streams and wait instructions of a generation, with what instructions do to them."""
+    """Counters, streams and wait instructions of a generation, and the effects of instructions on them."""
 
     @cached_property
     def counter_index(self) -> dict[str, int]:
@@ -74,20 +74,20 @@ class WaitModel(Waits, frozen=True, eq=False, kw_only=True, dict=True):
 
     @cached_property
     def replaced(self) -> tuple[frozenset[int], ...]:
-        """Return for each stream those whose results its own may overwrite."""
+        """Return for each stream those whose outstanding results its operations may overwrite."""
         return tuple(frozenset(self.stream_index[name] for name in stream.replaces) for stream in self.streams)
 
     @cached_property
     def beside(self) -> tuple[tuple[int, ...], ...]:
-        """Return for each stream those whose operations are counted in order with its own."""
+        """Return for each stream those whose operations are counted in order with its own ones."""
         return tuple(tuple(self.stream_index[name] for name in stream.beside) for stream in self.streams)
 
     @lru_cache(maxsize=1 << 14)  # noqa: B019  there is one for each generation, for good
     def issues(self, opcode: Opcode, gds: bool = False) -> tuple[Issue, ...]:
-        """Return the streams that an instruction adds to; none for most.
+        """Return the streams to which an instruction adds; most instructions have none.
 
         Args:
-            gds: it has the modifier ``gds`` (`is_gds`).
+            gds: whether it has the modifier ``gds`` (`is_gds`).
         """
         names = self._streams(opcode, gds)
         index = self.stream_index
@@ -95,11 +95,11 @@ class WaitModel(Waits, frozen=True, eq=False, kw_only=True, dict=True):
         return tuple(Issue(index[name], results or self.streams[index[name]].locks) for name in names if name in index)
 
     def may_issue(self, opcode: Opcode) -> bool:
-        """Return whether `issues` is not empty, with ``gds`` or without."""
+        """Return whether `issues` is not empty, with or without ``gds``."""
         return bool(self.issues(opcode))
 
     def may_wait(self, opcode: Opcode) -> bool:
-        """Return whether it may wait for something."""
+        """Return whether an instruction may wait for operations."""
         return opcode.pseudo in self.fields or opcode.pseudo in self.releases or "waitexp" in opcode.operand_index
 
     def _streams(self, opcode: Opcode, gds: bool) -> tuple[str, ...]:
@@ -136,10 +136,10 @@ class WaitModel(Waits, frozen=True, eq=False, kw_only=True, dict=True):
         return ("vector",)
 
     def limits(self, isa: Isa, opcode: Opcode, values: list[int]) -> tuple[Limit, ...]:
-        """Return what an instruction waits for; nothing for most.
+        """Return the waits of an instruction; most instructions have none.
 
         Args:
-            values: those of its operands, as `InstructionArray.operand_value` has them.
+            values: its operand values (`InstructionArray.operand_value`).
         """
         fields = self.fields.get(opcode.pseudo)
         where = opcode.operand_index
@@ -163,18 +163,18 @@ class WaitModel(Waits, frozen=True, eq=False, kw_only=True, dict=True):
         return (*([f"s_waitcnt {' '.join(parts)}"] if parts else []), *lines)
 
     def _limits(self, fields: tuple[LimitField, ...], immediate: int) -> tuple[Limit, ...]:
-        found = []
+        limits = []
         for counter, pieces in fields:
             value = width = 0
             for low, bits in pieces:
                 value |= (immediate >> low & ((1 << bits) - 1)) << width
                 width += bits
             if not width or value != (1 << width) - 1:
-                found.append(Limit(self.counter_index[counter], value))
-        return tuple(found)
+                limits.append(Limit(self.counter_index[counter], value))
+        return tuple(limits)
 
     def released(self, opcode: Opcode) -> int | None:
-        """Return the stream that is done after an instruction."""
+        """Return the stream that is complete after an instruction, if any."""
         name = self.releases.get(opcode.pseudo)
         return None if name is None else self.stream_index[name]
 
@@ -189,13 +189,13 @@ def _only_writes(opcode: Opcode) -> bool:
 
 
 def is_gds(opcode: Opcode, values: list[int]) -> bool:
-    """Return whether an instruction for LDS goes to GDS instead."""
+    """Return whether an LDS instruction accesses GDS instead."""
     position = opcode.operand_index.get("gds")
     return position is not None and bool(values[position])
 
 
 def wait_model(generation: Generation) -> WaitModel:
-    """Return the counters, streams and wait instructions of a generation, or of a target's."""
+    """Return the counters, streams and wait instructions of a generation."""
     return _model(generation.waits)
 
 

@@ -1,13 +1,13 @@
-"""Stores to LDS that other waves may not see behind a barrier.
+"""Stores to LDS that other waves may not see after a barrier.
 
-A barrier holds a wave until all waves of its work-group have come to it, not until their stores to LDS are done. So
-what other waves load behind it wants a wait for the store before it (LLVM, AMDGPUUsage, "Memory Model": a release fence
-of a work-group waits for LDS on every target). Such stores are followed as the results of operations are, with a
-register that they write and that barriers read.
+A barrier holds a wave until all waves of its work-group have reached it, not until their stores to LDS are complete. A
+store whose data other waves load after the barrier must therefore be waited for before it (LLVM, AMDGPUUsage, "Memory
+Model": a release fence of a work-group waits for LDS on every target). The check follows such stores like results of
+operations, as a register that they write and that barriers read.
 
-FLAT instructions may access LDS: their loads count, their stores do not, since these may be meant for other memory.
-Not looked at are stores to that, which such a fence waits for in some modes of execution only, loads that are on their
-way when a barrier lets other waves overwrite what they read, and barriers of other sets of waves than a work-group.
+FLAT instructions may access LDS: their loads count, but their stores do not, since they may access other memory. Not
+checked are stores to other memory, for which such a fence waits only in some modes of execution; loads that are still
+outstanding when a barrier lets other waves overwrite their data; and barriers of other sets of waves than a work-group.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ from luthier.lifting.model import BasicBlock, Instruction, LiftedKernel
 from luthier.lifting.paths import successors
 
 _STORED = 1 << r.UNTRACKED
-"""The register that stands for what is stored in LDS."""
+"""The register that stands for data stored in LDS."""
 _SPLIT = re.compile("s_barrier_(signal|wait)")
 _WORKGROUP = 0xFFFF
 """Number of the barrier of a work-group in these instructions: -1, in 16 bits."""
 
 
 def check_order(lifted: LiftedKernel) -> tuple[WaitFinding, ...]:
-    """Return the stores to LDS that nothing waits for before a barrier behind which LDS is loaded."""
+    """Return the stores to LDS without a wait before a barrier after which LDS is loaded."""
     barriers = frozenset(_barriers(lifted))
     if not barriers:
         return ()
-    found = check_waits(lifted, unneeded=False, steps=_Steps(lifted, barriers)).findings
-    return tuple(replace(finding, access="order", registers=UnitSet(0)) for finding in found)
+    findings = check_waits(lifted, unneeded=False, steps=_Steps(lifted, barriers)).findings
+    return tuple(replace(finding, access="order", registers=UnitSet(0)) for finding in findings)
 
 
 class _Steps(WaitSteps):
-    """Steps in which nothing is outstanding but stores to LDS, and nothing uses that but barriers.
+    """Steps in which only stores to LDS are outstanding, and only barriers use them.
 
     Args:
-        barriers: those behind which LDS is loaded.
+        barriers: barriers after which LDS is loaded.
     """
 
     def __init__(self, lifted: LiftedKernel, barriers: frozenset[int]) -> None:
@@ -68,7 +68,7 @@ def _accesses(instruction: Instruction, spaces: Collection[Space], kinds: Collec
 
 
 def _barriers(lifted: LiftedKernel) -> Iterator[int]:
-    """Yield barriers of several waves behind which, before another one, LDS is loaded."""
+    """Yield barriers of several waves after which LDS is loaded before the next barrier."""
     if lifted.kernel.most_waves < 2:
         return
     events = {block.index: _events(lifted, block) for block in lifted.blocks}
@@ -76,7 +76,7 @@ def _barriers(lifted: LiftedKernel) -> Iterator[int]:
         return
     following = successors(lifted)
     loads: set[tuple[int, bool]] = set()
-    """Blocks from whose beginnings such a load is reached, and whether a wave must wait at the barrier first."""
+    """Blocks from whose beginnings such a load is reachable, and whether a wave must wait at the barrier first."""
 
     def reached(block: int, first: int, waits: bool) -> bool:
         for index, kind in events[block]:
@@ -106,17 +106,17 @@ def _barriers(lifted: LiftedKernel) -> Iterator[int]:
 
 
 def _events(lifted: LiftedKernel, block: BasicBlock) -> list[tuple[int, str]]:
-    """Return a block's barriers (B), its signals (S) and waits (W) of split ones, loads that may be of LDS (L)."""
-    found = []
+    """Return a block's barriers (B), signals (S) and waits (W) of split barriers, and possible loads of LDS (L)."""
+    events = []
     for index in range(block.first, block.last + 1):
         instruction = lifted.instructions[index]
         if lifted.columns.opcode[index] < 0:
             continue
         name = instruction.mnemonic
         if _accesses(instruction, ["lds", "flat"], ["load", "atomic"]):
-            found.append((index, "L"))
+            events.append((index, "L"))
         elif name == "s_barrier":
-            found.append((index, "B"))
+            events.append((index, "B"))
         elif _SPLIT.match(name) and any(value & 0xFFFF == _WORKGROUP for _, value in instruction.operands[:1]):
-            found.append((index, "S" if "signal" in name else "W"))
-    return found
+            events.append((index, "S" if "signal" in name else "W"))
+    return events

@@ -1,8 +1,8 @@
 """Operations that may be outstanding at each point of a kernel, and the waits of code inserted there.
 
-Operations that are added to a kernel make its own waits no weaker: a wait for a counter lets through so many youngest
-operations, and older ones of the application's only get more of those behind them. So what is known of the original
-holds in the patched kernel, as long as added code has waited for the registers that it gave its own operations.
+Operations that are added to a kernel do not weaken its own waits: a wait for a counter allows only the youngest
+operations to be incomplete, and added operations are younger than earlier ones of the application. Facts about the
+original kernel therefore hold in the patched kernel, provided that added code waits for registers of its operations.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from luthier.lifting.paths import Paths
 
 
 class _Stretch(NamedTuple):
-    """Neighbouring instructions before which the same is outstanding."""
+    """Adjacent instructions before which the same operations are outstanding."""
 
     results: int
     """Units that operations will write."""
@@ -31,7 +31,7 @@ class _Stretch(NamedTuple):
 
 
 class Outstanding:
-    """The outstanding operations of one kernel, as they are before patching."""
+    """The outstanding operations of one kernel before patching."""
 
     def __init__(self, lifted: LiftedKernel) -> None:
         self._lifted = lifted
@@ -43,7 +43,7 @@ class Outstanding:
             known = self._entry.get(block)
             self._entry[block] = state if known is None else merge(known, state)
         self._stretches: list[_Stretch] = []
-        # Functions are analysed as if their leading waits had already been done.
+        # The states at function entries are those after the leading waits.
         self._taken_for_done: dict[int, int] = {}
         for function in lifted.functions:
             if waits := leading_waits(self._steps, function.entry_block):
@@ -51,52 +51,52 @@ class Outstanding:
 
     @functools.cached_property
     def stretches(self) -> list[int]:
-        """Return [n] the stretch of each instruction: before those with the same number, the same is outstanding.
+        """Return [n] the stretch of each instruction, -1 if the outstanding operations are unknown.
 
-        It is -1 where it is not known what is.
+        The same operations are outstanding before all instructions of a stretch.
         """
-        found = [-1] * len(self._lifted.block_of)
+        stretches = [-1] * len(self._lifted.block_of)
         for number, state in self._entry.items():
             block = self._lifted.blocks[number]
             begin = max(block.first, self._taken_for_done.get(number, -1) + 1)
             for last, outstanding in self._walk(block, state):
                 if last >= begin:
-                    found[begin : last + 1] = [len(self._stretches)] * (last + 1 - begin)
+                    stretches[begin : last + 1] = [len(self._stretches)] * (last + 1 - begin)
                     self._stretches.append(outstanding)
                     begin = last + 1
-        return found
+        return stretches
 
     def needed(self, index: int, touched: int, written: int) -> tuple[Limit, ...] | None:
-        """Return the least to wait for before instruction `index` so that registers can be used there.
+        """Return the weakest waits before instruction `index` that allow the use of registers there.
 
         Args:
             touched: bit set of the units that are read or written.
-            written: those of them that are written.
+            written: bit set of the units that are written.
 
         Returns:
-            None where it is not known what is outstanding.
+            None if the outstanding operations are unknown.
         """
         return self.needed_in(self.stretches[index], touched, written)
 
     def needed_in(self, stretch: int, touched: int, written: int) -> tuple[Limit, ...] | None:
-        """Return the result of `needed` by the number of the instruction's stretch."""
+        """Return the result of `needed` for the instructions of a stretch."""
         if stretch < 0:
             return None
-        here = self._stretches[stretch]
+        outstanding = self._stretches[stretch]
         if self.model.halves:
             touched, written = widened(touched), widened(written)
-        if not (touched & here.results or written & here.locked):
+        if not (touched & outstanding.results or written & outstanding.locked):
             return ()
         values: dict[int, int] = {}
-        for stream, queue in zip(self.model.streams, here.queues, strict=True):
-            mine = written if stream.locks else touched
-            position = next((position for position, units in enumerate(queue) if units & mine), None)
+        for stream, queue in zip(self.model.streams, outstanding.queues, strict=True):
+            used = written if stream.locks else touched
+            position = next((position for position, units in enumerate(queue) if units & used), None)
             if position is not None:
                 values[stream.counter] = min(position, values.get(stream.counter, position))
         return tuple(Limit(counter, value) for counter, value in sorted(values.items()))
 
     def _walk(self, block: BasicBlock, state: OutstandingState) -> Iterator[tuple[int, _Stretch]]:
-        """Yield the last instruction of each stretch of a block, and what is outstanding there."""
+        """Yield the last instruction of each stretch of a block, and its outstanding operations."""
         queues, units = Behind(state.queues, tuple(WaitMachine.units(state.queues)))
         for step, after in zip(self._steps.of(block.index), self._paths.walk(block.index, state), strict=True):
             if after.queues != queues:

@@ -1,4 +1,4 @@
-"""State of the check of waits: for each stream, registers by the least number of younger operations."""
+"""State of the check of waits: for each stream, registers by the minimum number of younger operations."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Queue = tuple[int, ...]
 
 
 class OutstandingState(NamedTuple):
-    """Outstanding registers on all paths to a point; compared by value."""
+    """Outstanding registers on all paths to a point."""
 
     queues: tuple[Queue, ...]
-    """For each stream, at position k the units that an operation with k younger ones of its stream (on the path that
-    has fewest) still writes, or for a stream that locks still reads. The last is not empty."""
+    """For each stream, at position k the units that an operation with k younger ones of its stream (on the path with
+    the fewest) still writes, or in a stream that locks, still reads. The last entry is not empty."""
     most: tuple[int, ...]
-    """For each counter the most operations that may not be done."""
+    """For each counter the maximum number of incomplete operations."""
 
 
 class Behind(NamedTuple):
@@ -31,24 +31,24 @@ class Behind(NamedTuple):
 
 
 class OutstandingUse(NamedTuple):
-    """Use of outstanding registers."""
+    """A use of outstanding registers."""
 
     at: int
     """First instruction of the step."""
     stream: int
     writes: bool
-    """Whether it writes them."""
+    """Whether the step writes them."""
     position: int
-    """Operations that are younger than the one that they are outstanding by."""
+    """Number of operations younger than the one that accesses them."""
     units: int
 
     @property
     def key(self) -> tuple[int, int, bool]:
-        """Return what is one finding for each operation."""
+        """Return the key of a finding."""
         return self[:3]
 
     def joined(self, other: OutstandingUse) -> OutstandingUse:
-        """Return both: the least position that is enough for all registers."""
+        """Return the union of two uses, with the lowest position."""
         return self._replace(position=min(self.position, other.position), units=self.units | other.units)
 
 
@@ -60,8 +60,8 @@ class WaitMachine:
     """Applies steps to states of one generation.
 
     Args:
-        forgets: whether registers that are used while they are outstanding are so no more: then one mistake is found
-            once. What comes meanwhile overwrites them all the same.
+        forgets: whether registers stop being outstanding when they are used, so that one defect is reported once. Their
+            operations still overwrite them.
     """
 
     def __init__(self, model: WaitModel, *, forgets: bool = True) -> None:
@@ -77,11 +77,11 @@ class WaitMachine:
         self._beside = model.beside
 
     def unknown(self) -> OutstandingState:
-        """Return the state after unknown code that waits for all that writes registers, as functions do."""
+        """Return the state after unknown code, which like functions waits for all operations that write registers."""
         return self.empty._replace(most=tuple(counter.most for counter in self.model.counters))
 
     def all_at(self, position: int, units: int) -> tuple[Queue, ...]:
-        """Return queues with the same units, in every stream that has such a position."""
+        """Return queues with the same units at a position, in every stream that has this position."""
         return tuple(
             (0,) * position + (units,) if position < (limit if ordered else 1) else ()
             for limit, ordered in zip(self._limit, self._ordered, strict=True)
@@ -111,11 +111,11 @@ class WaitMachine:
 
         Args:
             report: called for accesses.
-            only: follow what is outstanding in `state` alone; further operations only count.
-            before_waits: called with the number and the state before each step that does nothing but wait.
-            behind: gets what is outstanding behind each step.
+            only: follow only the outstanding registers of `state`; further operations are just counted.
+            before_waits: called with the number and the state before each step that only waits.
+            behind: receives the outstanding registers after each step.
         """
-        if not steps:  # as in many blocks
+        if not steps:  # a frequent case
             return state
         queues, most = list(state.queues), list(state.most)
         held = self.units(state.queues)
@@ -145,7 +145,7 @@ class WaitMachine:
         return OutstandingState(tuple(queues), tuple(most))
 
     def together(self, units: Sequence[int]) -> tuple[int, int]:
-        """Return the units in the queues that operations will write, and those that they will read."""
+        """Return the units of the queues that operations will write, and those that they will read."""
         results = locked = 0
         for stream in self._results:
             results |= units[stream]
@@ -174,13 +174,13 @@ class WaitMachine:
                 units &= ~writes
             if not units:
                 continue
-            for position, here in enumerate(queue):
-                bad = here & units
+            for position, entry in enumerate(queue):
+                bad = entry & units
                 if bad and report is not None:
                     for is_write, some in ((False, bad & ~writes), (True, bad & writes)):
                         if some:
                             report(OutstandingUse(step.first, stream, is_write, position, some))
-            queues[stream] = trim(tuple([here & ~units for here in queue]))
+            queues[stream] = trim(tuple([entry & ~units for entry in queue]))
             held[stream] &= ~units
 
     def _issue(
@@ -205,7 +205,7 @@ class WaitMachine:
 
 
 def merge(first: OutstandingState, second: OutstandingState) -> OutstandingState:
-    """Return what holds on either path: `first` itself if `second` adds nothing."""
+    """Return the union of two states: `first` itself if `second` adds nothing."""
     queues = tuple(
         one if one == two else _merge_queues(one, two) for one, two in zip(first.queues, second.queues, strict=True)
     )
@@ -213,13 +213,13 @@ def merge(first: OutstandingState, second: OutstandingState) -> OutstandingState
     return first if queues == first.queues and most == first.most else OutstandingState(queues, most)
 
 
-def _merge_queues(one: Queue, two: Queue) -> Queue:
+def _merge_queues(left: Queue, right: Queue) -> Queue:
     seen = 0
     queue = []
-    for position in range(max(len(one), len(two))):
-        units = one[position] if position < len(one) else 0
-        if position < len(two):
-            units |= two[position]
+    for position in range(max(len(left), len(right))):
+        units = left[position] if position < len(left) else 0
+        if position < len(right):
+            units |= right[position]
         queue.append(units & ~seen)
         seen |= units
     return trim(tuple(queue))
@@ -237,6 +237,6 @@ def trim(queue: Queue) -> Queue:
 
 def _union(queue: Iterable[int]) -> int:
     units = 0
-    for here in queue:
-        units |= here
+    for entry in queue:
+        units |= entry
     return units

@@ -1,4 +1,4 @@
-"""A kernel's instructions as the check of waits sees them: blocks of steps."""
+"""The instructions of a kernel for the check of waits: blocks of steps."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from luthier.lifting.instructions.effects import Columns, EffectTable, opcode_ef
 from luthier.lifting.model import LiftedKernel
 
 HALVES = r.UNIT_LIMIT
-"""Offset of the bits of high halves. Where halves of registers are distinguished (`WaitModel.halves`), a set of units
-has a bit for the low half of each, and this many bits above it one for the high half."""
+"""Offset of the bits of high halves. If halves of registers are distinguished (`WaitModel.halves`), a set of units has
+one bit for the low half of each, and another one at this offset for the high half."""
 
 
 def widened(units: int) -> int:
@@ -28,7 +28,7 @@ def widened(units: int) -> int:
 
 
 def narrowed(units: int) -> int:
-    """Return the units of which there is a half."""
+    """Return the units of which at least one half is in a set."""
     return (units | units >> HALVES) & (1 << HALVES) - 1
 
 
@@ -41,20 +41,20 @@ class WaitStep(NamedTuple):
     touches: int
     """Units that are read or written before anything is issued."""
     writes: int
-    """Those that are written."""
+    """Units that are written."""
     issues: tuple[tuple[int, int], ...] = ()
-    """(stream, units that are outstanding behind it)"""
+    """(stream, units that are outstanding after it)"""
     replaced: frozenset[int] = frozenset()
     """Streams whose outstanding results it may overwrite."""
     both: int = 0
-    """Units that it reads and writes: outstanding results of those streams that it may not overwrite."""
+    """Units that it reads and writes, so that it may not overwrite outstanding results of these streams in them."""
     limits: tuple[Limit, ...] = ()
     released: int | None = None
-    """Stream that is done behind it."""
+    """Stream that is complete after it."""
 
     @property
     def is_wait(self) -> bool:
-        """Return whether it does nothing but wait."""
+        """Return whether it only waits."""
         return bool(self.limits) and not self.issues and not self.touches
 
     @property
@@ -64,12 +64,12 @@ class WaitStep(NamedTuple):
 
 
 class WaitSteps:
-    """The steps of all blocks of a kernel; made for a block when it is first asked for.
+    """The steps of all blocks of a kernel, created for each block on demand.
 
-    Registers that an instruction finds by a computed number are left out: which ones it touches is not known.
+    Registers that an instruction selects by a computed number are left out, since they are unknown.
 
     Args:
-        plain: whether those that neither issue nor wait are wanted.
+        plain: whether to include steps that neither issue nor wait.
     """
 
     def __init__(self, lifted: LiftedKernel, *, plain: bool = True) -> None:
@@ -81,10 +81,10 @@ class WaitSteps:
         own = self._known.alone(lifted.code.opcode)
         own[[*lifted.index_mode, *lifted.skipped]] = True
         self._own: list[int] = np.flatnonzero(own).tolist()
-        """Instructions that are a step each."""
+        """Instructions that form a step of their own."""
 
     def changed(self, lifted: LiftedKernel, block: int) -> WaitSteps:
-        """Return the steps of a kernel in which one block has other instructions, and control flow is the same."""
+        """Return the steps of a kernel that differs only in the instructions of one block, with equal control flow."""
         steps = WaitSteps(lifted, plain=self._plain)
         steps._blocks = {number: known for number, known in self._blocks.items() if number != block}
         return steps
@@ -97,7 +97,7 @@ class WaitSteps:
         return steps
 
     def unchecked(self) -> int:
-        """Return how many reached instructions are left out, wholly or in part."""
+        """Return the number of reachable instructions that are left out completely or in part."""
         lifted = self.lifted
         left_out = self._known.left_out(lifted.code.opcode)
         left_out[list(lifted.index_mode)] = True
@@ -124,7 +124,7 @@ class WaitSteps:
         return WaitStep(first, last, reads | writes, writes)
 
     def split(self, step: WaitStep) -> list[WaitStep]:
-        """Return a step of several instructions as one each."""
+        """Split a step of several instructions into one for each."""
         if step.first == step.last:
             return [step]
         return [self._together(index, index) for index in range(step.first, step.last + 1)]
@@ -136,7 +136,7 @@ class WaitSteps:
 
 
 MOST_KNOWN = 1 << 17
-"""Instructions with other operands that are kept of a processor."""
+"""Maximum number of different instructions that are cached for a processor."""
 _OPCODES = 1 << 16  # LLVM's opcode numbers have 16 bits
 _ALONE, _LEFT_OUT, _SEEN = 1, 2, 4
 
@@ -148,20 +148,20 @@ class KnownSteps:
         self.model: WaitModel = wait_model(isa.target.target)
         self._isa = isa
         self._opcodes = np.zeros(_OPCODES + 1, np.uint8)
-        self._opcodes[-1] = _SEEN | _ALONE | _LEFT_OUT  # a word that is no known instruction
+        self._opcodes[-1] = _SEEN | _ALONE | _LEFT_OUT  # an undecodable word
         self._steps: BoundedCache[tuple[int, ...], WaitStep] = BoundedCache(MOST_KNOWN)
         self._computed: BoundedCache[tuple[int, ...], WaitStep] = BoundedCache(MOST_KNOWN)
 
     def alone(self, opcodes: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Return [n] which instructions are a step each."""
+        """Return [n] whether each instruction forms a step of its own."""
         return (self._of(opcodes) & _ALONE).astype(np.bool_)
 
     def left_out(self, opcodes: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Return [n] which instructions have registers that are not known."""
+        """Return [n] whether each instruction accesses unknown registers."""
         return (self._of(opcodes) & _LEFT_OUT).astype(np.bool_)
 
     def step(self, table: EffectTable, native: _mc.Code, columns: Columns, index: int, *, computed: bool) -> WaitStep:
-        """Return `step_of`, remembered for the next instruction with the same opcode and operands."""
+        """Return `step_of`, cached by opcode and operands."""
         steps = self._computed if computed else self._steps
         alike = columns.alike(index)
         step = steps.get(alike)
@@ -170,12 +170,12 @@ class KnownSteps:
         return WaitStep(index, index, *step[2:])
 
     def _of(self, opcodes: NDArray[np.int32]) -> NDArray[np.uint8]:
-        found = self._opcodes[opcodes]
-        if not found.all():
-            for number in set(opcodes[found == 0].tolist()):
+        facts = self._opcodes[opcodes]
+        if not facts.all():
+            for number in set(opcodes[facts == 0].tolist()):
                 self._opcodes[number] = _SEEN | self._looked_at(number)
-            found = self._opcodes[opcodes]
-        return found
+            facts = self._opcodes[opcodes]
+        return facts
 
     def _looked_at(self, number: int) -> int:
         opcode, model = self._isa.opcode(number), self.model
@@ -199,7 +199,7 @@ def step_of(
     Args:
         table: effects of the processor's instructions.
         native: `columns` for the native analyses.
-        computed: it runs in VGPR index mode, where numbers of vector registers are computed.
+        computed: whether it runs in VGPR index mode, where numbers of vector registers are computed.
     """
     number = columns.opcode[index]
     if number < 0:
@@ -248,9 +248,9 @@ def _may_have_halves(opcode: Opcode) -> bool:
 def _halves(
     table: EffectTable, opcode: Opcode, columns: Columns, index: int, reads: int, writes: int
 ) -> tuple[int, int]:
-    """Return what an instruction reads and writes, by halves of units."""
+    """Return the halves of units that an instruction reads and writes."""
     isa = table.isa
-    found = [[0, 0], [0, 0]]  # reads, writes; units of which the low, the high half
+    halves = [[0, 0], [0, 0]]  # reads, writes: units with the low half, the high half
     whole = 0
     registers = columns.registers(index)
     for position, (operand, number) in enumerate(zip(opcode.operands, registers, strict=False)):
@@ -263,20 +263,20 @@ def _halves(
         elif not (position == 0 and operand.is_def and fills_half(opcode.pseudo)):
             whole |= units
             continue
-        found[operand.is_def][high] |= units
+        halves[operand.is_def][high] |= units
     sets = []
-    for all_units, (low, high_units) in ((reads, found[0]), (writes, found[1])):
-        rest = all_units & ~((found[0][0] | found[0][1] | found[1][0] | found[1][1]) & ~whole)
+    for all_units, (low, high_units) in ((reads, halves[0]), (writes, halves[1])):
+        rest = all_units & ~((halves[0][0] | halves[0][1] | halves[1][0] | halves[1][1]) & ~whole)
         sets.append(rest | low | (rest | high_units) << HALVES)
     return sets[0], sets[1]
 
 
 def fills_half(pseudo: str) -> bool:
-    """Return whether a load fills half a register (its first)."""
+    """Return whether a load fills only half of its first register."""
     if "_D16" not in pseudo or "STORE" in pseudo or "WRITE" in pseudo or pseudo.startswith("IMAGE_"):
         return False
     return "_D16_XY" not in pseudo and "_FORMAT_XY" not in pseudo
 
 
 _COMPUTED = frozenset({"relative vector", "relative scalar", "everything"})
-"""Instructions whose registers are found while they run (`OpcodeEffects.special`); a trap may touch all."""
+"""Instructions whose registers are determined at run time (`OpcodeEffects.special`); a trap may access all."""

@@ -19,11 +19,11 @@ from luthier.lifting.paths import Paths, successors
 
 _F = InstructionFlag
 _MEMORY = int(_F.SMEM | _F.VMEM | _F.FLAT | _F.DS | _F.EXPORT | _F.GWS | _F.SIDE_EFFECTS)
-"""Instructions before which a wait may be there for the order of memory accesses."""
+"""Instructions before which a wait may serve the order of memory accesses."""
 
 _KNOWN_EXITS = ("fallthrough", "branch", "conditional", "end")
 _STORES = frozenset({"vector", "flat", "flat lds", "store", "lds", "gds"})
-"""Streams of stores, to memory or to LDS; with loads, where these are not counted apart."""
+"""Streams of stores to memory or LDS; some count loads, too."""
 
 Reason = Literal["nothing can be outstanding", "nothing that it waits for is used before a later wait"]
 
@@ -31,7 +31,7 @@ Reason = Literal["nothing can be outstanding", "nothing that it waits for is use
 def unneeded_waits(
     model: WaitPaths, paths: Paths[OutstandingState, int, OutstandingUse]
 ) -> Iterator[tuple[int, Reason]]:
-    """Yield instructions that wait for nothing, or for nothing that is used."""
+    """Yield instructions that wait for nothing, or only for unused results."""
     search = _WaitSearch(model)
     verdicts: dict[int, Reason | None] = {}
     for block, entry in paths.states():
@@ -57,12 +57,12 @@ _USED: Reason = "nothing that it waits for is used before a later wait"
 
 
 class _Left(NamedTuple):
-    """Operations that a wait has waited for, and nothing behind it so far."""
+    """Operations whose completion only the examined wait has ensured so far."""
 
     state: OutstandingState
-    """Registers."""
+    """Their registers."""
     limits: frozenset[Limit]
-    """Counters of stores, which give no registers: the wait matters up to a later one for them."""
+    """Counters of stores, which have no result registers: the wait matters until a later wait for them."""
 
 
 class _WaitSearch:
@@ -70,7 +70,7 @@ class _WaitSearch:
         lifted = self._lifted = model.lifted
         self._steps, self._machine = model.steps, model.machine
         self._memory: list[int] = [0, *np.cumsum(lifted.code.flags & _MEMORY != 0).tolist()]
-        """[n + 1] instructions of these before each."""
+        """[n + 1] number of memory instructions before each instruction."""
         waits = self._machine.model
         named = _STORES - {"vector"} if "store" in waits.stream_index else _STORES
         self._of_stores = {stream.counter for stream in waits.streams if stream.name in named}
@@ -80,10 +80,10 @@ class _WaitSearch:
         return successors(self._lifted)
 
     def reason(self, block: int, number: int, before: OutstandingState, step: WaitStep) -> Reason | None:
-        """Return why the wait is not needed; None if it may be."""
+        """Return why the wait is not needed; None if it may be needed."""
         if all(before.most[counter] <= value for counter, value in step.limits):
             return _NOTHING
-        # The operations that it waits for, at the queue positions that they would have without the wait.
+        # The operations for which it waits, at their queue positions without the wait.
         queues = [(0,) * len(queue) for queue in before.queues]
         for counter, value in step.limits:
             for stream in self._machine.model.streams_of[counter]:
@@ -99,7 +99,7 @@ class _WaitSearch:
         return None if self._used(block, number, _Left(state, limits)) else _USED
 
     def _used(self, block: int, number: int, left: _Left) -> bool:
-        """Return whether a register is used behind a step of a block, or the order of memory accesses may matter."""
+        """Return whether a register is used after a step of a block, or the order of memory accesses may matter."""
         onward: Onward[_Left] = Onward(self._next)
         rest = self._steps.of(block)[number + 1 :]
         for index, begins, steps in chain([(block, left, rest)], ((*one, self._steps.of(one[0])) for one in onward)):
@@ -111,20 +111,22 @@ class _WaitSearch:
         return onward.gave_up
 
     def _through(self, steps: list[WaitStep], left: _Left) -> tuple[bool, _Left | None]:
-        """Return whether steps use something, and what is left behind them; None: nothing."""
+        """Return whether steps use a register, and the operations left after them, if any."""
         uses: list[OutstandingUse] = []
         now, limits = left
-        held, there = self._machine.outstanding(now), any(now.queues)
+        held, any_left = self._machine.outstanding(now), any(now.queues)
         for step in steps:
             if not step.limits and self._memory[step.last + 1] > self._memory[step.first]:
                 return True, None
-            if step.is_plain and (there or limits) and not step.touches & held:
+            if step.is_plain and (any_left or limits) and not step.touches & held:
                 continue
             limits = frozenset(
-                one for one in limits if not any(one.counter == at and value <= one.value for at, value in step.limits)
+                limit
+                for limit in limits
+                if not any(limit.counter == counter and value <= limit.value for counter, value in step.limits)
             )
             now = self._machine.run(now, [step], uses.append, only=True)
-            held, there = self._machine.outstanding(now), any(now.queues)
-            if uses or (not there and not limits):
+            held, any_left = self._machine.outstanding(now), any(now.queues)
+            if uses or (not any_left and not limits):
                 return bool(uses), None
         return False, _Left(now, limits)

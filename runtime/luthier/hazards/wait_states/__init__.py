@@ -1,10 +1,10 @@
-"""A check of all paths of a kernel: it must keep instructions apart that hardware does not.
+"""Check of all paths of a kernel for the required distances between instructions.
 
-What must be apart is in `luthier.arch.hazards`. The check follows, forward over blocks, edges, calls and
-returns, which producers are not far enough away; a finding is a consumer that meets one. As information: ``s_nop`` that
-no path needs.
+The hazards are in `luthier.arch.hazards`. The check follows producers that are not far enough away, forward over
+blocks, edges, calls and returns. A finding is a consumer that meets such a producer. As information, the check also
+reports ``s_nop`` that no path needs.
 
-Who needs the model alone does not import the check.
+The check is imported on demand, so that the model can be used without it.
 """
 
 from __future__ import annotations

@@ -28,27 +28,27 @@ class HazardReport(Struct, frozen=True):
     """In the order of addresses."""
     unneeded: tuple[UnneededNop, ...]
     more: int = 0
-    """Instructions with hazards that are in no finding: producers are looked for only so often (`MOST_SEARCHES`)."""
+    """Number of instructions with hazards that are in no finding, because of the limit `MOST_SEARCHES`."""
     consumers: tuple[tuple[PathPoint, str], ...] = ()
-    """Every instruction that is too near to others, with the hazard, also those that are in no finding."""
+    """All consumers that are too close to a producer, with the hazard, including those that are in no finding."""
     possible: tuple[HazardFinding, ...] = ()
-    """No findings, unless something is so that instructions do not show (`HazardFinding.only_if`)."""
+    """Hazards under a condition outside the code (`HazardFinding.only_if`)."""
 
 
 MOST_SEARCHES = 300
-"""Paths from a producer to a consumer that are looked for in one kernel: where there are thousands of findings, each
-takes as long as the whole check."""
+"""Maximum number of searches for a path from a producer in one kernel: with thousands of findings, each search takes as
+long as the whole check."""
 
 
 def check_hazards(
     lifted: LiftedKernel, unneeded: bool = True, searches: int = MOST_SEARCHES, steps: HazardSteps | None = None
 ) -> HazardReport:
-    """Check that a kernel, on every path, keeps apart what hardware does not.
+    """Check that a kernel keeps the required distances between instructions on every path.
 
     Args:
-        unneeded: look for wait states that no path needs, too.
-        searches: how often at most a producer is looked for.
-        steps: of the kernel, where they are known.
+        unneeded: whether to search for unneeded wait states, too.
+        searches: maximum number of searches for a producer.
+        steps: the kernel's steps, if already known.
     """
     model = HazardPaths(lifted, steps or HazardSteps(lifted))
     paths = Paths(model)
@@ -88,12 +88,12 @@ def _finding(
         place_of(lifted, near.at),
         None if producer is None else place_of(lifted, producer),
         UnitSet(met.units if hazard.in_registers and met.units != 1 else 0),
-        met.there,
+        met.distance,
         None if hazard.needed is None else met.needed,
         hazard.clock,
         hazard.remedy,
         addresses_of(lifted, path),
-        hazards.only_on(rule, met.tag, met.there, met.needed),
+        hazards.only_on(rule, met.tag, met.distance, met.needed),
     )
 
 
@@ -112,7 +112,7 @@ def _possible(lifted: LiftedKernel, model: HazardModel) -> Iterator[HazardFindin
                     consumer=place_of(lifted, index),
                     producer=None,
                     registers=UnitSet(units),
-                    there=0,
+                    distance=0,
                     needed=None,
                     clock=hazard.clock,
                     remedy=hazard.remedy,

@@ -1,7 +1,7 @@
-"""Producers that may still matter along all paths, as `luthier.hazards.paths` follows them.
+"""Model of the producers that may still matter along all paths, for `luthier.hazards.paths`.
 
-A fact is an entry of a state, or one of its registers where each is independent. What a function does to a fact is
-found once for all its calls (`luthier.lifting.paths`), for independent registers all together.
+A fact is an entry of a state, or one of its registers if these are independent. The effect of a function on a fact is
+found once for all its calls (`luthier.lifting.paths`), for all independent registers together.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class HazardPaths(CheckedModel[State, ProducerEntry, TooNear]):
         only: bool = False,
         singly: bool = False,
     ) -> State:
-        """Follow a block, as of `PathModel`."""
+        """Follow a block (`PathModel.follow`)."""
         steps, length, start = self.steps.of(block), self.steps.length(block), START
         if behind >= 0:
             steps, start = self.steps_from(block, behind + 1), self.steps.until(block, behind + 1)
@@ -53,7 +53,7 @@ class HazardPaths(CheckedModel[State, ProducerEntry, TooNear]):
         return steps[bisect.bisect_left(steps, first, key=_AT) :]
 
     def before(self, block: int, indices: list[int], state: State) -> Iterator[State]:
-        """Yield the state before each of these instructions of a block that is entered in a state."""
+        """Yield the state before each of some instructions of a block that is entered in a state."""
         start, first = START, self.lifted.blocks[block].first
         for index in indices:
             steps = [step for step in self.steps_from(block, first) if step.at < index]
@@ -63,7 +63,7 @@ class HazardPaths(CheckedModel[State, ProducerEntry, TooNear]):
             start, first = until, index
 
     def producers(self, meeting: TooNear) -> Iterator[tuple[int, State]]:
-        """Yield the producers that a consumer may be too near to."""
+        """Yield the producers to which a consumer may be too close."""
         hazard = self.machine.model.rules[meeting.rule].hazard
         for block in self.lifted.blocks:
             for step in self.steps.of(block.index):
@@ -76,7 +76,7 @@ class HazardPaths(CheckedModel[State, ProducerEntry, TooNear]):
         return bool(state)
 
     def parts(self, state: State) -> Collection[ProducerEntry]:
-        """Return the entries, with all registers where each is independent."""
+        """Return the entries, with all registers if these are independent."""
         return {self._part(entry) for entry in state}
 
     def whole(self, part: ProducerEntry) -> State:
@@ -84,7 +84,7 @@ class HazardPaths(CheckedModel[State, ProducerEntry, TooNear]):
         return frozenset({part})
 
     def back(self, state: State, part: ProducerEntry, behind: State) -> State:
-        """Return what has become of the registers of an entry."""
+        """Return the registers of an entry after a function."""
         if not self._by_unit[part.rule]:
             return behind
         units = 0
@@ -94,7 +94,7 @@ class HazardPaths(CheckedModel[State, ProducerEntry, TooNear]):
         return frozenset([entry._replace(units=entry.units & units) for entry in behind if entry.units & units])
 
     def merge(self, first: State, second: State) -> State:
-        """Return what may be near on either path."""
+        """Return the union of two states."""
         return self.machine.merge(first, second)
 
     def _part(self, entry: ProducerEntry) -> ProducerEntry:

@@ -1,10 +1,10 @@
-"""Requirements of the application on the state that code inserted at a point leaves.
+"""Requirements of the application on the state after code inserted at a point.
 
-Some hazards have three operands: SGPRs are read, overwritten, and read again (GFX12). The application's compiler has
-handled those where all three are its own. Inserted code may be the first of them, or the second. A backward pass over
-all paths finds by which registers that would be a hazard.
+Some hazards have three operands: SGPRs are read, overwritten, and read again (GFX12). The compiler has handled those
+inside the application. Inserted code may contain the first or the second operand. A backward pass over all paths finds
+the registers for which this would be a hazard.
 
-Each instruction turns what holds after it into what holds before it, by sets of units alone; so does a whole block.
+The backward transfer function of an instruction, and of a block, consists of sets of units.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Exposed(NamedTuple):
     """Bit sets of units at a point."""
 
     first: int
-    """There is a hazard if an instruction before the point makes one with them: the producer of a rule."""
+    """Units with which an instruction before the point would be the producer of a hazard."""
     middle: int
-    """Units whose writes would be the middle of a hazard, if there was a producer."""
+    """Units whose writes would be the middle of a hazard if there were a producer."""
 
 
 class _Change(NamedTuple):
@@ -55,7 +55,7 @@ class _Change(NamedTuple):
 
     @classmethod
     def together(cls, changes: Iterable[_Change]) -> _Change:
-        """Return the change of several instructions, the last one first."""
+        """Return the combined change of several instructions, given last first."""
         set_first, set_middle, keep_first, keep_middle, moved = _NO_CHANGE
         for earlier_first, earlier_middle, keeps_first, keeps_middle, moves in changes:
             set_first = earlier_first | set_middle & moves | set_first & keeps_first
@@ -69,12 +69,12 @@ class _Change(NamedTuple):
 NOTHING = Exposed(0, 0)
 EVERYTHING = Exposed(-1, -1)
 _UNKNOWN = Exposed(0, -1)
-"""What holds before unknown code: like LLVM's functions it expects all registers to have been read, and none to be
+"""Exposure before unknown code: like LLVM's functions, it assumes that all registers have been read, and none is
 outstanding."""
 
 
 class Exposure:
-    """State that inserted code must not leave, at all points of a kernel."""
+    """States that inserted code must not leave, at all points of a kernel."""
 
     def __init__(self, lifted: LiftedKernel) -> None:
         self._lifted = lifted
@@ -90,7 +90,7 @@ class Exposure:
         self._behind = self._solve()
 
     def before(self, point: int) -> Exposed:
-        """Return what holds before an instruction."""
+        """Return the exposure before an instruction."""
         block = self._lifted.blocks[self._lifted.block_of[point]]
         points = self._known.get(block.index)
         if points is None:
@@ -98,37 +98,37 @@ class Exposure:
         return points[point - block.first]
 
     def _solve(self) -> list[list[Exposed]]:
-        """Return [blocks][rules] what holds after each block."""
+        """Return [blocks][rules] the exposure after each block."""
         lifted = self._lifted
         following = successors(lifted)
         changes = [self._of_block(block.index) for block in lifted.blocks]
         calls = (call for function in lifted.functions for call in function.calls)
         unknown = {lifted.block_of[call.index] for call in calls if not call.known}
         before = [[NOTHING] * len(self._rules) for _ in lifted.blocks]
-        behind = [[_UNKNOWN if one.index in unknown else NOTHING] * len(self._rules) for one in lifted.blocks]
+        behind = [[_UNKNOWN if each.index in unknown else NOTHING] * len(self._rules) for each in lifted.blocks]
         leading: list[list[int]] = [[] for _ in lifted.blocks]
         for block, successor in enumerate(following):
-            for one in successor:
-                leading[one].append(block)
+            for neighbour in successor:
+                leading[neighbour].append(block)
         waiting = list(range(len(lifted.blocks)))
         queued = set(waiting)
         while waiting:
             block = waiting.pop()
             queued.discard(block)
-            now = [change.before(one) for change, one in zip(changes[block], behind[block], strict=True)]
+            now = [change.before(after) for change, after in zip(changes[block], behind[block], strict=True)]
             if now == before[block]:
                 continue
             before[block] = now
-            for one in leading[block]:
+            for neighbour in leading[block]:
                 joined = [
                     Exposed(was.first | new.first, was.middle | new.middle)
-                    for was, new in zip(behind[one], now, strict=True)
+                    for was, new in zip(behind[neighbour], now, strict=True)
                 ]
-                if joined != behind[one]:
-                    behind[one] = joined
-                    if one not in queued:
-                        queued.add(one)
-                        waiting.append(one)
+                if joined != behind[neighbour]:
+                    behind[neighbour] = joined
+                    if neighbour not in queued:
+                        queued.add(neighbour)
+                        waiting.append(neighbour)
         return behind
 
     def _of_block(self, block: int) -> list[_Change]:
@@ -140,28 +140,28 @@ class Exposure:
         return [_Change.together(changes) for changes in by_rule]
 
     def _points(self, block: int) -> list[Exposed]:
-        """Return what holds before each instruction of a block, for all rules together."""
+        """Return the exposure before each instruction of a block, for all rules together."""
         state = list(self._behind[block])
         first, at = self._lifted.blocks[block].first, self._lifted.blocks[block].last
-        found: list[Exposed] = []
+        points: list[Exposed] = []
         for index, changes in self._backwards(block):
-            found += [_union(state)] * (at - index)
+            points += [_union(state)] * (at - index)
             at = index
             for position, change in changes:
                 state[position] = change.before(state[position])
-        found += [_union(state)] * (at + 1 - first)
-        return found[::-1]
+        points += [_union(state)] * (at + 1 - first)
+        return points[::-1]
 
     def _backwards(self, block: int) -> list[tuple[int, _Changes]]:
-        """Return the instructions of a block that change anything, the last one first."""
+        """Return the instructions of a block with changes, the last one first."""
         known = self._changes[block]
         if known is None:
-            one, taking = self._lifted.blocks[block], self._taking_part
+            bounds, taking = self._lifted.blocks[block], self._taking_part
             known = self._changes[block] = []
             for index in reversed(
-                taking[bisect.bisect_left(taking, one.first) : bisect.bisect_right(taking, one.last)]
+                taking[bisect.bisect_left(taking, bounds.first) : bisect.bisect_right(taking, bounds.last)]
             ):
-                changes = self._instructions.changes(self._lifted, self._native, index, one.first)
+                changes = self._instructions.changes(self._lifted, self._native, index, bounds.first)
                 if changes:
                     known.append((index, changes))
         return known
@@ -171,7 +171,7 @@ class _PossibleRoles(NamedTuple):
     """Roles that an instruction may have in a rule."""
 
     position: int
-    """Position of the rule, in lists here."""
+    """Position of the rule in the lists of this module."""
     clears_all: bool
     consumer: UnitsOf | None
     cleared_by: UnitsOf | None
@@ -202,7 +202,7 @@ _UNKNOWN_CHANGE = _Change(*_UNKNOWN, keep_first=0)
 
 
 class _Instructions:
-    """Changes of the instructions of a processor, found once for all with the same opcode and operands.
+    """Changes of the instructions of a processor, cached by opcode and operands.
 
     Attributes:
         rules: number of hazards with three operands.
@@ -216,34 +216,34 @@ class _Instructions:
         self.rules = len(self._rules)
         self._single = opcodes_of(model, isa).single
         self._parts: dict[int, list[_PossibleRoles]] = {}
-        """Opcode number -> what its instructions may be."""
+        """Opcode number -> possible roles of its instructions."""
         self._known: BoundedCache[tuple[int, ...], _Changes] = BoundedCache(MOST_KNOWN)
 
     def changes(self, lifted: LiftedKernel, native: _mc.Code, index: int, first: int) -> _Changes:
         """Return the changes of an instruction.
 
         Args:
-            first: instruction before which nothing counts as in a row with it.
+            first: first instruction that may count as in a row with it.
         """
         number = lifted.columns.opcode[index]
         if number < 0:
             return [(position, _UNKNOWN_CHANGE) for position in range(self.rules)]
         alike = lifted.columns.alike(index)
-        found = self._known.get(alike)
-        if found is None:
+        known = self._known.get(alike)
+        if known is None:
             instance = instance_of(lifted.effect_table, native, lifted.columns, index, first)
-            changes = ((one.position, one.change(instance)) for one in self._parts_of(number))
-            found = [one for one in changes if one[1] != _NO_CHANGE]  # most of them
+            changes = ((roles.position, roles.change(instance)) for roles in self._parts_of(number))
+            known = [change for change in changes if change[1] != _NO_CHANGE]
             if number not in self._single:
-                self._known.put(alike, found)
-        return found
+                self._known.put(alike, known)
+        return known
 
     def may_change(self, number: int) -> bool:
-        """Return whether instructions of an opcode may change anything."""
+        """Return whether instructions of an opcode may have changes."""
         return number < 0 or bool(self._parts_of(number))
 
     def _parts_of(self, number: int) -> list[_PossibleRoles]:
-        """Return the roles that instructions of an opcode may have, for each rule that they take part in."""
+        """Return the possible roles of instructions of an opcode, for each of their rules."""
         known = self._parts.get(number)
         if known is None:
             known = self._parts[number] = self._find_parts(number)
@@ -265,7 +265,7 @@ def _instructions_of(model: HazardModel, isa: Isa) -> _Instructions:
 
 
 def _union(rules: Sequence[Exposed]) -> Exposed:
-    """Return the union of what holds by several rules."""
+    """Return the union of the exposures of several rules."""
     first = middle = 0
     for exposed in rules:
         first, middle = first | exposed.first, middle | exposed.middle

@@ -13,7 +13,7 @@ from luthier.lifting.paths import PathPoint
 
 
 class HazardFinding(Struct, frozen=True):
-    """Two instructions are too near to each other."""
+    """Two instructions are too close to each other."""
 
     kernel: str
     function: str
@@ -22,13 +22,13 @@ class HazardFinding(Struct, frozen=True):
     """`luthier.arch.hazards.Hazard.name`."""
     consumer: PathPoint
     producer: PathPoint | None
-    """None: the consumer is wrong by itself."""
+    """None: the consumer alone is a defect."""
     registers: UnitSet
-    """By which they meet; empty where it is not about registers."""
-    there: int
+    """Registers by which they meet; empty if the hazard has none."""
+    distance: int
     """Distance between them, in `clock`."""
     needed: int | None
-    """Distance needed; None where only certain instructions help."""
+    """Required distance; None if only certain instructions help."""
     clock: str
     """``states``: wait states; ``vector instructions``."""
     remedy: str
@@ -36,9 +36,9 @@ class HazardFinding(Struct, frozen=True):
     path: tuple[int, ...]
     """Virtual addresses of the blocks on a path from one to the other, both ends included."""
     only_on: tuple[str, ...] = ()
-    """Of code for a generic processor, those that need it, where others that run the code do not."""
+    """For code of a generic processor, the members with this hazard, if not all have it."""
     only_if: str = ""
-    """What makes it one, where instructions do not show that: it is possible, and no finding."""
+    """Condition outside the code under which this is a hazard; empty: it always is."""
 
     def __str__(self) -> str:
         by = f" by {self.registers}" if self.registers else ""
@@ -47,18 +47,18 @@ class HazardFinding(Struct, frozen=True):
 
     @property
     def lacking(self) -> str:
-        """Return the actual and the needed distance as text."""
+        """Return the actual and the required distance as text."""
         condition = f" if {self.only_if}" if self.only_if else ""
-        return lacking(self.there, self.needed, self.clock, self.remedy, self.only_on) + condition
+        return lacking(self.distance, self.needed, self.clock, self.remedy, self.only_on) + condition
 
     def finding(self, object: str) -> Finding:
-        """Return it as a finding in a code object of this name."""
+        """Return the finding in a code object of this name."""
         by = f" by {self.registers}" if self.registers and self.producer is not None else ""
         detail = f"{self.hazard}{by}; {self.lacking}"
         return self.consumer.finding(FindingKind.HAZARD, object, self.kernel, self.hazard, detail, self.producer)
 
     def _way(self) -> str:
-        return "" if len(self.path) < 2 else f"; by {' '.join(f'{block:#x}' for block in self.path)}"
+        return "" if len(self.path) < 2 else f"; on the path {' '.join(f'{block:#x}' for block in self.path)}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain data for JSON."""
@@ -69,7 +69,7 @@ class HazardFinding(Struct, frozen=True):
             "consumer": self.consumer.to_json(),
             "producer": None if self.producer is None else self.producer.to_json(),
             "registers": self.registers.names(),
-            "there": self.there,
+            "there": self.distance,
             "needed": self.needed,
             "clock": self.clock,
             "remedy": self.remedy,
@@ -79,25 +79,25 @@ class HazardFinding(Struct, frozen=True):
         }
 
 
-def lacking(there: int, needed: int | None, clock: str, remedy: str, only_on: tuple[str, ...] = ()) -> str:
-    """Return the actual and the needed distance between producer and consumer as text."""
+def lacking(distance: int, needed: int | None, clock: str, remedy: str, only_on: tuple[str, ...] = ()) -> str:
+    """Return the actual and the required distance between producer and consumer as text."""
     where = f" on {' and '.join(only_on)} only" if only_on else ""
     if needed is None:
         return f"it needs {remedy}{where}"
     unit = "wait states" if clock == "states" else clock
     other = f" (or {remedy})" if remedy else ""
-    return f"{there} {unit}, it needs {needed}{other}{where}"
+    return f"{distance} {unit}, it needs {needed}{other}{where}"
 
 
 class UnneededNop(Struct, frozen=True):
-    """An ``s_nop`` of which no path needs all. No defect: it costs time."""
+    """An ``s_nop`` that is longer than any path needs. It is not a defect, but costs time."""
 
     kernel: str
     place: PathPoint
     states: int
-    """It waits."""
+    """Its wait states."""
     needed: int
-    """That some path needs; 0: it may be left out."""
+    """Wait states that some path needs; 0: it can be removed."""
 
     def __str__(self) -> str:
         return f"{self.kernel}: {self.place}: {self.needed} of {self.states} wait states are needed"

@@ -1,6 +1,6 @@
-"""Evaluation of the parties of hazards (`luthier.arch.parties`): which instructions they are, by which registers.
+"""Evaluation of the parties of hazards (`luthier.arch.parties`): their instructions and registers.
 
-A role gives a set of units of one instruction, and nothing where the instruction takes no part.
+A role maps an instruction to a set of units, which is empty if the instruction does not play the role.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _FLAGS = {flag.name: int(flag) for flag in InstructionFlag}
 
 @cache
 def test_of(kind: p.InstructionKind) -> Callable[[Opcode], bool]:
-    """Return the function that says whether instructions of an opcode are of a kind."""
+    """Return the predicate that opcodes of a kind satisfy."""
     classes, without = (sum(_FLAGS[name] for name in names) for names in (kind.classes, kind.without))
     names, other_than = (re.compile(pattern).match for pattern in (kind.names, kind.other_than or "$"))
 
     def is_of_kind(opcode: Opcode) -> bool:
-        # Operations on members of an enumeration make members, which takes longer than all else that is done.
+        # Operations on members of an enumeration create members, which would take most of the time.
         flags = int(opcode.flags)
         return (
             not flags & without
@@ -42,30 +42,30 @@ def test_of(kind: p.InstructionKind) -> Callable[[Opcode], bool]:
 
 
 class Instance(Struct):
-    """An instruction as roles look at it."""
+    """The properties of an instruction that roles depend on."""
 
     opcode: Opcode
     reads: int
     writes: int
-    """Units, implicit ones too."""
+    """Units, including implicit ones."""
     values: Sequence[int]
-    """Values of its operands: numbers of registers, or immediates."""
+    """Values of its operands: register numbers or immediates."""
     operands: Sequence[int]
-    """Units of each operand that is a register, else 0."""
+    """Units of each register operand, 0 for other operands."""
     vectors: int = 0
     """Number of VGPRs that the kernel can name, without AGPRs; 0: not known."""
     repeated: int = 0
-    """Instructions of the same opcode right before it, of those that count only in a row (`IN_A_ROW`)."""
+    """Number of instructions of the same opcode directly before it, for those that count only in a row (`IN_A_ROW`)."""
 
     def units(self, *names: str) -> int:
-        """Return the units of the operands of these names."""
+        """Return the units of the operands with these names."""
         where = self.opcode.operand_index
-        found = 0
+        units = 0
         for name in names:
             position = where.get(name)
             if position is not None:
-                found |= self.operands[position]
-        return found
+                units |= self.operands[position]
+        return units
 
     def value(self, name: str, otherwise: int = 0) -> int:
         """Return an immediate operand."""
@@ -83,7 +83,7 @@ _WHOLE = 6
 _RESULT_HIGH = 8
 """Bit of src0_modifiers: op_sel of the result."""
 _SECOND_BYTE = 4
-"""Bit of src2_modifiers: the lowest one of op_sel there."""
+"""Bit of src2_modifiers: the lowest bit of op_sel."""
 _MODE, _TRAPS = 1, 3
 """Numbers of hardware registers."""
 _VSKIP = 28
@@ -109,7 +109,7 @@ def _sets_vskip(i: Instance) -> int:
 def _wide_store_data(i: Instance, offset_in_sgpr: bool) -> int:
     """Return the data of a store of more than 64 bits.
 
-    Of buffer stores it is either of those with an offset in an SGPR, or of those without.
+    Buffer stores are included only if they have an offset in an SGPR, or only if they have none.
     """
     if not i.opcode.flags & (_F.STORE | _F.ATOMIC) or i.opcode.flags & _F.IMAGE:
         return 0
@@ -120,12 +120,12 @@ def _wide_store_data(i: Instance, offset_in_sgpr: bool) -> int:
 
 
 def _may_shift(opcode: Opcode) -> bool:
-    """Return whether the result may be put elsewhere than at the bottom of its register."""
+    """Return whether the result may be placed above the low end of its register."""
     return bool(opcode.flags & _F.SDWA) or ("op_sel" in opcode.operand_index and not opcode.flags & _F.PACKED)
 
 
 def _shifted_result(i: Instance) -> int:
-    """Return the result that is not put at the bottom of its register: SDWA, op_sel, conversions to a byte."""
+    """Return a result that is placed above the low end of its register: SDWA, op_sel, conversions to a byte."""
     opcode = i.opcode
     if not _may_shift(opcode):
         return 0
@@ -150,25 +150,25 @@ def _mask(i: Instance) -> int:
 
 
 def _constants(i: Instance) -> int:
-    """Return the SGPRs that are no lane mask."""
+    """Return the SGPRs that are not lane masks."""
     if not _mask(i):
         return i.reads & _SCALARS
     return i.units("src0", "src1") & _SCALARS
 
 
 def _last_vector(i: Instance) -> int:
-    """Return whether the shift amount is in the kernel's last VGPR, and that the last of a block of eight."""
+    """Return whether the shift amount is in the kernel's last VGPR, which is the last of a block of eight."""
     return int(i.vectors % 8 == 0 < i.vectors and i.units("src0") == 1 << r.VGPRS.start + i.vectors - 1)
 
 
 def pairs(units: int) -> int:
-    """Return both registers of each aligned pair of SGPRs of which one is given: how GFX12 records reads."""
+    """Return both registers of each aligned pair of SGPRs with a given one, since GFX12 records reads by pairs."""
     low = (units | units >> 1) & _EVEN
     return low | low << 1
 
 
 def _lds_at_m0(i: Instance) -> int:
-    """Return M0 where an operand is in LDS at the address that it holds."""
+    """Return M0 if an operand is in LDS at the address in M0."""
     number, address = register_numbers()[LDS_DIRECT], 1 << r.M0
     if number not in i.values:
         return 0
@@ -176,12 +176,12 @@ def _lds_at_m0(i: Instance) -> int:
 
 
 def _depctr(low: int, bits: int) -> UnitsOf:
-    """Return the role of waits that wait until that field of the counter is 0."""
+    """Return the role of waits until a field of the counter is 0."""
     return lambda i: int(not i.value("simm16") >> low & (1 << bits) - 1)
 
 
 def _in_a_row(count: int) -> UnitsOf:
-    """Return the role that is all SGPRs, for the last of so many instructions in a row."""
+    """Return the role that is all SGPRs for the last of `count` instructions in a row."""
     return lambda i: _SCALARS if i.repeated >= count - 1 else 0
 
 
@@ -203,7 +203,7 @@ def _is_gds(i: Instance) -> int:
 
 
 _SOPP = 1 << 6
-"""LLVM's SIInstrFlags."""
+"""Bit of LLVM's SIInstrFlags."""
 _WAITS_IN_SOPK = ("S_SETVSKIP", "S_VERSION", "S_WAITCNT_")
 
 UnitsOf = Callable[[Instance], int]
@@ -287,16 +287,16 @@ _REGISTERS: Mapping[p.RegisterSet, int] = {
 
 @cache
 def units_of(role: p.HazardRole) -> UnitsOf:
-    """Return the function that gives the units of a role.
+    """Return the function that computes the units of a role.
 
     Raises:
-        TargetError: it has none.
+        TargetError: there is no such function.
     """
     if role in _UNITS:
         return _UNITS[role]
     mask = None if role.registers is None else _REGISTERS.get(role.registers)
     if not role.access or mask is None:
-        raise TargetError(f"a hazard has the role {role.name!r}, for which there is no function in {__name__}")
+        raise TargetError(f"{__name__} has no function for the role {role.name!r} of a hazard")
     return (lambda i: i.reads & mask) if role.access == "reads" else (lambda i: i.writes & mask)
 
 
@@ -305,16 +305,16 @@ ALWAYS = units_of(p.ALWAYS)
 
 @cache
 def either(first: UnitsOf, second: UnitsOf) -> UnitsOf:
-    """Return the function that gives the units of two roles; that of `ALWAYS` if one of them is."""
+    """Return the function that computes the units of two roles; that of `ALWAYS` if it is one of them."""
     return ALWAYS if ALWAYS in (first, second) else lambda instance: first(instance) | second(instance)
 
 
 OF_KERNELS = frozenset({_last_vector})
-"""Functions of roles that depend on more than the instruction."""
+"""Functions of roles that depend on the kernel, not only on the instruction."""
 
 
 def _writes_scalars(opcode: Opcode) -> bool:
-    """Return whether it may write a register that has one value per wave."""
+    """Return whether instructions of an opcode may write scalar registers."""
     return bool(opcode.implicit_defs) or any(
         operand.is_def and (operand.register_class or "S").startswith("S") for operand in opcode.operands
     )
@@ -328,6 +328,6 @@ _MAY_PLAY: Mapping[p.HazardRole, Callable[[Opcode], bool]] = {
 
 
 def may_play(role: p.HazardRole, opcode: Opcode) -> bool:
-    """Return whether instructions of an opcode may play a role: others need not be examined one at a time."""
+    """Return whether instructions of an opcode may play a role; others need not be examined individually."""
     known = _MAY_PLAY.get(role, _writes_scalars if role.writes_scalars else None)
     return known is None or known(opcode)

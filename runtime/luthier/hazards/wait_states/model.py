@@ -1,9 +1,9 @@
-"""The hazards that one processor has (`Generation.hazards`), and how time is counted for them.
+"""The hazards of one processor (`Generation.hazards`), and the clocks that measure distances.
 
-A generic processor has the strictest of those of all processors that run its code. LLVM 22 keeps apart for
-``gfx9-4-generic`` what gfx942 needs, not what gfx950 needs.
+A generic processor has the strictest hazards of all processors that run its code. For ``gfx9-4-generic``, LLVM 22
+inserts the wait states of gfx942, not those of gfx950.
 
-The tests compare them with the wait states that LLVM inserts.
+The tests compare the hazards with the wait states that LLVM inserts.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from luthier.isa.opcodes import Opcode
 
 
 class Rule(NamedTuple):
-    """A row as the check applies it."""
+    """A row of the table of hazards for the check."""
 
     number: int
-    """In `HazardModel.rules`."""
+    """Index in `HazardModel.rules`."""
     hazard: Hazard
     window: int
-    """Age, in its clock, at which a producer is forgotten; 0 where it never is."""
+    """Age in the rule's clock at which a producer is forgotten; 0: never."""
 
     @property
     def reach(self) -> int:
-        """Return the largest distance between producer and consumer that the rule considers."""
+        """Return the maximum distance between producer and consumer that the rule considers."""
         return self.window + (0 if self.hazard.second is None else self.hazard.second_within + 1)
 
     def needed(self, tag: int) -> int:
-        """Return the distance needed between producer and consumer.
+        """Return the required distance between producer and consumer.
 
         Args:
-            tag: the producer's, as `tag` gives it.
+            tag: the producer's tag (`HazardModel.tag`).
         """
         table = self.hazard.needed
         if table is None:
@@ -55,8 +55,8 @@ class HazardModel:
     """The hazards of one processor at one wave size.
 
     Attributes:
-        rules: the rows that hold; of a generic processor those of all that it stands for, each as the strictest has it.
-        possible: rows that hold only where something is so that instructions do not show (`Hazard.only_if`).
+        rules: the applicable rows; of a generic processor the strictest ones of all its members.
+        possible: rows that apply only under a condition outside the code (`Hazard.only_if`).
     """
 
     def __init__(self, target: Target, wave_size: int, xnack: bool) -> None:
@@ -73,37 +73,37 @@ class HazardModel:
             Rule(number, hazard, hazard.most()) for number, hazard in enumerate(_strictest(one) for one in rows)
         )
         self._rows = rows if len(own) > 1 else []
-        """Of a generic processor, for each rule the rows of the processors that have it, by their names."""
+        """Of a generic processor, for each rule: member's name -> its row."""
         self._processors = len(own)
         self._parties: dict[p.InstructionKind, dict[p.HazardRole, list[tuple[int, str]]]] = {}
-        """By kind and role the rules and fields that name it: rows share most of them."""
+        """Kind -> role -> the rules and fields that refer to it. Rows share most of these."""
         for rule in self.rules:
             for name in PARTS:
                 for party in rule.hazard.parties(name):
-                    units_of(party.role)  # an error, if there is no such role
+                    units_of(party.role)  # raises an error if the role is unknown
                     self._parties.setdefault(party.kind, {}).setdefault(party.role, []).append((rule.number, name))
 
-    def only_on(self, rule: Rule, tag: int, there: int, needed: int) -> tuple[str, ...]:
-        """Return the processors on which a producer is too near to a consumer; none for all that run the code.
+    def only_on(self, rule: Rule, tag: int, distance: int, needed: int) -> tuple[str, ...]:
+        """Return the processors on which a producer is too close to a consumer; empty: all that run the code.
 
         Args:
-            tag: the producer's.
-            there: distance between them.
-            needed: that is needed, at most.
+            tag: the producer's tag.
+            distance: distance between them.
+            needed: upper limit of the required distance.
         """
         rows = self._rows[rule.number] if self._rows else {}
         names = tuple(
             name
             for name, row in rows.items()
-            if row.needed is None or there < min(Rule(rule.number, row, row.most()).needed(tag), needed)
+            if row.needed is None or distance < min(Rule(rule.number, row, row.most()).needed(tag), needed)
         )
         return names if len(names) < self._processors else ()
 
     @cached_property
     def behind_matrix_of_some(self) -> int:
-        """Return the most wait states behind matrix instructions by rules in which processors of a generic one differ.
+        """Return the maximum wait states after matrix instructions by rules in which members of a generic one differ.
 
-        A compiler may have inserted those of any of them.
+        A compiler may have inserted those of any member.
         """
         return max(
             (
@@ -117,57 +117,51 @@ class HazardModel:
         )
 
     def tag(self, rule: Rule, opcode: Opcode) -> int:
-        """Return the tag that a producer is recorded with, and a consumer compared by: its passes, or its opcode."""
+        """Return the tag of an instruction as a producer or consumer: its passes, or its opcode."""
         if isinstance(rule.hazard.needed, Mapping):
             return self.passes(opcode)
         return 0 if rule.hazard.tags == "any" else opcode.pseudo_number
 
     def passes(self, opcode: Opcode) -> int:
-        """Return how many passes a matrix instruction takes, 0 if it is none: the first row that fits."""
+        """Return the number of passes of a matrix instruction by the first matching row, 0 for others."""
         return next((count for names, count in self._passes if names.match(opcode.pseudo)), 0)
 
     def parts(self, opcode: Opcode) -> Mapping[tuple[int, str], UnitsOf]:
-        """Return the parts that instructions of an opcode may have, as rule and field of `Hazard`.
-
-        Each comes with what gives the units that they take part with.
-        """
+        """Return the possible parts of instructions of an opcode: (rule, field of `Hazard`) -> function of units."""
         known = self._parts.get(opcode.number)
         if known is None:
-            found: dict[tuple[int, str], UnitsOf] = {}
+            parts: dict[tuple[int, str], UnitsOf] = {}
             for kind, roles in self._parties.items():
                 for role, places in roles.items() if test_of(kind)(opcode) else ():
                     if may_play(role, opcode):
                         for place in places:
                             units = units_of(role)
-                            found[place] = either(found[place], units) if place in found else units
-            known = self._parts[opcode.number] = dict(sorted(found.items()))
+                            parts[place] = either(parts[place], units) if place in parts else units
+            known = self._parts[opcode.number] = dict(sorted(parts.items()))
         return known
 
     def met_by(self, opcodes: Iterable[Opcode]) -> frozenset[int]:
-        """Return the numbers of the rules that code with these opcodes may break.
-
-        All operands without which there is no hazard are among the opcodes.
-        """
-        there = {place for opcode in opcodes for place in self.parts(opcode)}
+        """Return the numbers of the rules that code with these opcodes may violate: all necessary operands occur."""
+        possible = {place for opcode in opcodes for place in self.parts(opcode)}
         return frozenset(
             rule.number
             for rule in self.rules
-            if all((rule.number, name) in there for name in NEEDED if rule.hazard.parties(name))
+            if all((rule.number, name) in possible for name in NEEDED if rule.hazard.parties(name))
         )
 
     @cached_property
     def longest(self) -> int:
-        """Return the most wait states that any hazard needs."""
+        """Return the maximum wait states of any hazard."""
         return max((rule.window for rule in self.rules if rule.hazard.clock == "states"), default=0)
 
     @cached_property
     def behind_vector_scalars(self) -> int:
-        """Return the most wait states between a vector instruction that writes an SGPR, VCC or EXEC and any use."""
+        """Return the maximum wait states between a vector instruction that writes an SGPR, VCC or EXEC and any use."""
         return self._most("states", _writes_scalars)
 
     @cached_property
     def between_neighbours(self) -> tuple[Rule, ...]:
-        """Return the rules by which an instruction and a user of its registers must be so many wait states apart."""
+        """Return the rules that require wait states between an instruction and a user of its registers."""
         return tuple(
             rule
             for rule in self.rules
@@ -181,10 +175,10 @@ class HazardModel:
 
     @cached_property
     def behind_dead_registers(self) -> tuple[Rule, ...]:
-        """Return the rules that hold even where the values in the registers are dead.
+        """Return the rules that apply even if the values in the registers are dead.
 
-        They are about scalars that a vector instruction has written, whatever has written them since (LLVM,
-        getWaitStatesSinceDef), and about what is overwritten too early.
+        They concern scalars written by a vector instruction, regardless of later writes (LLVM, getWaitStatesSinceDef),
+        and registers that are overwritten too early.
         """
         return tuple(
             rule
@@ -195,41 +189,45 @@ class HazardModel:
 
     @cached_property
     def behind_m0(self) -> int:
-        """Return the most wait states that M0 needs after a scalar instruction that writes it."""
-        return self._most("states", lambda one: one.role.access == "writes" and one.role.registers == p.M0)
+        """Return the maximum wait states after a scalar instruction that writes M0."""
+        return self._most("states", lambda party: party.role.access == "writes" and party.role.registers == p.M0)
 
     @cached_property
     def between_vectors(self) -> int:
-        """Return the most wait states between a vector instruction that writes an SGPR and another that reads it."""
-        return self._most("states", lambda one: one == p.VALU.writes(p.SGPRS), lambda one: one.kind == p.VALU.kind)
+        """Return the maximum wait states between a vector instruction that writes an SGPR and one that reads it."""
+        return self._most(
+            "states", lambda party: party == p.VALU.writes(p.SGPRS), lambda party: party.kind == p.VALU.kind
+        )
 
     @cached_property
     def behind_matrix(self) -> int:
-        """Return the most wait states that any instruction may need after a matrix instruction of GFX9."""
-        return self._most("states", lambda one: one.kind in MATRIX_KINDS)
+        """Return the maximum wait states of any instruction after a matrix instruction of GFX9."""
+        return self._most("states", lambda party: party.kind in MATRIX_KINDS)
 
     @cached_property
     def before_agpr_moves(self) -> int:
-        """Return the most wait states that an AGPR move may need after anything but a matrix instruction."""
-        return self._most("states", lambda one: one.kind not in MATRIX_KINDS, lambda one: one.kind in _AGPR_MOVES)
+        """Return the maximum wait states of an AGPR move after anything but a matrix instruction."""
+        return self._most(
+            "states", lambda party: party.kind not in MATRIX_KINDS, lambda party: party.kind in _AGPR_MOVES
+        )
 
     @cached_property
     def behind_agpr_moves(self) -> int:
-        """Return the most wait states that any instruction may need after a move of an AGPR to a VGPR."""
+        """Return the maximum wait states of any instruction after a move of an AGPR to a VGPR."""
         return self._most(
             "states",
-            lambda one: (
-                one.kind == p.V_ACCVGPR_READ.kind or (_is_vector(one) and one.role == p.VALU.writes(p.VGPRS).role)
+            lambda party: (
+                party.kind == p.V_ACCVGPR_READ.kind or (_is_vector(party) and party.role == p.VALU.writes(p.VGPRS).role)
             ),
         )
 
     @cached_property
     def parted_by_v_nops(self) -> tuple[Rule, ...]:
-        """Return the rules by which a vector instruction must be so many others behind one whose registers it uses."""
+        """Return the rules that require other vector instructions between one and a user of its registers."""
         return tuple(rule for rule in self.rules if rule.hazard.remedy == "v_nop" and _is_vector(rule.hazard.consumer))
 
     def v_nops_behind(self, opcodes: Iterable[Opcode | None]) -> int:
-        """Return the most v_nop needed between instructions and a vector one; None is one that nobody knows."""
+        """Return the maximum v_nop between instructions and a vector instruction; None stands for unknown ones."""
         rules = self.parted_by_v_nops
         parts = [None if opcode is None else self.parts(opcode) for opcode in opcodes] if rules else []
         return max(
@@ -239,19 +237,19 @@ class HazardModel:
 
     @cached_property
     def before_mode(self) -> int:
-        """Return the most vector instructions needed between one that is no v_nop and an s_setreg of MODE."""
-        return self._most("vector instructions", lambda one: True, lambda one: one.role == p.OF_MODE)
+        """Return the maximum vector instructions required between one that is not v_nop and an s_setreg of MODE."""
+        return self._most("vector instructions", lambda party: True, lambda party: party.role == p.OF_MODE)
 
     @cached_property
     def behind_vskip(self) -> int:
-        """Wait states between a change of MODE.vskip and a vector instruction."""
-        return self._most("states", lambda one: one.kind == p.S_SETVSKIP.kind or one.role == p.SETS_VSKIP)
+        """Return the wait states between a change of MODE.vskip and a vector instruction."""
+        return self._most("states", lambda party: party.kind == p.S_SETVSKIP.kind or party.role == p.SETS_VSKIP)
 
     def _most(
         self,
         clock: Clock,
         producer: Callable[[Party], bool],
-        consumer: Callable[[Party], bool] = lambda one: True,
+        consumer: Callable[[Party], bool] = lambda party: True,
     ) -> int:
         return max(
             (
@@ -267,21 +265,21 @@ class HazardModel:
 
 
 def _alike(rows: Mapping[str, Iterable[Hazard]]) -> list[dict[str, Hazard]]:
-    """Return the rows of several processors, those together that differ in nothing but how much they need."""
-    found: dict[tuple[bool, Hazard], dict[str, Hazard]] = {}
+    """Return the rows of several processors, grouped if they differ only in the required distance."""
+    groups: dict[tuple[bool, Hazard], dict[str, Hazard]] = {}
     for name, own in rows.items():
         for row in own:
             key = row.needed is None, replace(row, needed=None, source="", until=())
-            found.setdefault(key, {})[name] = row
-    return list(found.values())
+            groups.setdefault(key, {})[name] = row
+    return list(groups.values())
 
 
 def _strictest(rows: Mapping[str, Hazard]) -> Hazard:
-    """Return a row that asks for as much as each of these, which differ in nothing else."""
-    first, *others = rows.values()
-    if all(row.needed == first.needed for row in others):
+    """Return the row with the largest required distance of rows that differ only in it."""
+    every = list(rows.values())
+    first = every[0]
+    if all(row.needed == first.needed for row in every):
         return first
-    every = [first, *others]
     tags = {tag for row in every if isinstance(row.needed, Mapping) for tag in row.needed}
 
     def most(tag: int) -> int:
@@ -291,19 +289,19 @@ def _strictest(rows: Mapping[str, Hazard]) -> Hazard:
     return replace(first, needed={tag: most(tag) for tag in sorted(tags)} if tags else most(0), source=source)
 
 
-def _writes_scalars(one: Party) -> bool:
-    return _is_vector(one) and one.role.writes_scalars
+def _writes_scalars(party: Party) -> bool:
+    return _is_vector(party) and party.role.writes_scalars
 
 
-def _is_vector(one: Party) -> bool:
-    return "VALU" in one.kind.classes
+def _is_vector(party: Party) -> bool:
+    return "VALU" in party.kind.classes
 
 
 _AGPR_MOVES = {p.V_ACCVGPR_READ.kind, p.V_ACCVGPR_WRITE.kind, p.MFMA_OR_V_ACCVGPR_WRITE.kind}
 NEEDED = ("producer", "consumer", "middle", "second")
-"""Fields of `Hazard` without whose operands there is none."""
+"""Fields of `Hazard` whose operands are necessary for a hazard."""
 PARTS = ("producer", "consumer", "middle", "second", "cleared_by", "disarmed_by", "forgotten_by")
-"""Fields of `Hazard` that name operands."""
+"""Fields of `Hazard` with operands."""
 
 
 @cache
@@ -311,13 +309,13 @@ def hazard_model(target: Target, wave_size: int, xnack: bool = True) -> HazardMo
     """Return the hazards of a processor.
 
     Args:
-        xnack: whether code was built for, or also for, devices that may start memory instructions anew.
+        xnack: whether the code may run on devices that replay memory instructions.
     """
     return HazardModel(target, wave_size, xnack and target.supports_xnack)
 
 
 class Ticks(NamedTuple):
-    """Time that an instruction takes, on every clock."""
+    """The time of an instruction on each clock."""
 
     states: int
     vector: int
@@ -331,7 +329,7 @@ _NO_VECTOR = int(InstructionFlag.VMEM | InstructionFlag.FLAT)
 
 
 def ticks(opcode: Opcode, values: Sequence[int]) -> Ticks:
-    """Return what an instruction counts between two others (LLVM, getNumWaitStates)."""
+    """Return the ticks that an instruction contributes between two others (LLVM, getNumWaitStates)."""
     states = (values[0] & _NOP_FIELD) + 1 if opcode.pseudo == "S_NOP" else 1
     flags = int(opcode.flags)
     return Ticks(states, int(bool(flags & _VECTOR and not flags & _NO_VECTOR)), int(bool(flags & _TRANSCENDENTAL)))

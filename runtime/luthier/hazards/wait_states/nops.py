@@ -1,4 +1,4 @@
-"""``s_nop`` of which no path needs all."""
+"""Search for ``s_nop`` that are longer than any path needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from luthier.lifting.paths import Paths, successors
 
 
 def unneeded_nops(model: HazardPaths, paths: Paths[State, ProducerEntry, TooNear]) -> Iterator[tuple[int, int, int]]:
-    """Yield instructions that wait longer than any path needs, their wait states, and how many are needed."""
+    """Yield instructions that wait longer than any path needs, their wait states, and the needed wait states."""
     lifted, nops = model.lifted, model.steps.nops()
     if not nops:
         return
@@ -41,9 +41,9 @@ def _takes(model: HazardPaths, index: int) -> int:
 
 
 def _needed(model: HazardPaths, following: list[list[int]], index: int, before: State) -> int:
-    """Return how many of its wait states a nop must have in a state.
+    """Return the wait states that a nop needs in a state.
 
-    They are as many as the consumer after it that lacks most would lack without it: producers before it keep their age.
+    This is the maximum that a consumer after it would lack without it, since producers before it would keep their age.
     """
     block, takes = model.lifted.block_of[index], _takes(model, index)
     lacking = Lacking(model.machine.model.rules, forever=True)
@@ -55,7 +55,7 @@ def _needed(model: HazardPaths, following: list[list[int]], index: int, before: 
 
 
 def _before_release(lifted: LiftedKernel, index: int) -> bool:
-    """Return whether an s_nop stands before a wave releases its vector registers, as GFX11 needs it."""
+    """Return whether an s_nop precedes a deallocation of vector registers, as GFX11 requires."""
     message = lifted.target.dealloc_vgprs_message
     if message is None or index + 1 >= len(lifted.code):
         return False

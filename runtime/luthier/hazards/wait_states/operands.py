@@ -1,7 +1,7 @@
 """Instructions of a kernel that take part in hazards, and their roles.
 
-What is the same for all instructions of an opcode, or for all with the same operands, is found once for a processor and
-kept for all kernels.
+Facts about an opcode, or about instructions with the same operands, are computed once for a processor and cached for
+all kernels.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from luthier.lifting.model import LiftedKernel
 
 UNLIMITED = 1 << 30
 MOST_KNOWN = 1 << 17
-"""Instructions with other operands that are kept of a processor."""
+"""Maximum number of different instructions that are cached for a processor."""
 _OPCODES = 1 << 16  # LLVM's opcode numbers have 16 bits
 
 
 class Taking(Struct, eq=False):
-    """Roles that an instruction may have, with what was found of those that have them."""
+    """Possible roles of an instruction, with cached results for instructions that have them."""
 
     places: tuple[tuple[int, str], ...]
     """Rules by number, and fields of `Hazard`."""
     known: dict[tuple[int, ...], tuple[Any, ...]] = field(default_factory=dict)
-    """`Columns.alike` -> fields of `Step`, behind its times."""
+    """`Columns.alike` -> fields of `HazardStep` after its times."""
     plans: dict[int, Any] = field(default_factory=dict)
-    """Opcode -> what to ask of its instructions (`plan_of`)."""
+    """Opcode -> roles to evaluate (`plan_of`)."""
 
 
 class _Rows(NamedTuple):
     """Facts about opcodes, a row each."""
 
     ticks: NDArray[np.int64]
-    """[rows, 3], of ``s_nop`` as if it waited shortest"""
+    """[rows, 3] ticks, of ``s_nop`` with the shortest wait."""
     nop: NDArray[np.bool_]
-    """[rows] whether they wait as long as their operand says."""
+    """[rows] whether the operand determines the wait."""
     parts: NDArray[np.bool_]
-    """[rows, places] what they may stand for."""
+    """[rows, places] possible roles."""
     sure: NDArray[np.bool_]
-    """[rows, rules] whether they clear whatever their operands are."""
+    """[rows, rules] whether they clear with any operands."""
 
 
 class Opcodes:
-    """The opcodes of one processor that were met, as the rules see them."""
+    """The known opcodes of one processor, with their facts for the rules."""
 
     def __init__(self, model: HazardModel, isa: Isa) -> None:
         self.model = model
@@ -64,9 +64,9 @@ class Opcodes:
         for number, (rule, name) in enumerate(self.places):
             self._needed[rule, number] = name in NEEDED
         self._number = np.full(_OPCODES + 1, -1, np.int32)
-        self._number[-1] = 0  # a word that is no known instruction
+        self._number[-1] = 0  # an undecodable word
         self.ticks = [Ticks(1, 0, 0)]
-        """List of the rows of `rows.ticks`."""
+        """The rows of `rows.ticks` as a list."""
         self.rows = _Rows(
             np.array(self.ticks, np.int64),
             np.zeros(1, np.bool_),
@@ -74,19 +74,19 @@ class Opcodes:
             np.zeros((1, count[1]), np.bool_),
         )
         self.single: set[int] = set()
-        """Numbers of those of which instructions with the same operands need not be alike."""
+        """Numbers of opcodes whose instructions may differ even with the same operands."""
         self._taking: dict[bytes, Taking] = {}
         self._count = 0
         self._lock = threading.Lock()
 
     def of(self, opcodes: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return the row of each opcode."""
-        found = self._number[opcodes]
-        if (found < 0).any():
+        numbers = self._number[opcodes]
+        if (numbers < 0).any():
             with self._lock:
                 self._add(sorted(set(opcodes[self._number[opcodes] < 0].tolist())))
-            found = self._number[opcodes]
-        return found
+            numbers = self._number[opcodes]
+        return numbers
 
     def _add(self, numbers: Sequence[int]) -> None:
         if not numbers:
@@ -95,11 +95,11 @@ class Opcodes:
         parts = np.zeros((len(numbers), len(self.places)), np.bool_)
         sure = np.zeros((len(numbers), len(self.model.rules)), np.bool_)
         for row, opcode in enumerate(opcodes):
-            found = self.model.parts(opcode)
-            parts[row, [self.column[place] for place in found]] = True
-            clears = [rule for (rule, name), units in found.items() if name == "cleared_by" and units is ALWAYS]
+            parts_of = self.model.parts(opcode)
+            parts[row, [self.column[place] for place in parts_of]] = True
+            clears = [rule for (rule, name), units in parts_of.items() if name == "cleared_by" and units is ALWAYS]
             sure[row, clears] = True
-            of_kernel = not OF_KERNELS.isdisjoint(found.values())
+            of_kernel = not OF_KERNELS.isdisjoint(parts_of.values())
             special = opcode_effects(self._isa, opcode.number).special
             if of_kernel or special == "relative vector" or opcode.pseudo.startswith(IN_A_ROW):
                 self.single.add(opcode.number)
@@ -116,20 +116,20 @@ class Opcodes:
         self._number[numbers] = np.arange(first, first + len(numbers))
 
     def met(self, rows: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Return [places] those that code with these rows has, of rules for which it has all necessary operands."""
-        there = self.rows.parts[np.flatnonzero(np.bincount(rows))].any(axis=0)
-        lacking: NDArray[np.bool_] = np.any(self._needed & ~there, axis=1)
-        found: NDArray[np.bool_] = there & ~lacking[[rule for rule, _ in self.places]]
-        return found
+        """Return [places] the roles in code with these rows, for rules with all necessary operands."""
+        present = self.rows.parts[np.flatnonzero(np.bincount(rows))].any(axis=0)
+        lacking: NDArray[np.bool_] = np.any(self._needed & ~present, axis=1)
+        complete: NDArray[np.bool_] = present & ~lacking[[rule for rule, _ in self.places]]
+        return complete
 
     def taking(self, bits: bytes) -> Taking:
-        """Return the roles of instructions, from a set of places as `np.packbits` gives it."""
-        found = self._taking.get(bits)
-        if found is None:
+        """Return the roles for a set of places in the format of `np.packbits`."""
+        taking = self._taking.get(bits)
+        if taking is None:
             marked = np.unpackbits(np.frombuffer(bits, np.uint8), count=len(self.places))
-            found = Taking(tuple(self.places[number] for number in np.flatnonzero(marked).tolist()))
-            self._taking[bits] = found
-        return found
+            taking = Taking(tuple(self.places[number] for number in np.flatnonzero(marked).tolist()))
+            self._taking[bits] = taking
+        return taking
 
     def taking_of(self, opcode: int, rules: frozenset[int]) -> Taking:
         """Return the roles of all instructions of an opcode, in some rules."""
@@ -138,9 +138,9 @@ class Opcodes:
             np.packbits(self.rows.parts[row] & np.array([rule in rules for rule, _ in self.places], np.bool_)).tobytes()
         )
 
-    def keep(self, taking: Taking, alike: tuple[int, ...], found: tuple[Any, ...]) -> None:
-        """Remember what was found of an instruction."""
-        taking.known[alike] = found
+    def keep(self, taking: Taking, alike: tuple[int, ...], fields: tuple[Any, ...]) -> None:
+        """Cache the fields of an instruction."""
+        taking.known[alike] = fields
         self._count += 1
         if self._count > MOST_KNOWN:
             self._count = 0
@@ -156,12 +156,12 @@ def opcodes_of(model: HazardModel, isa: Isa) -> Opcodes:
 class Parties:
     """The instructions of a kernel that take part in hazards.
 
-    Rules of which an operand is missing in the kernel, and instructions that are far from all others of their rules,
-    are left out at once, unless other instructions are to be among them.
+    Rules with an operand that is missing in the kernel, and instructions that are far from all others of their rules,
+    are left out, unless `everything` is set because instructions will be inserted.
 
     Args:
-        everything: nothing is left out.
-        only: the one block whose instructions are wanted.
+        everything: whether to leave out nothing.
+        only: restrict the instructions to this block.
     """
 
     def __init__(
@@ -171,33 +171,33 @@ class Parties:
         rows = self.opcodes.of(lifted.code.opcode)
         known = self.opcodes.rows
         self.ticks: NDArray[np.int64] = known.ticks[rows]
-        """[n, 3] of each instruction."""
+        """[n, 3] ticks of each instruction."""
         self.nops: list[int] = np.flatnonzero(known.nop[rows]).tolist()
-        """Instructions that do nothing but wait."""
+        """Instructions that only wait."""
         own = dict[int, Ticks]()
         for index in self.nops:
             opcode = lifted.isa.opcode(lifted.columns.opcode[index])
             own[index] = ticks(opcode, lifted.columns.values(index))
             self.ticks[index, 0] = own[index].states
         self.total = sums(self.ticks)
-        """[n + 1, 3] ticks before each instruction in the order of addresses."""
+        """[n + 1, 3] sum of ticks before each instruction in the order of addresses."""
         blocks = np.array(lifted.block_of)
         first = np.array([*(block.first for block in lifted.blocks), 0])[blocks]
         reached = blocks >= 0 if only is None else blocks == only
         bits = known.parts[rows].T & reached if everything else self._near(lifted, rows, reached, first, blocks)
         at = np.flatnonzero(bits.any(axis=0))
         self.at: list[int] = at.tolist()
-        """Those that take part, ascending."""
+        """Instructions that take part, ascending."""
         packed = np.packbits(bits[:, at], axis=0).T.tobytes()
         size = (len(bits) + 7) // 8
         self.taking = [self.opcodes.taking(packed[begin : begin + size]) for begin in range(0, len(packed), size)]
-        """Roles of each of them."""
+        """Possible roles of each of them."""
         self.times: list[Ticks] = list(map(Ticks._make, (self.total[at] - self.total[first[at]]).tolist()))
-        """From the beginning of its block to each of them."""
+        """Ticks from the beginning of its block to each of them."""
         self.own = [
             own.get(index) or self.opcodes.ticks[row] for index, row in zip(self.at, rows[at].tolist(), strict=True)
         ]
-        """Duration of each of them."""
+        """Ticks of each of them."""
 
     def _near(
         self,
@@ -214,7 +214,7 @@ class Parties:
         for column in np.flatnonzero(opcodes.met(rows)).tolist():
             rule, name = opcodes.places[column]
             met.setdefault(rule, []).append((name, column))
-        # Assume that s_nop takes no time and clears nothing, so that what it keeps apart is checked as well.
+        # Assume that s_nop takes no time and clears nothing, so that the instructions around it are checked, too.
         without_nops = self.ticks.copy()
         without_nops[self.nops, 0] = 0
         not_nops = np.ones(len(rows), np.bool_)
@@ -230,12 +230,12 @@ class Parties:
 
 
 class _RoleFilter:
-    """Leaves out, for one rule at a time, what takes no part in the end, without looking into instructions.
+    """Removes, for one rule at a time, instructions that cannot matter, without examining their operands.
 
     Args:
-        first: [n] the first instruction of each one's block.
-        last: [n] the last.
-        total: [n + 1, 3] ticks before each.
+        first: [n] the first instruction of each instruction's block.
+        last: [n] the last instruction of each instruction's block.
+        total: [n + 1, 3] sum of ticks before each instruction.
     """
 
     def __init__(self, first: NDArray[np.int64], last: NDArray[np.int64], total: NDArray[np.int64]) -> None:
@@ -243,16 +243,16 @@ class _RoleFilter:
         self._index = np.arange(len(first))
 
     def only(self, rule: Rule, places: dict[str, NDArray[np.bool_]], sure: NDArray[np.bool_]) -> None:
-        """Keep the producers and consumers that may be too near to each other, and what may clear between them.
+        """Keep producers and consumers that may be too close to each other, and instructions that may clear in between.
 
-        Removed are those without a partner within the rule's window, in the order of addresses, that are not that near
-        to an end of their block, and those that have an instruction which is sure to clear between themselves and all
-        their partners in their block.
+        This removes instructions without a partner within the rule's window in the order of addresses that are not so
+        close to an end of their block, and those separated from all partners in their block by an instruction that
+        certainly clears.
 
         Args:
-            rule: with its window.
-            places: instructions by the fields that they may stand for; some are taken away.
-            sure: those that clear whatever their operands are.
+            rule: the rule.
+            places: field -> instructions with this possible role; modified in place.
+            sure: instructions that clear with any operands.
         """
         if "producer" in places and rule.window:
             clock = 1 if rule.hazard.clock == "vector instructions" else 0
@@ -267,19 +267,19 @@ class _RoleFilter:
                 met = _first_behind(places["consumer"], self._index)
                 gone = _first_behind(sure, self._index)
                 places["producer"] &= (met <= gone) | (gone > self._last)
-            # An instruction clears what is armed; one that clears all also clears what is not armed yet.
+            # An instruction clears armed producers; one that clears all also clears producers that are not armed yet.
             armed = "middle" in places and not hazard.clears_all
             active = places["middle"] if armed else places["producer"] | places.get("middle", False)
             produced = np.maximum(_last_before(np.where(active, self._index, -1), -1), self._first - 1)
             cleared = _last_before(np.where(sure, self._index, -1), -1)
-            there = (produced >= cleared) | (cleared < self._first)
+            relevant = (produced >= cleared) | (cleared < self._first)
             for name in ("cleared_by", "consumer", "disarmed_by"):
                 if name in places:
-                    places[name] &= there
+                    places[name] &= relevant
 
 
 def sums(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return [n + 1, 3] sums of the rows before each."""
+    """Return [n + 1, 3] the sum of the rows before each row."""
     return np.concatenate([np.zeros((1, 3), np.int64), np.cumsum(counts, axis=0)])
 
 

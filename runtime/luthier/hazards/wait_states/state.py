@@ -15,57 +15,57 @@ class ProducerEntry(NamedTuple):
 
     rule: int
     armed: bool
-    """The middle was there, or there need be none."""
+    """Whether the middle has occurred, or the rule has none."""
     units: int
     tag: int
-    """Tag that a consumer is compared by; in rules of two producers the units of the second, once it was there."""
+    """Tag for the comparison with a consumer; in rules with two producers the units of the second, once it occurred."""
     transcendental: int
-    """Such instructions since."""
+    """Number of transcendental instructions since the producer."""
     age: int
-    """Ticks of the rule's clock since; 0 in rules that forget nothing."""
+    """Ticks of the rule's clock since the producer; 0 in rules that forget nothing."""
 
 
 State = frozenset[ProducerEntry]
-"""Entries of all rules. A rule that forgets nothing has one armed entry and one that is not, with the units of all;
-another has at most one for the same units, tag and count of transcendental instructions, the youngest."""
+"""Entries of all rules. A rule that forgets nothing has one armed and one unarmed entry, with the units of all
+producers. Other rules have only the youngest entry for the same units, tag and count of transcendental instructions."""
 EMPTY: State = frozenset()
 
 
 class TooNear(NamedTuple):
-    """A consumer that is too near to a producer."""
+    """A consumer that is too close to a producer."""
 
     at: int
     """The consumer's instruction."""
     rule: int
     units: int
     """Registers by which they meet."""
-    there: int
+    distance: int
     """Distance between them."""
     needed: int
-    """Distance needed; 0: an instruction that clears."""
+    """Required distance; 0: an instruction that clears is required."""
     tag: int
-    """The producer's."""
+    """The producer's tag."""
 
     @property
     def key(self) -> tuple[int, int]:
-        """Return what is one finding for each producer."""
+        """Return the key of a finding."""
         return self[:2]
 
     def joined(self, other: TooNear) -> TooNear:
         """Return the one that lacks more, with the registers of both."""
-        worse = other if other.needed - other.there > self.needed - self.there else self
+        worse = other if other.needed - other.distance > self.needed - self.distance else self
         return worse._replace(units=self.units | other.units)
 
 
 Report = Callable[[TooNear], object]
-"""Called for consumers that are too near."""
+"""Called for consumers that are too close."""
 
 
 class Lacking:
-    """Sum of reports: the most wait states that a consumer lacks.
+    """Maximum over reports of the wait states that a consumer lacks.
 
     Args:
-        forever: consumers that no number of wait states helps lack one.
+        forever: whether consumers for which wait states do not help lack one.
     """
 
     def __init__(self, rules: Sequence[Rule], *, forever: bool) -> None:
@@ -76,11 +76,11 @@ class Lacking:
         """Add a report."""
         rule = self._rules[met.rule]
         if rule.hazard.clock == "states" and (rule.window or self._forever):
-            self.states = max(self.states, met.needed - met.there, self._forever)
+            self.states = max(self.states, met.needed - met.distance, self._forever)
 
 
 class _Live:
-    """An entry while time runs."""
+    """An entry inside a block, with the time of its producer instead of its age."""
 
     __slots__ = ("armed", "birth", "tag", "transcendental", "units")
 
@@ -96,7 +96,7 @@ class HazardMachine:
         self.model = model
         self._clocks = [1 if rule.hazard.clock == "vector instructions" else 0 for rule in model.rules]
         self._lonely = frozenset(rule.number for rule in model.rules if rule.hazard.producer is None)
-        """Rules of which a consumer is wrong by itself."""
+        """Rules without a producer, whose consumers alone are defects."""
 
     def run(
         self,
@@ -111,11 +111,11 @@ class HazardMachine:
         """Return the state after a block.
 
         Args:
-            steps: of the block, from `start` on.
+            steps: the steps of the block from `start` on.
             length: ticks of the block.
-            report: called for consumers that are too near.
-            start: from the beginning of the block to where `state` holds.
-            only: follow what is in `state` alone.
+            report: called for consumers that are too close.
+            start: ticks from the beginning of the block to the point of `state`.
+            only: follow only the producers in `state`.
         """
         if not state and not steps:
             return state
@@ -178,107 +178,109 @@ class HazardMachine:
         consumer: ConsumerCheck,
         report: Report | None,
     ) -> None:
-        """Report a consumer that is too near to producers.
+        """Report a consumer that is too close to producers.
 
-        What it met is removed, so that one mistake is found once.
+        Remove the registers by which they meet, so that one defect is reported once.
         """
         units = consumer.units
         hazard = rule.hazard
         clock = self._clocks[rule.number]
         keep = []
-        for one in live[rule.number]:
-            common = one.units & units if hazard.in_registers else one.units
-            needed = min(rule.needed(one.tag), consumer.at_most)
-            age = step.time[clock] - one.birth if rule.window else 0
-            since = step.time.transcendental - one.transcendental
+        for entry in live[rule.number]:
+            common = entry.units & units if hazard.in_registers else entry.units
+            needed = min(rule.needed(entry.tag), consumer.at_most)
+            age = step.time[clock] - entry.birth if rule.window else 0
+            since = step.time.transcendental - entry.transcendental
             if (
                 not common
-                or not one.armed
+                or not entry.armed
                 or (rule.window and age >= needed)
-                or (hazard.relation != "overlap" and (one.units == units) != (hazard.relation == "same"))
-                or (hazard.tags != "any" and (one.tag == consumer.tag) != (hazard.tags == "same"))
-                or (hazard.second is not None and not _meets_both(one, consumer.sources))
+                or (hazard.relation != "overlap" and (entry.units == units) != (hazard.relation == "same"))
+                or (hazard.tags != "any" and (entry.tag == consumer.tag) != (hazard.tags == "same"))
+                or (hazard.second is not None and not _meets_both(entry, consumer.sources))
                 or (hazard.transcendental is not None and since >= hazard.transcendental)
             ):
-                keep.append(one)
+                keep.append(entry)
                 continue
             if report is not None:
-                report(TooNear(step.at, rule.number, common, age, needed, one.tag))
-            rest = one.units & ~common if hazard.relation == "overlap" else 0
+                report(TooNear(step.at, rule.number, common, age, needed, entry.tag))
+            rest = entry.units & ~common if hazard.relation == "overlap" else 0
             if rest:
-                keep.append(_Live(one.armed, rest, one.tag, one.transcendental, one.birth))
+                keep.append(_Live(entry.armed, rest, entry.tag, entry.transcendental, entry.birth))
         _put(live, rule.number, keep)
 
     def _pair(self, live: dict[int, list[_Live]], rule: Rule, units: int, step: HazardStep) -> None:
-        """Pair a second producer with each first one that is near and after which a middle came.
+        """Pair a second producer with each first one that is close and armed.
 
-        For registers that it overwrites it is the only one.
+        For the registers that it overwrites, it replaces the others.
         """
         clock = self._clocks[rule.number]
         rows = live[rule.number]
         behind = step.time[clock] + step.own[clock]
         firsts = {
-            one.units & ~units
-            for one in rows
-            if one.armed and not one.tag and step.time[clock] - one.birth <= rule.hazard.second_within
+            entry.units & ~units
+            for entry in rows
+            if entry.armed and not entry.tag and step.time[clock] - entry.birth <= rule.hazard.second_within
         }
         keep = []
-        for one in rows:
-            paired = bool(one.tag)
-            one.units &= ~units
-            one.tag &= ~units
-            if one.units and paired == bool(one.tag):
-                keep.append(one)
+        for entry in rows:
+            paired = bool(entry.tag)
+            entry.units &= ~units
+            entry.tag &= ~units
+            if entry.units and paired == bool(entry.tag):
+                keep.append(entry)
         since = step.time.transcendental + step.own.transcendental
         keep += [_Live(True, first, units, since, behind) for first in sorted(firsts) if first]
         _put(live, rule.number, keep)
 
     def _state(self, live: dict[int, list[_Live]], length: Ticks) -> State:
-        found: dict[tuple[int, bool, int, int, int], int] = {}
+        ages: dict[tuple[int, bool, int, int, int], int] = {}
         for number, rows in live.items():
             rule = self.model.rules[number]
             window, counted, now = rule.window, rule.hazard.transcendental, length[self._clocks[number]]
-            for one in rows:
-                age = now - one.birth if window else 0
+            for entry in rows:
+                age = now - entry.birth if window else 0
                 if window and age >= window:
                     continue
-                since = length.transcendental - one.transcendental if counted is not None else 0
+                since = length.transcendental - entry.transcendental if counted is not None else 0
                 if counted is not None and since >= counted:
                     continue
-                key = number, one.armed, one.units, one.tag, since
-                if age < found.get(key, age + 1):
-                    found[key] = age
-        return frozenset([ProducerEntry(*key, age) for key, age in found.items()])
+                key = number, entry.armed, entry.units, entry.tag, since
+                if age < ages.get(key, age + 1):
+                    ages[key] = age
+        return frozenset([ProducerEntry(*key, age) for key, age in ages.items()])
 
     def merge(self, first: State, second: State) -> State:
-        """Return what may be near on either path: `first` itself if `second` adds nothing."""
+        """Return the union of two states: `first` itself if `second` adds nothing."""
         if second <= first:
             return first
-        found: dict[ProducerEntry, int] = {}
+        youngest: dict[ProducerEntry, int] = {}
         permanent: dict[tuple[int, bool], int] = {}
         for entry in (*first, *second):
             if self.model.rules[entry.rule].window:
-                _youngest(found, entry)
+                _youngest(youngest, entry)
             else:
                 key = entry.rule, entry.armed
                 permanent[key] = permanent.get(key, 0) | entry.units
         joined = frozenset(
             [
-                *(key._replace(age=age) for key, age in found.items()),
+                *(key._replace(age=age) for key, age in youngest.items()),
                 *(ProducerEntry(rule, armed, units, 0, 0, 0) for (rule, armed), units in permanent.items()),
             ]
         )
         return first if joined == first else joined
 
 
-def _meets_both(one: _Live, sources: tuple[int, ...]) -> bool:
+def _meets_both(entry: _Live, sources: tuple[int, ...]) -> bool:
     """Return whether different sources are registers of two producers."""
-    return any(one.units & first and one.tag & second for first, second in permutations(sources, 2) if first != second)
+    return any(
+        entry.units & first and entry.tag & second for first, second in permutations(sources, 2) if first != second
+    )
 
 
-def _youngest(found: dict[ProducerEntry, int], entry: ProducerEntry) -> None:
+def _youngest(ages: dict[ProducerEntry, int], entry: ProducerEntry) -> None:
     key = entry._replace(age=0)
-    found[key] = min(found.get(key, entry.age), entry.age)
+    ages[key] = min(ages.get(key, entry.age), entry.age)
 
 
 def _put(live: dict[int, list[_Live]], number: int, rows: list[_Live]) -> None:
@@ -290,30 +292,30 @@ def _put(live: dict[int, list[_Live]], number: int, rows: list[_Live]) -> None:
 
 def _lose(live: dict[int, list[_Live]], number: int, units: int, *, armed: bool) -> None:
     if number in live:
-        for one in live[number]:
-            if one.armed == armed:
-                one.units &= ~units
-        _put(live, number, [one for one in live[number] if one.units])
+        for entry in live[number]:
+            if entry.armed == armed:
+                entry.units &= ~units
+        _put(live, number, [entry for entry in live[number] if entry.units])
 
 
 def _join(rows: list[_Live], armed: bool, units: int) -> None:
-    for one in rows:
-        if one.armed == armed:
-            one.units |= units
+    for entry in rows:
+        if entry.armed == armed:
+            entry.units |= units
             return
     rows.append(_Live(armed, units, 0, 0, 0))
 
 
 def _arm(live: dict[int, list[_Live]], rule: Rule, units: int) -> None:
-    """Arm producers after the middle: all of them if it is an event, else those that share its registers."""
+    """Arm producers after the middle: all of them if it is an event, otherwise those that share its registers."""
     rows = live[rule.number]
-    for one in list(rows):
-        if one.armed:
+    for entry in list(rows):
+        if entry.armed:
             continue
-        common = one.units if rule.hazard.middle_is_event else one.units & units
+        common = entry.units if rule.hazard.middle_is_event else entry.units & units
         if not common:
             continue
         if rule.window:
-            one.armed = True
+            entry.armed = True
         else:
             _join(rows, True, common)

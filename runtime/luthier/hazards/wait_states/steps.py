@@ -1,4 +1,4 @@
-"""A kernel's instructions as the check of hazards sees them: blocks of steps, one for each that takes part."""
+"""The instructions of a kernel for the check of hazards: blocks of steps, one for each instruction that takes part."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class ConsumerCheck(NamedTuple):
     rule: int
     units: int
     tag: int
-    """Tag that the producer's is compared with; 0: none."""
+    """Tag for the comparison with the producer's; 0: none."""
     at_most: int
-    """Most that are needed, whatever the rule says."""
+    """Upper limit of the required distance."""
     sources: tuple[int, ...]
-    """Units of its sources one by one, where it must meet two producers."""
+    """Units of each source, if it must meet two producers."""
 
 
 class HazardStep(NamedTuple):
@@ -36,9 +36,9 @@ class HazardStep(NamedTuple):
     at: int
     """The instruction."""
     time: Ticks
-    """From the beginning of its block to it."""
+    """Ticks from the beginning of its block to it."""
     own: Ticks
-    """It takes."""
+    """Its ticks."""
     checks: tuple[ConsumerCheck, ...]
     """Checks as a consumer."""
     clears: tuple[int, ...]
@@ -59,16 +59,16 @@ SOURCES = ("src0", "src1", "src2")
 def instance_of(
     table: EffectTable, native: _mc.Code, columns: Columns, index: int, first: int = 0, vectors: int = 0
 ) -> Instance:
-    """Return an instruction as roles see it.
+    """Return the properties of an instruction for roles.
 
     Args:
-        first: instruction before which nothing counts as in a row with it.
-        vectors: VGPRs that the kernel can name; 0: not known.
+        first: first instruction that may count as in a row with it.
+        vectors: number of VGPRs that the kernel can name; 0: not known.
     """
     reads, _, writes, *_ = native.effects(index)
     special = table.opcode(columns.opcode[index]).special
     if special == "everything":
-        reads = writes = 0  # only the trap handler does, after the hardware has entered it
+        reads = writes = 0  # only the trap handler accesses registers, after the hardware has entered it
     elif special == "coordinates":
         reads = table.certain_reads(columns, index)
     masks = table.masks
@@ -89,7 +89,7 @@ def instance_of(
 
 
 class _Consumer(NamedTuple):
-    """A rule as it asks for consumers: fields as of `ConsumerCheck`."""
+    """Description of a rule's consumer; for the fields see `ConsumerCheck`."""
 
     rule: int
     tag: int
@@ -98,14 +98,11 @@ class _Consumer(NamedTuple):
 
 
 class RolePlan(NamedTuple):
-    """Roles to evaluate for instructions of an opcode.
-
-    Each entry for an instruction that takes part ends with the number of the role that gives its registers.
-    """
+    """Roles to evaluate for instructions of an opcode. The last number of each entry is the index of its role."""
 
     roles: tuple[UnitsOf, ...]
     consumers: tuple[tuple[_Consumer, int], ...]
-    others: tuple[tuple[tuple[int, int], ...], ...]
+    changes: tuple[tuple[tuple[int, int], ...], ...]
     """Rules of each field of `HazardStep` between `checks` and `makes`."""
     producers: tuple[tuple[int, int, int], ...]
     """Rules with tags."""
@@ -118,10 +115,10 @@ def plan_of(model: HazardModel, opcode: Opcode, places: Iterable[tuple[int, str]
     """Return the roles to evaluate for instructions of an opcode.
 
     Args:
-        places: rules and fields that they may stand for.
+        places: their possible rules and fields.
     """
     parts, rules = model.parts(opcode), model.rules
-    numbers: dict[UnitsOf, int] = {}  # several rules ask for the same
+    numbers: dict[UnitsOf, int] = {}  # shared by several rules
     fields: dict[str, list[tuple[int, int]]] = {}
     for place in sorted(places):
         role = numbers.setdefault(parts[place], len(numbers))
@@ -143,11 +140,11 @@ def plan_of(model: HazardModel, opcode: Opcode, places: Iterable[tuple[int, str]
 def fields_of(instance: Instance, plan: RolePlan) -> tuple[Any, ...]:
     """Return the fields of an instruction's `HazardStep` after its times."""
     units = [role(instance) for role in plan.roles]
-    clears, *others = [[(rule, units[role]) for rule, role in field if units[role]] for field in plan.others]
+    clears, *fields = [[(rule, units[role]) for rule, role in field if units[role]] for field in plan.changes]
     return (
         tuple([_check(instance, consumer, units[role]) for consumer, role in plan.consumers if units[role]]),
         tuple([rule for rule, _ in clears]),
-        *map(tuple, others),
+        *map(tuple, fields),
         tuple([(rule, units[role], tag) for rule, tag, role in plan.producers if units[role]]),
     )
 
@@ -156,8 +153,8 @@ def step_of(model: HazardModel, instance: Instance, index: int, time: Ticks, own
     """Return an instruction as a step.
 
     Args:
-        time: from the beginning of its block.
-        own: its duration.
+        time: ticks from the beginning of its block.
+        own: its ticks.
     """
     plan = plan_of(model, instance.opcode, model.parts(instance.opcode))
     return HazardStep(index, time, own, *fields_of(instance, plan))
@@ -184,34 +181,32 @@ def known_fields(
     first: int = 0,
     vectors: int = 0,
 ) -> tuple[Any, ...]:
-    """Return what an instruction does, as the fields of a `HazardStep` after its times.
-
-    It is cached for the next one with the same opcode and operands.
+    """Return the fields of an instruction's `HazardStep` after its times, cached by opcode and operands.
 
     Args:
-        opcodes: of the processor.
-        taking: what the instruction may stand for.
-        first: as of `instance_of`, as are the others.
+        opcodes: facts about the processor's opcodes.
+        taking: the possible roles of the instruction.
+        first: see `instance_of`, also for the other arguments.
     """
     alike = columns.alike(index)
-    found = taking.known.get(alike)
-    if found is None:
+    fields = taking.known.get(alike)
+    if fields is None:
         instance = instance_of(table, native, columns, index, first, vectors)
         plan = taking.plans.get(alike[0])
         if plan is None:
             plan = taking.plans[alike[0]] = plan_of(opcodes.model, instance.opcode, taking.places)
-        found = fields_of(instance, plan)
+        fields = fields_of(instance, plan)
         if alike[0] not in opcodes.single:
-            opcodes.keep(taking, alike, found)
-    return found
+            opcodes.keep(taking, alike, fields)
+    return fields
 
 
 class HazardSteps:
-    """The steps of all blocks of a kernel; made for a block when it is first asked for.
+    """The steps of all blocks of a kernel, created for each block on demand.
 
     Args:
-        everything: no instruction that may take part is left out (`Parties`).
-        only: the one block of which steps are asked for.
+        everything: whether to include every instruction that may take part (`Parties`).
+        only: restrict the steps to this block.
     """
 
     def __init__(self, lifted: LiftedKernel, everything: bool = False, only: int | None = None) -> None:
@@ -222,14 +217,14 @@ class HazardSteps:
         self._blocks: dict[int, list[HazardStep]] = {}
         self._parties = Parties(lifted, self.model, everything=everything, only=only)
         self.total = total = self._parties.total
-        """[n + 1, 3] ticks before each instruction in the order of addresses."""
+        """[n + 1, 3] sum of ticks before each instruction in the order of addresses."""
         first, last = np.array([(block.first, block.last) for block in lifted.blocks]).T
         self._lengths: list[Ticks] = list(map(Ticks._make, (total[last + 1] - total[first]).tolist()))
 
     def changed(self, lifted: LiftedKernel, block: int) -> HazardSteps:
-        """Return the steps of a kernel in which one block has other instructions.
+        """Return the steps of a kernel that differs only in the instructions of one block.
 
-        None of them takes part in a hazard in a new way, and control flow is the same.
+        The new instructions have no new roles in hazards, and control flow is the same.
         """
         steps = HazardSteps(lifted, everything=True, only=block)
         steps._blocks = {one.index: self.of(one.index) for one in self.lifted.blocks if one.index != block}
@@ -239,14 +234,14 @@ class HazardSteps:
         """Return the steps of a block."""
         steps = self._blocks.get(block)
         if steps is None:
-            one, lifted, parties = self.lifted.blocks[block], self.lifted, self._parties
+            bounds, lifted, parties = self.lifted.blocks[block], self.lifted, self._parties
             at, columns, table = parties.at, lifted.columns, lifted.effect_table
-            begin = bisect.bisect_left(at, one.first)
+            begin = bisect.bisect_left(at, bounds.first)
             steps = self._blocks[block] = []
-            for number in range(begin, bisect.bisect_right(at, one.last, begin)):
+            for number in range(begin, bisect.bisect_right(at, bounds.last, begin)):
                 index, taking = at[number], parties.taking[number]
                 does = known_fields(
-                    parties.opcodes, table, self._native, columns, index, taking, one.first, self._vectors
+                    parties.opcodes, table, self._native, columns, index, taking, bounds.first, self._vectors
                 )
                 if any(does):
                     steps.append(HazardStep(index, parties.times[number], parties.own[number], *does))
@@ -261,5 +256,5 @@ class HazardSteps:
         return Ticks._make((self.total[index] - self.total[self.lifted.blocks[block].first]).tolist())
 
     def nops(self) -> list[int]:
-        """Return the instructions that do nothing but wait."""
+        """Return the instructions that only wait."""
         return [index for index in self._parties.nops if self.lifted.block_of[index] >= 0]
