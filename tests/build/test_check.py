@@ -48,7 +48,7 @@ LUTHIER_HOOK_ANNOTATE ends() { __builtin_amdgcn_endpgm(); }
 REASONS = {
     "6: hook waits waits at a barrier (gfx90a, gfx1100)",
     "10: hook traps stops the program (a trap, abort or assert) (gfx90a, gfx1100)",
-    "14: hook recurses uses threadIdx.x in _Z4treej, which cannot be inlined; pass it what it needs (gfx90a, gfx1100)",
+    "14: hook recurses uses threadIdx.x in _Z4treej, which cannot be inlined; pass the value to it (gfx90a, gfx1100)",
 }
 
 

@@ -355,8 +355,8 @@ def test_single_hooks(written_out: ToolModule, target: str) -> None:
         ("luthier::writeReg<uint32_t>(luthier::MODE, 3)", "hooks cannot write MODE"),
         ("sink = luthier::readReg<uint64_t>(luthier::FLAT_SCRATCH)", "hooks can neither read nor write FLAT_SCRATCH"),
         ("luthier::writeReg<uint32_t>(luthier::TTMP0, 3)", "hooks can neither read nor write trap temporaries"),
-        ("luthier::writeReg<uint64_t>(luthier::SCC, 3)", "2 registers from unit 128 on reach beyond SCC"),
-        ("sink = luthier::readReg<uint64_t>(luthier::SGPR105)", "2 registers from unit 105 on reach beyond SGPRs"),
+        ("luthier::writeReg<uint64_t>(luthier::SCC, 3)", "2 registers from unit 128 on exceed SCC"),
+        ("sink = luthier::readReg<uint64_t>(luthier::SGPR105)", "2 registers from unit 105 on exceed SGPRs"),
         ("sink = luthier::readReg<uint32_t>(200)", "no register unit 200"),
     ],
 )

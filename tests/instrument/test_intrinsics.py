@@ -223,13 +223,13 @@ HEAD = "from luthier import Intrinsic\nX = "
     [
         ("1 / 0", "absent of other-one .* cannot be imported: ZeroDivisionError"),
         ("X = 3", "other_one:X is not a luthier.Intrinsic"),
-        (HEAD + "Intrinsic('extra::other', '', '', definition='')", "is called extra::other"),
-        (HEAD + "Intrinsic('extra::absent', '', '', definition='nonsense')", "is no LLVM IR"),
-        (HEAD + "Intrinsic('extra::absent', '', '', definition=b'BC')", "is no LLVM IR"),
+        (HEAD + "Intrinsic('extra::other', '', '', definition='')", "has the name extra::other"),
+        (HEAD + "Intrinsic('extra::absent', '', '', definition='nonsense')", "cannot be linked as LLVM IR"),
+        (HEAD + "Intrinsic('extra::absent', '', '', definition=b'BC')", "cannot be linked as LLVM IR"),
         (HEAD + "Intrinsic('extra::absent', '', '', definition=lambda t, w: 1 / 0)", "cannot be defined: ZeroDivision"),
         (HEAD + "Intrinsic('extra::absent', '', '', lambda c, w: 1 / 0)", "cannot be lowered: ZeroDivision"),
         (HEAD + "Intrinsic('extra::absent', '', '', lambda c, w: ['nonsense'])", "cannot lower its"),
-        (HEAD + "Intrinsic('extra::absent', '', '')", "needs either"),
+        (HEAD + "Intrinsic('extra::absent', '', '')", "needs exactly one"),
     ],
 )
 def test_a_package_with_faults(
@@ -264,7 +264,7 @@ def test_bitcode_as_a_definition(module: ToolModule, tmp_path: Path, monkeypatch
 
 
 def test_a_record_says_how() -> None:
-    with pytest.raises(HookError, match="needs either"):
+    with pytest.raises(HookError, match="needs exactly one"):
         Intrinsic("a::b", "b()", "")
-    with pytest.raises(HookError, match="needs either"):
+    with pytest.raises(HookError, match="needs exactly one"):
         Intrinsic("a::b", "b()", "", lower=lambda call, lowering: [], definition="")

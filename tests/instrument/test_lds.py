@@ -167,7 +167,7 @@ def test_two_tools(compile_object: Callable[..., Path], make_module: Callable[..
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
-        ("extern __shared__ int some[];\nLUTHIER_HOOK_ANNOTATE hook() { some[0] = 1; }", "whose size only launches"),
+        ("extern __shared__ int some[];\nLUTHIER_HOOK_ANNOTATE hook() { some[0] = 1; }", "size known only at launch"),
         (
             "static __shared__ int some[4];\n__device__ int depth(int n) { some[n] += n; return n ? depth(n - 1) + n * "
             "depth(n - 2) : 0; }\n__device__ int at;\nLUTHIER_HOOK_ANNOTATE hook() { at = depth(at) + some[1]; }",

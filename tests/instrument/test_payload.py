@@ -191,7 +191,7 @@ def test_templates_are_made_once(module) -> None:
             (RegisterArgument(False),),
             "uses luthier::readReg in _Z5readsj, which cannot be inlined",
         ),
-        ("through_pointer", (RegisterArgument(False),), "calls a function through a pointer that may be any"),
+        ("through_pointer", (RegisterArgument(False),), "calls a function through a pointer with unknown targets"),
         ("sized_when_run", (RegisterArgument(False),), "needs private memory"),
     ],
 )

@@ -69,7 +69,7 @@ def test_hooks_that_only_some_targets_have(make_module) -> None:
     module = make_module(source, "gfx90a", "gfx942")
     assert {name: hook.targets for name, hook in module.hooks.items()} == {"first": (), "second": ("gfx942",)}
     template_for(module.second, (), TargetId.parse("gfx942"), 64)
-    with pytest.raises(LuthierError, match="hook second is for gfx942 alone"):
+    with pytest.raises(LuthierError, match="hook second is only for gfx942"):
         template_for(module.second, (), TargetId.parse("gfx90a"), 64)
 
 

@@ -1,8 +1,8 @@
 """Instructions: target ids, registers, and LLVM's MC layer for AMDGPU to decode, print, assemble, encode and describe
-instructions. What differs between generations is `luthier.arch`.
+instructions. Differences between generations are in `luthier.arch`.
 
-Everything the rest of Luthier knows of an instruction set comes from here; there are no opcode tables of our own.
-The names here are imported when first used: `luthier.isa.listing` needs none of them, and no NumPy.
+The rest of Luthier knows instruction sets only through this package, which has no opcode tables of its own. Its names
+are imported on first use: `luthier.isa.listing` needs none of them, and no NumPy.
 """
 
 from __future__ import annotations

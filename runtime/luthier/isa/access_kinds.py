@@ -1,4 +1,4 @@
-"""Kinds of access: what an instruction does to memory and to LDS, by its name."""
+"""Kinds of access of instructions to memory and to LDS, by mnemonic."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ACCESSES = (
     *("ds_", "lds_", "flat_", "global_", "cluster_", "buffer_", "tbuffer_", "tensor_", "image_"),
     *("s_load", "s_buffer_load", "s_store", "s_buffer_store", "s_atomic", "s_buffer_atomic"),
 )
-"""Beginnings of the names of instructions that access memory which others may access, too."""
+"""Prefixes of instructions that access memory shared with other lanes."""
 _MEMORY = (*ACCESSES, "scratch_")
 _CACHES = re.compile(r"(buffer|global)_(gl[01]_|wb|inv)")
-"""Beginnings of the names of instructions that write caches back, or invalidate them: fences of atomic loads."""
+"""Prefixes of instructions that write back or invalidate caches, as fences of atomic loads do."""
 
 
 class AccessKind(IntEnum):
-    """AccessKind of access of an instruction to the bytes it touches."""
+    """Kind of access of an instruction to memory."""
 
     READ = 0
     WRITE = 1
@@ -29,10 +29,7 @@ class AccessKind(IntEnum):
 
 @cache
 def kind_of(mnemonic: str) -> AccessKind:
-    """Return the kind of access of a memory instruction.
-
-    Loads that go to LDS read here; see `kind_in_lds`.
-    """
+    """Return the kind of access of a memory instruction; for loads into LDS see `kind_in_lds`, too."""
     if "atomic" in mnemonic:
         return AccessKind.ATOMIC
     if "load" in mnemonic or "read" in mnemonic:
@@ -55,6 +52,6 @@ def is_memory(mnemonic: str) -> bool:
 
 
 def mnemonic_at(isa: Isa, code: InstructionArray, index: int) -> str:
-    """Return the mnemonic of an instruction; empty where the bytes are none."""
+    """Return the mnemonic of an instruction; empty if the bytes are undecodable."""
     opcode = int(code.opcode[index])
     return isa.opcode(opcode).mnemonic if opcode >= 0 else ""

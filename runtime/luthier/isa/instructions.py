@@ -1,4 +1,4 @@
-"""Instructions in columns: what decoding and assembling give."""
+"""Instructions in columns, as decoding and assembling return them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 NO_TARGET = -(2**63)
-"""Value in `InstructionArray.target` of an instruction that names no address."""
+"""Value in `InstructionArray.target` of an instruction without a target address."""
 
 
 class OperandKind(IntEnum):
     """Meaning of an operand's value."""
 
     REGISTER = 1
-    """LLVM register number; 0 is no register (an absent optional one)."""
+    """LLVM register number; 0 stands for an absent optional register."""
     IMMEDIATE = 2
-    """Immediate, as LLVM holds it: a field's value, a literal's bits, a modifier mask."""
+    """Immediate in LLVM's encoding: a field's value, a literal's bits, a modifier mask."""
     EXPRESSION = 3
-    """Index of the fixup that gives the value."""
+    """Index of the fixup with the value."""
     LITERAL = 4
     """An immediate that would fit the inline encoding but is encoded as a 32-bit literal; printed ``lit(…)``."""
     LITERAL64 = 5
@@ -70,11 +70,11 @@ class InstructionFlag(IntFlag):
     INTERPOLATION = 1 << 29
     """Vertex attribute interpolation and LDS direct or parameter loads."""
     KNOWN_LENGTH = 1 << 30
-    """An undecodable entry whose encoding determines its length, and that it passes control to what follows."""
+    """An undecodable entry whose encoding determines its length and that control continues after it."""
 
 
 class InstructionArray(Struct, frozen=True, eq=False):
-    """Instructions in read-only columns: `n` instructions with `m` operands in all.
+    """Instructions in read-only columns: `n` instructions with a total of `m` operands.
 
     The operands of instruction `i` are ``operand_start[i]`` up to, not including, ``operand_start[i + 1]``.
     """
@@ -82,17 +82,17 @@ class InstructionArray(Struct, frozen=True, eq=False):
     address: int
     """Virtual address of the first byte."""
     code: bytes
-    """The bytes decoded, or made by assembling."""
+    """The decoded or assembled bytes."""
     offset: NDArray[np.int64]
     """[n] byte offset in `code`."""
     size: NDArray[np.int32]
-    """[n] bytes; of an undecodable place 4, or what is left."""
+    """[n] bytes; of undecodable bytes 4, or the remaining ones."""
     opcode: NDArray[np.int32]
-    """[n] LLVM opcode number, -1 where the bytes are no instruction."""
+    """[n] LLVM opcode number, -1 if undecodable."""
     flags: NDArray[np.uint32]
     """[n] `InstructionFlag` bits."""
     target: NDArray[np.int64]
-    """[n] absolute address a branch or call names, `NO_TARGET` where there is none."""
+    """[n] absolute target address of a branch or call, `NO_TARGET` for other instructions."""
     operand_start: NDArray[np.int32]
     """[n + 1]"""
     operand_kind: NDArray[np.uint8]
@@ -116,36 +116,36 @@ class InstructionArray(Struct, frozen=True, eq=False):
             for kind, value in zip(self.operand_kind[begin:end], self.operand_value[begin:end], strict=True)
         ]
 
-    def replaced(self, others: InstructionArray) -> InstructionArray:
-        """Return the array with `others` in place of the instructions at their address.
+    def replaced(self, new: InstructionArray) -> InstructionArray:
+        """Return the array with `new` instead of the instructions at its address.
 
         Raises:
-            ValueError: they are not as many, or of other bytes.
+            ValueError: their boundaries do not match.
         """
         addresses = self.addresses
-        first = int(np.searchsorted(addresses, others.address))
-        end = first + len(others)
-        begins, ends = others.address - self.address, others.address - self.address + len(others.code)
+        first = int(np.searchsorted(addresses, new.address))
+        end = first + len(new)
+        begins, ends = new.address - self.address, new.address - self.address + len(new.code)
         boundaries = [*self.offset.tolist()[first : end + 1], len(self.code)]
-        if end > len(self) or boundaries[0] != begins or boundaries[len(others)] != ends:
-            raise ValueError(f"other instructions than those at {others.address:#x}")
+        if end > len(self) or boundaries[0] != begins or boundaries[len(new)] != ends:
+            raise ValueError(f"the boundaries of the instructions at {new.address:#x} do not match")
         low, high = int(self.operand_start[first]), int(self.operand_start[end])
-        more = len(others.operand_kind) - (high - low)
+        more = len(new.operand_kind) - (high - low)
 
         def joined(name: str, begin: int, behind: int) -> NDArray[Any]:
-            mine = getattr(self, name)
-            return np.concatenate([mine[:begin], getattr(others, name), mine[behind:]])
+            column = getattr(self, name)
+            return np.concatenate([column[:begin], getattr(new, name), column[behind:]])
 
         return InstructionArray(
             self.address,
-            self.code[:begins] + others.code + self.code[ends:],
-            np.concatenate([self.offset[:first], others.offset + begins, self.offset[end:]]),
+            self.code[:begins] + new.code + self.code[ends:],
+            np.concatenate([self.offset[:first], new.offset + begins, self.offset[end:]]),
             joined("size", first, end),
             joined("opcode", first, end),
             joined("flags", first, end),
             joined("target", first, end),
             np.concatenate(
-                [self.operand_start[:first], others.operand_start[:-1] + low, self.operand_start[end:] + more]
+                [self.operand_start[:first], new.operand_start[:-1] + low, self.operand_start[end:] + more]
             ).astype(np.int32),
             joined("operand_kind", low, high),
             joined("operand_value", low, high),
@@ -178,8 +178,8 @@ class InstructionArray(Struct, frozen=True, eq=False):
 class Fixup(Struct, frozen=True):
     """A field of an assembled instruction whose value depends on a symbol.
 
-    The value is ``symbol - subtrahend + addend`` (addresses; an empty name is 0), taken relative to the place as `kind`
-    says and cut as `modifier` says.
+    The value is ``symbol - subtrahend + addend`` (addresses; an empty name is 0), made relative according to `kind` and
+    truncated according to `modifier`.
     """
 
     instruction: int
@@ -203,5 +203,5 @@ class Assembly(Struct, frozen=True):
 
     instructions: InstructionArray
     labels: dict[str, int]
-    """Label -> index of the instruction it stands before; the number of instructions for a label at the end."""
+    """Label -> index of the instruction after it; the number of instructions for a label at the end."""
     fixups: tuple[Fixup, ...]

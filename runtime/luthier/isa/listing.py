@@ -1,6 +1,6 @@
-"""Instructions as rows of text, and the registers that they name, for commands that only show them.
+"""Instructions as rows of text, and the registers that they name, for commands that only print them.
 
-NumPy is not imported, which takes longer than the work.
+This module does not import NumPy, which would take longer than the work.
 """
 
 from __future__ import annotations
@@ -20,35 +20,34 @@ class ListingRow(NamedTuple):
     address: int
     encoding: bytes
     text: str
-    """Text as LLVM prints it; ``.long`` or ``.byte`` where the bytes are no instruction."""
+    """Text as LLVM prints it; ``.long`` or ``.byte`` for undecodable bytes."""
     target: int | None
-    """The address it branches to or calls, where it names one."""
+    """Target address of a branch or call, if it is encoded."""
 
 
 def instruction_rows(target: TargetId, wave_size: int, code: bytes, address: int) -> list[ListingRow]:
-    """Return all of `code`, whose first byte is at `address`, as `Isa.decode` and `Isa.texts` decode it.
+    """Decode all of `code`, whose first byte is at `address`, like `Isa.decode` and `Isa.texts`.
 
     Raises:
         TargetError: there is no such target, or it does not have the wave size.
         DecodeError: LLVM cannot print an instruction that it decoded.
     """
     try:
-        found = _isa(target, wave_size).listing(code, address)
+        listing = _isa(target, wave_size).listing(code, address)
     except _mc.McError as problem:
         raise DecodeError(problem.args[0], target=str(target)) from None
     rows = []
-    for offset, size, text, destination in found:
+    for offset, size, text, destination in listing:
         encoding = code[offset : offset + size]
         rows.append(ListingRow(address + offset, encoding, data_text(encoding) if text is None else text, destination))
     return rows
 
 
 def named_registers(target: TargetId, wave_size: int, code: bytes, address: int) -> tuple[dict[str, int], bool, bool]:
-    """Return how many registers of each file, ``v``, ``a`` and ``s``, a wave needs for what instructions name.
+    """Return the number of registers of each file, ``v``, ``a`` and ``s``, that the named registers require.
 
-    And whether any of them is for LDS, and any for private memory by FLAT_SCRATCH.
-
-    SGPRs do not count that have other names on some targets; upper bits of VGPR numbers are taken for 0.
+    Also return whether any instruction accesses LDS, and whether any accesses private memory by FLAT_SCRATCH. SGPRs
+    that have other names on some targets do not count; upper bits of VGPR numbers are assumed to be 0.
 
     Raises:
         TargetError: there is no such target, or it does not have the wave size.

@@ -24,23 +24,22 @@ _PROCESSOR = re.compile(r"_(?:ci|vi|gfx\d+)(?:_[a-z]+)?$")
 class Isa:
     """LLVM's MC view of one processor, its features and its wave size.
 
-    Get one from `Isa.of`, which keeps them. Reading is safe from several threads; decoding releases the interpreter
-    lock.
+    `Isa.of` returns a cached object. Reading is safe from several threads; decoding releases the interpreter lock.
     """
 
     target: TargetId
     wave_size: int
     """Lanes per wavefront: 32 or 64."""
     register_count: int
-    """LLVM's register numbers are below this."""
+    """Upper limit of LLVM's register numbers."""
 
     @staticmethod
     def of(target: TargetId | Target | str, wave_size: int | None = None) -> Isa:
-        """Return the instruction set of `target`, kept after the first call.
+        """Return the cached instruction set of a target.
 
         Args:
-            target: a target id such as ``"gfx942:xnack-"``, or what it parses to.
-            wave_size: lanes per wavefront; None is the target's default.
+            target: a target id such as ``"gfx942:xnack-"``, parsed or as text.
+            wave_size: lanes per wavefront; None: the target's default.
 
         Raises:
             TargetError: the target is unknown, or does not have the wave size.
@@ -64,7 +63,7 @@ class Isa:
 
     @property
     def register_first_unit(self) -> NDArray[np.int32]:
-        """Return the first register unit by LLVM register number, -1 where there is none."""
+        """Return the first register unit by LLVM register number, -1 if there is none."""
         return self._register_columns[0]
 
     @property
@@ -74,7 +73,7 @@ class Isa:
 
     @property
     def register_is_half(self) -> NDArray[np.bool_]:
-        """Return by LLVM register number whether a register is a 16-bit half of its unit."""
+        """Return whether a register is a 16-bit half of its unit, by LLVM register number."""
         return self._register_columns[2].view(np.bool_)
 
     # Instructions
@@ -82,7 +81,7 @@ class Isa:
     def decode(self, code: bytes | bytearray | memoryview, address: int = 0) -> InstructionArray:
         """Decode all of `code`, whose first byte is at virtual address `address`.
 
-        Bytes that are no instruction become entries with opcode -1; nothing raises.
+        Undecodable bytes become entries with opcode -1; nothing raises.
         """
         code = bytes(code)
         return InstructionArray(address, code, *self._native.decode(code, address & (2**64 - 1)))
@@ -90,7 +89,7 @@ class Isa:
     def texts(self, code: InstructionArray, which: Sequence[int] | None = None) -> list[str]:
         """Return the assembly text of every instruction, or of those with the indices `which`.
 
-        It has single spaces and no comment; ``.long`` and bytes where undecodable.
+        Texts have single spaces and no comments; undecodable bytes become ``.long`` or ``.byte``.
         """
         return self._texts(code, range(len(code)) if which is None else which)
 
@@ -123,12 +122,12 @@ class Isa:
         return [next(printed) if code.opcode[index] >= 0 else data_text(code.bytes_of(index)) for index in which]
 
     def encode(self, code: InstructionArray) -> tuple[bytes, NDArray[np.int32]]:
-        """Encode from opcodes and operands alone: the bytes, and [n + 1] the offset of each instruction and the end.
+        """Encode opcodes and operands. Return the bytes, and [n + 1] the offset of each instruction and of the end.
 
-        EXPRESSION operands encode as a field or literal of value 0.
+        EXPRESSION operands are encoded as a field or literal of value 0.
 
         Raises:
-            DecodeError: an opcode, register or operand list that has no encoding, or an undecodable entry.
+            DecodeError: an opcode, register or operand list has no encoding, or an entry is undecodable.
         """
         try:
             return self._native.encode(code.opcode, code.operand_start, code.operand_kind, code.operand_value)
@@ -136,10 +135,10 @@ class Isa:
             raise DecodeError(problem.args[0], target=str(self.target)) from None
 
     def assemble(self, source: str) -> Assembly:
-        """Assemble `source` and return what its text section holds; other sections are left out.
+        """Assemble `source` and return the contents of its text section; other sections are left out.
 
         Raises:
-            DecodeError: with the line and LLVM's message.
+            DecodeError: the source does not assemble; with the line and LLVM's message.
         """
         try:
             columns, code, labels, fixups = self._native.assemble(source)
@@ -158,10 +157,10 @@ class Isa:
     # Descriptions
 
     def opcode(self, number: int) -> Opcode:
-        """Return the opcode `number`, kept after the first call.
+        """Return the opcode with a number; the result is cached.
 
         Raises:
-            DecodeError: there is none (-1 is what an undecodable entry has).
+            DecodeError: there is none. Undecodable entries have number -1.
         """
         try:
             return self._opcodes[number]
@@ -174,7 +173,7 @@ class Isa:
         return list(_opcode_numbers())
 
     def opcode_named(self, name: str) -> Opcode:
-        """Return the opcode LLVM calls exactly `name`, e.g. ``V_ADD_F32_e32_gfx11``.
+        """Return the opcode with LLVM's name, e.g. ``V_ADD_F32_e32_gfx11``.
 
         Raises:
             DecodeError: there is none.
@@ -209,17 +208,14 @@ class Isa:
         )
 
     def _wave_register(self, number: int) -> int:
-        """Return the register that an instruction uses for one that LLVM describes.
-
-        In wave32, an instruction that LLVM describes as using VCC or EXEC uses only the low half.
-        """
+        """Return the register that an instruction uses implicitly: in wave32 the low half of VCC or EXEC."""
         if self.wave_size == 64:
             return number
         name = self._native.register(number)[0]
         return register_numbers()[f"{name}_LO"] if name in ("VCC", "EXEC") else number
 
     def register(self, number: int) -> Register:
-        """Return the register `number`.
+        """Return the register with a number.
 
         Raises:
             DecodeError: there is none.
@@ -229,7 +225,7 @@ class Isa:
         return Register(int(number), *self._native.register(int(number)))
 
     def register_named(self, name: str) -> Register:
-        """Return the register LLVM calls exactly `name`, e.g. ``SGPR0_SGPR1``.
+        """Return the register with LLVM's name, e.g. ``SGPR0_SGPR1``.
 
         Raises:
             DecodeError: there is none.
@@ -241,11 +237,10 @@ class Isa:
 
     @functools.lru_cache(maxsize=4096)  # noqa: B019  there is one for each processor, for good
     def vgpr_places(self, opcode: int) -> tuple[int, ...]:
-        """Return which bits of ``s_set_vgpr_msb`` are the upper bits of the VGPR number of each operand of an opcode.
+        """Return, for each operand of an opcode, the place in ``s_set_vgpr_msb`` of the upper bits of its VGPR number.
 
-        They are the two bits from 0 to 3 (src0, src1, src2 and the result of vector operations); -1 for none.
-
-        A source that is tied to the result goes with the result (LLVM, AMDGPULowerVGPREncoding).
+        Places 0 to 3 are src0, src1, src2 and the result of vector operations; -1 stands for none. A source that is
+        tied to the result has the result's place (LLVM, AMDGPULowerVGPREncoding).
         """
         places = self._native.vgpr_places(opcode)
         for position, operand in enumerate(self.opcode(opcode).operands):
@@ -256,16 +251,13 @@ class Isa:
         return tuple(places)
 
     def register_at(self, unit: int, count: int = 1) -> int | None:
-        """Return the register number that instructions of this processor use for exactly these units.
-
-        None where there is none.
-        """
+        """Return the register number that instructions of this processor use for exactly these units, if any."""
         return self._register_at.get((unit, count))
 
     def register_like(self, number: int, unit: int) -> int | None:
-        """Return the register at `unit` that is as wide as the register `number`; None where there is none.
+        """Return the register at `unit` with the width of register `number`, if any.
 
-        If `number` is a 16-bit half of a VGPR, it is the same half.
+        If `number` is a 16-bit half of a VGPR, the result is the same half.
         """
         if not self.register_is_half[number]:
             return self.register_at(unit, int(self.register_unit_count[number]))
@@ -284,20 +276,20 @@ class Isa:
 
     @functools.cached_property
     def _register_at(self) -> dict[tuple[int, int], int]:
-        """Return for each first unit and number of units the first register that this processor's encoder takes."""
+        """Return (first unit, number of units) -> the first register that this processor's encoder accepts."""
         numbers = np.flatnonzero(self._register_columns[3])
         units = zip(self.register_first_unit[numbers].tolist(), self.register_unit_count[numbers].tolist(), strict=True)
         table: dict[tuple[int, int], int] = {}
-        for place, number in zip(units, numbers.tolist(), strict=True):
-            table.setdefault(place, number)
+        for key, number in zip(units, numbers.tolist(), strict=True):
+            table.setdefault(key, number)
         return table
 
     def register_classes(self) -> Mapping[str, Sequence[int]]:
-        """Return the numbers of the registers in each of LLVM's register classes."""
+        """Return LLVM's register class -> the numbers of its registers."""
         return _register_classes()
 
     def registers_in_class(self, name: str) -> list[int]:
-        """Return the numbers of the registers in LLVM's register class `name`, in LLVM's order.
+        """Return the numbers of the registers in a register class, in LLVM's order.
 
         Raises:
             DecodeError: there is no such class.
@@ -332,7 +324,7 @@ def _any() -> _mc.Isa:
 
 @functools.cache
 def register_numbers() -> dict[str, int]:
-    """Return LLVM's number of each register, by its name."""
+    """Return register name -> LLVM's register number."""
     return _any().register_numbers()
 
 

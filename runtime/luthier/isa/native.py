@@ -1,4 +1,4 @@
-"""The native module's view of one processor, for whoever needs no NumPy."""
+"""The native module's view of one processor, without NumPy."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from luthier.isa.targets import TargetId
 
 
 def native_isa(target: TargetId, wave_size: int) -> _mc.Isa:
-    """Return LLVM's MC layer for `target`.
+    """Return LLVM's MC layer for a target.
 
     Raises:
-        TargetError: it does not have that wave size, or LLVM does not know it.
+        TargetError: the target does not have the wave size, or LLVM does not know it.
     """
     if wave_size not in target.target.wave_sizes:
         raise TargetError(f"{target.target.name} has no wave size {wave_size}", target=str(target))
@@ -30,22 +30,23 @@ def native_isa(target: TargetId, wave_size: int) -> _mc.Isa:
 
 
 def make(cpu: str, features: str) -> _mc.Isa:
-    """Return the native object, after its operand names have been set."""
+    """Return the native object, after setting operand names."""
     _set_operand_names(tuple(read_so_far()))
     return _mc.Isa(cpu, features)
 
 
 @functools.lru_cache(maxsize=2)
 def _set_operand_names(generations: tuple[str, ...]) -> None:
-    """Hand over the names that some generations, by their names, give operands."""
-    anchors = {name: text for one in generations for name, text in read_so_far()[one].operand_anchors.items()}
+    """Set the operand names of some generations, given by name."""
+    read = read_so_far()
+    anchors = {name: text for generation in generations for name, text in read[generation].operand_anchors.items()}
     numbers = zip(anchors, _mc.opcode_numbers(list(anchors)), strict=True)
     opcodes = {name: number for name, number in numbers if number >= 0}
     _mc.set_operand_names(operand_names.calibrate(anchors, opcodes, _mc.named_operand_positions))
 
 
 def data_text(data: bytes) -> str:
-    """Return what stands in a listing for bytes that are no instruction."""
+    """Return undecodable bytes as a directive for a listing."""
     if len(data) % 4 == 0:
         words = (int.from_bytes(data[at : at + 4], "little") for at in range(0, len(data), 4))
         return ".long " + ", ".join(f"{word:#010x}" for word in words)

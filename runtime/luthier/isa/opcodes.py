@@ -13,15 +13,14 @@ class OperandInfo(Struct, frozen=True):
     """One operand position of an opcode."""
 
     name: str
-    """LLVM's name of the position: ``vdst``, ``src0``, ``src0_modifiers``, ``offset``, ``cpol``, …; empty where it has
-    none."""
+    """LLVM's name of the position: ``vdst``, ``src0``, ``src0_modifiers``, ``offset``, ``cpol``, …; empty if none."""
     is_def: bool
     tied_to: int
-    """Index of the operand that must be the same register, -1 where there is none."""
+    """Index of the operand that must be the same register, -1 if there is none."""
     type: int
     """LLVM's operand type number (MCOI::OperandType and AMDGPU::OperandType)."""
     register_class: str | None
-    """Name of the register class the position takes, None where it takes no register."""
+    """Name of the register class of the position, None if it takes no register."""
 
 
 class Opcode(Struct, frozen=True, dict=True):
@@ -33,15 +32,15 @@ class Opcode(Struct, frozen=True, dict=True):
     mnemonic: str
     """Mnemonic as printed, e.g. ``v_add_f32_e32``."""
     pseudo: str
-    """Name of the generic opcode this one encodes on some targets, e.g. ``V_ADD_F32_e32``; the same on all of them."""
+    """Name of the generic opcode, e.g. ``V_ADD_F32_e32``, which is the same on all targets."""
     pseudo_number: int
-    """Number of that opcode; `number` itself where LLVM has no other."""
+    """Number of the generic opcode; `number` itself if LLVM has no other."""
     operands: tuple[OperandInfo, ...]
     implicit_uses: tuple[int, ...]
-    """LLVM register numbers read without being named; in wave32 VCC and EXEC appear as their low half."""
+    """Numbers of LLVM registers read implicitly; in wave32 VCC and EXEC appear as their low half."""
     implicit_defs: tuple[int, ...]
     size: int
-    """Bytes without a trailing literal; 0 where LLVM does not say."""
+    """Bytes without a trailing literal; 0 if LLVM does not know."""
     flags: InstructionFlag
     ts_flags: int
     """LLVM's target-specific flag bits (SIInstrFlags)."""
@@ -55,5 +54,5 @@ class Opcode(Struct, frozen=True, dict=True):
 
     @cached_property
     def operand_index(self) -> dict[str, int]:
-        """Return the position of each operand name."""
+        """Return operand name -> position."""
         return {operand.name: index for index, operand in enumerate(self.operands) if operand.name}

@@ -1,9 +1,9 @@
 """Names of operand positions.
 
-LLVM exports ``getNamedOperandIdx(opcode, name)`` but not the enumeration of names, whose order changes from release to
-release. It is found here: each anchor (`Generation.operand_anchors`) is an opcode whose operands are known, and a
-name's number is the only one that has the right position in every anchor. An anchor that contradicts another, or an
-LLVM without it, leaves its names unknown, which `tests/isa/test_opcodes.py` would notice.
+LLVM exports ``getNamedOperandIdx(opcode, name)`` but not the enumeration of names, whose order changes between
+releases. This module recovers it: each anchor (`Generation.operand_anchors`) is an opcode with known operands, and a
+name's number is the only one with the correct position in every anchor. If anchors contradict each other, or LLVM does
+not have one, their names stay unknown, which `tests/isa/test_opcodes.py` would detect.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 NAMES = 138
-"""Names in LLVM 22's enumeration; the exported function must not be asked beyond."""
+"""Number of names in LLVM 22's enumeration; the exported function must not be called with larger numbers."""
 
 
 def calibrate(
     anchors: Mapping[str, str], opcodes: Mapping[str, int], positions_of: Callable[[int, int], list[int]]
 ) -> dict[str, int]:
-    """Operand name -> number in LLVM's enumeration.
+    """Return operand name -> number in LLVM's enumeration.
 
     Args:
-        anchors: opcode name -> its operands in order; "." is a position that is left open.
+        anchors: opcode name -> its operands in order; "." stands for any name.
         opcodes: opcode name -> number.
-        positions_of: LLVM's function for a number of names: the operand position each has in an opcode, -1 where it has
-        none.
+        positions_of: returns the operand position of each of the first names in an opcode, -1 if it has none.
     """
     candidates: dict[str, set[int]] = {}
     for opcode_name, text in anchors.items():
@@ -35,7 +34,7 @@ def calibrate(
             if position >= 0:
                 numbers.setdefault(position, set()).add(number)
         for position, name in enumerate(text.split()):
-            here = numbers.get(position, set())
+            matching = numbers.get(position, set())
             if name != ".":
-                candidates[name] = candidates.get(name, here) & here
+                candidates[name] = candidates.get(name, matching) & matching
     return {name: next(iter(left)) for name, left in candidates.items() if len(left) == 1}

@@ -1,7 +1,7 @@
-"""Registers: their numbers, their names, sets of them. The one place that knows, for every target.
+"""Registers: their numbers, their names, and sets of them, for every target.
 
-Everything after decoding speaks of 32-bit *register units* (docs/architecture.md, "Vocabulary of registers"). This
-module imports nothing of Luthier: the build makes the C++ constants of `native_header` from it.
+After decoding, registers are identified by 32-bit *register units* (docs/architecture.md, "Vocabulary of registers").
+This module imports nothing from Luthier, because the build generates the C++ constants of `native_header` from it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 SGPRS = range(106)
 FLAT_SCRATCH_SGPR = 102
-"""First unit of FLAT_SCRATCH where it is a pair of SGPRs (GFX9)."""
+"""First unit of FLAT_SCRATCH if it is a pair of SGPRs (GFX9)."""
 XNACK_MASK = 104
 """GFX9."""
 VCC_LO, VCC_HI = 106, 107
@@ -25,20 +25,20 @@ EXEC = EXEC_LO, EXEC_HI
 SCC = 128
 MODE = 129
 FLAT_SCRATCH_LO, FLAT_SCRATCH_HI = 130, 131
-"""Units of FLAT_SCRATCH where it is not a pair of SGPRs (GFX10 and later)."""
+"""Units of FLAT_SCRATCH if it is not a pair of SGPRs (GFX10 and later)."""
 UNTRACKED = 132
 """Every other special register."""
 VGPRS = range(256, 1280)
 AGPRS = range(VGPRS.stop, VGPRS.stop + 256)
 NARROW_VGPRS = 256
-"""VGPRs that most processors have. Native data flow is compiled for these (runtime/native/lifting/units.h) and for all.
-"""
+"""Number of VGPRs of most processors. Native data flow is compiled for these and for all VGPRs
+(runtime/native/lifting/units.h)."""
 VGPR_FIRST, AGPR_FIRST = VGPRS.start, AGPRS.start
 UNIT_LIMIT = AGPRS.stop
-"""One above the last unit."""
+"""One more than the last unit."""
 
 _FILES = {"s": SGPRS, "ttmp": TTMPS, "v": VGPRS, "a": AGPRS}
-"""Numbered registers: what assembly calls them before the number."""
+"""Prefix in assembly -> units of the numbered registers."""
 _SPECIAL = {
     "vcc_lo": VCC_LO,
     "vcc_hi": VCC_HI,
@@ -56,12 +56,12 @@ _PAIR_NAMES = {unit: name for name, unit in _PAIRS.items()}
 
 
 def is_vector(unit: int) -> bool:
-    """Return whether a unit has one value per lane; the others have one per wave."""
+    """Return whether a unit has one value per lane; other units have one per wave."""
     return unit >= VGPRS.start
 
 
 class RegisterRange(Struct, frozen=True):
-    """A register: neighbouring units."""
+    """A register of adjacent units."""
 
     first: int
     count: int = 1
@@ -73,9 +73,9 @@ class RegisterRange(Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> RegisterRange | None:
-        """Parse a register of assembly: ``v4``, ``s[2:3]``, ``a0``, ``vcc``, ``exec_lo``, ``scc``; None if it is none.
+        """Parse an assembly register: ``v4``, ``s[2:3]``, ``a0``, ``vcc``, ``exec_lo``, ``scc``; None if it is invalid.
 
-        Numbers are those of the largest file of any target.
+        Numbers are checked against the largest file of any target.
         """
         if text in _PAIRS:
             return cls(_PAIRS[text], 2)
@@ -89,7 +89,7 @@ class RegisterRange(Struct, frozen=True):
         return cls(file[first], last - first + 1) if first <= last < len(file) else None
 
     def __str__(self) -> str:
-        """Return the name in assembly; the numbers of units that have no name together."""
+        """Return the name in assembly, or the list of its units if they have no common name."""
         first, count = self.first, self.count
         if count == 2 and first in _PAIR_NAMES:
             return _PAIR_NAMES[first]
@@ -106,10 +106,10 @@ def unit_name(unit: int) -> str:
 
 
 class UnitSet(int):
-    """A set of register units: bit `u` is set when unit `u` is a member.
+    """A set of register units: bit `u` is set if unit `u` is a member.
 
-    It is an integer, so ``|``, ``&`` and ``~`` work as on any bit mask (and give plain integers); besides, it has
-    ``unit in set``, iteration in ascending order, and a readable text.
+    It is an integer, so ``|``, ``&`` and ``~`` work as on any bit mask (and return plain integers). It also supports
+    ``unit in set``, iteration in ascending order, and readable text.
     """
 
     __slots__ = ()
@@ -132,7 +132,7 @@ class UnitSet(int):
         return int(self) != 0
 
     def ranges(self) -> Iterator[RegisterRange]:
-        """Yield the members, runs of numbered registers and the halves of pairs joined, ascending."""
+        """Yield the members in ascending order, with adjacent numbered registers and halves of pairs joined."""
         first = count = 0
         for unit in self:
             if count and unit == first + count and _joined(first, unit):
@@ -146,7 +146,7 @@ class UnitSet(int):
 
     def names(self) -> list[str]:
         """Return the names of `ranges`: ``["s[0:3]", "s7", "vcc", "scc", "v1"]``."""
-        return [str(one) for one in self.ranges()]
+        return list(map(str, self.ranges()))
 
     def __str__(self) -> str:
         return ", ".join(self.names()) or "nothing"
@@ -156,7 +156,7 @@ class UnitSet(int):
 
 
 def _joined(first: int, unit: int) -> bool:
-    """Return whether a run that begins at `first` continues with `unit`."""
+    """Return whether a range that begins at `first` continues with `unit`."""
     if unit == first + 1 and first in _PAIR_NAMES:
         return True
     return any(first in file and unit in file for file in _FILES.values())
@@ -173,7 +173,7 @@ def mask_of(units: Iterable[int]) -> int:
 
 
 def bits_of(mask: int) -> Iterator[int]:
-    """Yield the bits that are set, ascending: of a set of units, the units."""
+    """Yield the set bits in ascending order, such as the units of a set."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -182,33 +182,32 @@ def bits_of(mask: int) -> Iterator[int]:
 
 SGPR_MASK, VGPR_MASK, AGPR_MASK = mask_of(SGPRS), mask_of(VGPRS), mask_of(AGPRS)
 SCALAR_MASK = (1 << VGPRS.start) - 1
-"""Every unit with one value a wave; the others have one value a lane."""
+"""Every unit with one value per wave; other units have one per lane."""
 VECTOR_MASK = VGPR_MASK | AGPR_MASK
 EXEC_MASK = 3 << EXEC_LO
 VCC_MASK = 3 << VCC_LO
 TRACKED_SCALARS = (1 << TTMPS.stop) - 1 | 1 << M0 | EXEC_MASK | 15 << SCC
-"""Every scalar unit that has a meaning and is followed: SGPRs, VCC, trap temporaries, M0, EXEC, SCC, MODE,
-FLAT_SCRATCH."""
+"""Every scalar unit that analyses follow: SGPRs, VCC, trap temporaries, M0, EXEC, SCC, MODE, FLAT_SCRATCH."""
 
 
 class Register(Struct, frozen=True):
     """One LLVM register."""
 
     number: int
-    """LLVM register number; 0 is no register."""
+    """LLVM register number; 0 stands for no register."""
     name: str
     """LLVM's name, e.g. ``VGPR0_VGPR1``."""
     text: str
     """Name in assembly, e.g. ``v[0:1]``."""
     first_unit: int
-    """-1 where the register has no unit: no register, SGPR_NULL, and numbers this processor cannot name."""
+    """-1 if it has no unit: no register, SGPR_NULL, and registers that this processor does not have."""
     unit_count: int
     half: bool
-    """A 16-bit half of its unit: a write to it leaves the other half."""
+    """Whether it is a 16-bit half of its unit: a write to it preserves the other half."""
 
 
 def native_header() -> str:
-    """Return the numbers as C++ constants, ``luthier::units`` in ``unit_numbers.h``, for the native module."""
+    """Return the numbers as C++ constants for the native module: ``luthier::units`` in ``unit_numbers.h``."""
     constants = {
         "Sgpr": SGPRS.start,
         "Sgprs": len(SGPRS),

@@ -1,6 +1,6 @@
-"""Target ids: processors with settings of their features, as clang and metadata spell them.
+"""Target ids: processors with settings of their features, as spelled by clang and in metadata.
 
-The processors are `luthier.arch.targets`, whose names are here, too.
+The processors are in `luthier.arch.targets`, whose names this module exports, too.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from luthier.arch.targets import version_of as version_of
 from luthier.errors import TargetError
 
 _TRIPLE = re.compile(r"^(?:[a-z]\w*-)?amdgcn-[^-]*-[^-]*-[^-]*-")
-"""Prefix of the processor in bundles and metadata: an optional offload kind and the four parts of a triple."""
+"""Prefix before the processor in bundles and metadata: an optional offload kind and the four parts of a triple."""
 
 
 class TargetId(Struct, frozen=True):
     """A processor with its feature settings, e.g. ``gfx942:sramecc+:xnack-`` (None: any).
 
-    It stands for a set of devices: one setting of each feature or, where it leaves a feature open, both; of a generic
-    processor, all processors that run its code. `covers` and `accepts` are the two questions about such sets.
+    It denotes a set of devices: with one setting of each feature, or with both settings of an open feature; a generic
+    processor denotes all processors that run its code. `covers` and `accepts` compare such sets.
     """
 
     target: Target
@@ -33,28 +33,25 @@ class TargetId(Struct, frozen=True):
     xnack: bool | None = None
 
     def covers(self, other: TargetId) -> bool:
-        """Return whether this id stands for every device that `other` stands for.
+        """Return whether this id denotes every device that `other` denotes.
 
-        So code built for this id can be put into code built for `other`, and code for `other` is among what a user
-        means who asks for this id.
+        Code built for this id can then be inserted into code built for `other`, and a request for this id includes code
+        for `other`.
 
         Source: LLVM AMDGPUUsage, "Target ID" and "Generic Processors".
         """
         return self.target.is_run_by(other.target) and self._settings_hold_for(other)
 
     def serves(self, other: TargetId) -> bool:
-        """Return whether bitcode that was compiled for this id may be made code for `other`.
+        """Return whether code for `other` may be generated from bitcode that was compiled for this id.
 
-        Processors with a generic one in common differ by instructions that a code generator chooses, or refuses to make
-        where bitcode asks for them by name. `covers` is what holds for any bitcode.
+        Processors of a common generic one differ in instructions that a code generator selects, or refuses to emit if
+        the bitcode names them. `covers` is sufficient for any bitcode.
         """
         return self.target.shares_generic(other.target) and self._settings_hold_for(other)
 
     def accepts(self, code: TargetId) -> bool:
-        """Return whether a device with this id can run `code`.
-
-        A setting that the device leaves open is as the code needs it.
-        """
+        """Return whether a device with this id can run `code`. Open settings of the device match any code."""
         return code.target.is_run_by(self.target) and all(
             device is None or built in (None, device) for device, built in self._settings(code)
         )
@@ -63,16 +60,16 @@ class TargetId(Struct, frozen=True):
         return all(mine is None or mine == theirs for mine, theirs in self._settings(other))
 
     def _settings(self, other: TargetId) -> tuple[tuple[bool | None, bool | None], ...]:
-        """Return this id's and the other's setting of each feature."""
+        """Return the settings of each feature in this id and in the other."""
         return (self.sramecc, other.sramecc), (self.xnack, other.xnack)
 
     @classmethod
     @functools.lru_cache(maxsize=256)
     def parse(cls, text: str) -> TargetId:
-        """Read a target id as clang's ``--offload-arch`` and code-object metadata spell it.
+        """Parse a target id in the spelling of clang's ``--offload-arch`` and of code-object metadata.
 
         Raises:
-            TargetError: unknown processor or feature, a feature the processor lacks, or one given twice.
+            TargetError: the processor or a feature is unknown, the processor lacks a feature, or it is given twice.
         """
         name, *features = _TRIPLE.sub("", text).split(":")
         target = target_named(name)

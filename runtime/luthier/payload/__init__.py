@@ -1,4 +1,4 @@
-"""A hook with its arguments, compiled once to a template of instructions with symbolic registers."""
+"""Payloads: a hook with its arguments is compiled once to a template of instructions with symbolic registers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Templates made once per (hook, arguments, target, wave size)."""
+"""Cache of templates by hook, arguments, target and wave size."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def template_for(
     wave_size: int,
     groups: EveryWorkGroup | None = None,
 ) -> Template:
-    """Return the template of `hook` with these arguments; it refers to variables by their `qualified` names.
+    """Return the template of a hook with its arguments, which refers to variables by their `qualified` names.
 
     Args:
-        groups: the work-groups that it runs in; None: all.
+        groups: the work-groups in which it runs; None: all.
 
     Raises:
-        HookError, ToolError: it cannot be compiled for the target, and why.
+        HookError, ToolError: the hook cannot be compiled for the target.
     """
     module = hook.module
     managed = frozenset(name for name, variable in module.variables.items() if variable.managed)
     try:
         contents = module.contents_for(target).for_waves(wave_size)
-        if hook.targets and all(hook.symbol != one.symbol for one in contents.hooks):
-            raise HookError(f"hook {hook.name} is for {', '.join(hook.targets)} alone")
+        if hook.targets and all(hook.symbol != other.symbol for other in contents.hooks):
+            raise HookError(f"hook {hook.name} is only for {', '.join(hook.targets)}")
         called = intrinsics_called(contents.intrinsics)
         intrinsics = BUILT_IN | find_intrinsics(called)
         makers = makers_of(called)

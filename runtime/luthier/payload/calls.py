@@ -1,7 +1,7 @@
-"""Calls to intrinsics in a hook's IR, and how they are replaced.
+"""Calls to intrinsics in a hook's IR, and their replacement.
 
-The compiler plugin leaves a call to ``NAMESPACE::NAME[.<return type>].<argument types>`` in a hook's bitcode. Once
-the hook is inlined into its payload, each such call is replaced by LLVM IR that the intrinsic's record gives.
+The compiler plugin leaves a call to ``NAMESPACE::NAME[.<return type>].<argument types>`` in a hook's bitcode. After the
+hook is inlined into its payload, each such call is replaced by LLVM IR from the intrinsic's record.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from luthier.isa.targets import Target
 from luthier.payload.ir import IrOperand, names_in, read_instruction
 
 Lower = Callable[["IntrinsicCall", "Lowering"], list[str]]
-"""Gives the lines of IR, textual and not indented, that replace a call. They define the call's `result`, if it has one,
-and take other names from `Lowering.fresh`."""
+"""Returns the lines of IR text, not indented, that replace a call. They define the call's `result`, if it has one, and
+use `Lowering.fresh` for other names."""
 
 Definition = str | bytes | Callable[[Target, int], str | bytes]
-"""LLVM IR, as text or bitcode, or a function of target and wave size that returns it. It defines functions of the
+"""LLVM IR as text or bitcode, or a function of target and wave size that returns it. It defines functions with the
 intrinsic's full names, e.g. ``@"my::lane_swap.i32.i32.i32"``."""
 
 
 class Intrinsic(Struct, frozen=True):
-    """A function declared `LUTHIER_INTRINSIC_ANNOTATE` in a device header: what it is called, and what it means.
+    """The name and meaning of a function declared with `LUTHIER_INTRINSIC_ANNOTATE` in a device header.
 
     Raises:
         HookError: not exactly one of `lower` and `definition` is given.
     """
 
     name: str
-    """With its namespace, e.g. ``luthier::readReg``."""
+    """Name with its namespace, e.g. ``luthier::readReg``."""
     signature: str
     """Signature for tool authors, e.g. ``readReg<T>(reg)``."""
     doc: str
     """One-line description."""
     lower: Lower | None = None
-    """For what is more than a value: access to registers, code that must not be moved."""
+    """For intrinsics that access registers, or whose code must not be moved."""
     definition: Definition | None = None
-    """For what is a value: functions that are linked and inlined before anything else is done."""
+    """For intrinsics that only compute a value: functions that are linked and inlined first."""
     package: str = "luthier"
-    """The distribution it comes from; set when it is found by its entry point."""
+    """The distribution that provides it, set when it is loaded from an entry point."""
 
     def __post_init__(self) -> None:
         if (self.lower is None) == (self.definition is None):
-            raise HookError(f"intrinsic {self.name} of {self.package} needs either `lower` or `definition`")
+            raise HookError(f"intrinsic {self.name} of {self.package} needs exactly one of `lower` and `definition`")
 
 
 class IntrinsicCall(Struct, frozen=True):
@@ -58,12 +58,12 @@ class IntrinsicCall(Struct, frozen=True):
     """Name without types, e.g. ``luthier::readReg``."""
     return_type: str
     result: str | None
-    """The value it defines, e.g. ``%7``; None when it is void or nothing uses it."""
+    """The value that it defines, e.g. ``%7``; None if it is void or unused."""
     arguments: tuple[tuple[str, str], ...]
     """(type, value) of each argument."""
 
     def constant(self, index: int) -> int:
-        """Return an integer argument that must be known when the hook is compiled."""
+        """Return an integer argument that must be a compile-time constant."""
         kind, value = self.arguments[index]
         number = IrOperand(kind, value).number
         if number is None:
@@ -75,24 +75,24 @@ class IntrinsicCall(Struct, frozen=True):
 
 @dataclass
 class Lowering:
-    """Results of lowering a payload's intrinsics, besides the replacing text."""
+    """State of lowering a payload's intrinsics: collects everything besides the replacement text."""
 
     target: Target
     wave_size: int
     read: set[int] = field(default_factory=set)
-    """Register units whose value at the point the payload reads."""
+    """Register units of the application that the payload reads."""
     written: set[int] = field(default_factory=set)
-    """Register units the payload gives a new value."""
+    """Register units of the application that the payload writes."""
     runs_without_lanes: bool = False
-    """The payload has an effect even where EXEC is 0."""
+    """Whether the payload has an effect even if EXEC is 0."""
     writes_inactive_lanes: bool = False
-    """The payload's vector temporaries are written in lanes that are not active."""
+    """Whether the payload's vector temporaries are written in inactive lanes."""
     implicit_offset: str = "implicit_offset"
-    """Name of the state that says where implicit arguments are, laid out as the hook was compiled for."""
+    """Name of the state with the offset of implicit arguments, in the layout for which the hook was compiled."""
     states: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Launch state that the payload reads: (name, part) -> the IR value that holds it everywhere."""
+    """Launch state that the payload reads: (name, part) -> its IR value."""
     declarations: set[str] = field(default_factory=set)
-    """LLVM's ``declare`` lines of what the text calls."""
+    """LLVM's ``declare`` lines of called functions."""
     _temporaries: int = 0
 
     def fresh(self) -> str:
@@ -101,10 +101,7 @@ class Lowering:
         return f"%luthier.{self._temporaries}"
 
     def state(self, name: str, part: int = 0) -> str:
-        """Return the IR value of a 32-bit part of what the kernel gets at launch.
-
-        See `luthier.payload.launch_state.STATES`.
-        """
+        """Return the IR value of a 32-bit part of a launch state (`luthier.payload.launch_state.STATES`)."""
         return self.states.setdefault((name, part), f"%luthier.{name}.{part}")
 
     def call(self, result: str, kind: str, function: str, *arguments: tuple[str, str]) -> str:
@@ -116,12 +113,12 @@ class Lowering:
             function: name, e.g. ``llvm.amdgcn.readlane.i32``.
             arguments: (type, value) of each.
         """
-        self.declarations.add(f"declare {kind} @{function}({', '.join(one for one, _ in arguments)})")
-        return f"{result} = call {kind} @{function}({', '.join(f'{one} {value}' for one, value in arguments)})"
+        self.declarations.add(f"declare {kind} @{function}({', '.join(type for type, _ in arguments)})")
+        return f"{result} = call {kind} @{function}({', '.join(f'{type} {value}' for type, value in arguments)})"
 
 
 def inline_assembly(result: str, kind: str, lines: list[str], constraints: str, operands: str) -> str:
-    """Return an opaque, side-effecting piece of assembly as IR."""
+    """Return the IR of opaque assembly with side effects."""
     source = "\\0A".join(lines)
     return f'{result} = call {kind} asm sideeffect "{source}", "{constraints}"({operands})'
 
@@ -130,16 +127,16 @@ def parse_call(line: str, known: Container[str] = ()) -> IntrinsicCall | None:
     """Return the intrinsic call in one line of IR, or None.
 
     Args:
-        known: names that are intrinsics besides those in a C++ namespace.
+        known: names of intrinsics without a C++ namespace.
     """
-    one = read_instruction(line) if " call " in line and "@" in line else None
-    if one is None or not ("::" in one.callee or one.callee in known):
+    instruction = read_instruction(line) if " call " in line and "@" in line else None
+    if instruction is None or not ("::" in instruction.callee or instruction.callee in known):
         return None
-    base = one.callee if one.callee in known else one.callee.split(".")[0]
-    arguments = tuple((value.type, value.text) for value in one.operands)
+    base = instruction.callee if instruction.callee in known else instruction.callee.split(".")[0]
+    arguments = tuple((value.type, value.text) for value in instruction.operands)
     if not all(kind and value for kind, value in arguments):
-        raise HookError(f"cannot read the arguments of {one.callee} in {line.strip()!r}")
-    return IntrinsicCall(base, one.type, one.result or None, arguments)
+        raise HookError(f"cannot read the arguments of {instruction.callee} in {line.strip()!r}")
+    return IntrinsicCall(base, instruction.type, instruction.result or None, arguments)
 
 
 def intrinsics_called(names: Iterable[str]) -> set[str]:
@@ -154,7 +151,7 @@ def lower_calls(function: str, lowering: Lowering, intrinsics: Mapping[str, Intr
         intrinsics: by base name.
 
     Raises:
-        HookError: an intrinsic nobody defines, or one called in a way it does not support.
+        HookError: an intrinsic is undefined, or a call has unsupported arguments.
     """
     lines = []
     uses = Counter(names_in(function))
@@ -178,6 +175,6 @@ def lower_calls(function: str, lowering: Lowering, intrinsics: Mapping[str, Intr
             lines += [f"  {replacement}" for replacement in intrinsic.lower(call, lowering)]
         except LuthierError:
             raise
-        except Exception as problem:  # whatever a stranger's code raises
+        except Exception as problem:  # from another package's code
             raise HookError(f"intrinsic {call.base} of {intrinsic.package} cannot be lowered: {problem!r}") from problem
     return "\n".join(lines)

@@ -1,8 +1,8 @@
 """Code generation, from a hook's bitcode to assembly text: link, inline, lower intrinsics, optimise, emit.
 
-A payload is ``void payload()`` whose inputs are *markers*: opaque assembly comments ``; luthier.input N REG`` that
-LLVM's register allocator completes with the register where it wants input N, and ``; luthier.output N REG`` that say
-where it left result N. No calling convention, no stack, no registers reserved for one.
+A payload is ``void payload()`` whose inputs are *markers*: opaque assembly comments ``; luthier.input N REG``, which
+LLVM's register allocator completes with the register for input N, and ``; luthier.output N REG`` with the register of
+result N. There is no calling convention, no stack, and no register reserved for either.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from luthier.payload.wrapper import wrapper_of
 _ORDER = re.compile(
     r"\b(?:(?:fence|volatile|acquire|release|acq_rel|seq_cst|s_sleep)\b|s_wait(?!_alu\b)|s\.wait)|_inv|_wb"
 )
-"""Words in IR that may ask for an order of memory accesses."""
+"""Words in IR that may order memory accesses."""
 _OBJECT_VERSION = '!"amdhsa_code_object_version", i32 '
-"""The module flag that says which layout of implicit arguments code was compiled for."""
+"""The module flag that determines the layout of implicit arguments."""
 _FEATURES = re.compile(r'"target-features"="([^"]*)"')
 _TARGET = re.compile(r'"target-cpu"="([^"]*)"(?: "target-features"="[^"]*")?')
 _CPU = re.compile(r'"target-cpu"="[^"]*"(?! "target-features")')
 
 
 def _with_features(text: str, features: Sequence[str]) -> str:
-    """Return a module's text with subtarget features added to all of its functions."""
+    """Return a module's text with subtarget features added to all its functions."""
     if not features:
         return text
     added = ",".join(features)
@@ -48,9 +48,9 @@ def _with_features(text: str, features: Sequence[str]) -> str:
 
 
 def _retargeted(text: str, processor: str, attributes: str) -> str:
-    """Return a module's text with functions that were compiled for another processor made this one's.
+    """Return a module's text with functions for other processors retargeted to this one.
 
-    Those that a hook calls, and that cannot be inlined, would be code for theirs.
+    Otherwise functions that cannot be inlined would be compiled for their original processor.
     """
     return _TARGET.sub(lambda match: match[0] if match[1] == processor else attributes, text)
 
@@ -76,37 +76,39 @@ def generate(
     """Compile one hook with its arguments to assembly.
 
     Args:
-        bitcode: the tool's module for this target, as the compiler plugin embedded it.
+        bitcode: the tool's module for this target, as embedded by the compiler plugin.
         hook: name of the hook function.
-        arguments: one an hook parameter.
-        target: what to generate for.
-        wave_size: lanes a wave of the kernels it goes into.
-        managed: names of HIP managed variables; in the module their symbol holds a pointer to the storage, here it
-            *is* the storage.
-        intrinsics: those that the hook may call, by name.
-        groups: the work-groups that it runs in; None: all.
-        lds: where the module's LDS variables are.
+        arguments: one per hook parameter.
+        target: the target of the code.
+        wave_size: lanes per wave of the kernels to instrument.
+        managed: names of HIP managed variables. In the module, their symbol holds a pointer to the storage; in the
+            payload, it *is* the storage.
+        intrinsics: intrinsics that the hook may call, by name.
+        groups: the work-groups in which it runs; None: all.
+        lds: offsets of the module's LDS variables.
 
     Raises:
-        HookError: anything the hook does that a payload cannot.
+        HookError: the hook does something that a payload cannot do.
     """
     added = {name: intrinsic for name, intrinsic in intrinsics.items() if BUILT_IN.get(name) is not intrinsic}
     definitions = _definitions(intrinsics, target.target, wave_size)
-    given = bitcode, hook, arguments, str(target), wave_size, managed, added, definitions, groups, lds
+    options = bitcode, hook, arguments, str(target), wave_size, managed, added, definitions, groups, lds
     if not added:
-        return in_lasting_child(f"hook {hook}", _generate, *given)
+        return in_lasting_child(f"hook {hook}", _generate, *options)
     initialise_llvm()
-    return in_child(lambda: _generate(*given), f"hook {hook}")  # another package's functions may not bear pickling
+    return in_child(lambda: _generate(*options), f"hook {hook}")  # other packages' functions may not be picklable
 
 
 def _definitions(intrinsics: Mapping[str, Intrinsic], target: Target, wave_size: int) -> dict[str, str | bytes]:
-    """Name -> IR of those intrinsics that are given as IR."""
-    given = {name: intrinsic.definition for name, intrinsic in intrinsics.items() if intrinsic.definition is not None}
+    """Return name -> IR of the intrinsics that are defined as IR."""
     texts = {}
-    for name, definition in given.items():
+    for name, intrinsic in intrinsics.items():
+        definition = intrinsic.definition
+        if definition is None:
+            continue
         try:
             texts[name] = definition if isinstance(definition, (str, bytes)) else definition(target, wave_size)
-        except Exception as problem:  # whatever a stranger's code raises
+        except Exception as problem:  # from another package's code
             raise ToolError(
                 f"intrinsic {name} of {intrinsics[name].package} cannot be defined: {problem!r}"
             ) from problem
@@ -124,11 +126,11 @@ def _link_definitions(
             defined.triple, defined.data_layout = module.triple, module.data_layout
             module.link_in(defined)
         except RuntimeError as problem:
-            raise HookError(f"intrinsic {name}: its definition is no LLVM IR that can be linked: {problem}") from None
+            raise HookError(f"intrinsic {name}: its definition cannot be linked as LLVM IR: {problem}") from None
 
 
 def _check_wave_size(function: llvm.ValueRef, target: Target, wave_size: int) -> None:
-    """Raise an error if code was built for another wave size: its masks and ballots have another width."""
+    """Raise an error if code was built for another wave size, since its masks and ballots have another width."""
     if len(target.wave_sizes) == 1:
         return
     built_for = 64 if any(b"+wavefrontsize64" in attribute for attribute in function.attributes) else 32
@@ -150,7 +152,7 @@ def _generate(
 ) -> PayloadAssembly:
     initialise_llvm()
     target, intrinsics = TargetId.parse(target_name).target, {**BUILT_IN, **added}
-    context = llvm.create_context()  # nothing is called otherwise because another hook was compiled before
+    context = llvm.create_context()  # a new one, so that names do not depend on earlier hooks
     module = parse_bitcode(bitcode, context)
     types = _parameter_types(module, hook, arguments)
     _check_wave_size(_hook_function(module, hook), target, wave_size)
@@ -186,16 +188,16 @@ def _generate(
 
 
 def _parameter_types(module: llvm.ModuleRef, hook: str, arguments: Sequence[Argument]) -> tuple[str, ...]:
-    """The types of the hook's parameters, of which there must be as many as arguments."""
+    """Return the types of the hook's parameters, and check their number."""
     types = tuple(str(argument.type) for argument in _hook_function(module, hook).arguments)
     if len(types) != len(arguments):
-        raise HookError(f"hook {hook} takes {len(types)} arguments, {len(arguments)} given")
+        raise HookError(f"hook {hook} takes {len(types)} arguments, not {len(arguments)}")
     return types
 
 
 def _place_variables(module: llvm.ModuleRef, managed: frozenset[str]) -> str:
-    """Make variables symbols of the object that the payload goes into, so that no GOT is needed; IR of the storage of
-    managed ones, whose symbols hold pointers to it in the module."""
+    """Make variables symbols of the patched object, so that no GOT is needed. Return IR for managed variables: in the
+    module their symbols hold pointers to the storage."""
     storage = []
     for variable in module.global_variables:
         if variable.name.startswith("llvm."):
@@ -216,7 +218,7 @@ def _place_variables(module: llvm.ModuleRef, managed: frozenset[str]) -> str:
 
 
 def _inline_everything(module: llvm.ModuleRef) -> None:
-    """Let LLVM inline all that the payload calls: calls would need a stack."""
+    """Mark all functions that the payload calls for inlining, since calls would need a stack."""
     for function in module.functions:
         if not function.is_declaration and function.name != "luthier.payload":
             function.linkage = "internal"
@@ -225,7 +227,7 @@ def _inline_everything(module: llvm.ModuleRef) -> None:
 
 
 class _Lowered(Struct, frozen=True):
-    """A module whose intrinsics are what they stand for."""
+    """A module after the replacement of intrinsics."""
 
     text: str
     outputs: tuple[int, ...]
@@ -242,11 +244,11 @@ def _lower(
     lds: LdsLayout,
     inputs: list[Input],
 ) -> _Lowered:
-    """Put what intrinsics stand for into the payload's body, and markers of inputs and outputs around it.
+    """Replace intrinsics in the payload's body, and add markers of inputs and outputs around it.
 
     Args:
-        text: the optimized module's.
-        inputs: get those that intrinsics need.
+        text: text of the optimized module.
+        inputs: receives the inputs that intrinsics need.
     """
     before, payload, behind = split_payload(text)
     body, start = payload, list[str]()

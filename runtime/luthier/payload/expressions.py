@@ -1,8 +1,7 @@
-"""Arguments of hooks that are computed: arithmetic on registers and immediates, which becomes part of a payload's IR.
+"""Computed hook arguments: arithmetic on registers and immediates, which becomes part of a payload's IR.
 
-An `Expression` says nothing of a point but its form, so that one template serves all points of the same form: its
-leaves are numbers of inputs. Which registers these are, and which numbers, is the point's
-(`luthier.tool.task.HookCall`).
+The leaves of an `Expression` are numbers of inputs, so that one template serves all points with the same expression.
+Each point supplies the registers and numbers of its inputs (`luthier.tool.task.HookCall`).
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from typing import Literal, NamedTuple
 from msgspec import Struct
 
 InputKind = Literal["wave", "lane", "immediate"]
-"""Origin of a 32-bit input: a scalar register, a vector register, the point itself."""
+"""Origin of a 32-bit input: a scalar register, a vector register, or a per-point number."""
 
 
 class Expression(Struct, frozen=True):
     """An integer of `bits` bits. Operators wrap; both sides have the same width. A plain number is a constant."""
 
     operation: str
-    """An `InputKind`, ``constant``, or an instruction of LLVM's: ``add``, ``zext``, ``select``, ``icmp eq``, …"""
+    """An `InputKind`, ``constant``, or an LLVM instruction: ``add``, ``zext``, ``select``, ``icmp eq``, …"""
     bits: int
     operands: tuple[Expression, ...] = ()
     value: int = 0
@@ -56,19 +55,19 @@ class Expression(Struct, frozen=True):
         return self._with("xor", other)
 
     def is_not_zero(self) -> Expression:
-        """Return 1 or 0 in 32 bits, for a scalar of 32 bits.
+        """Return a 32-bit 1 or 0 for a 32-bit scalar.
 
-        It is made without a lane, so that it is known where none is active.
+        A scalar instruction computes it, so that it is valid even if no lane is active.
         """
         return Expression("nonzero", 32, (self,))
 
     def equals(self, other: Expression | int) -> Expression:
-        """Return one bit: whether both are the same."""
+        """Return one bit: whether both are equal."""
         return Expression("icmp eq", 1, self._with("", other).operands)
 
-    def chooses(self, one: Expression, other: Expression) -> Expression:
-        """Return `one` where this bit is 1, else `other`."""
-        return Expression("select", one.bits, (self, one, other))
+    def chooses(self, if_set: Expression, if_clear: Expression) -> Expression:
+        """Return `if_set` if this bit is 1, otherwise `if_clear`."""
+        return Expression("select", if_set.bits, (self, if_set, if_clear))
 
     def to(self, bits: int, *, signed: bool = False) -> Expression:
         """Return the same number in another width, truncated or extended."""
@@ -79,12 +78,12 @@ class Expression(Struct, frozen=True):
 
 
 def constant(value: int, bits: int) -> Expression:
-    """Return a number that is compiled in."""
+    """Return a compile-time constant."""
     return Expression("constant", bits, value=value & (1 << bits) - 1)
 
 
 class ExpressionInput(NamedTuple):
-    """A leaf, as `lower` meets it."""
+    """A leaf of an expression."""
 
     kind: InputKind
     number: int
@@ -97,45 +96,45 @@ def lower(expression: Expression, value_of: Callable[[ExpressionInput], str], na
     """Return an expression as LLVM IR.
 
     Args:
-        value_of: gives the ``i32`` value of an input; asked once for each.
+        value_of: returns the ``i32`` value of an input; called once for each.
         name: prefix of the names of values.
 
     Returns:
-        Lines, and the value that the last of them defines, or a constant.
+        The lines, and the value of the expression, which may be a constant.
     """
     lines: list[str] = []
     results: dict[Expression, str] = {}
 
-    def value(one: Expression) -> str:
-        result = results.get(one)
+    def value(node: Expression) -> str:
+        result = results.get(node)
         if result is None:
-            result = results[one] = define(one)
+            result = results[node] = define(node)
         return result
 
-    def define(one: Expression) -> str:
-        if one.operation == "constant":
-            return str(one.value)
-        if one.operation in ("wave", "lane", "immediate"):
-            return value_of(ExpressionInput(one.operation, one.value))  # type: ignore[arg-type]
-        operands = [value(operand) for operand in one.operands]
-        kinds = [f"i{operand.bits}" for operand in one.operands]
+    def define(node: Expression) -> str:
+        if node.operation == "constant":
+            return str(node.value)
+        if node.operation in ("wave", "lane", "immediate"):
+            return value_of(ExpressionInput(node.operation, node.value))  # type: ignore[arg-type]
+        operands = [value(operand) for operand in node.operands]
+        kinds = [f"i{operand.bits}" for operand in node.operands]
         result = f"{name}.{len(results)}"
-        if one.operation == "nonzero":  # LLVM would compute it in a lane and read it back
+        if node.operation == "nonzero":  # LLVM would compute it in a lane and read it back
             lines.append(f'{result} = call i32 asm "{_NONZERO}", "=s,s,~{{scc}}"(i32 {operands[0]})')
-        elif one.operation in ("zext", "sext", "trunc"):
-            lines.append(f"{result} = {one.operation} {kinds[0]} {operands[0]} to i{one.bits}")
-        elif one.operation == "select":
+        elif node.operation in ("zext", "sext", "trunc"):
+            lines.append(f"{result} = {node.operation} {kinds[0]} {operands[0]} to i{node.bits}")
+        elif node.operation == "select":
             typed = ", ".join(f"{kind} {operand}" for kind, operand in zip(kinds, operands, strict=True))
             lines.append(f"{result} = select {typed}")
         else:
-            lines.append(f"{result} = {one.operation} {kinds[0]} {', '.join(operands)}")
+            lines.append(f"{result} = {node.operation} {kinds[0]} {', '.join(operands)}")
         return result
 
     return lines, value(expression)
 
 
 class Inputs:
-    """Collects what an expression is computed from at a point.
+    """Collects the inputs of an expression at a point.
 
     Attributes:
         sources: for each input its register unit, or the 32 bits of an immediate.
@@ -158,10 +157,10 @@ class Inputs:
         return expression
 
     def immediate(self, value: int, bits: int = 32, *, fold: bool = True) -> Expression:
-        """Return a number of the point's own.
+        """Return a per-point number.
 
         Args:
-            fold: whether 0 is compiled in. Of a number of several words, those above the first always are.
+            fold: whether a first word of 0 becomes a constant. Further words of 0 always do.
         """
         parts = []
         for part in range(-(-bits // 32)):
@@ -175,13 +174,13 @@ class Inputs:
 
 
 def words_of(value: int, bits: int) -> tuple[int, ...]:
-    """Return the `Inputs.sources` that `Inputs.immediate` makes of a number of one or two words without folding."""
+    """Return the `Inputs.sources` of `Inputs.immediate` for a number of one or two words without folding."""
     low, high = value & 0xFFFFFFFF, value >> 32 & 0xFFFFFFFF
     return (low, high) if bits > 32 and high else (low,)
 
 
 def joined(parts: list[Expression]) -> Expression:
-    """Return 32-bit numbers as one, low part first."""
+    """Concatenate 32-bit numbers, low part first."""
     bits = 32 * len(parts)
     whole = parts[0].to(bits)
     for number, part in enumerate(parts[1:], 1):

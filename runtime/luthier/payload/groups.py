@@ -1,4 +1,4 @@
-"""The registers of a payload that must stay together when they are renamed, and those that it writes."""
+"""Register groups of a payload, which must stay together when they are renamed, and the registers that it writes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from luthier.payload.kept import kept_numbers
 from luthier.payload.template import Group
 
 _INDEXED = re.compile("movrel|gpr_idx")
-"""Instructions through which registers are named by a number that is known only when they run."""
+"""Instructions that select registers by a number at run time."""
 
 
 def named_by(columns: Columns, isa: Isa, index: int) -> set[int]:
-    """Return the units among one instruction's operands."""
+    """Return the units of one instruction's operands."""
     return _units(isa, filter(None, columns.registers(index)))
 
 
@@ -34,7 +34,7 @@ def written_by(columns: Columns, isa: Isa, index: int) -> set[int]:
 
 
 def _units(isa: Isa, registers: Iterable[int]) -> set[int]:
-    """Return the units of some of LLVM's registers."""
+    """Return the units of some LLVM registers."""
     firsts, counts = register_lists(isa)
     named = [(firsts[register], counts[register]) for register in registers]
     return {unit for first, count in named if first >= 0 for unit in range(first, first + count)}
@@ -42,7 +42,7 @@ def _units(isa: Isa, registers: Iterable[int]) -> set[int]:
 
 @functools.lru_cache(maxsize=64)
 def _ends_of_classes(isa: Isa) -> dict[str, int]:
-    """Return for each of LLVM's register classes one more than the highest VGPR unit of its registers."""
+    """Return LLVM's register class -> one more than the highest VGPR unit of its registers."""
     first, count = isa.register_first_unit, isa.register_unit_count
     limit = VGPRS.start + isa.target.target.named_vgprs
 
@@ -61,21 +61,21 @@ def _ends_of_classes(isa: Isa) -> dict[str, int]:
 def registers_of(
     columns: Columns, isa: Isa, hook: str, marked: Sequence[int], *, calls: bool
 ) -> tuple[tuple[Group, ...], frozenset[int]]:
-    """Register groups and units written.
+    """Return the register groups and the written units.
 
     Args:
         marked: units that have a value at the beginning, or are outputs.
-        calls: whether the payload may call functions, which are its own.
+        calls: whether the payload may call functions of its own.
 
     Raises:
-        HookError: an instruction or a register that no payload may have.
+        HookError: a payload cannot contain an instruction or register.
     """
     grouping = _Grouping(isa, hook, marked)
     written: set[int] = set()
     for index, number in enumerate(columns.opcode):
         opcode = isa.opcode(number)
         if not calls and opcode.flags & (InstructionFlag.CALL | InstructionFlag.INDIRECT):
-            raise HookError(f"hook {hook}: cannot splice {isa.text(columns.code, index)!r}")
+            raise HookError(f"hook {hook}: a payload may not contain {isa.text(columns.code, index)!r}")
         _check_opcode(opcode, hook)
         for operand, register in enumerate(columns.registers(index)):
             grouping.add(opcode, operand, register)
@@ -84,18 +84,18 @@ def registers_of(
 
 
 def _check_opcode(opcode: Opcode, hook: str) -> None:
-    """Refuse what would change the application's state, or use registers that cannot be renamed."""
+    """Raise an error for operations that change the application's state, or use registers that cannot be renamed."""
     if opcode.mnemonic.startswith(("s_endpgm", "s_setreg", "s_round_mode", "s_denorm_mode", "s_trap", "s_barrier")):
         raise HookError(f"hook {hook}: a payload may not contain {opcode.mnemonic}")
     if _INDEXED.search(opcode.mnemonic):
         raise HookError(
-            f"hook {hook} takes an element of a vector or array by a number that is known only when it runs, for "
-            f"which LLVM uses {opcode.mnemonic}: the registers that it may reach cannot be renamed"
+            f"hook {hook} indexes a vector or array by a number that is known only when it runs, for "
+            f"which LLVM uses {opcode.mnemonic}: the registers that it may access cannot be renamed"
         )
 
 
 class _Grouping:
-    """Joins registers that some instruction names as one tuple (union-find)."""
+    """Groups registers that an instruction names as one tuple (union-find)."""
 
     def __init__(self, isa: Isa, hook: str, marked: Sequence[int]) -> None:
         self._isa, self._hook = isa, hook
@@ -106,7 +106,7 @@ class _Grouping:
         self._firsts, self._counts = register_lists(isa)
 
     def add(self, opcode: Opcode, operand: int, register: int) -> None:
-        """Take note of one operand of an instruction, and of the constraints that its encoding puts on it."""
+        """Add an operand of an instruction, with the constraints of its encoding."""
         first, count = self._firsts[register], self._counts[register]
         if not register or first < 0:
             return
@@ -126,14 +126,14 @@ class _Grouping:
         self._alignment[first] = max(self._alignment[first], self._need(opcode, first, count))
 
     def groups(self) -> tuple[Group, ...]:
-        """All groups, the largest first: they are the hardest to place."""
+        """Return all groups, the largest first, which are the hardest to place."""
         members: dict[int, list[int]] = {}
         for unit in self._leader:
             members.setdefault(self._find(unit), []).append(unit)
         return tuple(sorted(map(self._group, members.values()), key=lambda group: (-group.count, group.first)))
 
     def _need(self, opcode: Opcode, first: int, count: int) -> int:
-        """The alignment of an operand."""
+        """Return the alignment of an operand."""
         if opcode.mnemonic.startswith("v_dual_") and first in VGPRS:
             return 4  # VOPD pairs registers by bank (number modulo 4) and parity
         if count == 1:

@@ -1,4 +1,4 @@
-"""The intrinsics of ``luthier/luthier.h``: access to registers, and atomic additions once a wave."""
+"""The intrinsics of ``luthier/luthier.h``: access to registers, and atomic additions once per wave."""
 
 from __future__ import annotations
 
@@ -28,17 +28,20 @@ _OTHERS = {
 
 
 def check_accessible(register: r.RegisterRange, what: str, *, write: bool = False) -> None:
-    """Refuse what is no register, or one that hooks do not read, or do not write.
+    """Check that hooks can read, or write, a register.
+
+    Args:
+        what: the user of the register, for the error.
 
     Raises:
-        HookError: with `what` wanted it.
+        HookError: the register does not exist, or hooks cannot access it.
     """
     unit, count = register.first, register.count
     last = unit + count - 1
     for name, units in (_FILES | ({} if write else _READ_ONLY)).items():
         if unit in units:
             if last not in units:
-                raise HookError(f"{what}: {count} registers from unit {unit} on reach beyond {name}")
+                raise HookError(f"{what}: {count} registers from unit {unit} on exceed {name}")
             return
     for name, units in _READ_ONLY.items():
         if unit in units:
@@ -54,15 +57,15 @@ def _register_access(
 ) -> tuple[range, list[str], list[str]]:
     """Return the units of a register, IR for pointers to them, and the pointers.
 
-    Each unit is accessed by itself, or accesses that overlap in part would keep the array in memory.
+    Each unit is accessed separately, since partially overlapping accesses would keep the array in memory.
     """
     register = r.RegisterRange(call.constant(0), units_of(kind))
     check_accessible(register, call.base, write=write)
     units = register.units
     pointers = [lowering.fresh() for _ in units]
     text = [
-        f"{pointer} = getelementptr i32, ptr addrspace(5) %luthier.registers, i32 {one}"
-        for pointer, one in zip(pointers, units, strict=True)
+        f"{pointer} = getelementptr i32, ptr addrspace(5) %luthier.registers, i32 {unit}"
+        for pointer, unit in zip(pointers, units, strict=True)
     ]
     return units, text, pointers
 
@@ -112,7 +115,7 @@ def _write_register(call: IntrinsicCall, lowering: Lowering) -> list[str]:
 
 
 def _write_exec(call: IntrinsicCall, lowering: Lowering) -> list[str]:
-    """Lower a write of EXEC like `_write_register`, as wide as it is."""
+    """Lower a write of EXEC like `_write_register`, with its width."""
     ((kind, mask),) = call.arguments
     register = ("i32", str(r.EXEC_LO))
     if lowering.wave_size == 64:
@@ -131,13 +134,13 @@ _ATOMIC_ADD = {
 
 
 def _scalar_atomic_add(call: IntrinsicCall, lowering: Lowering) -> list[str]:
-    """Lower an atomic add of a uniform value, once per wave whatever EXEC holds.
+    """Lower an atomic addition of a uniform value, once per wave regardless of EXEC.
 
-    Where address or value come out of vector registers, the first active lane's are taken, and the payload does not run
-    with no lane active (`make_template` sees the readfirstlane that is left then).
+    If address or value are in vector registers, those of the first active lane are used, and the payload does not run
+    without active lanes (`make_template` detects the remaining readfirstlane).
 
-    EXEC is lane 0 around the atomic, inside one opaque piece of assembly: LLVM must never see EXEC change, or its
-    atomic optimizer would combine an earlier ballot with the new mask.
+    EXEC selects lane 0 around the atomic, inside one opaque assembly block: if LLVM saw EXEC change, its atomic
+    optimizer would combine an earlier ballot with the new mask.
     """
     (pointer_type, pointer), (kind, value) = call.arguments
     if kind not in _ATOMIC_ADD:
@@ -146,8 +149,8 @@ def _scalar_atomic_add(call: IntrinsicCall, lowering: Lowering) -> list[str]:
     target = lowering.target
     wave, mask = (64, "exec") if lowering.wave_size == 64 else (32, "exec_lo")
     lowering.runs_without_lanes = lowering.writes_inactive_lanes = True
-    # LLVM does not look into this, and the application's vector instructions may have read the same SGPRs, or memory
-    # instructions still read EXEC.
+    # LLVM does not analyse this block. Vector instructions of the application may have read the same SGPRs, and memory
+    # instructions may still read EXEC.
     settled = [*target.inserted_waits, *([] if target.scalar_wait is None else [target.scalar_wait])]
     lines = [
         *settled,
@@ -156,9 +159,8 @@ def _scalar_atomic_add(call: IntrinsicCall, lowering: Lowering) -> list[str]:
         "v_mov_b32 $1, 0",
         "v_lshlrev_b64 $2, 0, $4" if data == "i64" else "v_mov_b32 $2, $4",
     ]
-    missing = hazard_model(target, lowering.wave_size).behind_vector_scalars - len(
-        lines
-    )  # since the last v_readfirstlane of the address
+    # Wait states since the last v_readfirstlane of the address.
+    missing = hazard_model(target, lowering.wave_size).behind_vector_scalars - len(lines)
     if missing > 0:
         lines.append(f"s_nop {missing - 1}")
     name = newer if target.sized_memory_names else older
@@ -195,28 +197,28 @@ BUILT_IN: dict[str, Intrinsic] = {
         Intrinsic(
             "luthier::readReg",
             "readReg<T>(reg)",
-            "the application's register, e.g. `luthier::readReg<float>(luthier::VGPR4)`; the register is a constant",
+            "reads a register, e.g. `luthier::readReg<float>(luthier::VGPR4)`; the register is a constant",
             _read_register,
         ),
         Intrinsic(
             "luthier::writeReg",
             "writeReg<T>(reg, value)",
-            "changes it for the application and for later hooks",
+            "writes a register for the application and for later hooks",
             _write_register,
         ),
         Intrinsic(
             "luthier::writeExec",
             "writeExec(mask)",
-            "sets EXEC for the application's next instructions; of wave32 its lower 32 bits",
+            "sets EXEC for the application's next instructions; in wave32 its lower 32 bits",
             _write_exec,
         ),
         Intrinsic(
             "luthier::sAtomicAdd",
             "sAtomicAdd<T>(address, value)",
-            "one atomic addition a wave, of a uniform value (32- or 64-bit integer, `float`), whatever EXEC is; gives "
-            "the old value",
+            "one atomic addition per wave of a uniform value (32- or 64-bit integer, `float`), regardless of EXEC; "
+            "returns the old value",
             _scalar_atomic_add,
         ),
     )
 }
-"""Name -> record of the intrinsics of ``luthier/luthier.h``. Those of other packages: `luthier.payload.registry`."""
+"""Name -> record of the intrinsics of ``luthier/luthier.h``. For other packages see `luthier.payload.registry`."""

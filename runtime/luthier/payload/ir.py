@@ -1,7 +1,7 @@
-"""Reader of LLVM's textual IR: an instruction as its opcode, its operands, and the words between them.
+"""Reader of LLVM's textual IR: an instruction is its opcode, its operands, and the words between them.
 
-The words are flags, attributes and orderings. Every release of LLVM has more of them; the reader passes over those that
-nobody asks for, with whatever they have in parentheses.
+The words are flags, attributes and orderings. Every release of LLVM adds some; the reader skips unknown ones together
+with their parentheses.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _EXPRESSION = re.compile(
 
 
 class IrOperand(NamedTuple):
-    """An operand. A type that stands alone, as the first operand of a ``load`` does, has no text."""
+    """An operand. A type without a value, such as the first operand of a ``load``, has no text."""
 
     type: str
-    """Type in LLVM's spelling; empty where it is not repeated, as in the second operand of an ``add``."""
+    """Type in LLVM's spelling; empty if it is not repeated, as for the second operand of an ``add``."""
     text: str = ""
     """``%7``, ``@counter``, ``-3``, or a constant expression."""
     operation: str = ""
@@ -38,7 +38,7 @@ class IrOperand(NamedTuple):
 
     @property
     def number(self) -> int | None:
-        """Return the value of a constant integer; None of anything else."""
+        """Return the value of a constant integer, otherwise None."""
         if self.text in ("true", "false"):
             return int(self.text == "true")
         return int(self.text) if self.text.removeprefix("-").isdigit() else None
@@ -52,11 +52,11 @@ class IrInstruction(NamedTuple):
     opcode: str
     operands: tuple[IrOperand, ...]
     words: frozenset[str]
-    """Flags, orderings and attributes, of operands as well."""
+    """Flags, orderings and attributes, including those of operands."""
     type: str = ""
-    """Type of what a call returns."""
+    """Return type of a call."""
     callee: str = ""
-    """Name of the function that is called, or ``asm``."""
+    """Name of the called function, or ``asm``."""
 
 
 def read_instruction(line: str) -> IrInstruction | None:
@@ -69,21 +69,21 @@ def read_instruction(line: str) -> IrInstruction | None:
 
 
 def names_in(text: str) -> list[str]:
-    """Return the names of values and globals in IR, as they are spelled and as often as they are there."""
+    """Return all occurrences of names of values and globals in IR, in their spelling."""
     return _NAMES.findall(text)
 
 
 def symbol_of(name: str) -> str:
-    """Return the symbol of a global that is spelled ``@x`` or ``@"a b"``."""
+    """Return the symbol of a global with the spelling ``@x`` or ``@"a b"``."""
     return name[1:].strip('"')
 
 
 def replace_globals(line: str, values: Mapping[str, str], define: Callable[[str], str]) -> str:
-    """Return a line in which values stand for globals.
+    """Return a line with globals replaced by values.
 
     Args:
-        values: by the globals' names, as they are spelled.
-        define: gives the value of an instruction, which takes the place of a constant expression of such a global.
+        values: spelling of a global -> value.
+        define: adds an instruction and returns its value, to replace a constant expression of such a global.
     """
     pieces: list[str] = []
     opened: list[int] = []
@@ -103,7 +103,7 @@ def replace_globals(line: str, values: Mapping[str, str], define: Callable[[str]
             operation = pieces[at].strip()
             if replaced and replaced[-1] > first and _EXPRESSION.match(operation):
                 value = define(f"{''.join(pieces[at:first]).strip()} {''.join(pieces[first + 1 : -1])}")
-                replaced = [*(one for one in replaced if one < first), at]
+                replaced = [*(position for position in replaced if position < first), at]
                 pieces[at:] = [f" {value}"]
     return "".join(pieces) + line[end:]
 
@@ -132,7 +132,7 @@ class _Reader:
         return IrInstruction(result, opcode, operands, frozenset(self._words), kind, callee)
 
     def _next(self, behind: int = 0) -> str:
-        """Return the token that comes next, or one behind it; empty beyond the end of the line."""
+        """Return the next token, or the one `behind` tokens after it; empty beyond the end of the line."""
         return self._tokens[self._at + behind].group() if self._at + behind < len(self._tokens) else ""
 
     def _take(self) -> str:
@@ -146,35 +146,35 @@ class _Reader:
         return HookError(f"cannot read LLVM's instruction {self._line.strip()!r}")
 
     def _since(self, first: int) -> str:
-        """Return the text of the tokens from `first` on to the next one."""
+        """Return the text of the tokens from `first` up to the next one."""
         return self._line[self._tokens[first].start() : self._tokens[self._at - 1].end()]
 
     def _head(self) -> tuple[str, str]:
-        """Pass over a call up to its arguments; return the type of its result, and what it calls."""
+        """Read a call up to its arguments; return the type of its result, and its callee."""
         while not self._at_type():
             self._word()
         kind = self._type()
-        if self._next() == "(":  # of a function with variable arguments there is the whole type
+        if self._next() == "(":  # the complete type of a function with variable arguments
             self._brackets()
         token = self._take()
         while self._next() != "(":
-            self._take()  # what belongs to inline assembly
+            self._take()  # parts of inline assembly
         return kind, symbol_of(token) if token.startswith("@") else token
 
     def _operands(self) -> tuple[IrOperand, ...]:
-        """Return the operands up to a parenthesis that closes, or to the end of the line."""
-        found = []
+        """Return the operands up to a closing parenthesis, or to the end of the line."""
+        operands = []
         while self._next() not in ("", ")"):
             if self._at_type():
-                found.append(self._typed())
+                operands.append(self._typed())
             elif _SIMPLE.match(self._next()):
-                found.append(IrOperand("", self._take()))
+                operands.append(IrOperand("", self._take()))
             else:
                 self._word()
-        return tuple(found)
+        return tuple(operands)
 
     def _in_parentheses(self) -> tuple[IrOperand, ...]:
-        """Return the operands in the parentheses that come next."""
+        """Return the operands in the following parentheses."""
         if self._take() != "(":
             raise self._unreadable()
         operands = self._operands()
@@ -212,7 +212,7 @@ class _Reader:
         return self._since(first)
 
     def _word(self) -> None:
-        """Pass over a word with the number or the parentheses that belong to it, or over a comma."""
+        """Skip a comma, or a word with its number or parentheses."""
         token = self._take()
         self._words.append(token)
         if token.isalpha() and self._next().isdigit():
@@ -221,7 +221,7 @@ class _Reader:
             self._brackets()
 
     def _brackets(self) -> None:
-        """Pass over a token, with everything up to the one that closes it if it is a bracket."""
+        """Skip a token; from an opening bracket, skip up to the matching closing one."""
         depth = 0
         while True:
             token = self._take()

@@ -1,8 +1,8 @@
-"""Run LLVM in a child process: what it cannot compile ends the process, and must not end the user's.
+"""Run LLVM in a child process, so that code which it cannot compile does not end the user's process.
 
-LLVM answers code that it cannot select with `abort`, and errors of its backends with `exit`. Loading it, and setting
-its code generator up, takes longer than compiling a hook; so one child lasts and does one hook after the other, and a
-new one comes in its place where it died. The process itself needs no LLVM.
+LLVM calls `abort` for code that it cannot select, and `exit` for errors of its backends. Loading it and setting up its
+code generator takes longer than compiling a hook. Therefore one lasting child compiles hook after hook, and is replaced
+when it dies. The parent process needs no LLVM.
 """
 
 from __future__ import annotations
@@ -31,44 +31,44 @@ _OF_SYSTEM = {
     *(signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT),
     *(signal.SIGXCPU, signal.SIGXFSZ, signal.SIGALRM, signal.SIGPIPE, signal.SIGBUS),
 }
-"""Signals that LLVM does not raise itself. SIGBUS is of a mapped file that was cut short, or of a full disk."""
+"""Signals that LLVM itself does not raise. SIGBUS is caused by a truncated mapped file, or by a full disk."""
 _SYSTEM_FAILED = 75
-"""Exit code of a child whose work failed for want of what the system has: EX_TEMPFAIL of sysexits.h."""
+"""Exit code of a child whose work failed for lack of system resources: EX_TEMPFAIL of sysexits.h."""
 _NO_MEMORY = ("out of memory", "bad_alloc")
-"""Parts of what LLVM says where memory cannot be had."""
+"""Parts of LLVM's messages about a lack of memory."""
 
 
 class _Child:
     """A child process that answers requests, one at a time, until it dies or `end` is called.
 
     Args:
-        work: gives the answer to a request, or raises a `LuthierError`. Requests and answers are pickled.
+        work: returns the answer to a request, or raises a `LuthierError`. Requests and answers are pickled.
     """
 
     def __init__(self, work: Callable[[Any], object]) -> None:
         try:
-            with contextlib.ExitStack() as made:
-                self._words = os.memfd_create("luthier-llvm", os.MFD_CLOEXEC)
-                made.callback(os.close, self._words)
-                ours, theirs = (made.enter_context(end) for end in socket.socketpair())
+            with contextlib.ExitStack() as cleanup:
+                self._output = os.memfd_create("luthier-llvm", os.MFD_CLOEXEC)
+                cleanup.callback(os.close, self._output)
+                parent_end, child_end = (cleanup.enter_context(end) for end in socket.socketpair())
                 with _llvm_at_rest():
                     self._pid = os.fork()
                     if self._pid == 0:
-                        _serve(work, theirs, self._words)
-                self._stream = ours.makefile("rwb")
-                made.pop_all()
+                        _serve(work, child_end, self._output)
+                self._stream = parent_end.makefile("rwb")
+                cleanup.pop_all()
         except OSError as problem:
             raise UnfinishedError(f"no process can be started for LLVM: {problem.strerror}") from None
-        theirs.close()
-        ours.close()
+        child_end.close()
+        parent_end.close()
 
     def ask(self, request: object, what: str) -> Any:
         """Return the answer to a request, or the `LuthierError` that the work raised.
 
-        Where this raises, the child is gone.
+        If this raises, the child has ended.
 
         Raises:
-            HookError: the child died, with what LLVM said.
+            HookError: the child died, with LLVM's message.
             UnfinishedError: the system ended the child.
         """
         try:
@@ -76,40 +76,40 @@ class _Child:
             self._stream.flush()
             answer = pickle.load(self._stream)
         except (EOFError, OSError, pickle.UnpicklingError):
-            status, said = self.end()
-            cause = _cause(said, status)
+            status, output = self.end()
+            cause = _cause(output, status)
             limits = memory_limits()
-            if os.WIFSIGNALED(status) and limits:  # LLVM may say nothing where it lacks memory
-                why = f"perhaps for want of memory ({limits})"
+            if os.WIFSIGNALED(status) and limits:  # LLVM may report nothing if it lacks memory
+                why = f"perhaps for lack of memory ({limits})"
                 raise UnfinishedError(f"{what}: its compilation ended, {why}: {cause}") from None
             if _is_of_system(status, cause):
                 raise UnfinishedError(f"{what}: the system ended its compilation: {cause}") from None
             raise HookError(f"{what}: LLVM cannot compile it: {cause}") from None
-        except BaseException:  # interrupted, or nothing that can be sent
+        except BaseException:  # interrupted, or the request cannot be pickled
             self.end(kill=True)
             raise
         return answer
 
     def end(self, *, kill: bool = False) -> tuple[int, str]:
-        """Wait for the child's end: its status, and what it said."""
+        """Wait for the child's end. Return its status, and its output."""
         if kill:
             os.kill(self._pid, signal.SIGKILL)
         self.let_go()
         _, status = os.waitpid(self._pid, 0)
-        said = os.pread(self._words, 1 << 16, 0).decode(errors="replace")
-        os.close(self._words)
-        return status, said
+        output = os.pread(self._output, 1 << 16, 0).decode(errors="replace")
+        os.close(self._output)
+        return status, output
 
     def let_go(self) -> None:
-        """Close this end: the child ends as soon as nobody has it open."""
-        with contextlib.suppress(OSError):  # what it would still write
+        """Close this end of the connection: the child ends when no process has it open."""
+        with contextlib.suppress(OSError):  # flushing may fail
             self._stream.close()
 
 
 def _llvm_at_rest() -> contextlib.AbstractContextManager[object]:
     """Hold LLVM's lock, so that no other thread is inside LLVM or imports it.
 
-    A child then finds both in a consistent state. Without other threads there is nothing to hold.
+    A child then starts with both in a consistent state. Without other threads no lock is needed.
     """
     if "llvmlite.binding" not in sys.modules and threading.active_count() == 1 and not are_running():
         return contextlib.nullcontext()
@@ -120,17 +120,17 @@ def _llvm_at_rest() -> contextlib.AbstractContextManager[object]:
 
 
 def in_child(work: Callable[[], T], what: str) -> T:
-    """Return the result of `work()`, computed in a child of its own.
+    """Return the result of `work()`, computed in a new child.
 
-    Where there are other threads, the work must import nothing: an import lock may be held.
+    If there are other threads, the work must import nothing, since an import lock may be held.
 
     Args:
-        work: uses LLVM; its result, or the `LuthierError` it raises, is pickled.
+        work: uses LLVM; its result, or the `LuthierError` that it raises, is pickled.
         what: name of the work in errors, e.g. ``hook count``.
 
     Raises:
-        HookError: the child died, with what LLVM said.
-        UnfinishedError: the system ended the child, and another one after it.
+        HookError: the child died, with LLVM's message.
+        UnfinishedError: the system ended the child, and a second one.
     """
     child, answer = _ask_new(lambda _: work(), None, what)
     child.end()
@@ -139,7 +139,7 @@ def in_child(work: Callable[[], T], what: str) -> T:
 
 
 def _ask_new(work: Callable[[Any], object], request: object, what: str) -> tuple[_Child, Any]:
-    """Return a new child and its answer to a request: the second child's where the system ends the first one."""
+    """Return a new child and its answer to a request. If the system ends the child, try a second one."""
     try:
         child = _Child(work)
         return child, child.ask(request, what)
@@ -153,9 +153,9 @@ _lock = threading.Lock()
 
 
 def in_lasting_child(what: str, function: Callable[..., T], *arguments: object) -> T:
-    """Return the result of `function(*arguments)`, computed in the child that lasts; all three must be picklable.
+    """Return the result of `function(*arguments)`, computed in the lasting child; all three must be picklable.
 
-    Args and errors as of `in_child`.
+    For arguments and errors see `in_child`.
     """
     global _lasting
     request = function, arguments
@@ -164,7 +164,7 @@ def in_lasting_child(what: str, function: Callable[..., T], *arguments: object) 
         if child is not None:
             try:
                 answer = child.ask(request, what)
-            except HookError:  # perhaps of what it did before
+            except HookError:  # perhaps because of an earlier request
                 child = None
         if child is None:
             child, answer = _ask_new(_call, request, what)
@@ -174,7 +174,7 @@ def in_lasting_child(what: str, function: Callable[..., T], *arguments: object) 
 
 
 def end_lasting_child() -> None:
-    """End the child that lasts, if there is one."""
+    """End the lasting child, if there is one."""
     global _lasting
     with _lock:
         child, _lasting = _lasting, None
@@ -183,7 +183,7 @@ def end_lasting_child() -> None:
 
 
 def _forget() -> None:
-    """Forget the child in a fork of this process, since it is not the fork's own."""
+    """Forget the lasting child in a fork of this process, which it does not belong to."""
     global _lasting, _lock
     _lock = threading.Lock()
     if _lasting is not None:
@@ -205,18 +205,18 @@ def _call(request: tuple[Callable[..., object], tuple[object, ...]]) -> object:
     return function(*arguments)
 
 
-def _serve(work: Callable[[Any], object], connection: socket.socket, words: int) -> None:
-    """Run the child; it does not return, and runs no handler of the parent's exit."""
+def _serve(work: Callable[[Any], object], connection: socket.socket, output: int) -> None:
+    """Run the child. This does not return, and runs none of the parent's exit handlers."""
     try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's to answer
-        # Nobody must wait for an end of file because this process has the file, too.
-        nothing = os.open(os.devnull, os.O_RDWR)
-        files = [fcntl.fcntl(own, fcntl.F_DUPFD, 4) for own in (nothing, nothing, words, connection.fileno())]
-        for number, own in enumerate(files):
-            os.dup2(own, number)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it
+        # Close inherited files, so that no other process waits for their end because of this one.
+        null = os.open(os.devnull, os.O_RDWR)
+        files = [fcntl.fcntl(file, fcntl.F_DUPFD, 4) for file in (null, null, output, connection.fileno())]
+        for number, file in enumerate(files):
+            os.dup2(file, number)
         _close_from(4)
-        gc.freeze()  # what is there is the parent's: no page of it need be copied
-        _keep_what_is_freed()
+        gc.freeze()  # avoids copies of the parent's pages
+        _keep_freed_memory()
         with socket.socket(fileno=3).makefile("rwb") as stream:
             while True:
                 try:
@@ -239,16 +239,15 @@ def _serve(work: Callable[[Any], object], connection: socket.socket, words: int)
 
 
 def _close_from(first: int) -> None:
-    """Close all files from this number on: those that are open, since there may be room for many millions, and before
-    Linux 5.9 each number would be tried."""
+    """Close all open files from this number on. Closing by number could take millions of calls before Linux 5.9."""
     try:
         numbers = [int(name) for name in os.listdir("/proc/self/fd")]
-    except OSError:  # no /proc, or nothing left to list it with
+    except OSError:  # no /proc, or no resources to list it
         os.closerange(first, os.sysconf("SC_OPEN_MAX"))
         return
     for number in numbers:
         if number >= first:
-            with contextlib.suppress(OSError):  # the listing's own
+            with contextlib.suppress(OSError):  # the file of the listing itself
                 os.close(number)
 
 
@@ -257,9 +256,9 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _MOST_ON_HEAP = 32 << 20
 
 
-def _keep_what_is_freed() -> None:
-    """Let glibc keep the memory that LLVM frees for the next hook, which wants 2 MB again: having the system give that
-    anew, page by page, is a tenth of compiling a hook."""
+def _keep_freed_memory() -> None:
+    """Make glibc keep the memory that LLVM frees for the next hook, which needs 2 MB again: getting it from the system
+    page by page takes a tenth of the time of compiling a hook."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, _MOST_ON_HEAP)
@@ -267,15 +266,15 @@ def _keep_what_is_freed() -> None:
 
 
 def _is_of_system(status: int, cause: str) -> bool:
-    """Return whether a child died of what the system did or lacked, and not of its work."""
+    """Return whether a child died because of the system or a lack of resources, not because of its work."""
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) in _OF_SYSTEM:
         return True
     return os.waitstatus_to_exitcode(status) == _SYSTEM_FAILED or any(text in cause for text in _NO_MEMORY)
 
 
-def _cause(said: str, status: int) -> str:
-    """Return why a child died, in one line: LLVM's own words, or the signal."""
-    lines = said.splitlines()
+def _cause(output: str, status: int) -> str:
+    """Return why a child died, in one line: LLVM's message, or the signal."""
+    lines = output.splitlines()
     for line in lines:
         if line.startswith((_CAUSE, "error: ")):
             return line.partition(": ")[2]

@@ -1,7 +1,7 @@
-"""Payloads kept on disk: LLVM compiles a hook with its arguments once for each target, in whatever process.
+"""Disk cache of payloads: LLVM compiles a hook with its arguments once for each target, across processes.
 
-What is kept is the assembly that LLVM made and what its markers mean. It goes by everything that it follows from: the
-module's bitcode, the hook, its arguments, the target, and what compiles (`luthier.cache.provenance`).
+An entry is LLVM's assembly with the meanings of its markers. Its key is everything that determines it: the module's
+bitcode, the hook, its arguments, the target, and the code that compiles (`luthier.cache.provenance`).
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ os.register_at_fork(after_in_child=_store.cache_clear)  # SQLite's connections d
 def kept(
     key: tuple[object, ...], make: Callable[[], PayloadAssembly], also: Sequence[Provenance] = ()
 ) -> PayloadAssembly:
-    """Return what is kept of a payload; else make and keep it.
+    """Return a cached payload, or make and cache it.
 
     Args:
-        key: of values whose `repr` says all about them.
-        also: what else makes it.
+        key: values with a unique `repr`.
+        also: further code that makes the payload.
 
     Raises:
-        LuthierError: as for `make`; that is not kept.
+        LuthierError: as for `make`; errors are not cached.
     """
-    key = (*key, *(one.digest for one in also))
+    key = (*key, *(provenance.digest for provenance in also))
     value: PayloadAssembly = _kept(key, make, msgspec.json.encode, _payload, also)
     return value
 
 
 def kept_numbers(key: tuple[object, ...], make: Callable[[], dict[str, int]]) -> dict[str, int]:
-    """Return numbers by name that LLVM takes long to compute; make and keep them if they are not kept."""
+    """Return cached numbers by name that take LLVM long to compute, or make and cache them."""
     return _kept(key, make, lambda numbers: json.dumps(numbers).encode(), _numbers)
 
 
@@ -63,31 +63,31 @@ def _kept(
     read: Callable[[bytes], T | None],
     also: Sequence[Provenance] = (),
 ) -> T:
-    """Return a kept value, or make and keep it.
+    """Return a cached value, or make and cache it.
 
     Args:
-        read: gives None if the text does not say what it should.
+        read: decodes an entry; returns None if it is invalid.
     """
     folder = cache_folder("payloads")
     if folder is None:
         return make()
     store = _store(folder)
     digest = hashlib.sha256(repr(key).encode()).digest()
-    found = store.get([digest]).get(digest)
-    if found is not None and (value := read(found)) is not None:
+    stored = store.get([digest]).get(digest)
+    if stored is not None and (value := read(stored)) is not None:
         return value
     value = make()
-    if all(one.unchanged() for one in also):
+    if all(provenance.unchanged() for provenance in also):
         store.put({digest: write(value)})
     return value
 
 
 def _numbers(text: bytes) -> dict[str, int] | None:
     try:
-        found = json.loads(text)
+        numbers = json.loads(text)
     except ValueError:
         return None
-    return found if isinstance(found, dict) and all(type(one) is int for one in found.values()) else None
+    return numbers if isinstance(numbers, dict) and all(type(value) is int for value in numbers.values()) else None
 
 
 def _payload(text: bytes) -> PayloadAssembly | None:

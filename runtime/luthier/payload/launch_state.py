@@ -1,11 +1,11 @@
-"""State that a kernel gets at launch, as hooks ask for it: ids, pointers, sizes.
+"""Launch state of a kernel that hooks read: ids, pointers, sizes.
 
-Each of LLVM's intrinsics for it becomes IR over *states*, 32-bit values that the patcher finds or keeps for the whole
-kernel (`luthier.patch.registers.launch_state`). They come in through markers, as registers do.
+Each LLVM intrinsic for it becomes IR over *states*, 32-bit values that the patcher locates or preserves throughout the
+kernel (`luthier.patch.registers.launch_state`). Like registers, they are inputs with markers.
 
-Sizes of work-groups and grids are in the dispatch packet whatever the kernel asked for, but compilers look for them
-among the implicit arguments, which a kernel need not have (AMDGPUUsage, "Code Object V5 Kernel Argument Metadata"). So
-loads of these from there are replaced by the same values computed from the packet (`replace_size_loads`).
+Sizes of work-groups and grids are always in the dispatch packet, but compilers load them from the implicit arguments,
+which a kernel need not have (AMDGPUUsage, "Code Object V5 Kernel Argument Metadata"). Such loads are replaced by values
+computed from the packet (`replace_size_loads`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from luthier.payload.ir import IrInstruction, IrOperand, read_instruction
 
 
 class LaunchState(NamedTuple):
-    """A value that the kernel's start determines."""
+    """A value that is determined at the start of the kernel."""
 
     units: int
-    """32-bit parts, low part first."""
+    """Number of 32-bit parts; the low part is first."""
     uniform: bool
-    """One value a wave; otherwise one a lane."""
+    """Whether there is one value per wave; otherwise one per lane."""
     what: str
-    """Its name for the author of a hook."""
+    """Name for authors of hooks."""
 
 
 STATES: Mapping[str, LaunchState] = {
@@ -43,9 +43,9 @@ STATES: Mapping[str, LaunchState] = {
 }
 """Name -> state.
 
-Work-group ids y and z are 16 bits of one register where they arrive so; ``workitem_id`` holds x, y and z in 10 bits
-each. ``implicit_offset`` is the bytes from the kernel's arguments to its hidden ones, if these are laid out as code
-object V5 says; ``implicit_offset_v4`` if as before.
+Work-group ids y and z may be 16 bits each of one register; ``workitem_id`` holds x, y and z in 10 bits each.
+``implicit_offset`` is the byte offset from the kernel's arguments to its hidden ones in the layout of code object V5,
+``implicit_offset_v4`` in the earlier layout.
 """
 
 _SERVICES_V5 = (
@@ -56,7 +56,7 @@ _SERVICES_V5 = (
     "default_queue",
     "completion_action",
 )
-"""Hidden arguments one behind the other."""
+"""Consecutive hidden arguments."""
 HIDDEN_V5: Mapping[str, tuple[int, int]] = {
     **{f"hidden_block_count_{axis}": (4 * number, 4) for number, axis in enumerate("xyz")},
     **{f"hidden_group_size_{axis}": (12 + 2 * number, 2) for number, axis in enumerate("xyz")},
@@ -69,7 +69,7 @@ HIDDEN_V5: Mapping[str, tuple[int, int]] = {
     "hidden_shared_base": (196, 4),
     "hidden_queue_ptr": (200, 8),
 }
-"""Hidden argument -> byte offset from the first one, and size, as compilers lay them out since code object V5.
+"""Hidden argument -> byte offset from the first one, and size, in the layout since code object V5.
 
 Source: LLVM, AMDGPUHSAMetadataStreamer.cpp, `MetadataStreamerMsgPackV5::emitHiddenKernelArgs`.
 """
@@ -87,7 +87,7 @@ _CONSTANT = "ptr addrspace(4)"
 
 
 def _pair(lowering: Lowering, name: str, result: str, kind: str) -> list[str]:
-    """Return IR of a state of two parts as one value."""
+    """Return IR that joins a state of two parts to one value."""
     low, high, both, shifted = (lowering.fresh() for _ in range(4))
     lines = [
         f"{low} = zext i32 {lowering.state(name, 0)} to i64",
@@ -100,7 +100,7 @@ def _pair(lowering: Lowering, name: str, result: str, kind: str) -> list[str]:
 
 
 def packet_field(lowering: Lowering, kind: str, offset: int, result: str) -> list[str]:
-    """Return IR of a value in the dispatch packet."""
+    """Return IR that loads a field of the dispatch packet."""
     packet, place = lowering.fresh(), lowering.fresh()
     return [
         *_pair(lowering, "dispatch_ptr", packet, _CONSTANT),
@@ -166,47 +166,45 @@ LAUNCH: Mapping[str, Intrinsic] = {
         ("llvm.amdgcn.implicitarg.ptr", "the kernel's hidden arguments", _implicit_arguments),
     )
 }
-"""LLVM's intrinsics for what a kernel gets at launch."""
+"""LLVM's intrinsics for launch state."""
 
 
 # Sizes among the implicit arguments -------------------------------------------------------------------------------
 
 _HALVES = 12
-"""16-bit parts at the beginning of the implicit arguments that follow from the packet: three 32-bit counts of whole
-work-groups, three 16-bit sizes of work-groups, three 16-bit rests (code object V5 and later)."""
+"""Number of 16-bit parts at the beginning of the implicit arguments that follow from the packet: three 32-bit counts of
+complete work-groups, three 16-bit sizes of work-groups, three 16-bit remainders (code object V5 and later)."""
 _IMPLICIT_ARGUMENTS = "llvm.amdgcn.implicitarg.ptr"
 _OF_PLACES = (" call ", " getelementptr ", " load ", " extractelement ", " select ")
-"""Spelling of the instructions that sizes are loaded with."""
+"""Spelling of the instructions that load sizes."""
 
 
 class _ImplicitArgument(Struct, frozen=True):
-    """Place among the implicit arguments that a pointer points to."""
+    """The position of a pointer in the implicit arguments."""
 
     offset: int | str
-    """Bytes, or the IR value of that many."""
+    """Bytes, as a number or an IR value."""
 
 
 def replace_size_loads(body: str, lowering: Lowering) -> tuple[str, list[str]]:
-    """Replace loads of sizes from implicit arguments in a function by values computed from the dispatch packet.
+    """Replace loads of sizes from implicit arguments by values computed from the dispatch packet.
 
-    Also return IR for its beginning.
-
-    A load from an offset that is not known when hooks are compiled selects among the sizes; if it is none of them, the
-    load stays.
+    Return the function's body, and IR for its beginning. A load from an offset that is not a compile-time constant
+    becomes a selection among the sizes and the original load.
     """
     if f"@{_IMPLICIT_ARGUMENTS}(" not in body:
         return body, []
     lines = body.split("\n")
-    read = [read_instruction(line) if any(one in line for one in _OF_PLACES) else None for line in lines]
-    by_result = {one.result: one for one in read if one is not None}
-    places = {name: _ImplicitArgument(0) for name, one in by_result.items() if one.callee == _IMPLICIT_ARGUMENTS}
-    elements = {name: one for name, one in by_result.items() if _is_element(one)}
+    read = [read_instruction(line) if any(word in line for word in _OF_PLACES) else None for line in lines]
+    by_result = {each.result: each for each in read if each is not None}
+    places = {name: _ImplicitArgument(0) for name, each in by_result.items() if each.callee == _IMPLICIT_ARGUMENTS}
+    elements = {name: each for name, each in by_result.items() if _is_element(each)}
     added: dict[str, list[str]] = {}
     grew = True
     while grew:
         grew = False
-        for result, one in elements.items():
-            element, pointer, index = one.operands
+        for result, instruction in elements.items():
+            element, pointer, index = instruction.operands
             base = places.get(pointer.text)
             if result in places or base is None:
                 continue
@@ -226,38 +224,37 @@ def replace_size_loads(body: str, lowering: Lowering) -> tuple[str, list[str]]:
     halves, start = _sizes(lowering)
     result_lines = []
     replaced = False
-    for line, here in zip(lines, read, strict=True):
-        place = places.get(here.operands[1].text) if here is not None and _is_load(here) else None
-        if here is not None and place is not None and (text := _read(here, place, halves, lowering)):
+    for line, current in zip(lines, read, strict=True):
+        place = places.get(current.operands[1].text) if current is not None and _is_load(current) else None
+        if current is not None and place is not None and (text := _read(current, place, halves, lowering)):
             result_lines += [f"  {each}" for each in text]
             replaced = True
             continue
         result_lines.append(line)
-        if here is not None:
-            result_lines += [f"  {each}" for each in added.get(here.result, ())]
+        if current is not None:
+            result_lines += [f"  {each}" for each in added.get(current.result, ())]
     return ("\n".join(result_lines), start) if replaced else (body, [])
 
 
-def _is_element(one: IrInstruction) -> bool:
+def _is_element(instruction: IrInstruction) -> bool:
     """Return whether an instruction computes the address of a numbered integer in constant memory."""
-    kinds = [value.type for value in one.operands]
-    integer = one.opcode == "getelementptr" and kinds[0] in ("i8", "i16", "i32", "i64")
-    return integer and kinds[1:] == [_CONSTANT, "i64"] and not one.operands[2].text.startswith("-")
+    kinds = [value.type for value in instruction.operands]
+    integer = instruction.opcode == "getelementptr" and kinds[0] in ("i8", "i16", "i32", "i64")
+    return integer and kinds[1:] == [_CONSTANT, "i64"] and not instruction.operands[2].text.startswith("-")
 
 
-def _is_load(one: IrInstruction) -> bool:
+def _is_load(instruction: IrInstruction) -> bool:
     """Return whether an instruction is a plain load of an integer, or of a vector of them, from constant memory."""
-    if one.opcode != "load" or not one.words.isdisjoint(("atomic", "volatile")):
+    if instruction.opcode != "load" or not instruction.words.isdisjoint(("atomic", "volatile")):
         return False
-    loaded, pointer = one.operands
+    loaded, pointer = instruction.operands
     return integer_bits(loaded.type.rpartition(" ")[2].rstrip(">")) > 0 and pointer.type == _CONSTANT
 
 
 def _index(index: IrOperand, by_result: Mapping[str, IrInstruction], lowering: Lowering) -> tuple[list[str], str]:
-    """Return the index of a getelementptr, with the IR that it needs.
+    """Return IR for the index of a getelementptr, and the index.
 
-    Where it is a part of a choice between vectors of constants, it becomes a choice of its own, which LLVM sees
-    through.
+    An element of a selection between constant vectors becomes a scalar selection, which LLVM can analyse.
     """
     part = by_result.get(index.text)
     if part is None or part.opcode != "extractelement":
@@ -269,16 +266,16 @@ def _index(index: IrOperand, by_result: Mapping[str, IrInstruction], lowering: L
     mask, *sides = choice.operands
     if not (mask.type.startswith("<") and all(side.text.startswith("<") for side in sides)):
         return [], index.text
-    one, other = (side.text.strip("<>").split(", ")[number.number] for side in sides)
+    if_set, if_clear = (side.text.strip("<>").split(", ")[number.number] for side in sides)
     condition, value = lowering.fresh(), lowering.fresh()
     return [
         f"{condition} = extractelement {mask.type} {mask.text}, i64 {number.text}",
-        f"{value} = select i1 {condition}, {one}, {other}",
+        f"{value} = select i1 {condition}, {if_set}, {if_clear}",
     ], value
 
 
 def _sizes(lowering: Lowering) -> tuple[list[str], list[str]]:
-    """Return the 16-bit parts of the sizes (`_HALVES`), and the IR that makes them."""
+    """Return the 16-bit parts of the sizes (`_HALVES`), and the IR that computes them."""
     packet = lowering.fresh()
     lines = _pair(lowering, "dispatch_ptr", packet, _CONSTANT)
     counts: list[str] = []
@@ -310,7 +307,7 @@ def _sizes(lowering: Lowering) -> tuple[list[str], list[str]]:
 
 
 def _read(load: IrInstruction, place: _ImplicitArgument, halves: list[str], lowering: Lowering) -> list[str]:
-    """Return IR in place of a load; empty where it loads something else."""
+    """Return IR to replace a load; empty if it loads something other than sizes."""
     loaded, pointer = load.operands
     kind, result, bits = loaded.type, load.result, bits_of(loaded.type)
     if bits % 16:
@@ -341,8 +338,8 @@ def _read(load: IrInstruction, place: _ImplicitArgument, halves: list[str], lowe
         lines.append(f"{pointed} = load {kind}, {_CONSTANT} {pointer.text}, align 2")
         lines.append(f"{value} = bitcast {kind} {pointed} to {whole}")
         for first in range(_HALVES - count + 1):
-            one, same, chosen = at(first), lowering.fresh(), lowering.fresh()
+            candidate, same, chosen = at(first), lowering.fresh(), lowering.fresh()
             lines.append(f"{same} = icmp eq i64 {place.offset}, {2 * first}")
-            lines.append(f"{chosen} = select i1 {same}, {whole} {one}, {whole} {value}")
+            lines.append(f"{chosen} = select i1 {same}, {whole} {candidate}, {whole} {value}")
             value = chosen
     return [*lines, f"{result} = bitcast {whole} {value} to {kind}"]

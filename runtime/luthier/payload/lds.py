@@ -1,9 +1,9 @@
-"""LDS for hooks: the `__shared__` variables of a module, above all that the kernel has.
+"""LDS for hooks: the `__shared__` variables of a module, after all LDS of the kernel.
 
-How much a work-group of the application has, static and dynamic, is known only when it is launched: it is in the
-dispatch packet. The patched kernel asks for so many bytes more (`LdsLayout.reserved`), whoever launches it adds them,
-and what the packet says then ends with the hooks' part. So a payload computes the place of its variables from the
-packet, which is launch state (`luthier.payload.launch_state`).
+The LDS of a work-group of the application, static and dynamic, is known only at launch, from the dispatch packet. The
+patched kernel requests further bytes (`LdsLayout.reserved`), which the launcher adds; the size in the packet then
+includes the hooks' part at its end. A payload therefore computes the addresses of its variables from the packet, which
+is launch state (`luthier.payload.launch_state`).
 
 Source: HSA Platform System Architecture Specification, "Kernel dispatch packet": ``group_segment_size``.
 """
@@ -23,12 +23,12 @@ GROUP_SEGMENT_SIZE = 28
 
 
 class LdsLayout(Struct, frozen=True):
-    """Offset of each variable in the hooks' part of LDS."""
+    """Offsets of variables in the hooks' part of LDS."""
 
     offsets: Mapping[str, int] = field(default_factory=dict)
     """Symbol -> byte offset."""
     reserved: int = 0
-    """Bytes that a work-group needs more, with what aligning the part may take."""
+    """Bytes that a work-group needs in addition, including padding for the alignment of the part."""
     alignment: int = 1
     """Alignment of the part, in bytes."""
 
@@ -48,9 +48,9 @@ NO_LDS = LdsLayout()
 
 
 def lower_lds(body: str, layout: LdsLayout, lowering: Lowering) -> tuple[str, list[str]]:
-    """Return a payload's body in which LDS variables are computed addresses, and IR for its beginning.
+    """Replace LDS variables in a payload's body by addresses. Return it with IR for its beginning.
 
-    The IR computes the addresses from the packet. Constant expressions of addresses become instructions there.
+    The IR computes the addresses from the packet, and contains constant expressions of addresses as instructions.
     """
     spelled = {symbol_of(name): name for name in names_in(body) if name.startswith("@")} if layout.offsets else {}
     used = [name for name in layout.offsets if name in spelled]

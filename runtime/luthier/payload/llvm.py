@@ -1,4 +1,4 @@
-"""llvmlite's binding, imported when it is first used: a kernel that was patched before needs none of it."""
+"""llvmlite's binding, imported on first use: patching a kernel from cached payloads does not need it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ TRIPLE = "amdgcn-amd-amdhsa"
 
 @functools.cache
 def initialise_llvm() -> None:
-    """Set up all of LLVM's targets, once a process."""
+    """Set up all of LLVM's targets, once per process."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
 
@@ -22,8 +22,7 @@ def initialise_llvm() -> None:
 def machine_for(cpu: str, features: str) -> llvm.TargetMachine:
     """Return LLVM's code generator for a processor.
 
-    Its set-up, above all its rules of legalization, takes as long as compiling a hook; it is kept, but nothing of what
-    it has compiled.
+    It is cached, since its set-up, above all of its legalization rules, takes as long as compiling a hook.
     """
     if version_of(cpu)[:2] == (10, 1):
         _settle_dependency_counters()
@@ -45,7 +44,7 @@ define i32 @wait(i32 %lane) {{
 def _settle_dependency_counters() -> None:
     """Make LLVM initialise its names of ``depctr`` counters.
 
-    It does so once per process, for the processor that comes first; see the function of this name in isa.cpp.
+    It does so once per process, for the first processor; see the function of this name in isa.cpp.
     """
     machine_for("gfx1201", "").emit_assembly(llvm.parse_assembly(_WAITS_FOR_AN_SGPR, llvm.create_context()))
 
@@ -54,7 +53,7 @@ def parse_bitcode(bitcode: bytes, context: llvm.ContextRef) -> llvm.ModuleRef:
     """Return a fresh module.
 
     Raises:
-        HookError: it is no bitcode, or of an LLVM newer than llvmlite's.
+        HookError: it is not bitcode, or is from a newer LLVM than llvmlite's.
     """
     try:
         return llvm.parse_bitcode(bitcode, context)

@@ -1,5 +1,5 @@
-"""Markers: opaque assembly comments that LLVM's register allocator completes with where it wants an input, and where it
-left an output."""
+"""Markers: opaque assembly comments that LLVM's register allocator completes with the registers of inputs and
+outputs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from luthier.payload.launch_state import STATES
 
 
 def input_marker(index: int, uniform: bool, result: str) -> str:
-    """Return the IR that takes an input, as a value of 32 bits."""
+    """Return the IR that defines an input as a 32-bit value."""
     return inline_assembly(result, "i32", [f"; luthier.input {index} $0"], "=s" if uniform else "=v", "")
 
 
 def split_payload(text: str) -> tuple[str, str, str]:
-    """Return the body of the payload function in a module's text, between what is before it and what is behind."""
+    """Split a module's text into the part before the payload's body, the body, and the part after it."""
     before, name, rest = text.partition("@luthier.payload(")
     head, _, rest = rest.partition("\n")
     body, end, behind = rest.partition("\n}\n")
@@ -32,12 +32,10 @@ def split_payload(text: str) -> tuple[str, str, str]:
 def with_inputs_and_outputs(
     body: str, start: Sequence[str], lowering: Lowering, inputs: list[Input], outputs: list[int]
 ) -> str:
-    """Surround a lowered body with markers and the set-up of the register array.
+    """Surround a lowered body with markers of launch state and outputs, and with the set-up of the register array.
 
-    The markers are those of launch state and outputs; the IR `start` comes before the array's set-up.
-
-    All outputs are operands of one piece of assembly, so that they are in registers at the same time. Each lane has an
-    array of its own; of a scalar register, what the first lane has there is the result.
+    The IR `start` comes before the set-up. All outputs are operands of one assembly block, so that they are in
+    registers at the same time. Each lane has its own array; the result of a scalar register is that of the first lane.
     """
     entry = []
     for (state, part), value in sorted(lowering.states.items()):
@@ -76,7 +74,7 @@ def with_inputs_and_outputs(
         leave.append(f'  call void asm sideeffect "{source}", "{",".join(constraints)}"({", ".join(operands)})')
     returns = body.count("\n  ret void")
     if leave and returns != 1:
-        raise HookError("a hook that writes registers must have one way out")
+        raise HookError("a hook that writes registers must have exactly one return")
     # Optimization may have given the first block a label.
     first = 0 if body.startswith((" ", "\n")) else body.index("\n") + 1
     return (
@@ -88,7 +86,7 @@ def with_inputs_and_outputs(
 
 
 def without_unused_inputs(text: str) -> str:
-    """Return a module's text without the markers of inputs that optimization found no use for."""
+    """Return a module's text without the markers of inputs that are unused after optimization."""
     before, body, behind = split_payload(text)
     uses = Counter(names_in(body))
     markers = {line for line in body.splitlines(keepends=True) if '"; luthier.input ' in line}

@@ -1,5 +1,5 @@
-"""Hooks that do nothing but count, recognised in their optimized IR: one atomic addition to a variable of the tool, of
-a constant or of so many times the active lanes, that reads no register and whose result is unused."""
+"""Recognition of hooks that only count, in their optimized IR: one atomic addition to a tool's variable, of a constant
+or a multiple of the number of active lanes, without reading registers or using the result."""
 
 from __future__ import annotations
 
@@ -13,43 +13,44 @@ _MOST_LANES = 64
 
 
 class PlainCount(Struct, frozen=True):
-    """Number that such a hook adds, each time it runs."""
+    """The addition that such a hook performs on each execution."""
 
     symbol: str
     """The variable."""
     offset: int
-    """Bytes from its beginning to the 64-bit number that is added to."""
+    """Byte offset in the variable of the 64-bit number."""
     weight: int
     lanes: bool
-    """Once for each active lane, not once for the wave."""
+    """Whether `weight` is added once per active lane, instead of once per wave."""
 
 
 def plain_count(body: str) -> PlainCount | None:
-    """Return what a payload adds, if that is all it does.
+    """Return the count that a payload performs, if it does nothing else.
 
     Args:
-        body: the lines of its function, intrinsics not yet replaced.
+        body: the lines of its function, before the replacement of intrinsics.
     """
     masks: set[str] = set()
     times: dict[str, int] = {}
     count: PlainCount | None = None
     for line in body.splitlines():
-        one = read_instruction(line)
-        if one is None or one.opcode == "ret":
+        instruction = read_instruction(line)
+        if instruction is None or instruction.opcode == "ret":
             continue
-        values = [value.text for value in one.operands]
-        if one.callee.startswith("llvm.amdgcn.ballot.") and values == ["true"]:
-            masks.add(one.result)
-        elif one.callee.startswith("llvm.ctpop.") and values[0] in masks:
-            times[one.result] = 1
-        elif one.opcode == "zext" and values[0] in times:
-            if not 0 <= times[values[0]] * _MOST_LANES < 1 << integer_bits(one.operands[0].type):
-                return None  # the narrower product has wrapped
-            times[one.result] = times[values[0]]
-        elif one.opcode in ("mul", "shl") and values[0] in times and (factor := one.operands[1].number) is not None:
-            times[one.result] = times[values[0]] * (factor if one.opcode == "mul" else 1 << min(factor, 63))
-        elif count is None and _adds(one):
-            place, weight, lanes = _place(one.operands[0]), one.operands[1].number, one.opcode == "atomicrmw"
+        opcode, values = instruction.opcode, [value.text for value in instruction.operands]
+        if instruction.callee.startswith("llvm.amdgcn.ballot.") and values == ["true"]:
+            masks.add(instruction.result)
+        elif instruction.callee.startswith("llvm.ctpop.") and values[0] in masks:
+            times[instruction.result] = 1
+        elif opcode == "zext" and values[0] in times:
+            if not 0 <= times[values[0]] * _MOST_LANES < 1 << integer_bits(instruction.operands[0].type):
+                return None  # the narrower product may wrap
+            times[instruction.result] = times[values[0]]
+        elif opcode in ("mul", "shl") and values[0] in times and (factor := instruction.operands[1].number) is not None:
+            times[instruction.result] = times[values[0]] * (factor if opcode == "mul" else 1 << min(factor, 63))
+        elif count is None and _adds(instruction):
+            pointer, addend = instruction.operands[:2]
+            place, weight, lanes = _place(pointer), addend.number, opcode == "atomicrmw"
             if weight is None and not lanes:
                 weight, lanes = times.get(values[1]), True
             if place is None or weight is None:
@@ -60,16 +61,16 @@ def plain_count(body: str) -> PlainCount | None:
     return count
 
 
-def _adds(one: IrInstruction) -> bool:
+def _adds(instruction: IrInstruction) -> bool:
     """Return whether an instruction adds a 64-bit integer to memory, for the wave or for each lane."""
-    if one.opcode == "atomicrmw":
-        relaxed = {"add", "monotonic"} <= one.words and "volatile" not in one.words
-        return relaxed and one.operands[1].type == "i64"
-    return one.callee.startswith("luthier::sAtomicAdd.i64.ptr")
+    if instruction.opcode == "atomicrmw":
+        relaxed = {"add", "monotonic"} <= instruction.words and "volatile" not in instruction.words
+        return relaxed and instruction.operands[1].type == "i64"
+    return instruction.callee.startswith("luthier::sAtomicAdd.i64.ptr")
 
 
 def _place(pointer: IrOperand) -> tuple[str, int] | None:
-    """Return the variable that an address lies in, and how far; None for any other address."""
+    """Return the variable and byte offset of an address; None if it is not in a variable."""
     offset = 0
     while pointer.operation:
         if pointer.operation == "getelementptr":

@@ -1,4 +1,4 @@
-"""A payload's assembly, read back as a template."""
+"""Conversion of a payload's assembly to a template."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LAST_WAITS = re.compile(
     r"(^[ \t]*s_wait(cnt(_\w+)?|_\w*cnt(_dscnt)?)[ \t][^\n]*\n)+(?=^[ \t]*s_branch luthier_end|^\"|^luthier_end:)",
     re.MULTILINE,
 )
-"""Waits for counters before the payload ends."""
+"""Waits for counters at the end of the payload."""
 _WIDE_STORE = re.compile(r"_store_(?:dwordx[34]|b96|b128)\b")
 """Stores that need a wait state before the registers of their data are overwritten (Vega ISA 4.5, "Manually Inserted
 Wait States")."""
@@ -34,14 +34,14 @@ _STACK_POINTER = SGPRS[32]
 _GROUPED = frozenset((*SGPRS, *VGPRS))
 """Units that are renamed."""
 _HOLDERS = frozenset((*SGPRS, *VCC, M0, *VGPRS))
-"""Units that LLVM may keep a value of a payload in."""
+"""Units in which LLVM may keep a payload's values."""
 
 
 def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
-    """Read a payload's assembly back as instructions.
+    """Convert a payload's assembly to a template.
 
     Raises:
-        HookError: it uses something that cannot be spliced into a kernel: calls, private memory, special registers.
+        HookError: it uses something that cannot be spliced into a kernel, such as special registers.
     """
     text = prepared(payload.text, hook, isa)
     assembly = _assembled(text.text, payload, hook, isa)
@@ -54,7 +54,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
     waits = _leading_waits(columns, isa, marks)
     mnemonics = {isa.opcode(number).mnemonic for number in columns.opcode}
     takes_lane_values = any(name.startswith("v_readfirstlane") for name in mnemonics)
-    marked = [*(one.unit for one in marks.taken_in), *(one.unit for one in outputs), *pointer]
+    marked = [*(taken.unit for taken in marks.taken_in), *(output.unit for output in outputs), *pointer]
     groups, written = registers_of(columns, isa, hook, marked, calls=bool(text.called))
     written |= {taken.unit for taken in marks.immediates}
     clobbers = frozenset((written | {taken.unit for taken in marks.inputs}) & {SCC, *VCC, M0})
@@ -82,7 +82,7 @@ def make_template(payload: PayloadAssembly, hook: str, isa: Isa) -> Template:
 
 
 def _assembled(text: str, payload: PayloadAssembly, hook: str, isa: Isa) -> Assembly:
-    """Assemble a payload, without LLVM's waits at its end where nobody need wait: for what gives nothing back."""
+    """Assemble a payload, without LLVM's waits at its end if no memory operation returns registers."""
     assembly = _assemble(text, hook, isa)
     if payload.ordered or _gives_registers(assembly.instructions, isa):
         return assembly
@@ -91,18 +91,18 @@ def _assembled(text: str, payload: PayloadAssembly, hook: str, isa: Isa) -> Asse
 
 
 class _Links(Struct, frozen=True):
-    """The places that the instructions of a payload refer to."""
+    """References in the instructions of a payload."""
 
     branches: dict[int, int]
-    """Instruction -> the one that it branches to."""
+    """Instruction -> its branch target."""
     references: list[Fixup]
-    """Fields that want the address of a symbol."""
+    """Fields with the address of a symbol."""
     functions: list[tuple[Fixup, int]]
-    """Fields that want that of a function of the payload's own, with its first instruction."""
+    """Fields with the address of a function of the payload, and its first instruction."""
 
 
 def _links(assembly: Assembly, called: frozenset[str]) -> _Links:
-    """Tell a payload's branches from its references to functions of its own, and to what is elsewhere."""
+    """Classify a payload's fixups: branches, references to its own functions, and references to symbols."""
     links = _Links({}, [], [])
     for fixup in assembly.fixups:
         if fixup.symbol in called:
@@ -115,7 +115,7 @@ def _links(assembly: Assembly, called: frozenset[str]) -> _Links:
 
 
 class _Marks(Struct, frozen=True):
-    """The values that a payload takes in and hands over."""
+    """The inputs and outputs of a payload."""
 
     inputs: list[TemplateInput]
     immediates: list[TemplateImmediate]
@@ -127,7 +127,7 @@ class _Marks(Struct, frozen=True):
 
 
 def _marks(assembly: Assembly, payload: PayloadAssembly, hook: str) -> _Marks:
-    """Find the markers, each with the register that LLVM has completed it with."""
+    """Find the markers, each with the register that LLVM chose."""
     marks = _Marks([], [], [])
     for label, position in assembly.labels.items():
         match = _LABEL.match(label)
@@ -148,7 +148,8 @@ def _marks(assembly: Assembly, payload: PayloadAssembly, hook: str) -> _Marks:
 
 
 def _leading_waits(columns: Columns, isa: Isa, marks: _Marks) -> int:
-    """Return how many waits the payload begins with: they are for the application, and may be others at each point."""
+    """Return the number of waits at the beginning of the payload. They are for the application, and depend on the
+    point."""
     waits, first = 0, min((taken.position for taken in marks.taken_in), default=len(columns.opcode))
     while waits < first and _WAIT.match(isa.opcode(columns.opcode[waits]).mnemonic):
         waits += 1
@@ -163,9 +164,9 @@ def _assemble(text: str, hook: str, isa: Isa) -> Assembly:
 
 
 def _gives_registers(code: InstructionArray, isa: Isa) -> bool:
-    """Return whether registers may be outstanding in a payload.
+    """Return whether memory operations of a payload may have outstanding result registers.
 
-    In generations of which that is not fully known, they always may.
+    In generations whose model is incomplete, they always may.
     """
     model = wait_model(isa.target.target)
     opcodes = [isa.opcode(number) for number in set(code.opcode.tolist())]
@@ -174,7 +175,7 @@ def _gives_registers(code: InstructionArray, isa: Isa) -> bool:
 
 
 def _has_flat_access(code: InstructionArray) -> bool:
-    """Return whether some instruction may access LDS as well as memory, in an order that only waits ensure."""
+    """Return whether an instruction may access both LDS and memory, in an order that only waits ensure."""
     flags = code.flags
     special = int(InstructionFlag.FLAT_GLOBAL | InstructionFlag.FLAT_SCRATCH)
     return bool(((flags & int(InstructionFlag.FLAT) != 0) & (flags & special == 0)).any())
@@ -183,9 +184,9 @@ def _has_flat_access(code: InstructionArray) -> bool:
 def _behind_epilogue(
     columns: Columns, isa: Isa, hook: str, outputs: Sequence[TemplateOutput], branches: Mapping[int, int]
 ) -> list[TemplateOutput]:
-    """Return the outputs, taken where nothing of the payload is left to run that would see the new values.
+    """Return the outputs at a position after which no code of the payload would see the new values.
 
-    That is after the code that frees a frame, if it leaves the outputs unchanged.
+    That is after the code that frees a frame, if it does not change the outputs.
     """
     end = len(columns.opcode)
     positions = {output.position for output in outputs}
@@ -201,7 +202,7 @@ def _behind_epilogue(
         index += 1
     entered = any(first < destination <= index for destination in branches.values() if destination != end)
     if len(positions) > 1 or (not idle and (overwritten or entered)):
-        raise HookError(f"hook {hook}: LLVM put code behind its register writes")
+        raise HookError(f"hook {hook}: LLVM placed code after its register writes")
     return list(outputs) if idle else [replace(output, position=index) for output in outputs]
 
 
@@ -210,15 +211,15 @@ def _hands_in(
     isa: Isa,
     waits: int,
     taken_in: Sequence[TemplateInput | TemplateImmediate],
-    others: Sequence[int],
+    reserved: Sequence[int],
 ) -> bool:
     """Return the value of `Template.hands_in`.
 
     Args:
-        others: units that have a value at the beginning.
+        reserved: further units that have a value at the beginning.
     """
     units = [taken.unit for taken in taken_in]
-    if len({*units, *others}) < len(units) + len(others) or not _GROUPED.issuperset(units):
+    if len({*units, *reserved}) < len(units) + len(reserved) or not _GROUPED.issuperset(units):
         return False
     last = {taken.unit: taken.position for taken in taken_in}
     used: set[int] = set()
@@ -232,5 +233,5 @@ def _hands_in(
 def _unit_named(name: str, hook: str) -> int:
     register = RegisterRange.parse(name)
     if register is None or register.count > 1 or register.first not in _HOLDERS:
-        raise HookError(f"hook {hook}: LLVM put a value into {name}")
+        raise HookError(f"hook {hook}: LLVM placed a value in {name}, which is not supported")
     return register.first

@@ -1,7 +1,7 @@
 """Registry of intrinsics: the built-in ones, and those that packages add by entry points.
 
-An entry point of group ``luthier.intrinsics`` names an `Intrinsic`. Its name is that of the intrinsic, with dots for
-the ``::`` between namespaces, so that only what a hook uses is imported::
+An entry point of the group ``luthier.intrinsics`` refers to an `Intrinsic`. Its name is that of the intrinsic with dots
+instead of ``::``, so that only the intrinsics that a hook uses are imported::
 
     [project.entry-points."luthier.intrinsics"]
     "my.lane_swap" = "my_package.intrinsics:LANE_SWAP"
@@ -44,17 +44,17 @@ def find_intrinsics(names: Iterable[str]) -> dict[str, Intrinsic]:
 
 
 def makers_of(names: Iterable[str]) -> tuple[Provenance, ...] | None:
-    """Return what makes intrinsics that are none of Luthier's own, and who adds processors; None where that of
-    one cannot be told."""
+    """Return the provenance of other packages' intrinsics and of packages that add processors; None if that of one is
+    unknown."""
     installed = _points()
     points = [point for name in sorted(names) if name not in BUILT_IN for point in installed.get(name, ())]
     modules = dict.fromkeys([*(point.module for point in points), *makers()])
     provenances = [package_provenance(module) for module in modules]
     values = hashlib.sha256(repr([(point.name, point.value) for point in points]).encode()).hexdigest()
-    told = [one for one in provenances if one is not None]
-    if len(told) < len(provenances):
+    known = list(filter(None, provenances))
+    if len(known) < len(provenances):
         return None
-    return tuple(replace(one, digest=f"{one.digest} {values}") for one in told)
+    return tuple(replace(provenance, digest=f"{provenance.digest} {values}") for provenance in known)
 
 
 def installed_names() -> list[str]:
@@ -70,5 +70,5 @@ def _points() -> Mapping[str, tuple[EntryPoint, ...]]:
 def _load(point: EntryPoint, name: str) -> Intrinsic:
     record = load_record([point], f"intrinsic {name}", Intrinsic, ToolError)
     if record.name != name:
-        raise ToolError(f"intrinsic {name} of {package_of(point)}: {point.value} is called {record.name}")
+        raise ToolError(f"intrinsic {name} of {package_of(point)}: {point.value} has the name {record.name}")
     return replace(record, package=package_of(point))

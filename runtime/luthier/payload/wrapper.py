@@ -1,4 +1,4 @@
-"""The function that calls a hook with its arguments, as IR: the payload before the hook is inlined."""
+"""IR of the function that calls a hook with its arguments: the payload before inlining."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from luthier.payload.markers import input_marker
 
 
 def _truth(kind: str, value: str, result: str) -> str:
-    """Return IR of an integer as a `bool`, by C's rule."""
+    """Return IR that converts an integer to `bool` by the rule of C."""
     return f"{result} = icmp ne {kind} {value}, 0"
 
 
 def _join(kind: str, parts: Sequence[str], result: str) -> list[str]:
-    """Return IR that makes a value of type `kind` from 32-bit parts, low part first."""
+    """Return IR that joins 32-bit parts, low part first, to a value of type `kind`."""
     if len(parts) == 1:
         if kind == "i32":
             return [f"{result} = add i32 {parts[0]}, 0"]
@@ -55,7 +55,7 @@ def _launch_type(argument: LaunchArgument) -> str:
 
 
 def _launch_value(argument: LaunchArgument, kind: str, result: str) -> list[str]:
-    """Return IR of launch state as a value of a parameter's type."""
+    """Return IR that converts launch state to a parameter's type."""
     lines = [f"{result}.state = call {_launch_type(argument)} @{argument.intrinsic}()"]
     if argument.offset is not None:
         align = argument.offset & -argument.offset or 16
@@ -73,7 +73,7 @@ def _launch_value(argument: LaunchArgument, kind: str, result: str) -> list[str]
 
 
 def _computed(expression: Expression, position: int, inputs: list[Input]) -> tuple[list[str], str]:
-    """Return IR of an argument that is computed, and its value."""
+    """Return IR of a computed argument, and its value."""
     markers = []
 
     def value_of(leaf: ExpressionInput) -> str:
@@ -86,11 +86,11 @@ def _computed(expression: Expression, position: int, inputs: list[Input]) -> tup
 
 
 def _typed(value: str, bits: int, kind: str, result: str) -> list[str]:
-    """Return IR of an integer as a value of a parameter's type: wider integers are extended by zeros."""
-    wanted = integer_bits(kind)
-    if wanted > bits:
+    """Return IR that converts an integer to a parameter's type, with zero extension."""
+    width = integer_bits(kind)
+    if width > bits:
         return [f"{result} = zext i{bits} {value} to {kind}"]
-    if wanted == bits:
+    if width == bits:
         return [f"{result} = or {kind} {value}, 0"]
     return [f"{result} = {'inttoptr' if kind.startswith('ptr') else 'bitcast'} i{bits} {value} to {kind}"]
 
@@ -99,7 +99,7 @@ _WORK_GROUP_IDS = tuple(f"llvm.amdgcn.workgroup.id.{axis}" for axis in "xy")
 
 
 def _only_in(groups: EveryWorkGroup, lines: Sequence[str]) -> list[str]:
-    """Return IR that runs `lines` in some work-groups."""
+    """Return IR that runs `lines` only in some work-groups."""
     ids = [f"%group.{axis} = call i32 @{name}()" for axis, name in zip("xy", _WORK_GROUP_IDS, strict=True)]
     return [
         *ids,
@@ -122,7 +122,7 @@ def wrapper_of(
     attributes: str,
     groups: EveryWorkGroup | None,
 ) -> tuple[str, list[Input]]:
-    """Return the IR of a payload that calls a hook with its arguments, and the inputs that these need."""
+    """Return the IR of a payload that calls a hook with its arguments, and the inputs of these arguments."""
     inputs: list[Input] = []
     lines: list[str] = []
     values: list[str] = []
