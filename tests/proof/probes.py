@@ -384,7 +384,7 @@ class Rows(Probe):
     """Instructions and active lanes of each wave, one row for each wave."""
 
     refusal = (
-        r"nothing can be counted for each wave: it (leaves too few registers|calls functions that nobody knows)|"
+        r"nothing can be counted for each wave: it (leaves too few registers|calls unknown functions)|"
         r"a row for each wave needs blockIdx.z, but it reads y of the work-group id without z"
     )
 

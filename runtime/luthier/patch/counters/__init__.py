@@ -1,1 +1,1 @@
-"""Counters that need no hook: which edges are counted, where counters are kept, and the code that adds to them."""
+"""Counters without hooks: selection of edges, storage of counters, and the code that adds to them."""

@@ -1,4 +1,4 @@
-"""Pieces of assembly that code of counters is made of."""
+"""Pieces of assembly for the code of counters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def halves(offset: int) -> tuple[str, str]:
 
 
 def word(value: int) -> str:
-    """Return 32 bits as an assembly operand: an inline constant, if there is one."""
+    """Return a 32-bit value as an assembly operand, as an inline constant if possible."""
     value &= WORD
     if value <= 64:
         return str(value)
@@ -27,12 +27,12 @@ def word(value: int) -> str:
 
 
 def is_literal(text: str) -> bool:
-    """Return whether a source takes 32 bits after the instruction."""
+    """Return whether a source is a 32-bit literal."""
     return text[0] in "-0123456789" and not -16 <= int(text, 0) <= 64
 
 
 def set_scalars(values: Mapping[int, int]) -> list[str]:
-    """Give SGPRs their values, two at a time where a pair gets a number that 31 bits can hold."""
+    """Return assembly that sets SGPRs, in pairs if the pair's value fits 31 bits."""
     lines = []
     done = set()
     for unit, value in sorted(values.items()):
@@ -48,7 +48,7 @@ def set_scalars(values: Mapping[int, int]) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def assemble_with(isa: Isa, text: str, symbols: tuple[tuple[str, str], ...]) -> BoundPayload:
-    """Assemble a payload, in which names stand for symbols."""
+    """Assemble a payload in which names stand for symbols."""
     assembly = isa.assemble(text)
     names = dict(symbols)
     code, references = assembly.instructions, []

@@ -1,7 +1,7 @@
-"""Code of counters: setting them up, adding to them, and adding them to memory when a wave ends.
+"""Code of counters: initialises them, adds to them, and adds them to memory when a wave ends.
 
-Counters are in registers that the application never uses, so only SCC, EXEC and what is dead at the end of a wave have
-to be considered.
+Counters are in registers that the application never uses. The code therefore only has to preserve SCC and EXEC, and at
+the end of a wave may overwrite dead registers.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from luthier.payload.reading import make_template
 from luthier.payload.template import Template
 
 LARGEST_LANE_WEIGHT = 1 << 24
-"""A wave adds at most 64 times this at once: it must stay below 2^31."""
+"""A wave adds at most 64 times this at once, which must stay below 2^31."""
 
 
 _LARGEST_OFFSET = 2047
-"""The largest offset of global memory instructions that all generations have."""
+"""Maximum offset of global memory instructions in all generations."""
 
 
 class Held(Struct, frozen=True):
@@ -37,31 +37,31 @@ class Held(Struct, frozen=True):
     low: int
     """Register unit: of an SGPR, or of a VGPR if `lane` is given."""
     high: int | None
-    """Register unit of its upper 32 bits; None if it has none."""
+    """Register unit of its upper 32 bits, if any."""
     lane: int | None = None
     """The lane of the VGPRs."""
 
 
 class Batch(Struct, frozen=True):
-    """Counters that go to memory together, the one of lane N at place N."""
+    """Counters that are added to memory together; lane N adds the counter at position N."""
 
     held: tuple[Held | int | None, ...]
-    """Registers of the counters, or their values; None for those that are single bits, which come first. If one is in a
-    VGPR, all are, each in the lane of its place."""
+    """Registers of the counters, or their values; None for single bits, which come first. If one counter is in a VGPR,
+    all are, each in the lane of its position."""
     offsets: tuple[int, ...]
     """Bytes from the symbol to the cell of each."""
     symbol: str
     bits: int | None
-    """SGPR unit whose bit N is the counter at place N."""
+    """SGPR unit whose bit N is the counter at position N."""
 
     @property
     def in_a_row(self) -> bool:
-        """Return whether its cells are consecutive in memory."""
+        """Return whether the cells are consecutive in memory."""
         return all(offset == self.offsets[0] + 8 * lane for lane, offset in enumerate(self.offsets))
 
 
 class CounterCode:
-    """Makes code for one kernel's waves."""
+    """Generator of code for one kernel's counters."""
 
     def __init__(self, isa: Isa) -> None:
         self._isa = isa
@@ -70,10 +70,10 @@ class CounterCode:
         self._exec = "exec" if self._wide else "exec_lo"
         wait = self._target.lane_mask_wait
         self._settle = [] if wait is None else [wait]
-        """Between vector instructions and scalar ones that read or write each other's SGPRs."""
+        """Waits between vector and scalar instructions that read or write each other's SGPRs."""
         self._between_vectors = hazard_model(self._target, isa.wave_size).between_vectors
         self.keeps_pairs = self._target.scalar_wait is not None
-        """True if SGPRs that vector instructions read must not share a pair with those that others write."""
+        """Whether SGPRs that vector instructions read must not share a pair with SGPRs that are written."""
 
     # Adding
 
@@ -88,13 +88,13 @@ class CounterCode:
         read: bool,
         first: bool = False,
     ) -> BoundPayload:
-        """Add `amount`, or that times the active lanes.
+        """Return code that adds `amount`, or `amount` times the number of active lanes.
 
         Args:
-            first: whether there is nothing yet to add it to.
-            scc_live: whether SCC must be kept.
-            temporaries: SGPR units, as many as `needed_temporaries` says.
-            read: whether vector instructions may have read them.
+            first: whether to set the counter instead of adding to it.
+            scc_live: whether SCC must be preserved.
+            temporaries: SGPR units, as many as `needed_temporaries` returns.
+            read: whether vector instructions may have read the temporaries.
         """
         if self._at_once(held, amount, lanes=lanes):
             pair = f"s[{held.low}:{held.high}]"
@@ -126,20 +126,20 @@ class CounterCode:
             reads = [f"v_readlane_b32 {to}, {unit_text(of)}, {held.lane}" for to, of in pairs]
             writes = [f"v_writelane_b32 {unit_text(of)}, {to}, {held.lane}" for to, of in pairs]
             sum_of_them = self._sum(low, high, amount, source)
-            # Like LLVM's hazard recognizer, which ignores whether a scalar instruction has written the register since.
+            # Like LLVM's hazard recognizer, which ignores later writes of the register by scalar instructions.
             states = wait_states(max(self._between_vectors - (2 * len(pairs) - 1), 0))
             lines += [*self._settle, *reads, *self._settle, *sum_of_them, *states]
             lines += [*self._settle, *writes, *self._settle]
         return self.assemble([*lines, *last])
 
     def _at_once(self, held: Held, amount: int, *, lanes: bool) -> bool:
-        """Return whether one instruction adds 64 bits and leaves SCC unchanged."""
+        """Return whether one instruction performs the 64-bit addition without changing SCC."""
         aligned = held.lane is None and held.low % 2 == 0 and held.high == held.low + 1
         return self._target.adds_64_bits and aligned and not lanes and -16 <= amount <= 64
 
     @staticmethod
     def needed_temporaries(held: Held, *, lanes: bool, scc_live: bool) -> int:
-        """Return the largest number of SGPRs that `add` needs, besides the counter."""
+        """Return the maximum number of SGPRs that `add` needs, besides the counter."""
         return scc_live + lanes + (0 if held.lane is None else 1 if held.high is None else 2)
 
     @staticmethod
@@ -159,30 +159,29 @@ class CounterCode:
     def start(
         self, held: Sequence[tuple[Held, int]], lanes: Sequence[tuple[Held, int, bool]], temporary: Sequence[int]
     ) -> BoundPayload:
-        """Set counters up before anything else runs: SCC and VCC are free.
+        """Return code that initialises counters at the kernel's entry, where SCC and VCC are free.
 
         Args:
-            held: each counter with what it begins with.
-            lanes: each counter with the weight with which the active lanes are counted then, and whether it counts
-                nothing else.
-            temporary: SGPR units that are free besides.
+            held: each counter with its initial value.
+            lanes: each counter that counts active lanes at entry, with its weight, and whether it counts nothing else.
+            temporary: further free SGPR units.
         """
-        begun = {one.low for one, amount, only in lanes if only and one.lane is None and amount > 0}
+        begun = {counter.low for counter, amount, only in lanes if only and counter.lane is None and amount > 0}
         values: dict[int, int] = {}
         vectors: dict[int, dict[int, int]] = {}
-        for one, initial in held:
-            for unit, value in ((one.low, initial & WORD), (one.high, initial >> 32 & WORD)):
+        for counter, initial in held:
+            for unit, value in ((counter.low, initial & WORD), (counter.high, initial >> 32 & WORD)):
                 if unit is None:
                     continue
-                if one.lane is None:
+                if counter.lane is None:
                     if unit not in begun:
                         values[unit] = value
                 else:
-                    vectors.setdefault(unit, {})[one.lane] = value
+                    vectors.setdefault(unit, {})[counter.lane] = value
         lines = set_scalars(values)
         for unit, by_lane in sorted(vectors.items()):
             name = unit_text(unit)
-            if len(by_lane) > 4:  # VCC holds nothing when a kernel begins
+            if len(by_lane) > 4:  # VCC is free at the kernel's entry
                 kept, ones = ("vcc", "s_mov_b64") if self._wide else ("vcc_lo", "s_mov_b32")
                 lines += [f"{ones} {kept}, {self._exec}", f"{ones} {self._exec}, -1", f"v_mov_b32 {name}, 0"]
                 lines += [f"{ones} {self._exec}, {kept}"]
@@ -194,10 +193,11 @@ class CounterCode:
                     lines += [f"s_mov_b32 vcc_lo, {word(value)}", f"v_writelane_b32 {name}, vcc_lo, {lane}"]
                     lines += self._settle
         pieces = [self.assemble(lines)]
-        for one, amount, only in lanes:
+        for counter, amount, only in lanes:
             temporaries = [*temporary, *VCC[::-1]]
-            piece = self.add(one, amount, lanes=True, scc_live=False, temporaries=temporaries, read=True, first=only)
-            pieces.append(piece)
+            pieces.append(
+                self.add(counter, amount, lanes=True, scc_live=False, temporaries=temporaries, read=True, first=only)
+            )
         return join(pieces)
 
     # At the end of a wave
@@ -212,15 +212,16 @@ class CounterCode:
         fresh: bool,
         take_back: bool = False,
     ) -> BoundPayload:
-        """Add counters to cells in memory, all by one atomic operation. EXEC and SCC are overwritten, and VCC if a
-        counter's value is known.
+        """Return code that adds counters to cells in memory by one atomic operation.
+
+        It overwrites EXEC and SCC, and VCC if a counter's value is known.
 
         Args:
-            vectors: VGPR units: twice two neighbours.
+            vectors: VGPR units: two adjacent pairs.
             scalars: first unit of two aligned SGPRs.
-            waits: assembly to begin with.
-            fresh: whether nothing but scalar instructions has ever used `scalars`.
-            take_back: whether to subtract them.
+            waits: assembly at the beginning.
+            fresh: whether only scalar instructions have ever used `scalars`.
+            take_back: whether to subtract the counters instead.
         """
         forms = [self._flush_together(batch, vectors, scalars, fresh=fresh)]
         in_lanes = batch.bits is not None or any(
@@ -241,7 +242,7 @@ class CounterCode:
         count, wave = len(batch.held), self._isa.wave_size
         low, high, at, _ = map(unit_text, vectors)
         first, pair = unit_text(scalars), f"s[{scalars}:{scalars + 1}]"
-        base = min(batch.offsets)  # the register that is added to an address has no sign
+        base = min(batch.offsets)  # the register that is added to an address is unsigned
         mask = f"s_mov_b{wave} {self._exec}, -1" if count == wave else f"s_bfm_b{wave} {self._exec}, {count}, 0"
         lines = [mask, f"v_mbcnt_lo_u32_b32 {at}, -1, 0"]
         lines += [f"v_mbcnt_hi_u32_b32 {at}, -1, {at}"] if count > 32 else []
@@ -256,7 +257,7 @@ class CounterCode:
         return [*lines, *self.address(scalars, base, fresh=fresh), self._atomic(at, low, pair)]
 
     def _flush_each(self, batch: Batch, vectors: Sequence[int]) -> list[str]:
-        """Return assembly that adds one counter after the other to memory, by lane 0 and without SGPRs."""
+        """Return assembly that adds counters to memory one after another, in lane 0 and without SGPRs."""
         low, high, to, above = map(unit_text, vectors)
         base = min(batch.offsets)
         lines = [f"s_mov_b{self._isa.wave_size} {self._exec}, 1"]
@@ -272,7 +273,7 @@ class CounterCode:
         return lines
 
     def _both_halves(self, batch: Batch, held: Held | int | None) -> tuple[str, str]:
-        """Return the sources that lane 0 of the two VGPRs gets for a counter."""
+        """Return the sources for lane 0 of the two VGPRs of a counter."""
         if isinstance(held, int):
             return word(held), word(held >> 32)
         if held is None:
@@ -281,7 +282,7 @@ class CounterCode:
         return unit_text(held.low), "0" if held.high is None else unit_text(held.high)
 
     def _set_two(self, low: str, value: str, high: str, top: str | None) -> list[str]:
-        """Give a VGPR a value, and the next one, unless it has it."""
+        """Return assembly that sets two adjacent VGPRs."""
         sources = [f"v_mov_b32 {low}, {value}", *([] if top is None else [f"v_mov_b32 {high}, {top}"])]
         both = len(sources) == 2 and "v" not in value + (top or "")
         if both and self._target.moves_two(self._isa.wave_size) and not (is_literal(value) and is_literal(top or "")):
@@ -289,7 +290,7 @@ class CounterCode:
         return sources
 
     def _lanes_of(self, batch: Batch, at: str, low: str, high: str) -> list[str]:
-        """Return assembly that puts the counters of a batch into the lanes of VGPRs; `at` holds the lane's number."""
+        """Return assembly that moves the counters of a batch into lanes of VGPRs; `at` holds the lane's number."""
         vector = next((held for held in batch.held if isinstance(held, Held) and held.lane is not None), None)
         if vector is not None:
             top = "0" if vector.high is None else unit_text(vector.high)
@@ -315,16 +316,16 @@ class CounterCode:
         """Return assembly that loads the address of `luthier_cell` + `offset`, which the loader fills in.
 
         Args:
-            scalars: first unit of two aligned SGPRs that get it.
-            fresh: whether vector instructions have never read these registers: else scalar writes to them must settle
-                before they are read (RDNA4 ISA, "Manually Inserted Wait States").
+            scalars: first unit of two aligned SGPRs for the address.
+            fresh: whether vector instructions have never read these registers. Otherwise scalar writes to them must
+                settle before they are read (RDNA4 ISA, "Manually Inserted Wait States").
         """
         settle = [] if fresh else self._settle
         both = zip((scalars, scalars + 1), halves(offset), strict=True)
         return [line for unit, half in both for line in (f"s_mov_b32 {unit_text(unit)}, {half}", *settle)]
 
     def _relative_address(self, scalars: int, offset: int) -> list[str]:
-        """Return assembly that computes the address from the program counter, as payloads of hooks need it."""
+        """Return assembly that computes the address from the program counter, for payloads of hooks."""
         first, second = unit_text(scalars), unit_text(scalars + 1)
         pair = f"s[{scalars}:{scalars + 1}]"
         low, high = 4, 12
@@ -352,11 +353,11 @@ class CounterCode:
     # Without a register for the counter
 
     def direct(self, amount: int, symbol: str, offset: int, *, lanes: bool) -> Template:
-        """Return a payload that adds to a cell in memory directly, like a hook: its registers depend on its point."""
+        """Return a payload that adds to a cell in memory directly. Like a hook's, its registers depend on the point."""
         return _direct(self, amount, symbol, offset, lanes)
 
     def direct_template(self, amount: int, symbol: str, offset: int, *, lanes: bool) -> Template:
-        """Return the template of `direct`, made anew."""
+        """Create the template of `direct`."""
         wave = self._isa.wave_size
         move = f"s_mov_b{wave}"
         saved = "s[8:9]" if self._wide else "s8"
@@ -382,7 +383,7 @@ class CounterCode:
         """Return assembled, position-independent code.
 
         Args:
-            symbols: what symbols of the text stand for.
+            symbols: symbol in the text -> its meaning.
         """
         return assemble_with(self._isa, "\n".join(lines), tuple((symbols or {}).items()))
 
@@ -392,7 +393,7 @@ _NO_STACK = "".join(
     f"\t.set luthier.payload.{name}, 0\n"
     for name in ("private_seg_size", "has_dyn_sized_stack", "has_recursion", "has_indirect_call")
 )
-"""The symbols by which LLVM describes a function's private memory, all 0."""
+"""LLVM's symbols that describe a function's private memory, all 0."""
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,9 +1,9 @@
-"""The edges of a function that can be counted, as a graph in which what comes in goes out.
+"""The edges of a function that can be counted, as a graph in which flow is conserved.
 
-Nodes are stretches of code that run as a whole: blocks where executions are counted, and where active lanes are, what
-lies in a block between writes of EXEC. Each stretch is an edge of its own, from its beginning to its end, so that
-counting it can be weighed against counting the edges between. Where EXEC changes, lanes wait in pools
-(`luthier.patch.counters.lane_edges`); where too little is known of them, they come from outside and go there.
+Nodes are the beginnings and ends of stretches of code that run as a whole: blocks for executions, and for active lanes,
+parts of blocks between writes of EXEC. Each stretch is itself an edge, from its beginning to its end, so that the cost
+of counting it can be compared with that of other edges. Where EXEC changes, lanes wait in pools
+(`luthier.patch.counters.lane_edges`); if too little is known of masks, they come from and go to the outside.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from luthier.lifting.loops import LoopNest
 from luthier.patch.counters.lane_edges import Group, LaneEdge, Pools, closing, inactive_at, inactive_behind, lane_edges
 
 LOOP_FACTOR = 8.0
-"""Assumed number of iterations of a loop, whose real number is not known."""
+"""Assumed number of iterations of a loop."""
 _STUB_COST = 2.0
-"""A stub is an addition and a branch."""
+"""Cost of a stub: an addition and a branch."""
 _BEHIND_COST = 1.01
 _UNCOUNTABLE = float("inf")
 
 
 class CountingPoint(NamedTuple):
-    """A place where an edge can be counted."""
+    """A point where an edge can be counted."""
 
     kind: Literal["within", "behind", "taken", "entry", "called"]
-    """Before any one instruction from `first` to `last`; behind instruction `first`; where its branch is taken; when
-    the hardware starts the kernel at entry number `first`; nowhere, since calls of function `first` are counted."""
+    """Before any instruction from `first` to `last`; after instruction `first`; on its taken branch; when the hardware
+    starts the kernel at entry number `first`; or nowhere, since calls of function `first` are counted."""
     first: int
     last: int
 
@@ -56,17 +56,17 @@ class FunctionEdges(Struct, frozen=True, eq=False, dict=True):
     places: tuple[CountingPoint | None, ...]
     """By edge of the graph."""
     heat: tuple[float, ...]
-    """By edge: an estimate how often it is taken in one run of the function."""
+    """By edge: estimated executions in one run of the function."""
     once_a_wave: tuple[bool, ...]
-    """By edge: whether no wave goes it twice."""
+    """By edge: whether each wave takes it at most once."""
     stretches: tuple[tuple[int, int, int], ...]
-    """Node at which a stretch begins, and its first and last instruction; in the order of these."""
+    """Node at the beginning of each stretch, and its first and last instruction; in the order of instructions."""
     chords: tuple[int, ...]
     function: int
 
     @cached_property
     def entered_by_calls(self) -> int | None:
-        """Return the chord by which the function is entered, if its count follows from those of the calls."""
+        """Return the chord through which the function is entered, if its count follows from those of calls."""
         places = ((chord, self.places[chord]) for chord in self.chords)
         return next((chord for chord, place in places if place is not None and place.kind == "called"), None)
 
@@ -75,7 +75,7 @@ class FunctionEdges(Struct, frozen=True, eq=False, dict=True):
         return [first for _, first, _ in self.stretches]
 
     def node_of(self, index: int) -> int | None:
-        """Return the node whose count is that of an instruction; None if it is in none of them."""
+        """Return the node whose count is that of an instruction, if any."""
         at = bisect.bisect_right(self._firsts, index) - 1
         if at < 0 or index > self.stretches[at][2]:
             return None
@@ -90,12 +90,12 @@ def find_edges(
     each: bool = False,
     called: Collection[int] = (),
 ) -> Iterator[FunctionEdges]:
-    """The edges of each function that holds one of the sites.
+    """Return the edges of each function that contains a site.
 
     Args:
-        lanes: whether active lanes are counted, not executions.
-        each: whether every stretch is to be counted by itself.
-        called: functions that are entered as often as they are called (`known_callers`).
+        lanes: whether active lanes are counted, instead of executions.
+        each: whether to count every stretch separately.
+        called: functions whose entry count follows from calls (`known_callers`).
     """
     maker = _Maker(lifted, lanes, called)
     owners = _owners(lifted, sites)
@@ -104,9 +104,9 @@ def find_edges(
 
 
 def known_callers(lifted: LiftedRepresentation, sites: Collection[int]) -> dict[int, list[int]]:
-    """Return the functions that are entered by calls alone, with these calls, by instruction.
+    """Return the functions that are entered only by calls -> the instructions of these calls.
 
-    Each call leads nowhere else, and both the functions and their callers hold one of the sites.
+    Each call has no other target, and both the functions and their callers contain sites.
     """
     if lifted.unknown:
         return {}
@@ -137,9 +137,9 @@ class _Maker:
         self.direct = {jump.index for jump in lifted.direct_jumps}
 
     def _ending(self) -> set[int]:
-        """Return the functions in which a wave may end or the control flow is unknown.
+        """Return the functions in which a wave may end or control flow is unknown.
 
-        A wave that ends by a trap loses its counters, so traps do not count as ends.
+        Traps do not count as ends, since a wave that ends by a trap loses its counters.
         """
         functions = self.lifted.functions
         ending = {f.index for f in functions if any(block.exit in ("end", "unknown") for block in f.blocks)}
@@ -208,7 +208,7 @@ class _Maker:
         yield first, block.last
 
     def _entries(self, function: Function) -> list[int]:
-        """Return the blocks at which a function is entered."""
+        """Return the entry blocks of a function."""
         if not function.is_kernel:
             return [function.entry_block]
         indices = [self.lifted.index_at(address) for address in self.lifted.hardware_entries]
@@ -217,16 +217,16 @@ class _Maker:
     def _between(
         self, function: Function, at: dict[int, int], outside: int, nest: LoopNest, heat: dict[int, float]
     ) -> list[_CountedEdge]:
-        """The edges from stretch to stretch, and from and to the outside."""
+        """Return the edges between stretches, and from and to the outside."""
         between: list[_CountedEdge] = []
         leading: list[tuple[BasicBlock, int, int, Literal["fallthrough", "taken", "indirect"]]] = []
         entering: Counter[int] = Counter(self._entries(function))
         for block in function.blocks:
             *_, (last_first, _) = pieces = list(self._stretches(block))
-            for (here, _), (there, _) in itertools.pairwise(pieces):
+            for (before, _), (after, _) in itertools.pairwise(pieces):
                 between += [
-                    _CountedEdge(at[here] + 1, outside, None, 1, False),
-                    _CountedEdge(outside, at[there], None, 1, False),
+                    _CountedEdge(at[before] + 1, outside, None, 1, False),
+                    _CountedEdge(outside, at[after], None, 1, False),
                 ]
             source = at[last_first] + 1
             successors = [e for e in block.successors if not (self.lanes and self._has_no_lanes(block, e.kind))]
@@ -272,8 +272,8 @@ class _Maker:
     def _from_pools(
         self, function: Function, at: dict[int, int], nest: LoopNest, heat: dict[int, float]
     ) -> tuple[int, list[_CountedEdge]] | None:
-        """The edges of lanes, with those that wait while they are inactive; and the number of nodes. None where too
-        little is known of masks."""
+        """Return the edges of lanes, including inactive ones, and the number of nodes; None if too little is known of
+        masks."""
         flow = self.lifted.flow
         stretches = {block.index: list(self._stretches(block)) for block in function.blocks}
         try:
@@ -321,34 +321,34 @@ class _Maker:
         nest: LoopNest,
         heat: dict[int, float],
     ) -> dict[LaneEdge, tuple[CountingPoint | None, float, bool]]:
-        """Return how often edges of active lanes from block to block are gone where they can be counted, and
-        whether a wave goes them at most once."""
+        """Return for edges of active lanes between blocks: the point where each can be counted, its estimated
+        executions, and whether a wave takes it at most once."""
         entering: Counter[int] = Counter(self._entries(function))
         entering.update(edge.to for block in function.blocks for edge in block.successors)
-        leaving: Counter[int | Group] = Counter(one.source for one in edges)
+        leaving: Counter[int | Group] = Counter(each.source for each in edges)
         leaving.update(outflow)
         kinds = {(block.index, edge.to): edge.kind for block in function.blocks for edge in block.successors}
         countable: dict[LaneEdge, tuple[CountingPoint | None, float, bool]] = {}
-        for one in edges:
-            if one.between is None or not isinstance(one.source, int):
+        for lane_edge in edges:
+            if lane_edge.between is None or not isinstance(lane_edge.source, int):
                 continue
-            block, target = (self.lifted.blocks[index] for index in one.between)
+            block, target = (self.lifted.blocks[index] for index in lane_edge.between)
             place: CountingPoint | None = None
-            if leaving[one.source] == 1:
+            if leaving[lane_edge.source] == 1:
                 place = CountingPoint("within", *stretches[block.index][-1])
             elif entering[target.index] == 1:
                 place = CountingPoint("within", *stretches[target.index][0])
-            elif kinds[one.between] == "fallthrough":
+            elif kinds[lane_edge.between] == "fallthrough":
                 place = CountingPoint("behind", block.last, block.last)
-            elif kinds[one.between] == "taken" and self._encodes_target(block.last):
+            elif kinds[lane_edge.between] == "taken" and self._encodes_target(block.last):
                 place = CountingPoint("taken", block.last, block.last)
             share = _share(nest, block, target.index, self._skipping(block))
-            once = function.is_kernel and not nest.edge_depth(*one.between)
-            countable[one] = place, heat[block.index] * share, once
+            once = function.is_kernel and not nest.edge_depth(*lane_edge.between)
+            countable[lane_edge] = place, heat[block.index] * share, once
         return countable
 
     def _may_end(self, function: Function, block: BasicBlock) -> bool:
-        """Return whether control may not go on from a block within its function."""
+        """Return whether control may not continue after a block in its function."""
         return not block.successors or (block.exit == "call" and self._may_not_return(function, block))
 
     def _may_not_return(self, function: Function, block: BasicBlock) -> bool:
@@ -358,35 +358,35 @@ class _Maker:
         )
 
     def _has_no_lanes(self, block: BasicBlock, kind: str) -> bool:
-        """Return whether no lane is active where an edge is taken."""
+        """Return whether no lane is active on an edge."""
         if block.exit != "conditional":
             return False
         name = self.lifted.effect_table.pseudos[self.lifted.columns.opcode[block.last]]
         return (name, kind) in (("S_CBRANCH_EXECZ", "taken"), ("S_CBRANCH_EXECNZ", "fallthrough"))
 
     def _skipping(self, block: BasicBlock) -> int | None:
-        """Return the block that control goes to from a block if no lane is active."""
+        """Return the successor of a block if no lane is active, if known."""
         return next((edge.to for edge in block.successors if self._has_no_lanes(block, edge.kind)), None)
 
     def _encodes_target(self, index: int) -> bool:
         return self.lifted.columns.target[index] != NO_TARGET or index in self.direct
 
 
-def _cost(one: _CountedEdge) -> float:
-    if one.place is None:
+def _cost(edge: _CountedEdge) -> float:
+    if edge.place is None:
         return _UNCOUNTABLE
-    if one.place.kind in ("entry", "called"):
+    if edge.place.kind in ("entry", "called"):
         return 0.0
-    return one.heat * {"within": 1.0, "behind": _BEHIND_COST, "taken": _STUB_COST}[one.place.kind]
+    return edge.heat * {"within": 1.0, "behind": _BEHIND_COST, "taken": _STUB_COST}[edge.place.kind]
 
 
 def _share(nest: LoopNest, block: BasicBlock, to: int, skipping: int | None) -> float:
-    """Return an estimate of the share of the executions of a block that goes on to another.
+    """Return an estimate of the share of a block's executions that continue at a successor.
 
-    Loops are seldom left, and code is seldom skipped because no lane needs it.
+    Loops are rarely left, and code is rarely skipped because no lane is active.
 
     Args:
-        skipping: the block that control goes to then.
+        skipping: the successor if no lane is active.
     """
     rare = 1 / LOOP_FACTOR
     targets = nest.successors[block.index]
@@ -401,8 +401,8 @@ def _share(nest: LoopNest, block: BasicBlock, to: int, skipping: int | None) -> 
 
 
 def _heat(function: Function, nest: LoopNest, skipping: Callable[[BasicBlock], int | None]) -> dict[int, float]:
-    """Return a guess of how often each block runs: what comes in over the edges forward, times a factor for each
-    loop that begins there."""
+    """Return estimated executions of each block: the flow over its forward edges, times a factor for each loop that
+    begins there."""
     blocks = {block.index: block for block in function.blocks}
     order: list[int] = []
     seen = set(nest.entries)

@@ -1,4 +1,4 @@
-"""Hooks that do nothing but count, which become counts."""
+"""Replacement of hooks that only count by counts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from luthier.tool.counts import CELL_BYTES, Cell, CountRequest
 def hoist(
     lifted: LiftedRepresentation, sites: Sequence[InsertionSite]
 ) -> tuple[list[InsertionSite], list[InsertionSite]]:
-    """Return the sites that remain, and those whose hooks can be counts.
+    """Return the remaining sites, and those whose hooks can become counts.
 
-    Only such hooks use the variables of the latter.
+    Only hooks of the latter use their variables.
     """
     block_of, uses = lifted.block_of, uses_of(sites)
     # Variables of hooks that do more than count.
@@ -34,7 +34,7 @@ def hoist(
 
 
 def _counts(use: PayloadUse) -> bool:
-    """Return whether a hook does nothing but add to a cell a number that counters can hold."""
+    """Return whether a hook only adds to a cell a number that counters support."""
     plain, call = use.template.plain, use.call
     if plain is None or call is None or call.guard is not None or plain.offset % CELL_BYTES:
         return False
@@ -50,7 +50,7 @@ def _counts(use: PayloadUse) -> bool:
 
 
 def requests_of(hoisted: Sequence[InsertionSite]) -> list[CountRequest]:
-    """Return what is counted in the place of hooks."""
+    """Return the count requests that replace hooks."""
     together: dict[tuple[Cell, int, bool], list[int]] = {}
     for site in hoisted:
         call, plain = site.use.call, site.use.template.plain

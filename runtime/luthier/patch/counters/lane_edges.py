@@ -1,10 +1,10 @@
 """The paths of lanes when EXEC changes, for `luthier.patch.counters.counted_edges`.
 
-What is known of lane masks (`luthier._mc.Flow.lanes`) divides the lanes of a wave into groups, each active as a whole
-or not at all. Lanes that become inactive behind a branch are in a group that waits, and the instruction that makes them
-active again takes them from there: what goes into a group comes out of it. Groups that lanes change between while they
-are inactive are taken together as one *pool*, which is a node of the graph; so lanes behind a branch, or behind a loop,
-need not be counted again.
+Knowledge of lane masks (`luthier._mc.Flow.lanes`) divides the lanes of a wave into groups, each active or inactive as a
+whole. Lanes that become inactive after a branch join a waiting group, and the instruction that makes them active again
+takes them from it: the flow into a group equals the flow out of it. Groups between which lanes move while they are
+inactive form one *pool*, which is a node of the graph. Therefore lanes after a branch or a loop need not be counted
+again.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ Group = tuple[int, int]
 
 
 _MOST_POOLS = 200
-"""The most pools of a function; where there are more, lanes that change are taken to come from outside."""
+"""Maximum number of pools of a function; if there are more, lanes that change are assumed to come from outside."""
 
 
 class LaneEdge(NamedTuple):
     """An edge of lanes that follows from EXEC, and is not counted."""
 
     source: int | Group
-    """The end of the stretch that begins there, or a group."""
+    """First instruction of the stretch at whose end the edge begins, or a group."""
     to: int | Group
-    """The beginning of a stretch, or a group."""
+    """First instruction of a stretch, or a group."""
     between: tuple[int, int] | None
-    """Blocks, if it is one from block to block without a change of EXEC."""
+    """Its blocks, if it leads from block to block without a change of EXEC."""
 
 
 class _Moment(NamedTuple):
@@ -43,10 +43,10 @@ class _Moment(NamedTuple):
 def lane_edges(
     flow: _mc.Flow, blocks: Sequence[BasicBlock], stretches: Mapping[int, Sequence[tuple[int, int]]]
 ) -> Iterator[LaneEdge]:
-    """The edges of lanes within a function.
+    """Yield the edges of lanes within a function.
 
     Args:
-        blocks: of the function.
+        blocks: the blocks of the function.
         stretches: block -> first and last instruction of each of its stretches.
 
     Raises:
@@ -59,13 +59,13 @@ def lane_edges(
         pieces = stretches[block.index]
         if len(segments) != len(pieces):
             raise LookupError(block.index)
-        moments = [_Moment(one[0], one[1]) for one in segments]
+        moments = [_Moment(segment[0], segment[1]) for segment in segments]
         for number in range(len(pieces) - 1):
-            here, there = moments[number], moments[number + 1]
-            for group, targets in enumerate(_spread(segments[number][4], here.groups)):
+            before, after = moments[number], moments[number + 1]
+            for group, targets in enumerate(_spread(segments[number][4], before.groups)):
                 for target in bits_of(targets):
-                    source = _node(here, pieces[number][0], group)
-                    distinct[LaneEdge(source, _node(there, pieces[number + 1][0], target), None)] = None
+                    source = _node(before, pieces[number][0], group)
+                    distinct[LaneEdge(source, _node(after, pieces[number + 1][0], target), None)] = None
         last, first = moments[-1], pieces[-1][0]
         changes = bool(segments[-1][4]) or bool(call)
         after_call = _spread(call, None)
@@ -73,12 +73,12 @@ def lane_edges(
             if edge.to not in own:
                 raise LookupError(edge.to)
             beyond = flow.lanes(edge.to)[0][0]
-            there, start = _Moment(beyond[0], beyond[1]), stretches[edge.to][0][0]
+            after, start = _Moment(beyond[0], beyond[1]), stretches[edge.to][0][0]
             for group, targets in enumerate(_spread(segments[-1][4], last.groups)):
                 for target in bits_of(targets):
                     for final in bits_of(after_call[target]) if call else [target]:
                         if final < len(onward) and onward[final] >= 0:
-                            source, to = _node(last, first, group), _node(there, start, onward[final])
+                            source, to = _node(last, first, group), _node(after, start, onward[final])
                             if not changes and isinstance(source, int) != isinstance(to, int):
                                 raise LookupError(edge.to)
                             distinct[LaneEdge(source, to, None if changes else (block.index, edge.to))] = None
@@ -86,7 +86,7 @@ def lane_edges(
 
 
 def inactive_at(flow: _mc.Flow, block: int, first: int) -> list[Group]:
-    """Return the groups that are inactive where a block begins."""
+    """Return the groups that are inactive at the beginning of a block."""
     groups, on = flow.lanes(block)[0][0][:2]
     return [(first, group) for group in range(groups) if not on >> group & 1]
 
@@ -112,22 +112,22 @@ def _spread(spread: Sequence[int], groups: int | None) -> list[int]:
 
 
 class Pools:
-    """Inactive groups of lanes, taken together where lanes go from one to the other while they are inactive.
+    """Inactive groups of lanes, merged if lanes move between them while they are inactive.
 
     Args:
         edges: the edges of lanes.
-        others: further groups; stretches among them are left out.
+        groups: further groups; stretches among them are left out.
 
     Attributes:
-        kept: the pools of which it matters what goes in and comes out, each by the group that stands for it. The others
-            are part of what is outside.
+        kept: the pools that are nodes of the graph, each by its representative group. Other pools are part of the
+            outside.
     """
 
-    def __init__(self, edges: Sequence[LaneEdge], others: Iterable[int | Group]) -> None:
+    def __init__(self, edges: Sequence[LaneEdge], groups: Iterable[int | Group]) -> None:
         self._leader: dict[Group, Group] = {}
-        for one in others:
-            if not isinstance(one, int):
-                self.of(one)
+        for group in groups:
+            if not isinstance(group, int):
+                self.of(group)
         for edge in edges:
             sides = [self.of(side) for side in (edge.source, edge.to) if not isinstance(side, int)]
             if len(sides) == 2:
@@ -140,7 +140,7 @@ class Pools:
         return list(self._leader)
 
     def of(self, group: Group) -> Group:
-        """Return the group that represents all of its pool."""
+        """Return the representative group of its pool."""
         leader = group
         while (beyond := self._leader.setdefault(leader, leader)) != leader:
             self._leader[leader] = self._leader[beyond]
@@ -148,16 +148,17 @@ class Pools:
         return leader
 
     def merge_at(self, circle: tuple[int, int], edges: Sequence[tuple[int, int]], pools: Mapping[int, Group]) -> bool:
-        """Know less, where edges that cannot be counted close a circle: take a pool together with one that the same
-        lanes go to, or come from; else it is part of what is outside.
+        """Merge a pool into another one, or into the outside, to break a cycle of edges that cannot be counted.
+
+        The other pool is one that the same lanes enter or leave.
 
         Args:
-            circle: the edge that closes it, by nodes.
-            edges: all that are not counted.
+            circle: the edge that closes the cycle, by nodes.
+            edges: all edges that are not counted.
             pools: node -> pool.
 
         Returns:
-            Whether there is a pool there, and few enough in all for one step after the other.
+            Whether the cycle contains a pool, and there are few enough pools to continue.
         """
         source, to = circle
         node = to if to in pools else source
@@ -175,7 +176,7 @@ class Pools:
 
 
 def closing(edges: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """The first edge that closes a circle with those before it, whatever their directions; None if none does."""
+    """Return the first edge that closes an undirected cycle with those before it, if any."""
     leader: dict[int, int] = {}
 
     def find(node: int) -> int:

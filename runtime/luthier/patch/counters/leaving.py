@@ -1,9 +1,9 @@
-"""The path out of a kernel to code that nobody knows, which may use every register that the kernel has, and in which a
-wave may end: what counters hold goes to memory before it, and they begin anew behind it.
+"""The path from a kernel to unknown code, which may use every register of the kernel, and in which a wave may end.
+Counters are added to memory before the unknown code, and start again after it.
 
-The counters of a kernel stay in registers in its copies of the functions that pointers lead to, so what is here runs
-only where a dispatcher (`luthier.patch.layout.dispatchers`) finds none of them. What must outlast the unknown code is
-in VGPRs above those that the original has: no code that ran beside it can have used them.
+In its copies of the functions that pointers lead to, a kernel's counters stay in registers. This code therefore runs
+only if a dispatcher (`luthier.patch.layout.dispatchers`) finds none of them. Values that must survive the unknown code
+are in VGPRs above those of the original, which code for the original kernel cannot use.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from luthier.patch.payloads.likely_targets import SYMBOLS, KeptAddresses
 from luthier.patch.registers.copies import unit_text
 
 _STATES = 16
-"""Wait states behind which nothing meets what ran before, but for matrix instructions, which `Boundaries` knows."""
+"""Wait states after which no hazard remains, except those of matrix instructions, which `Boundaries` handles."""
 
 
 class LeavingRegisters(Struct, frozen=True):
-    """Registers that nothing else uses."""
+    """Registers that are reserved for the path."""
 
     scc: int
     """First unit of two aligned SGPRs."""
@@ -35,20 +35,20 @@ class LeavingRegisters(Struct, frozen=True):
     address: int
     """First unit of two SGPRs for the address of cells."""
     vectors: tuple[int, int, int, int]
-    """VGPR units above those of the original: twice two neighbours."""
+    """VGPR units above those of the original: two adjacent pairs."""
     link: int
     """VGPR unit above those of the original."""
 
     @staticmethod
     def take(scalars: list[int], vectors: list[int]) -> LeavingRegisters | None:
-        """Take them from free units; None if these are too few."""
+        """Choose the registers from free units; None if there are too few."""
         pairs = [low for low in scalars if low % 2 == 0 and low + 1 in scalars][:3]
         fours = [low for low in vectors if low % 2 == 0 and low + 1 in vectors][:2]
-        others = [unit for unit in vectors if unit - unit % 2 not in fours]
-        if len(pairs) < 3 or len(fours) < 2 or not others:
+        singles = [unit for unit in vectors if unit - unit % 2 not in fours]
+        if len(pairs) < 3 or len(fours) < 2 or not singles:
             return None
         registers = LeavingRegisters(
-            pairs[0], pairs[1], pairs[2], (fours[0], fours[0] + 1, fours[1], fours[1] + 1), others[0]
+            pairs[0], pairs[1], pairs[2], (fours[0], fours[0] + 1, fours[1], fours[1] + 1), singles[0]
         )
         for units in (scalars, vectors):
             units[:] = [unit for unit in units if not registers.units >> unit & 1]
@@ -64,9 +64,9 @@ class LeavingRegisters(Struct, frozen=True):
 
 
 def can_leave(lifted: LiftedRepresentation) -> bool:
-    """Return whether control reaches unknown code through dispatchers only, and comes back by returns only."""
+    """Return whether control reaches unknown code only through dispatchers, and returns from it only by returns."""
     calls = {call.index: (function, call) for function in lifted.functions for call in function.calls}
-    # Copied tables hold addresses that unknown code might get, and call.
+    # Unknown code might get addresses from copied tables, and call them.
     hindered = lifted.code_tables or lifted.vgpr_bits
     if hindered or not all(
         one.index in calls
@@ -86,9 +86,9 @@ def can_leave(lifted: LiftedRepresentation) -> bool:
 class _Sources:
     """Origins of the values in SGPRs within a function.
 
-    Addresses of functions in memory are the original's. One that the function computes from the program counter is a
-    copy's, and dispatchers do not know these: counts in the copy would be lost when control comes back. Compilers do so
-    where they keep the address of a function over a call after which register contents are unknown.
+    Addresses of functions in memory are those of the original. An address that the function computes from the program
+    counter is that of a copy, which dispatchers do not know: counts in the copy would be lost on return. Compilers
+    compute addresses this way if they keep one across a call, after which register contents are unknown.
     """
 
     def __init__(self, lifted: LiftedRepresentation, function: Function) -> None:
@@ -98,13 +98,13 @@ class _Sources:
         self._seen: set[tuple[int, int]] = set()
 
     def are_loaded(self, call: CallSite) -> bool:
-        """Return whether the pointer of a call is from memory or a lane on every path that leads there."""
+        """Return whether the pointer of a call comes from memory or a lane on every path."""
         assert call.pointer is not None
         return all(self._is_loaded(call.index, call.pointer + half) for half in range(2))
 
     def _is_loaded(self, index: int, unit: int) -> bool:
-        """Return whether a unit is before an instruction what memory or a lane held; what is in question already is
-        taken to be."""
+        """Return whether the value of a unit before an instruction comes from memory or a lane. Values that are already
+        being examined are assumed to."""
         if (index, unit) in self._seen:
             return True
         self._seen.add((index, unit))
@@ -121,7 +121,7 @@ class _Sources:
         return name.startswith(("S_LOAD_DWORD", "V_READFIRSTLANE"))
 
     def _kept_are_loaded(self, vector: object, lane: object) -> bool:
-        """Return whether all SGPRs that the function keeps in a lane of a VGPR are; no order is looked at."""
+        """Return whether all SGPRs that the function stores in a lane of a VGPR are loaded, regardless of order."""
         kept = self._kept.get((vector, lane), ())
         reads = [(index, self._effects.together(index, index)[0]) for index in kept]
         return bool(kept) and all(
@@ -140,8 +140,8 @@ class _Sources:
         return writers
 
     def _writers(self, index: int, unit: int) -> list[int] | None:
-        """Return the last instructions before one that write a unit, on each path; None if it may be a caller's. What
-        the hardware gives a kernel is no address of a function."""
+        """Return the last writes of a unit before an instruction, on each path; None if it may be a caller's value.
+        Initial values of a kernel's registers are not addresses of functions."""
         block = self._blocks[self._lifted.block_of[index]]
         writers, done, pending = [], set[int](), [(block, index - 1)]
         while pending:
@@ -167,28 +167,28 @@ class _Sources:
 
 
 def may_tail(lifted: LiftedRepresentation) -> bool:
-    """Return whether unknown code may be jumped to, so that it returns to an unknown place."""
+    """Return whether control may jump to unknown code, which then returns to an unknown address."""
     tails = {call.index for function in lifted.functions for call in function.calls if call.kind == "tail"}
     return any(one.index in tails for one in lifted.unknown)
 
 
 def lanes_for(counters: int, wave_size: int) -> int:
-    """Return how many VGPRs have room for the SGPRs among some units."""
+    """Return the number of VGPRs whose lanes can hold the SGPRs in a set of units."""
     return -(-len([unit for unit in bits_of(counters) if unit in SGPRS]) // wave_size)
 
 
 class LeavingCode:
-    """Makes the code of that path.
+    """Generator of the code of the path.
 
     Args:
-        registers: for it alone.
+        registers: registers reserved for it.
         batches: the counters.
-        counters: units of registers that they are in.
-        between: what to wait for before registers are overwritten that a memory instruction takes.
-        keeping: units of VGPRs, above those of the original too, in which counters are kept meanwhile (`lanes_for`):
-            a wave that comes back says what it counted in all, and takes from memory what it gave there.
-        kept: what is to be there again when control comes back.
-        alone: whether nothing but counters is spliced in.
+        counters: bit set of the units of counters.
+        between: waits before registers are overwritten that a memory instruction reads.
+        keeping: VGPR units, also above those of the original, that preserve counters (`lanes_for`): a wave that returns
+            subtracts from memory what it added there, and continues with complete counters.
+        kept: registers to restore when control returns.
+        alone: whether only counters are spliced in.
     """
 
     def __init__(
@@ -220,16 +220,15 @@ class LeavingCode:
         self._exec = "exec" if lifted.wave_size == 64 else "exec_lo"
 
     def code(self, pair: int, link: int | None, callers: Sequence[int]) -> BoundPayload:
-        """Return the code that goes on to where a pointer leads.
+        """Return the code that continues at the target of a pointer.
 
         Args:
-            pair: first unit of the SGPRs that it is in.
-            link: first unit of those that hold the return address; None where it is not known, and no counter is in an
-                SGPR.
+            pair: first unit of the SGPRs with the pointer.
+            link: first unit of the SGPRs with the return address; None if it is unknown, and no counter is in an SGPR.
             callers: the instructions that lead to it.
         """
-        mine = self._registers
-        scc, kept = unit_text(mine.scc), self._pair(mine.exec)
+        registers = self._registers
+        scc, kept = unit_text(registers.scc), self._pair(registers.exec)
         boundaries = {line: None for index in callers for line in self._boundaries.at(index, index)[0]}
         begin = [*boundaries, *wait_states(_STATES), f"s_cselect_b32 {scc}, 1, 0"]
         begin += [f"{self._move} {kept}, {self._exec}", *self._waits, *self._settle]
@@ -246,9 +245,9 @@ class LeavingCode:
             return join(pieces)
         halves = [(unit_text(link + half), half) for half in range(2)]
         back = f"s[{link}:{link + 1}]"
-        saved = unit_text(mine.link)
-        # Through another register: the call writes these, and GFX12 has hazards where vector instructions read them.
-        other = unit_text(mine.scc + 1)
+        saved = unit_text(registers.link)
+        # Use another register: the call writes these, and on GFX12 their reads by vector instructions are hazards.
+        other = unit_text(registers.scc + 1)
         for half, lane in halves:
             lines += [f"s_mov_b32 {other}, {half}", *self._settle]
             lines += [f"v_writelane_b32 {saved}, {other}, {lane}", *self._settle]
@@ -268,7 +267,7 @@ class LeavingCode:
         return join([*pieces, self._code.assemble(lines)])
 
     def _flush(self, *, take_back: bool) -> list[BoundPayload]:
-        """Return the code that adds all counters to memory, or takes them from there."""
+        """Return the code that adds all counters to memory, or subtracts them."""
         pieces: list[BoundPayload] = []
         for batch in self._batches:
             waits = [*self._between, *self._settle] if pieces else []

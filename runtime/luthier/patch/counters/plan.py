@@ -1,4 +1,4 @@
-"""The changes that counting makes to one kernel, as data."""
+"""The changes of one kernel for counting, as data."""
 
 from __future__ import annotations
 
@@ -28,55 +28,55 @@ class Splice(NamedTuple):
 
 
 class DirectSplice(NamedTuple):
-    """A payload that adds to memory directly, whose registers are still to be found."""
+    """A payload that adds to memory directly, without registers yet."""
 
     at: int
     template: Template
 
 
 class CountingPlan(Struct):
-    """Changes that counting makes to one kernel."""
+    """The changes of one kernel for counting."""
 
     entries: list[list[BoundPayload]]
-    """For each hardware entry what runs there."""
+    """For each hardware entry the code that runs there."""
     reserved: int = 0
-    """Bit set of the units that counters are in."""
+    """Bit set of the units of counters."""
     splices: list[Splice] = field(default_factory=list)
     direct: list[DirectSplice] = field(default_factory=list)
     sgprs: int = 0
-    """SGPRs the kernel needs."""
+    """Number of SGPRs that the kernel needs."""
     vgprs: int = 0
     counters: int = 0
-    """Numbers that each wave counts."""
+    """Number of counters of each wave."""
     result: KernelCounters | None = None
     """Meaning of the counters of profiles."""
     leaving: LeavingCode | None = None
-    """Code that runs before control goes on to unknown code."""
+    """Code that runs before control continues at unknown code."""
 
 
 class HookUse(Struct, frozen=True, eq=False):
-    """Properties of a task's hooks that matter to counting."""
+    """Properties of a task's hooks for counting."""
 
     hooked: LiftedRepresentation
-    """The kernel with all that hooks read and write."""
+    """The kernel with the reads and writes of hooks."""
     units: int
-    """Bit set of those that they read or write."""
+    """Bit set of the units that they read or write."""
     points: frozenset[int]
-    """Instructions that hooks run before."""
+    """Instructions before which hooks run."""
     change_lanes: int | None
-    """Instruction before which the first of them, or of what is added, writes EXEC."""
+    """First instruction before which a hook or added code writes EXEC."""
     outstanding: Callable[[], Outstanding | None]
-    """Finds the application's outstanding operations; None where waits are for more than those."""
+    """Returns the application's outstanding operations; None if waits must cover more than these."""
     state: StatePlan = field(default_factory=StatePlan)
     """Places of launch state, for hooks and for rows of waves."""
     alone: bool = False
-    """True if nothing but counters is spliced in: no hooks, no edits."""
+    """Whether only counters are spliced in, without hooks or edits."""
     edited: bool = False
-    """True if instructions of the application are changed."""
+    """Whether instructions of the application are changed."""
 
 
 def cells_symbol(object: CodeObject, kernel: str) -> str:
-    """Name of the variable that holds a kernel's cells in a patched object, which may have such of earlier patches."""
+    """Return a new name for the variable of a kernel's cells. The object may contain cells of earlier patches."""
     name = "".join(c if c.isalnum() or c in "._$" else "_" for c in kernel)
     numbers: Iterator[str | int] = itertools.chain([""], itertools.count(2))
     names = (f"luthier.counts{number}.{name}" for number in numbers)

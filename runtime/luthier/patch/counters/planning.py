@@ -1,15 +1,15 @@
-"""Counters for what a task wants counted: as few as say it all, in registers, added to where nothing must be saved.
+"""Placement of counters for a task's requests: the minimum number, in registers, at points where nothing must be saved.
 
-1. Requests become weights of blocks, and of stretches of code between writes of EXEC where active lanes are counted.
-2. For each function a spanning tree of its dearest edges leaves the others, the chords, to be counted
-   (`luthier.lifting.flow`). A sum that goes to one cell needs one counter, to which each chord adds what its circle
-   weighs; a profile needs a counter for each chord.
-3. A chord is counted at a point of its block where SCC is dead, or where control falls through a branch, or in a stub
-   that a taken branch goes by.
-4. Counters live in SGPRs that nothing else touches, chords that a wave goes by at most once in one bit of such, others
-   in lanes of a VGPR that nothing else touches, and what is left adds to memory directly.
-5. Where a wave ends, each counter gets a lane, and one atomic operation adds all of them to 64-bit cells. Nobody waits
-   for it.
+1. Requests become weights of blocks, and for active lanes, of stretches of code between writes of EXEC.
+2. In each function a spanning tree of the most expensive edges leaves the other edges, the chords, to be counted
+   (`luthier.lifting.flow`). A sum into one cell needs one counter, to which each chord adds the weight of its cycle; a
+   profile needs a counter for each chord.
+3. A chord is counted at a point of its block where SCC is dead, on the fall-through of a branch, or in a stub on a
+   taken branch.
+4. Counters are in SGPRs that nothing else uses, chords that a wave passes at most once are single bits of these, and
+   others are in lanes of an unused VGPR. The remaining counters add to memory directly.
+5. At the end of a wave each counter gets a lane, and one atomic operation adds all of them to 64-bit cells, without a
+   wait.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def plan_counting(
     except NoRoom:
         if rows:
             unknown = lifted.unknown and not can_leave(lifted)
-            why = "control goes where nobody knows" if unknown else "it leaves too few registers"
+            why = "it calls unknown functions" if unknown else "it leaves too few registers"
             raise PatchError(f"nothing can be counted for each wave: {why}", kernel=lifted.kernel.name) from None
-        # Edges between blocks want registers. Each block by itself can be counted in memory directly.
+        # Counts of edges need registers, but counts of separate blocks can be added to memory directly.
         plan = CountingPlan([[] for _ in lifted.hardware_entries])
         try:
             planner.run(plan, each=True)
@@ -103,7 +103,7 @@ class _CounterPlanner:
         *,
         rows: bool,
     ) -> None:
-        # With two entries only the hardware knows which of them a wave took.
+        # With two entries, it is unknown which of them a wave took.
         self.waves_given = options.waves_given and not rows and len(lifted.hardware_entries) == 1
         self.lifted, self.requests, self.budget, self.hooks = lifted, requests, budget, hooks
         self.solve_sums = options.solve_sums
@@ -119,13 +119,13 @@ class _CounterPlanner:
         """Fill the plan.
 
         Args:
-            each: whether every block is counted by itself.
+            each: whether to count every block separately.
 
         Raises:
-            NoRoom: there are too few registers, and it is not.
+            NoRoom: there are too few registers, and blocks are not counted separately.
         """
         wanted = WantedCounts(
-            self.hooks.hooked,  # hooks may write what the kernel takes EXEC from
+            self.hooks.hooked,  # hooks may write registers from which the kernel sets EXEC
             self.requests,
             self.symbol,
             waves_given=self.waves_given,
@@ -142,8 +142,8 @@ class _CounterPlanner:
         tails = may_tail(self.lifted)
         if tails and self.room is not None:
             raise PatchError(
-                "nothing can be counted for each wave: it jumps to functions that nobody knows, behind which a wave "
-                "does not come back to where it can go on counting",
+                "nothing can be counted for each wave: it jumps to unknown functions, from which a wave does not "
+                "return to a point where it could continue counting",
                 kernel=self.lifted.kernel.name,
             )
         storage = store(counters, scalars, vectors, self.lifted.wave_size, self.code, in_lanes=tails)
@@ -163,7 +163,7 @@ class _CounterPlanner:
             plan.leaving = self._leave(groups, storage, leaving, kept)
         plan.reserved = storage.reserved
         if groups:
-            # The message must not follow anything else at once: LLVM puts an s_nop before it, too.
+            # The message must not directly follow another instruction: LLVM inserts an s_nop before it, too.
             released = [index for index in self.exits if index in self.lifted.releases]
             plan.splices += [Splice(index, Zone.BEFORE, self.code.assemble(["s_nop 0"])) for index in released]
         units = [unit for unit in (*bits_of(storage.reserved), *flushed) if unit in SGPRS]
@@ -173,7 +173,7 @@ class _CounterPlanner:
         plan.result = wanted.result(rows)
 
     def _solvable(self, cell: Cell) -> bool:
-        """Return whether who reads a cell adds what follows from counters like those of profiles."""
+        """Return whether the reader of a cell adds the sums that follow from counters."""
         contents = cell.module.contents_for(self.lifted.object.target) if self.solve_sums else None
         return contents is not None and contents.only_adds_to(cell.variable)
 
@@ -193,11 +193,11 @@ class _CounterPlanner:
         flush = self.flush_before.get(self.lifted.blocks[self.lifted.block_of[place.first]].index, place.last)
         if flush < place.first:
             raise PatchError(
-                "code behind the end of counting", kernel=self.lifted.kernel.name, offset=columns.address[place.first]
+                "an edge after the end of counting", kernel=self.lifted.kernel.name, offset=columns.address[place.first]
             )
         best: tuple[tuple[bool, ...], int] | None = None
         for index in range(place.first, min(place.last, flush) + 1):
-            # Inserting inside a clause dissolves the clause; inserting after a release of VGPRs undoes the release.
+            # Code inside a clause dissolves it; code after a deallocation of VGPRs removes the deallocation.
             flaws = (
                 self._scc_live(index),
                 index in self.in_clause,
@@ -212,10 +212,7 @@ class _CounterPlanner:
         return best[1], Zone.BEFORE, best[0][0]
 
     def _takes_vectors(self, point: tuple[int, Zone, bool]) -> bool:
-        """Return whether vector instructions have their usual meaning at a point.
-
-        In VGPR index mode and in vector skip mode they do not.
-        """
+        """Return whether vector instructions can be used at a point: not in VGPR index mode or vector skip mode."""
         index, zone, _ = point
         lifted = self.lifted
         places = {index + 1} if zone == Zone.BEHIND else {index}  # a branch does not change modes
@@ -239,21 +236,18 @@ class _CounterPlanner:
 
     @property
     def _cannot_end(self) -> bool:
-        """Return whether counters cannot be kept until a wave ends.
-
-        They must reach memory there, and before anything that an unknown callee does.
-        """
+        """Return whether counters cannot be kept until the wave ends, because of unknown callees."""
         lifted = self.lifted
         restricted = any(index in lifted.restrictions or index in lifted.index_mode for index in self.exits)
         return restricted or not can_leave(lifted)
 
     def _free(self) -> tuple[list[int], list[int]]:
-        """SGPR and VGPR units that counters may have."""
+        """Return the SGPR and VGPR units that counters may use."""
         return ([], []) if self._cannot_end else self.registers.free()
 
     def _leaving_registers(self, scalars: list[int], vectors: list[int]) -> LeavingRegisters | None:
-        """Return the registers for the path to code that nobody knows, taken from free units: of these none is left
-        if there is too little. None as well if no path leads there."""
+        """Take the registers for the path to unknown code from the free units, or clear these if there are too few.
+        Return None then, and if there is no such path."""
         if not self.lifted.unknown:
             return None
         registers = LeavingRegisters.take(scalars, vectors)
@@ -263,8 +257,8 @@ class _CounterPlanner:
         return registers
 
     def _keep_addresses(self, storage: CounterStorage, scalars: Sequence[int]) -> KeptAddresses:
-        """Take SGPRs that the kernel has and counters leave for the addresses of functions that pointers often lead to,
-        and to look up others; two remain for those where waves end."""
+        """Take the kernel's SGPRs left by counters for the addresses of likely functions, and for the search of others.
+        Two remain for the ends of waves."""
         spared, _ = self.registers.for_address(storage)
         free = [unit for unit in scalars if not storage.reserved >> unit & 1 and unit < self.budget.sgprs]
         pairs = [unit for unit in free if unit % 2 == 0 and unit + 1 in free and unit != spared]
@@ -307,7 +301,7 @@ class _CounterPlanner:
     # Code
 
     def _add(self, plan: CountingPlan, counters: Sequence[WaveCounter], storage: CounterStorage) -> None:
-        """Add to the plan what initialises counters and adds to them."""
+        """Add to the plan the code that initialises counters and adds to them."""
         initial: list[dict[Held, int]] = [{} for _ in self.lifted.hardware_entries]
         lanes: list[list[tuple[Held, int, bool]]] = [[] for _ in self.lifted.hardware_entries]
         for counter in counters:
@@ -379,7 +373,7 @@ class _CounterPlanner:
         used = mask_of((*vectors, scalars, scalars + 1, *EXEC, *VCC, SCC))
         outstanding = self.hooks.outstanding() if used & self.registers.loaded else None
         for end in ends:
-            # Code that would follow only restores registers, which a wave that ends does not need.
+            # The omitted code would only restore registers, which an ending wave does not need.
             before, _ = boundaries.at(end.exit, end.exit)
             lines = [*before, *self._waits(end.exit, used, outstanding)]
             unread = fresh
@@ -390,7 +384,7 @@ class _CounterPlanner:
                 ]
                 if not payloads:
                     continue
-                payload, batch = min(payloads, key=lambda one: one[0].instructions)
+                payload, batch = min(payloads, key=lambda candidate: candidate[0].instructions)
                 point = end.at + (end.zone == Zone.BEHIND)
                 states = neighbours.before(point, end.at, begins_with(self.lifted.isa, payload.code))
                 if states:
@@ -415,13 +409,13 @@ class _CounterPlanner:
         for wanted in states_for_rows(self.lifted.target):
             if reason := state.missing.get(wanted):
                 raise PatchError(f"a row for each wave needs {STATES[wanted].what}, but {reason}", kernel=name)
-        mine = [counter for counter in counters if counter.symbol == self.symbol]
-        if any(counter not in storage.held for counter in mine):
+        own_counters = [counter for counter in counters if counter.symbol == self.symbol]
+        if any(counter not in storage.held for counter in own_counters):
             raise NoRoom
-        row = plan_row((storage.held[counter] for counter in mine), self.lifted.wave_size)
-        mine.sort(key=lambda counter: counter.offset)
-        values = tuple(row.word(storage.held[counter], storage.bit.get(counter)) for counter in mine)
-        layout = RowLayout(CELL_BYTES * len(mine), self.room, row.words, values)
+        row = plan_row((storage.held[counter] for counter in own_counters), self.lifted.wave_size)
+        own_counters.sort(key=lambda counter: counter.offset)
+        values = tuple(row.word(storage.held[counter], storage.bit.get(counter)) for counter in own_counters)
+        layout = RowLayout(CELL_BYTES * len(own_counters), self.room, row.words, values)
         if self.room < 0 or layout.size > LARGEST_ROWS:
             raise PatchError(
                 f"{self.room} rows of {4 * row.words} bytes are not between 0 and {LARGEST_ROWS >> 20} MiB", kernel=name
@@ -441,9 +435,9 @@ class _CounterPlanner:
         return [*waits, *target.wait_for_everything] if target.waits_free_sgprs else waits
 
     def _waits(self, index: int, used: int, outstanding: Outstanding | None) -> tuple[str, ...]:
-        """Return the waits needed where a wave ends before registers are overwritten.
+        """Return the waits at the end of a wave before registers are overwritten.
 
-        Results that nobody reads may still be outstanding there.
+        Unused results may still be outstanding there.
         """
         limits = None if outstanding is None else outstanding.needed(index, used, used)
         if outstanding is not None and limits is not None:

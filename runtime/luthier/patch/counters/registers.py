@@ -1,4 +1,4 @@
-"""Registers for counters: those that nothing else in a kernel uses, and those that are free where a wave ends."""
+"""Registers for counters: those that nothing else in a kernel uses, and those that are free at the end of a wave."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from luthier.tool.counts import CounterBudget
 
 
 class CounterRegisters:
-    """The registers that counters of a kernel may have.
+    """The registers that counters of a kernel may use.
 
     Args:
-        budget: what the kernel has and may have.
-        limits: what of that counters may use.
-        first_end: where a wave ends, for errors.
+        budget: the registers that the kernel has and may have.
+        limits: the part that counters may use.
+        first_end: an end of a wave, for errors.
 
     Attributes:
-        loaded: bit set of the units that memory operations give late, and of those that some read late.
+        loaded: bit set of the units that memory operations read or write asynchronously.
     """
 
     def __init__(
@@ -41,13 +41,13 @@ class CounterRegisters:
         self.loaded = _loaded(lifted)
 
     def free(self) -> tuple[list[int], list[int]]:
-        """Return the SGPR and VGPR units that counters may have: nothing else ever uses them."""
+        """Return the SGPR and VGPR units that counters may use, since nothing else ever uses them."""
         lifted = self._lifted
         inputs = 0
         for first, count in lifted.kernel.descriptor.sgpr_inputs.values():
             inputs |= (1 << count) - 1 << first
         used = self._touched | inputs
-        if lifted.target.scalar_wait is not None:  # else additions wait for reads of the other SGPR
+        if lifted.target.scalar_wait is not None:  # otherwise additions wait for reads of the other SGPR
             used = pairs(used)
         scalars = [u for u in SGPRS[: self._budget.sgpr_limit] if not used >> u & 1]
         # Where the upper bits of VGPR numbers may be nonzero, an addition could address another VGPR.
@@ -58,9 +58,9 @@ class CounterRegisters:
         return scalars[: self._limits.sgprs], vectors[: self._limits.vgprs]
 
     def for_address(self, storage: CounterStorage) -> tuple[int, bool]:
-        """Return the first of two SGPRs for addresses when a wave ends, and whether nothing else ever uses them.
+        """Return the first of two SGPRs for addresses at the end of a wave, and whether nothing else ever uses them.
 
-        Payloads of hooks get their registers later, and may use them.
+        Payloads of hooks get their registers later, and may use these.
         """
         limit = self._budget.sgpr_limit - 1
         pairs = [unit for unit in SGPRS[:limit:2] if not storage.reserved >> unit & 3]
@@ -72,20 +72,20 @@ class CounterRegisters:
         return pairs[0], False
 
     def vectors(self, storage: CounterStorage) -> tuple[int, int, int, int]:
-        """Return VGPRs for the end of a wave: two pairs of neighbours."""
+        """Return VGPRs for the end of a wave: two adjacent pairs."""
         loaded = self.loaded
         free = [unit for unit in VGPRS[: self._budget.vgpr_limit] if not storage.reserved >> unit & 1]
-        here = [unit for unit in free if unit < VGPRS.start + self._allocated()]
-        for units in ([unit for unit in here if not loaded >> unit & 1], here, free):
+        allocated = [unit for unit in free if unit < VGPRS.start + self._allocated()]
+        for units in ([unit for unit in allocated if not loaded >> unit & 1], allocated, free):
             pairs = [low for low in units if low % 2 == 0 and low + 1 in units]
             if len(pairs) >= 2:
                 return pairs[0], pairs[0] + 1, pairs[1], pairs[1] + 1
         raise self.missing("vector registers")
 
     def missing(self, what: str) -> PatchError:
-        """Return the error that counters cannot get to memory where a wave ends."""
+        """Return the error that counters cannot be added to memory at the end of a wave."""
         return PatchError(
-            f"no {what} to give counters to memory with",
+            f"no {what} are free to add counters to memory at the end of a wave",
             kernel=self._lifted.kernel.name,
             offset=self._lifted.columns.address[self._first_end],
         )
@@ -101,10 +101,7 @@ class CounterRegisters:
 
 
 def _named_units(lifted: LiftedRepresentation) -> int:
-    """Return the bit set of the units that instructions read or write.
-
-    Trap handlers, which may read all of them, are not part of the kernel.
-    """
+    """Return the bit set of the units that instructions of the kernel read or write, without trap handlers."""
     native, units = lifted.effect_table.code(lifted.columns), 0
     pseudos, opcodes = lifted.effect_table.pseudos, lifted.columns.opcode
     traps = {number for number in lifted.columns.opcodes if number >= 0 and pseudos[number] == "S_TRAP"}
@@ -120,7 +117,7 @@ def _named_units(lifted: LiftedRepresentation) -> int:
 
 
 def _loaded(lifted: LiftedRepresentation) -> int:
-    """Return the bit set of the units that memory operations write late, and of those that some read late."""
+    """Return the bit set of the units that memory operations read or write asynchronously."""
     flag = InstructionFlag
     reading, giving = int(flag.EXPORT | flag.GWS | flag.DS), int(flag.LOAD | flag.SIDE_EFFECTS)
     lds = int(flag.DS)

@@ -1,4 +1,4 @@
-"""Counters for the counts that a task wants: one for each chord of a profile, or one for each sum."""
+"""Counters for a task's requests: one for each chord of a profile, or one for each sum."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from luthier.tool.counts import CELL_BYTES, Cell, CellSum, CountedFlow, CountReq
 from luthier.tool.wave_counts import RowLayout
 
 LARGEST_NARROW = 1 << 12
-"""A sum whose single additions are larger gets 64 bits in registers."""
+"""A sum with larger increments gets 64 bits in registers."""
 
 
 _Chord = tuple[FunctionEdges, int]
 
 
 def _add_up(sums: dict[_Chord, int], more: Mapping[_Chord, int], times: int = 1) -> None:
-    """Add some linear combination of chords to another one."""
-    for one, amount in more.items():
-        sums[one] = sums.get(one, 0) + times * amount
-        if not sums[one]:
-            del sums[one]
+    """Add a linear combination of chords to another one."""
+    for chord, amount in more.items():
+        sums[chord] = sums.get(chord, 0) + times * amount
+        if not sums[chord]:
+            del sums[chord]
 
 
 class _CountedGraphs:
-    """The edges of the functions that hold some sites. How often functions are entered that are called from among
-    them follows from how often the calls run.
+    """The edges of the functions that contain sites. The entry counts of functions that are called among these follow
+    from the executions of the calls.
 
     Attributes:
         all: by function.
@@ -50,7 +50,7 @@ class _CountedGraphs:
             callers = {function: calls for function, calls in callers.items() if function not in left}
 
     def amounts(self, edges: FunctionEdges, weights: Mapping[int, int]) -> dict[_Chord, int]:
-        """Return what each counted chord adds to the sum of weights times executions of a function's nodes."""
+        """Return the increment of each counted chord for the sum of weights times executions of a function's nodes."""
         amounts: dict[_Chord, int] = {}
         for chord, amount in edges.graph.amounts(edges.chords, weights).items():
             _add_up(amounts, self.of(edges, chord), amount)
@@ -61,11 +61,11 @@ class _CountedGraphs:
         return self._follows.get((edges, chord), {(edges, chord): 1})
 
     def needed_by(self, profiled: Iterable[FunctionEdges]) -> set[_Chord]:
-        """Return the chords that must be counted so that all counts of some functions are known."""
+        """Return the chords that must be counted to know all counts of some functions."""
         return {one for edges in profiled for chord in edges.chords for one in self.of(edges, chord)}
 
     def _solve(self, edges: FunctionEdges, calls: Iterable[int]) -> bool:
-        """Note what follows from calls of a function; whether it does, or nothing must."""
+        """Record the entry count that follows from calls of a function. Return whether it is known or not needed."""
         entry = edges.entered_by_calls
         if entry is None:
             return True
@@ -89,14 +89,14 @@ class _Profile(NamedTuple):
 
     edges: FunctionEdges
     lanes: bool
-    """Lanes go these edges, not waves."""
+    """Whether the edges count lanes, instead of waves."""
     all: _CountedGraphs
     counters: Mapping[_Chord, WaveCounter]
     """Counters of the chords that are counted."""
 
 
 class _Sum(Struct):
-    """Sum that a variable lacks: `luthier.tool.counts.SolvedSum`, while counters have no cells yet."""
+    """A `luthier.tool.counts.SolvedSum` before counters have cells."""
 
     into: Cell
     amounts: dict[WaveCounter, int] = field(default_factory=dict)
@@ -104,30 +104,30 @@ class _Sum(Struct):
 
 
 class _Weights(NamedTuple):
-    """The weights that requests want in the functions of a kernel."""
+    """The weights of requests in the functions of a kernel."""
 
     of_cells: dict[Cell, dict[_Chord, int]]
-    """What is added to each cell when control goes a chord."""
+    """Cell -> chord -> its increment."""
     profiled: list[FunctionEdges]
-    """Functions in which every instruction's count is wanted."""
+    """Functions in which every instruction is counted."""
 
 
 def _key(cell: Cell) -> tuple[str, int]:
-    """The symbol and the byte offset of a cell."""
+    """Return the symbol and the byte offset of a cell."""
     return qualified(cell.module, cell.variable), CELL_BYTES * cell.index
 
 
 class WantedCounts:
-    """The counters that answer all requests of a kernel, and what follows from them.
+    """The counters for all requests of a kernel, and the sums that follow from them.
 
     Args:
-        symbol: of the kernel's own cells.
-        waves_given: whether who reads profiles knows how many waves were launched, and all began at one entry.
-        solvable: whether who reads a cell adds what follows from counters like those of profiles.
-        each: whether every block is counted by itself.
+        symbol: symbol of the kernel's own cells.
+        waves_given: whether readers of profiles know the number of launched waves, and all start at one entry.
+        solvable: whether the reader of a cell adds the sums that follow from counters.
+        each: whether to count every block separately.
 
     Attributes:
-        counters: all of them, which have no places yet.
+        counters: all counters, which have no places yet.
 
     Raises:
         PatchError: something cannot be counted.
@@ -150,10 +150,10 @@ class WantedCounts:
         self.counters = self._reduce(requests, each=each)
 
     def result(self, rows: RowLayout | None) -> KernelCounters | None:
-        """Return the meaning of the counters once they have their places; None where all goes to variables.
+        """Return the meaning of the counters, which must have places; None if all counts go to variables.
 
         Args:
-            rows: what each wave writes besides.
+            rows: layout of the rows of waves.
         """
         if not self._profiles and not self._sums:
             return None
@@ -177,7 +177,7 @@ class WantedCounts:
         return KernelCounters.of(self._lifted, self._symbol, size, flows[False], flows[True], rows, solved)
 
     def _reduce(self, requests: Sequence[CountRequest], *, each: bool) -> list[WaveCounter]:
-        """The counters of all requests, waves' and lanes' by themselves: they go different edges."""
+        """Return the counters of all requests, separately for waves and lanes, which have different edges."""
         totals: dict[tuple[str, int], WaveCounter] = {}
         chords: list[WaveCounter] = []
         for lanes in (False, True):
@@ -201,11 +201,11 @@ class WantedCounts:
         *,
         lanes: bool,
     ) -> _Weights:
-        """Return what each cell gets for each chord, and of which functions a profile is wanted. `totals` gets a
-        counter for each cell whose sum nobody else finds out."""
+        """Return the weights of requests. `totals` receives a counter for each cell whose sum does not follow from
+        other counters."""
         weights = _Weights({}, [])
         for edges in graphs.all:
-            mine: dict[Cell, dict[int, int]] = {}
+            by_cell: dict[Cell, dict[int, int]] = {}
             for request in wanted:
                 for index, weight in request.sites:
                     node = edges.node_of(index)
@@ -214,13 +214,13 @@ class WantedCounts:
                     if request.into is None:
                         weights.profiled.append(edges)
                         break
-                    nodes = mine.setdefault(request.into, {})
+                    nodes = by_cell.setdefault(request.into, {})
                     nodes[node] = nodes.get(node, 0) + weight
-            for cell, nodes in mine.items():
+            for cell, nodes in by_cell.items():
                 _add_up(weights.of_cells.setdefault(cell, {}), graphs.amounts(edges, nodes))
                 if lanes or not self._solvable(cell):
                     counter = totals.setdefault(_key(cell), WaveCounter(*_key(cell)))
-                    counter.wide |= any(weight < 0 for weight in nodes.values())  # 32 bits are taken for positive
+                    counter.wide |= any(weight < 0 for weight in nodes.values())  # 32 bits are unsigned
         return weights
 
     def _sum_up(
@@ -230,7 +230,7 @@ class WantedCounts:
         *,
         lanes: bool,
     ) -> dict[Cell, dict[_Chord, int]]:
-        """Let a counter add up what each cell gets; the cells whose sums follow from counters of chords instead."""
+        """Add increments to the counter of each cell. Return the cells whose sums follow from chords instead."""
         solved: dict[Cell, dict[_Chord, int]] = {}
         for cell, amounts in weights.items():
             if not lanes and self._solvable(cell):
@@ -241,7 +241,7 @@ class WantedCounts:
         return solved
 
     def _count_chords(self, graphs: _CountedGraphs, needed: set[_Chord], *, lanes: bool) -> dict[_Chord, WaveCounter]:
-        """A counter for each chord that is needed and not known without."""
+        """Return a counter for each needed chord that is not known otherwise."""
         counters: dict[_Chord, WaveCounter] = {}
         for edges in graphs.all:
             for chord in edges.chords:
@@ -254,25 +254,25 @@ class WantedCounts:
         return counters
 
     def _solve_sums(self, solved: Mapping[Cell, Mapping[_Chord, int]], counters: Mapping[_Chord, WaveCounter]) -> None:
-        """Note how sums follow from counters, and from the number of waves where a chord has none."""
+        """Record how sums follow from counters, and for chords without a counter, from the number of waves."""
         for cell, amounts in solved.items():
             sum_of_cell = self._sums.setdefault(cell, _Sum(cell))
-            for one, amount in amounts.items():
-                if one in counters:
-                    sum_of_cell.amounts[counters[one]] = amount
+            for chord, amount in amounts.items():
+                if chord in counters:
+                    sum_of_cell.amounts[counters[chord]] = amount
                 else:
                     sum_of_cell.waves += amount
 
     def _given(self, edges: FunctionEdges, chord: int) -> bool:
-        """Return whether a chord need not be counted, since each wave that is launched takes it once."""
+        """Return whether a chord need not be counted, since each launched wave takes it once."""
         place = edges.places[chord]
         return self._waves_given and place is not None and place.kind == "entry" and edges.once_a_wave[chord]
 
     def _grow(self, counter: WaveCounter, edges: FunctionEdges, chord: int, amount: int, *, lanes: bool) -> None:
-        """Let a counter add something for each time that a chord is taken."""
+        """Add an increment of a counter for a chord."""
         place = edges.places[chord]
         if place is None:
-            raise PatchError("a way through the code cannot be counted", kernel=self._lifted.kernel.name)
+            raise PatchError("an edge of the control flow cannot be counted", kernel=self._lifted.kernel.name)
         if lanes and abs(amount) >= LARGEST_LANE_WEIGHT:
             raise PatchError(
                 f"active lanes cannot be counted with a weight of {amount}: it must stay below {LARGEST_LANE_WEIGHT}",

@@ -1,4 +1,4 @@
-"""Storage of a kernel's counters while a wave runs, and the groups in which they are added to memory."""
+"""Registers of a kernel's counters, and the groups in which they are added to memory."""
 
 from __future__ import annotations
 
@@ -16,48 +16,48 @@ WORD_BITS = 32
 
 
 class NoRoom(Exception):
-    """Counters that cannot add to memory directly do not fit the registers."""
+    """There are too few registers for counters that cannot add to memory directly."""
 
 
 class Increment(NamedTuple):
-    """A place where a counter grows."""
+    """A point where a counter is incremented."""
 
     place: CountingPoint
     amount: int
     lanes: bool
-    """By that many times the active lanes."""
+    """Whether `amount` is multiplied by the number of active lanes."""
     heat: float
-    """A guess how often."""
+    """Estimated executions."""
     once: bool
-    """A wave comes by at most once."""
+    """Whether a wave passes it at most once."""
 
 
 class WaveCounter(Struct, eq=False):
-    """One number that a wave counts."""
+    """One counter of a wave."""
 
     symbol: str
     offset: int
-    """Bytes from the symbol to its cell; of profiles given by `CounterStorage.batches`."""
+    """Bytes from the symbol to its cell; for profiles set by `CounterStorage.groups`."""
     increments: list[Increment] = field(default_factory=list)
     once: bool = False
-    """A wave adds 1 at most once, and nothing else: one bit is enough."""
+    """Whether a wave adds only 1, at most once, so that one bit is enough."""
     wide: bool = False
-    """64 bits are needed while a wave runs."""
+    """Whether it needs 64 bits while a wave runs."""
     scalar: bool = False
-    """It grows where vector instructions cannot be used."""
+    """Whether it is incremented where vector instructions cannot be used."""
     places: list[tuple[int, Zone, bool] | None] = field(default_factory=list)
-    """For each increment the instruction and the zone, and whether SCC is live there; None at kernel entry."""
+    """For each increment the instruction, the zone, and whether SCC is live there; None at kernel entry."""
     known: bool = False
-    """Wherever a wave ends, the edge by which it comes tells the number: nothing is counted while it runs."""
+    """Whether its value is known at each end of a wave from the edge taken, so that it is not counted."""
 
     @property
     def single(self) -> bool:
-        """Return whether it grows at most once in a wave, at one place."""
+        """Return whether it is incremented at most once in a wave, at one point."""
         return len(self.increments) == 1 and self.increments[0].once
 
     @property
     def heat(self) -> float:
-        """Return an estimate of how often it grows."""
+        """Return the estimated number of increments."""
         return sum(increment.heat for increment in self.increments)
 
 
@@ -66,16 +66,16 @@ class CounterStorage(Struct):
 
     wave_size: int
     held: dict[WaveCounter, Held] = field(default_factory=dict)
-    """Counters that are not there add to memory directly."""
+    """Counter -> its registers; other counters add to memory directly."""
     bit: dict[WaveCounter, int] = field(default_factory=dict)
-    """Bit of each counter that is a single bit."""
+    """Counter that is a single bit -> its bit."""
     temporaries: list[int] = field(default_factory=list)
     """SGPR units for `CounterCode.add`."""
     reserved: int = 0
-    """Bit set of all units that are taken."""
+    """Bit set of all used units."""
 
     def take(self, units: list[int], count: int = 1) -> list[int]:
-        """Remove units from the free ones, lowest first; two of them aligned neighbours, if there are such."""
+        """Remove units from the free ones, the lowest first; two of them are an aligned pair if there is one."""
         first = 0
         if count == 2:
             pairs = (at for at, unit in enumerate(units[:-1]) if unit % 2 == 0 and units[at + 1] == unit + 1)
@@ -94,13 +94,13 @@ class CounterStorage(Struct):
         result: list[list[WaveCounter]] = []
         symbols = {counter.symbol: None for counter in counters}
         for symbol in symbols:
-            mine = [counter for counter in counters if counter.symbol == symbol]
-            mine.sort(key=lambda counter: counter.offset)  # profiles have no offsets yet and keep their order
-            groups = self._together(mine)
+            matching = [counter for counter in counters if counter.symbol == symbol]
+            matching.sort(key=lambda counter: counter.offset)  # profiles have no offsets yet and keep their order
+            groups = self._together(matching)
             result += groups
             cell = 0
             grouped = [counter for group in groups for counter in group]
-            rest = [counter for counter in mine if counter not in self.held and not counter.known]
+            rest = [counter for counter in matching if counter not in self.held and not counter.known]
             for counter in [*grouped, *rest]:
                 if counter.offset < 0:
                     counter.offset = CELL_BYTES * cell
@@ -111,19 +111,19 @@ class CounterStorage(Struct):
         """Return the part of a group that goes to memory where some of its values are known.
 
         Args:
-            values: the values known there.
-            whole: whether counters known to be 0 do, too: the cells may then be consecutive.
+            values: the known values.
+            whole: whether to include counters known to be 0, so that the cells may be consecutive.
 
         Returns:
-            None if all of it is known to be 0.
+            None if all counters are known to be 0.
         """
         if not any(values.get(counter, 1) for counter in group):
             return None
         in_vector = any(counter in self.held and self.held[counter].lane is not None for counter in group)
         bits = [counter for counter in group if counter in self.bit]
         kept = bits if whole or any(values.get(counter, 1) for counter in bits) else []
-        others = [counter for counter in group if counter not in self.bit]
-        kept = kept + [counter for counter in others if whole or in_vector or values.get(counter, 1)]
+        words = [counter for counter in group if counter not in self.bit]
+        kept = kept + [counter for counter in words if whole or in_vector or values.get(counter, 1)]
         held = [
             None if counter in self.bit else self.held[counter] if counter in self.held else values[counter]
             for counter in kept
@@ -134,8 +134,8 @@ class CounterStorage(Struct):
     def _together(self, counters: Sequence[WaveCounter]) -> list[list[WaveCounter]]:
         """Return the groups of counters that are added to memory together.
 
-        Those in one VGPR are a group; the bits of one SGPR begin a group, which others fill up, those without a
-        register last.
+        Counters in one VGPR form a group. The bits of one SGPR begin a group, which other counters fill, those without
+        a register last.
         """
         words: dict[int, list[WaveCounter]] = {}
         vectors: dict[int, list[WaveCounter]] = {}
@@ -157,7 +157,7 @@ class CounterStorage(Struct):
             group += scalars[:room]
             del scalars[:room]
         groups += [scalars[start : start + self.wave_size] for start in range(0, len(scalars), self.wave_size)]
-        return groups + [sorted(vector, key=lambda one: self.held[one].lane or 0) for vector in vectors.values()]
+        return groups + [sorted(vector, key=lambda each: self.held[each].lane or 0) for vector in vectors.values()]
 
 
 def store(
@@ -169,20 +169,20 @@ def store(
     *,
     in_lanes: bool = False,
 ) -> CounterStorage:
-    """Choose registers: SGPRs for all if they are enough; else the hottest ones get them, and others lanes of VGPRs.
+    """Choose registers: SGPRs for all counters, or if there are too few, SGPRs for the hottest and lanes for the rest.
 
     Args:
         scalars, vectors: units that nothing else uses.
-        in_lanes: whether no counter is to be in an SGPR.
+        in_lanes: whether to use no SGPRs for counters.
     """
     storage = CounterStorage(wave_size)
     counters = [counter for counter in counters if not counter.known]
     free, lanes = list(scalars), list(vectors)
     needed = max((_temporaries(counter, code, lane=None) for counter in counters), default=0)
     once = [counter for counter in counters if counter.once]
-    others = sorted((counter for counter in counters if not counter.once), key=lambda counter: -counter.heat)
+    repeated = sorted((counter for counter in counters if not counter.once), key=lambda counter: -counter.heat)
     words = -(-len(once) // WORD_BITS)
-    wanted = needed + words + sum(1 + counter.wide for counter in others)
+    wanted = needed + words + sum(1 + counter.wide for counter in repeated)
     if in_lanes or wanted > len(free):
         needed = max((_temporaries(counter, code, lane=0) for counter in counters), default=0)
     if needed > len(free):
@@ -199,7 +199,7 @@ def store(
         (unit,) = storage.take(free)
         for bit, counter in enumerate(word):
             storage.held[counter], storage.bit[counter] = Held(unit, None), bit
-    _put_into_sgprs(storage, others, free, code)
+    _put_into_sgprs(storage, repeated, free, code)
     left = [counter for counter in counters if counter not in storage.held and not counter.scalar]
     _put_into_lanes(storage, left, lanes, code)
     return storage
@@ -229,17 +229,17 @@ def _put_into_sgprs(
 def _put_into_lanes(
     storage: CounterStorage, counters: Sequence[WaveCounter], free: list[int], code: CounterCode
 ) -> None:
-    """Put counters into lanes of VGPRs, which those of one symbol share; if one of them is wide, all are."""
+    """Assign lanes of VGPRs to counters. Those of one symbol share VGPRs; if one of them is wide, all are."""
     symbols = {counter.symbol: None for counter in counters}
     for symbol in symbols:
-        mine = [counter for counter in counters if counter.symbol == symbol]
-        wide = any(counter.wide for counter in mine)
-        for counter in mine:
+        matching = [counter for counter in counters if counter.symbol == symbol]
+        wide = any(counter.wide for counter in matching)
+        for counter in matching:
             counter.wide = wide
-        mine = [counter for counter in mine if _temporaries(counter, code, lane=0) <= len(storage.temporaries)]
-        for start in range(0, len(mine), storage.wave_size):
+        matching = [counter for counter in matching if _temporaries(counter, code, lane=0) <= len(storage.temporaries)]
+        for start in range(0, len(matching), storage.wave_size):
             if len(free) < 1 + wide:
                 return
             low, *high = storage.take(free, 1 + wide)
-            for lane, counter in enumerate(mine[start : start + storage.wave_size]):
+            for lane, counter in enumerate(matching[start : start + storage.wave_size]):
                 storage.held[counter] = Held(low, high[0] if high else None, lane)

@@ -1,10 +1,9 @@
-"""The ends of waves, and what is known there of counters without a register.
+"""The ends of waves, and the values of counters that are known there.
 
-A wave ends in a block that does nothing else, as a rule, and comes there by one of few edges. What a wave adds at most
-once is then known by the edge on which it comes: 0 where it cannot have been by the place, the whole amount where it
-must have been. A counter that is known on every edge needs no register and no addition, and what is 0 is not given to
-memory: a wave that finds nothing to do says so on its own path to the end, and the others do not say that
-they had work.
+A wave usually ends in a block that does nothing else, which it reaches by one of few edges. If a counter is incremented
+at most once, its value then follows from this edge: 0 if the wave cannot have passed the increment, the whole amount if
+it must have passed it. A counter that is known on every edge needs no register and no addition, and zeros are not added
+to memory. For example, waves without work are counted on their own path to the end, and others need no counter.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from luthier.patch.payloads.zones import Zone
 
 
 class WaveEnd(NamedTuple):
-    """A place at which counters go to memory."""
+    """A point at which counters go to memory."""
 
     at: int
     """Instruction."""
     zone: Zone
     exit: int
-    """The instruction that nothing of the kernel follows which needs a register: `at`, or where the edge leads."""
+    """The instruction after which the kernel needs no register: `at`, or the destination of the edge."""
     values: Mapping[WaveCounter, int]
-    """Values of counters there, as far as they are known."""
+    """Known values of counters."""
 
 
 class _BlockEdge(NamedTuple):
@@ -41,9 +40,9 @@ class _Seen(Struct, frozen=True):
     """Bit sets of increments."""
 
     may: int
-    """That a wave can have been by."""
+    """Increments that a wave may have passed."""
     must: int
-    """That every wave has been by."""
+    """Increments that every wave has passed."""
 
     def then(self, gone: int) -> _Seen:
         return _Seen(self.may | gone, self.must | gone)
@@ -52,12 +51,12 @@ class _Seen(Struct, frozen=True):
 def find_ends(
     lifted: LiftedRepresentation, exits: Mapping[int, int], counters: Sequence[WaveCounter], *, apart: bool
 ) -> list[WaveEnd]:
-    """Return the places where counters go to memory.
+    """Return the points where counters go to memory.
 
     Args:
-        exits: instruction before which they can -> its block.
-        counters: with their places.
-        apart: whether each edge to an end may have code of its own: nothing else is spliced in.
+        exits: possible instruction -> its block.
+        counters: counters with places.
+        apart: whether each edge to an end may have its own code, since nothing else is spliced in.
     """
     return list(_Finder(lifted, exits, counters).find(apart=apart))
 
@@ -72,7 +71,7 @@ class _Finder:
         self.at_entry: dict[int, int] = {}
         self.in_callees = 0
         self.bits: dict[WaveCounter, list[tuple[int, int | None]]] = {}
-        """For each increment its bit, and what it adds if it does so once; None where that is not known."""
+        """For each increment its bit, and its amount if it is passed at most once, otherwise None."""
         self._number_increments()
 
     def find(self, *, apart: bool) -> Iterator[WaveEnd]:
@@ -94,11 +93,11 @@ class _Finder:
     def _number_increments(self) -> None:
         number = 0
         for counter in self.counters:
-            mine = self.bits.setdefault(counter, [])
+            bits = self.bits.setdefault(counter, [])
             for increment, point in zip(counter.increments, counter.places, strict=True):
                 bit = 1 << number
                 number += 1
-                mine.append((bit, increment.amount if increment.once and not increment.lanes else None))
+                bits.append((bit, increment.amount if increment.once and not increment.lanes else None))
                 if point is None:
                     entry = increment.place.first
                     self.at_entry[entry] = self.at_entry.get(entry, 0) | bit
@@ -133,7 +132,7 @@ class _Finder:
     # Control flow
 
     def _is_plain(self, kernel: Function) -> bool:
-        """Return whether the paths through the kernel are all known, and it is nothing but that."""
+        """Return whether all paths through the kernel are known and stay in it."""
         shared: dict[int, int] = {}
         for function in self.lifted.functions:
             for block in function.blocks:
@@ -145,7 +144,7 @@ class _Finder:
         )
 
     def _flow(self) -> dict[int, _Seen]:
-        """Return what has been seen where each reachable block of the kernel begins."""
+        """Return reachable block -> increments passed at its beginning."""
         seen: dict[int, _Seen] = {}
         waiting: list[int] = []  # a heap: in the order of addresses, which few edges go against
 
@@ -172,12 +171,12 @@ class _Finder:
         return seen
 
     def _out(self, block: BasicBlock, seen: _Seen) -> _Seen:
-        """Return what has been seen where a block is left, or before the end, if a wave ends there."""
+        """Return the increments passed at the end of a block, or before the program end in it."""
         behind = seen.then(self.in_block.get(block.index, 0))
         return _Seen(behind.may | self.in_callees, behind.must) if block.exit == "call" else behind
 
     def _edges_apart(self, block: BasicBlock, index: int) -> Iterable[tuple[int, Zone, _BlockEdge]]:
-        """The edges to a block that only ends, each with a place that nobody else comes by; none if some have not."""
+        """Return the edges to a block that only ends, each with an exclusive point; empty if some edge has none."""
         lifted = self.lifted
         entries = {lifted.index_at(address) for address in lifted.hardware_entries}
         if block.first in entries or self.in_block.get(block.index) or not self._does_nothing(block.first, index):

@@ -1,7 +1,7 @@
-"""The row that a wave writes when it ends: which work-group and wave it was, and what it counted.
+"""The row that a wave writes at its end: its work-group, its number, and its counters.
 
-A wave takes a ticket, the number of its row, by an atomic addition, so rows are in the order in which waves end. Those
-that find no room all write the row behind the last one, which nobody reads.
+A wave takes a ticket, the number of its row, by an atomic addition, so rows are in the order in which waves end. Waves
+without a row of their own all write the row after the last one, which is never read.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class RowWrite(NamedTuple):
     """Words of a row that are written together, one by each lane."""
 
     first: int
-    """Number of the first word in the row."""
+    """Index of the first word in the row."""
     lanes: int
     scalars: tuple[int, ...]
-    """SGPR units of the words, after those that identify the wave; none where they are in `vector`."""
+    """SGPR units of the words, after those that identify the wave; empty if the words are in `vector`."""
     vector: int | None = None
     """VGPR unit whose lanes are the words."""
 
@@ -49,7 +49,7 @@ class RowPlan(NamedTuple):
     pieces: tuple[RowWrite, ...]
     words: int
     word_of: Mapping[tuple[int, int | None], int]
-    """Unit, and lane if it is a VGPR -> number of its word."""
+    """(unit, lane if it is a VGPR) -> index of its word."""
 
     def word(self, held: Held, bit: int | None) -> Word:
         """Return the position of a counter in a row."""
@@ -58,10 +58,10 @@ class RowPlan(NamedTuple):
 
 
 def plan_row(helds: Iterable[Held], wave_size: int) -> RowPlan:
-    """Lay a row out.
+    """Return the layout of a row.
 
     Args:
-        helds: where the counters are.
+        helds: registers of the counters.
     """
     scalars: dict[int, None] = {}
     vectors: dict[int, int] = {}
@@ -94,12 +94,12 @@ def plan_row(helds: Iterable[Held], wave_size: int) -> RowPlan:
 
 
 class RowCode:
-    """Makes what writes a wave's row. Nothing but the end of the wave follows: EXEC, SCC, VCC and all registers in
-    which nothing is kept are free.
+    """Generator of the code that writes a wave's row. Only the end of the wave follows, so EXEC, SCC, VCC and all
+    registers without counters or launch state are free.
 
     Args:
-        places: where launch state is (`luthier.patch.registers.launch_state.StatePlan.places`).
-        vectors: VGPR units: twice two neighbours.
+        places: places of launch state (`luthier.patch.registers.launch_state.StatePlan.places`).
+        vectors: VGPR units: two adjacent pairs.
         scalars: first unit of two aligned SGPRs.
     """
 
@@ -121,8 +121,8 @@ class RowCode:
         """Return the code that writes a row.
 
         Args:
-            symbol: of the kernel's first cell.
-            waits: assembly to begin with.
+            symbol: symbol of the kernel's first cell.
+            waits: assembly at the beginning.
         """
         lines = [*waits, *self._ticket(layout), self._lanes(self._wave), *self._identity()]
         lines += [f"v_mbcnt_lo_u32_b32 {self._high}, -1, 0"]
@@ -167,7 +167,7 @@ class RowCode:
         ]
 
     def _identity(self) -> list[str]:
-        """Return assembly that puts the words of `IDENTITY` into lanes of `_low`."""
+        """Return assembly that moves the words of `IDENTITY` into lanes of `_low`."""
         lines: list[str] = []
         ttmps = self._target.launch_ttmps
         for lane, axis in enumerate("xyz"):
@@ -194,7 +194,7 @@ class RowCode:
         return lines + wave_of_work_items(self._target, self._wave, scalars, self._pair, work_item)
 
     def _get(self, to: int, place: int) -> list[str]:
-        """Return assembly that copies a scalar from where launch state is to SGPR unit `to`."""
+        """Return assembly that copies a scalar from a place of launch state to SGPR unit `to`."""
         taken = copy_text(to, place)
         return [*self._settle, taken, *(self._behind_vectors if place in LANES else self._settle)]
 
@@ -202,7 +202,7 @@ class RowCode:
         return self._code.address(self._scalars, offset)
 
     def _scalars_of(self, *lines: str) -> list[str]:
-        """Return scalar instructions, each settled before what follows."""
+        """Return scalar instructions, each followed by the necessary wait."""
         return [piece for line in lines for piece in (line, *self._settle)]
 
     def _lanes(self, count: int) -> str:
