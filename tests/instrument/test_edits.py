@@ -240,7 +240,7 @@ def test_instructions_that_llvm_does_not_encode_as_they_are() -> None:
     words = ", ".join(f"{one:#x}" for one in np.frombuffer(raw, "<u4").tolist())
     task = InstrumentationTask(lift(build("gfx90a", f".long {words}\nv_mov_b32_e32 v2, v0"), "k"))
     (odd,) = task.select(lambda instruction: instruction.mnemonic.startswith("ds_write"))
-    with pytest.raises(PatchError, match="LLVM encodes .* differently"):
+    with pytest.raises(PatchError, match=r"LLVM encodes .* differently"):
         task.change_operand(odd, "addr", reg("v3"))
     task.replace(odd, "v_cmp_eq_u32_e32 vcc, v0, v1")
 

@@ -161,7 +161,7 @@ def test_two_tools(compile_object: Callable[..., Path], make_module: Callable[..
 
     (report,) = patch_object(object, instrument).report.kernels
     (refusal,) = report.refusals
-    assert "another tool's hooks have it" in refusal.message
+    assert "another tool's hooks use it" in refusal.message
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def test_rows_with_one_descriptor(hooks: ToolModule) -> None:
     patched = patch_object(object, everywhere(hooks.count))
     (refusal,) = patched.report.refused_kernels
     assert refusal.kernel == "twin"
-    assert "its descriptor k.kd is that of k, which is patched already" in refusal.message
+    assert "its descriptor k.kd belongs to k, too, which is already patched" in refusal.message
     assert outcome(object, patched.data)[1].variable("waves").read(int) == patched.report.kernels[0].insertions
     alone = patch_object(object, everywhere(hooks.count), ["twin"], strict=True)
     assert outcome(object, alone.data)[1].variable("waves").read(int) == alone.report.kernels[0].insertions

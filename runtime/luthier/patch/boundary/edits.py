@@ -1,9 +1,9 @@
-"""Waits and wait states where instructions that a tool adds or changes meet the application's.
+"""Waits and wait states between edits of a tool and the application's instructions.
 
-An edit waits for what the application has outstanding in registers that it touches, and it is kept as far from the
-instructions around it as the table of hazards asks for (`luthier.arch.hazards`). What is among an edit's
-own instructions is its author's, and so is what only certain instructions clear, but for SGPRs of GFX12; `luthier
-verify` tells of it.
+An edit waits for the application's outstanding operations on registers that it accesses, and keeps the distance from
+neighbouring instructions that the table of hazards requires (`luthier.arch.hazards`). Its author is responsible for
+hazards among its own instructions, and for those that only certain instructions clear, except for SGPRs of GFX12;
+`luthier verify` reports them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from luthier.tool.edits import Edit, effects_of
 
 
 def with_waits(lifted: LiftedRepresentation, edits: Sequence[Edit]) -> list[Edit]:
-    """Return the edits with the waits that they need, each considered by itself."""
+    """Return the edits with the waits that each needs."""
     if not edits:
         return []
     boundaries = _Boundaries(lifted)
@@ -64,7 +64,7 @@ class _Boundaries:
         return replace(edit, code=code[0] + edit.code + code[1])
 
     def _waits(self, edit: Edit, index: int, touched: int, written: int) -> tuple[str, ...]:
-        """Return the waits that are needed before registers can be used."""
+        """Return the waits before registers can be used."""
         at = min(index, self._lifted.blocks[self._lifted.block_of[edit.at]].last)
         limits = self._outstanding.needed(at, touched, written)
         target = self._lifted.target
@@ -84,7 +84,7 @@ class _Boundaries:
         return steps, time
 
     def _states_before(self, at: int, index: int, own: list[HazardStep]) -> int:
-        """Wait states between the application before instruction `index`, in the block of `at`, and an edit."""
+        """Return the wait states between an edit and the application before instruction `index` in `at`'s block."""
         block, machine = self._lifted.block_of[at], self._paths.machine
         lacking = Lacking(machine.model.rules, forever=False)
         for entered in self._states.get(block, ()):
@@ -93,7 +93,7 @@ class _Boundaries:
         return lacking.states
 
     def _states_behind(self, edit: Edit, own: list[HazardStep], length: Ticks) -> int:
-        """Wait states between an edit and the application behind it."""
+        """Return the wait states between an edit and the application after it."""
         paths, machine = self._paths, self._paths.machine
         lacking = Lacking(machine.model.rules, forever=False)
         block, last = self._lifted.block_of[edit.at], edit.at - (edit.place == "before")

@@ -1,9 +1,9 @@
-"""Wait states between an instruction of the application and one of a payload beside it, on GFX9: what uses registers so
-soon behind another that the hardware does not wait for that.
+"""Wait states between instructions of the application and of a payload on GFX9, for uses of registers that follow each
+other too closely and for which the hardware does not wait.
 
-LLVM sees to that within the application and within a payload. So a payload begins with wait states where it uses at
-once what the application has just used, and ends with wait states where it must not be followed so soon. Matrix
-instructions are not among these (`luthier.hazards.insertion`).
+LLVM inserts them inside the application and inside a payload. A payload therefore begins with wait states if it uses
+registers that the application has just used, and ends with wait states if the following instructions require them.
+Matrix instructions are handled by `luthier.hazards.insertion`.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ class NearUse(NamedTuple):
 
 
 class _Parties(NamedTuple):
-    """Instructions of a kernel that are one operand of a rule."""
+    """Instructions of a kernel that are one party of a rule."""
 
     units: Mapping[int, int]
-    """Instruction -> registers. What is no known instruction has all of them."""
+    """Instruction -> registers; all registers for undecodable words."""
     near: list[bool]
-    """[n + 1] whether one, or an end of the block, is near enough to an instruction to matter: producers before it,
-    consumers behind it."""
+    """[n + 1] whether a party (a producer before, or a consumer after an instruction) or an end of the block is close
+    enough to matter."""
 
 
 class Neighbours:
     """Hazards between a kernel's payloads and the application's instructions around them.
 
     Args:
-        added: code that stands among the application's instructions.
-        changed: whether some of these change, so that it is not known what they do.
+        added: code inserted between the application's instructions.
+        changed: whether instructions of the application change, so that their effects are unknown.
     """
 
     def __init__(self, lifted: LiftedRepresentation, *, added: Iterable[bytes], changed: bool) -> None:
@@ -56,7 +56,7 @@ class Neighbours:
         self._model = hazard_model(lifted.target, lifted.wave_size)
         self._rules = {rule.number: rule for rule in self._model.between_neighbours}
         self.matter = bool(self._rules)
-        """Else nothing need be done."""
+        """Whether any wait states may be needed."""
         self._entered = entered_blocks(lifted)
         self._known: dict[tuple[int, str], _Parties] = {}
         self._times: dict[int, int] = {}
@@ -66,8 +66,8 @@ class Neighbours:
 
         Args:
             point: the instruction before which it starts.
-            index: the instruction whose block it is in: `point`, or the one before it.
-            early: what it does at once (`begins_with`).
+            index: an instruction in its block: `point`, or the one before it.
+            early: its uses near the beginning (`begins_with`).
         """
         states = 0
         for use in early:
@@ -88,8 +88,8 @@ class Neighbours:
 
         Args:
             point: the instruction before which it ends.
-            late: what it does last (`ends_with`).
-            heads: rule -> wait states before what any payload of the kernel does by it at the earliest.
+            late: its uses near the end (`ends_with`).
+            heads: rule -> minimum wait states before the first use in any payload of the kernel.
             hooks: instruction -> payloads before it.
         """
         states = 0
@@ -109,11 +109,11 @@ class Neighbours:
         return wait_states(states)
 
     def _may_be(self, rule: int, field: str) -> bool:
-        """Return whether instructions that are no application's may be the producer, or the consumer, of a rule."""
+        """Return whether added instructions may be the producer, or the consumer, of a rule."""
         return self._changed or any(rule in _roles_in(self._lifted.isa, code, field) for code in self._added)
 
     def _before(self, producers: Mapping[int, int], units: int, most: int, point: int, index: int) -> int:
-        """Wait states that are missing at a point, of so many at most behind an instruction with some of the units."""
+        """Return the missing wait states at a point, at most `most`, after instructions with some of the units."""
         blocks = self._lifted.blocks
         waiting = [(point, blocks[self._lifted.block_of[index]], most)]
         needed = 0
@@ -135,7 +135,7 @@ class Neighbours:
     def _behind(
         self, consumers: Mapping[int, int], units: int, most: int, point: int, head: int, hooks: Mapping[int, int]
     ) -> int:
-        """Return the wait states needed after a payload, at most so many, before instructions with some of the units.
+        """Return the wait states after a payload, at most `most`, before instructions with some of the units.
 
         Other payloads count as such instructions from wait state `head` on.
         """
@@ -160,7 +160,7 @@ class Neighbours:
         return needed
 
     def _time(self, index: int) -> int:
-        """Wait states that an instruction takes."""
+        """Return the wait states of an instruction."""
         states = self._times.get(index)
         if states is None:
             number, values = self._lifted.columns.opcode[index], self._lifted.columns.values(index)
@@ -191,7 +191,7 @@ class Neighbours:
         marks, near = np.zeros(count + 1, bool), np.zeros(count + 1, bool)
         marks[[index for index, registers in units.items() if registers]] = True
         if field == "producer":
-            marks = np.roll(marks, 1)  # what follows it
+            marks = np.roll(marks, 1)  # the instructions after it
             marks[[block.first for block in lifted.blocks]] = True
         else:
             marks[[block.last for block in lifted.blocks]] = True
@@ -202,21 +202,21 @@ class Neighbours:
 
 
 def entered_blocks(lifted: LiftedRepresentation) -> set[int]:
-    """Return the blocks that are entered by calls, and by returns: what ran before them is not known."""
+    """Return the blocks that are entered by calls or returns, whose predecessors are unknown."""
     returns = {call.return_block for one in lifted.functions for call in one.calls if call.return_block is not None}
     return returns | {one.entry_block for one in lifted.functions[1:]}
 
 
 @functools.lru_cache(maxsize=4096)
 def _roles_in(isa: Isa, code: bytes, field: str) -> frozenset[int]:
-    """Return the rules of which some instruction is the producer, or the consumer."""
+    """Return the rules for which some instruction is the producer, or the consumer."""
     uses, columns = _known_uses(isa), Columns(isa.decode(code))
     return frozenset(rule.number for index in range(len(columns.opcode)) for rule, _ in uses.of(columns, index, field))
 
 
 @functools.lru_cache(maxsize=4096)
 def begins_with(isa: Isa, code: bytes) -> tuple[NearUse, ...]:
-    """Return the uses near the beginning of a payload's code, called code included, that may come too early."""
+    """Return the uses near the beginning of a payload's code, including called code, that may come too early."""
     return tuple(_near(isa, code, "consumer"))
 
 
@@ -228,18 +228,18 @@ def ends_with(isa: Isa, code: bytes) -> tuple[NearUse, ...]:
 
 
 class _Followed(NamedTuple):
-    """A payload's code as control goes through it."""
+    """A payload's code with its control flow."""
 
     columns: Columns
     opcodes: list[Opcode]
     following: list[list[int]]
-    """[n] instructions behind each; n for the end."""
+    """[n] successors of each instruction; n for the end."""
 
 
 _BARRIER, _BRANCH = int(InstructionFlag.BARRIER), int(InstructionFlag.BRANCH)
 
 
-@functools.lru_cache(maxsize=128)  # beginnings are looked at first, then ends
+@functools.lru_cache(maxsize=128)  # used for beginnings first, then for ends
 def _followed(isa: Isa, code: bytes) -> _Followed:
     columns = Columns(isa.decode(code))
     count = len(columns.opcode)
@@ -256,11 +256,11 @@ def _followed(isa: Isa, code: bytes) -> _Followed:
 
 
 _MOST_KNOWN = 1 << 16
-"""Instructions with other operands that are kept of a processor."""
+"""Maximum number of different instructions that are cached for a processor."""
 
 
 class _KnownUses:
-    """Cache of the uses by which instructions of payloads match rules, by opcode and operands."""
+    """Cache of the rules that instructions of payloads match, by opcode and operands."""
 
     def __init__(self, isa: Isa) -> None:
         self._isa = isa
@@ -309,11 +309,11 @@ def _near(isa: Isa, code: bytes, field: str) -> Iterator[NearUse]:
     nearest = {start: 0}
     waiting = [start]
     while waiting:
-        here = waiting.pop()
-        states = nearest[here]
-        if here < count:
-            states += ticks(opcodes[here], columns.values(here)).states
-        for to in edges[here] if here < len(edges) else ():
+        index = waiting.pop()
+        states = nearest[index]
+        if index < count:
+            states += ticks(opcodes[index], columns.values(index)).states
+        for to in edges[index] if index < len(edges) else ():
             if states < min(nearest.get(to, uses.longest), uses.longest):
                 nearest[to] = states
                 waiting.append(to)

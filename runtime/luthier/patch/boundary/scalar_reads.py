@@ -1,9 +1,10 @@
-"""SGPRs on GFX12: what a vector instruction has read, and another one overwrites, needs a wait before it is read again.
+"""SGPR hazard on GFX12: an SGPR that a vector instruction has read, and another instruction has overwritten, needs a
+wait before it is read again.
 
-LLVM inserts it within the application and within a payload. It assumes that a function is entered with all SGPRs read
-and none outstanding. So a payload begins with waits, what is put around LLVM's code waits by itself, and a payload ends
-with waits, and with what makes the hardware forget its reads, where the application does not expect what it leaves
-(`luthier.hazards.wait_states.exposure`).
+LLVM inserts these waits inside the application and inside a payload, and assumes that a function is entered with all
+SGPRs read and none outstanding. A payload therefore begins with waits, and code around LLVM's code has its own waits.
+If the application does not expect the state that a payload leaves (`luthier.hazards.wait_states.exposure`), the payload
+ends with waits, and with code that makes the hardware forget its reads.
 
 Source: LLVM, AMDGPUWaitSGPRHazards.
 """
@@ -29,14 +30,14 @@ _NAME = re.compile(r"\w+")
 
 
 def settled(target: Target, lines: Sequence[str]) -> list[str]:
-    """Return assembly followed by a wait for what its scalar instructions write."""
+    """Return assembly followed by a wait for results of its scalar instructions."""
     if target.scalar_wait is None or not any(_SCALAR_WRITE.search(line) for line in lines):
         return [*lines]
     return [*lines, target.scalar_wait]
 
 
 def copies_settled(target: Target, lines: Iterable[str]) -> list[str]:
-    """Return copies from register to register, with waits between those that read what others have written."""
+    """Return copies between registers, with waits before reads of results of earlier copies."""
     spaced: list[str] = []
     written: set[str] = set()
     for line in lines:
@@ -50,10 +51,7 @@ def copies_settled(target: Target, lines: Iterable[str]) -> list[str]:
 
 
 def scalars_ready(target: Target, reads: int) -> list[str]:
-    """Return assembly needed before some of the units in a bit set are read.
-
-    What the application has just written must have arrived.
-    """
+    """Return assembly before reads of the units in a bit set, which waits for the application's results."""
     wait = target.lane_mask_wait
     return [wait] if wait is not None and target.scalar_wait is not None and reads & _KEPT else []
 
@@ -64,12 +62,12 @@ def forget_reads(target: Target, wave_size: int) -> tuple[str, ...]:
 
 
 class Leftovers(NamedTuple):
-    """SGPRs by which a payload meets the application behind it, as bit sets of units."""
+    """SGPRs through which a payload may affect the application after it, as bit sets of units."""
 
     read: int
-    """Vector instructions read them, or their neighbours."""
+    """SGPRs that vector instructions read, with the other SGPR of each pair."""
     written: int
-    """They get values at its end."""
+    """SGPRs that are written at its end."""
 
     @classmethod
     def of(cls, isa: Isa, code: bytes, written: int) -> Leftovers:
@@ -89,11 +87,11 @@ def read_by_vectors(isa: Isa, code: bytes) -> int:
 
 
 _KEPT = mask_of((*SGPRS, *VCC, *TTMPS))
-"""Registers for which the hardware remembers whether they were read."""
+"""Registers whose reads the hardware records."""
 
 
 def after_entry(isa: Isa, code: bytes) -> tuple[str, ...]:
-    """Return assembly after what runs before a kernel's first instruction: the kernel expects that nothing was read."""
+    """Return assembly after code at a kernel's entry, since the kernel assumes that no SGPR was read."""
     target = isa.target.target
     if target.lane_mask_wait is None or target.scalar_wait is None or not read_by_vectors(isa, code):
         return ()
@@ -101,16 +99,16 @@ def after_entry(isa: Isa, code: bytes) -> tuple[str, ...]:
 
 
 class Endings:
-    """Assembly that payloads of one kernel end with because the application does not expect what they leave.
+    """Assembly at the end of payloads for states that the application does not expect.
 
     Args:
-        edited: whether the application's instructions change, so that it is not known what it expects.
+        edited: whether the application's instructions change, so that its expectations are unknown.
     """
 
     def __init__(self, lifted: LiftedRepresentation, *, edited: bool) -> None:
         self._lifted = lifted
         self.needed = lifted.target.scalar_wait is not None
-        """Else all are empty."""
+        """Whether any ending may be needed."""
         self._edited = edited
 
     @functools.cached_property

@@ -1,9 +1,9 @@
-"""Results of the application's vector instructions that a comparison before a payload must not read at once: of
-transcendental operations on GFX11.0, of matrix products on GFX1250, of what was written on both sides of a change of
+"""Results of the application's vector instructions that a comparison before a payload must not read immediately: those
+of transcendental operations on GFX11.0, of matrix products on GFX1250, and those written on both sides of a change of
 EXEC.
 
-Payloads begin with the wait for these (`luthier.hazards.insertion`). Comparisons that decide whether a payload runs
-come before it, and have that wait only where they need it.
+Payloads begin with a wait for these (`luthier.hazards.insertion`). Comparisons of guards precede it, and have this wait
+only if they need it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class VectorResults:
     """Vector registers of one kernel that are not ready yet at a point.
 
     Args:
-        changed: whether the application's instructions change, so that it is not known what they write.
+        changed: whether the application's instructions change, so that their results are unknown.
     """
 
     def __init__(self, lifted: LiftedRepresentation, *, changed: bool) -> None:
@@ -48,9 +48,9 @@ class VectorResults:
         """Return whether a vector instruction at a point must wait before it reads some registers.
 
         Args:
-            point: the instruction before which it would be.
-            index: the instruction whose block it is in: `point`, or the one before it.
-            read: bit set of their units.
+            point: the instruction before which it would be inserted.
+            index: an instruction in its block: `point`, or the one before it.
+            read: bit set of the registers' units.
         """
         vectors = read & VGPR_MASK
         return bool(vectors) and any(
@@ -60,7 +60,7 @@ class VectorResults:
         )
 
     def _is_near(self, rule: Rule, point: int, index: int, read: int) -> bool:
-        """Return whether a producer of some registers, or where it needs a middle any such, is near before a point."""
+        """Return whether a producer of some registers, or any producer of a rule with a middle, is close to a point."""
         blocks, part = self._lifted.blocks, "producer" if rule.hazard.middle is None else "middle"
         waiting = [(point, blocks[self._lifted.block_of[index]], rule.reach)]
         longest: dict[int, int] = {}
@@ -83,7 +83,7 @@ class VectorResults:
         return False
 
     def _part_of(self, at: int, rule: int, part: str) -> tuple[int, int]:
-        """Return the units with which an instruction takes part in a rule, and 1 if it is a vector instruction."""
+        """Return the units of an instruction as a party of a rule, and 1 if it is a vector instruction."""
         lifted, number = self._lifted, self._lifted.columns.opcode[at]
         if number < 0:
             return -1, 0

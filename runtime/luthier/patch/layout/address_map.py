@@ -20,35 +20,34 @@ class MapRow(NamedTuple):
     address: int
     """Virtual address in the patched object."""
     begin: int
-    """Virtual address of the first instruction that was inserted before it; `address` if none was."""
+    """Virtual address of the first instruction inserted before it; `address` if there is none."""
     original: int
-    """Virtual address of it in the original object."""
+    """Its virtual address in the original object."""
     function: str
-    """Name as in `SourceFrame`; "" where the source is not known."""
+    """Name as in `SourceFrame`; "" if the source is unknown."""
     file: str
-    """"" where the source is not known."""
+    """"" if the source is unknown."""
     line: int
     column: int
 
 
 class AddressMap(Struct, frozen=True, eq=False):
-    """The instructions of one patched kernel, and of the functions it calls."""
+    """The instructions of one patched kernel, and of the functions that it calls."""
 
     kernel: str
     code: range
-    """Virtual addresses of the new code; all of it that is none of the application's instructions was inserted."""
+    """Virtual addresses of the new code; everything except the application's instructions was inserted."""
     addresses: NDArray[np.int64]
     """[n] virtual address in the patched object, ascending."""
     begins: NDArray[np.int64]
-    """[n] of what was inserted before it, or `addresses`."""
+    """[n] virtual address of the code inserted before it, or `addresses`."""
     originals: NDArray[np.int64]
     """[n] virtual address in the original object, ascending."""
 
     def original_of(self, address: int) -> int | None:
         """Return the original address of the application's instruction at a new address.
 
-        For inserted code it is that of the instruction that it precedes or, after the last one, of that; None for other
-        code.
+        For inserted code, return that of the following instruction, or of the last one; None for other code.
         """
         if address not in self.code:
             return None
@@ -79,8 +78,8 @@ def as_columns(objects: list[tuple[CodeObject, tuple[AddressMap, ...]]]) -> dict
     """Return the maps of patched objects as one table: ``object`` and ``target``, then the fields of `MapRow`."""
     columns: dict[str, list[Any]] = {name: [] for name in ("object", "target", *MapRow._fields)}
     for object, maps in objects:
-        for one in maps:
-            for row in one.rows(object):
+        for address_map in maps:
+            for row in address_map.rows(object):
                 for name, value in zip(columns, (object.name, str(object.target), *row), strict=True):
                     columns[name].append(value)
     return columns

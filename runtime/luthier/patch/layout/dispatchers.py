@@ -1,12 +1,12 @@
-"""Indirect calls: a pointer to a function is the address of the original, wherever it comes from, and each patched
-kernel has its own copy of the function. So the call goes to a *dispatcher*, which compares the pointer with the
-originals' addresses and goes on to the copy, or else where the pointer says.
+"""Dispatchers of indirect calls. A pointer to a function is always the address of the original, but each patched kernel
+has its own copy of the function. The call therefore goes to a *dispatcher*, which compares the pointer with the
+addresses of the originals and continues at the copy, or otherwise at the pointer's target.
 
-Pointers in memory stay as they are: the host, other kernels and unpatched code may have them, compare and call them. A
-dispatcher needs no register, since it compares halves with literals that the loader fills in, and leaves SCC as it was,
-since there are two of each, one for either value, unless SCC can be made anew. Where counters are in registers, the
-code that goes on to unknown code adds them to memory first (`luthier.patch.counters.leaving`), and there may be
-registers for dispatchers, too (`luthier.patch.payloads.likely_targets`): with addresses, and to look up one among many.
+Pointers in memory do not change, since the host, other kernels and unpatched code may hold, compare and call them. A
+dispatcher needs no register: it compares halves with literals that the loader fills in. It preserves SCC, because there
+are two versions of the comparisons, one for each value, unless SCC can be recomputed. If counters are in registers,
+they are added to memory before control continues at unknown code (`luthier.patch.counters.leaving`), and dispatchers
+may have registers (`luthier.patch.payloads.likely_targets`) with addresses, and for the search among many functions.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from luthier.patch.payloads.likely_targets import MOST_COMPARED, KeptAddresses, 
 from luthier.patch.registers.copies import unit_text
 
 _LITERAL = 0x7EAD1234
-"""Placeholder for half of an address: a literal that no shorter encoding has."""
+"""Placeholder for half of an address: a literal without a shorter encoding."""
 
 _NOT_HALVED = 3
-"""So many functions are sooner compared one after the other than halved."""
+"""Maximum number of functions for which sequential comparison is faster than binary search."""
 
 
 class Dispatcher(Struct, frozen=True):
-    """Code that some calls go to instead of where a register pair says."""
+    """Code that replaces the target of some indirect calls."""
 
     callers: tuple[int, ...]
-    """Instructions."""
+    """Call instructions."""
     code: bytes
     references: tuple[PayloadRelocation, ...]
-    """Halves of the originals' addresses, and what the path out of the kernel has."""
+    """Halves of the originals' addresses, and references of the path to unknown code."""
     branches: tuple[tuple[int, int], ...]
-    """Byte offset of each branch to a copy, whose offset is not known yet, and the address of the original."""
+    """Byte offset of each branch to a copy, which is not filled in yet, and the address of the original."""
     instructions: int
 
 
@@ -51,7 +51,7 @@ def dispatchers(lifted: LiftedRepresentation, leaving: LeavingCode | None = None
     There is one for each register pair, set of functions and way to recompute SCC.
 
     Args:
-        leaving: code that goes on to unknown code, if it is more than a jump.
+        leaving: code that continues at unknown code, if it is more than a jump.
     """
     callers: dict[tuple[int, int | None, tuple[int, ...], bytes | None], dict[int, None]] = {}
     for function in lifted.functions:
@@ -75,8 +75,7 @@ def dispatchers(lifted: LiftedRepresentation, leaving: LeavingCode | None = None
 
 
 def _scc_again(lifted: LiftedRepresentation, call: int, entries: Sequence[int]) -> bytes | None:
-    """Return the instruction that gives SCC again the value that it has before a call; None if there is none, or some
-    function reads SCC.
+    """Return an instruction that recomputes SCC as before a call; None if there is none, or a function reads SCC.
 
     Args:
         entries: addresses of the functions.
@@ -121,26 +120,27 @@ class _DispatcherWriter:
         self._low, self._high = unit_text(pair), unit_text(pair + 1)
         self._both = "vcc" if pair == VCC_LO else f"s[{pair}:{pair + 1}]"
 
-    def write(self, first: Sequence[int], others: Sequence[int], again: bytes | None) -> None:
-        """Compare with the functions' addresses.
+    def write(self, likely: Sequence[int], remaining: Sequence[int], again: bytes | None) -> None:
+        """Write the comparisons with the functions' addresses.
 
         Args:
-            first: those that are likely.
-            again: makes SCC anew if none of them is it; None where it must be kept throughout.
+            likely: addresses to compare first.
+            remaining: other addresses.
+            again: instruction that recomputes SCC if no function matches; None if SCC must be preserved throughout.
         """
-        if self._kept.search is None or len(others) <= MOST_COMPARED or max(others) - min(others) >= 1 << 31:
-            first, others = [*first, *others], []
+        if self._kept.search is None or len(remaining) <= MOST_COMPARED or max(remaining) - min(remaining) >= 1 << 31:
+            likely, remaining = [*likely, *remaining], []
         if again is not None:
-            self._look_up(first, others, "eq")
+            self._look_up(likely, remaining, "eq")
             self.code += again
             self.instructions += 1
             return
         fork = self._add("s_cbranch_scc0 0")
-        self._look_up(first, others, "eq")
+        self._look_up(likely, remaining, "eq")
         self._add(f"s_cmp_eq_u32 {self._low}, {self._low}")
         end = self._add(f"s_setpc_b64 {self._both}" if self._leaving is None else "s_branch 0")
         self._lead(fork)
-        self._look_up(first, others, "lg")
+        self._look_up(likely, remaining, "lg")
         self._add(f"s_cmp_lg_u32 {self._low}, {self._low}")
         if self._leaving is None:
             self._add(f"s_setpc_b64 {self._both}")
@@ -148,20 +148,20 @@ class _DispatcherWriter:
             self._lead(end)
 
     def go_on(self, onward: BoundPayload) -> None:
-        """Append the code that runs where no function was found."""
+        """Append the code that runs if no function matches."""
         self.references += [replace(field, offset=len(self.code) + field.offset) for field in onward.references]
         self.code += onward.code
         self.instructions += onward.instructions
 
-    def _look_up(self, first: Sequence[int], others: Sequence[int], operation: str) -> None:
-        """Compare, and come out where none is equal.
+    def _look_up(self, likely: Sequence[int], remaining: Sequence[int], operation: str) -> None:
+        """Write comparisons that fall through if no address is equal.
 
         Args:
-            operation: "eq" or "lg": SCC is 1 or 0 where one is found.
+            operation: "eq" or "lg": SCC is 1 or 0 if an address is equal.
         """
         same, other = ("scc1", "scc0") if operation == "eq" else ("scc0", "scc1")
         kept, low = self._kept.pairs, self._kept.search
-        for entry in first:
+        for entry in likely:
             if entry in kept:
                 self._add(f"s_cmp_{operation}_u64 {self._both}, s[{kept[entry]}:{kept[entry] + 1}]")
             else:
@@ -169,24 +169,24 @@ class _DispatcherWriter:
                 self._add(f"s_cbranch_{other} 3")  # to the next function
                 self._with_half(f"s_cmp_{operation}_u32 {self._high}", entry, high=True)
             self.branches.append((self._add(f"s_cbranch_{same} 0"), entry))
-        if not others or low is None:
+        if not remaining or low is None:
             return
-        begin = min(others)
-        # Compare distances from the first target: no other address has one of theirs, even if its halves look alike.
+        begin = min(remaining)
+        # Compare distances from the first function, which are unique even for addresses with equal halves.
         self._with_half(f"s_sub_u32 {unit_text(low)}, {self._low}", begin, high=False)
         self._with_half(f"s_subb_u32 {unit_text(low + 1)}, {self._high}", begin, high=True)
-        for miss in self._search(sorted(others), begin, low, operation, same):
+        for miss in self._search(sorted(remaining), begin, low, operation, same):
             self._lead(miss)
 
     def _search(self, entries: Sequence[int], begin: int, low: int, operation: str, same: str) -> list[int]:
-        """Find a distance among those of functions by halving.
+        """Write a binary search for a distance among those of functions.
 
         Args:
-            begin: what distances are from.
-            low: first unit of the SGPRs with the pointer's.
+            begin: origin of the distances.
+            low: first unit of the SGPRs with the pointer's distance.
 
         Returns:
-            Branches from where there is none.
+            Byte offsets of branches to take if there is no match.
         """
         if len(entries) <= _NOT_HALVED:
             for entry in entries:
@@ -201,7 +201,7 @@ class _DispatcherWriter:
         return lower + self._search(entries[middle:], begin, low, operation, same)
 
     def _add(self, text: str) -> int:
-        """Write an instruction; returns its byte offset."""
+        """Write an instruction, and return its byte offset."""
         place = len(self.code)
         made = self._isa.assemble(text).instructions
         self.code += made.code
@@ -214,5 +214,5 @@ class _DispatcherWriter:
         self.references.append(PayloadRelocation(len(self.code) - 4, ORIGINAL, entry, high, 0))
 
     def _lead(self, branch: int) -> None:
-        """Let the branch at a byte offset go here."""
+        """Set the target of the branch at a byte offset to the current end of the code."""
         struct.pack_into("<h", self.code, branch, (len(self.code) - branch) // 4 - 1)

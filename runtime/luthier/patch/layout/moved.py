@@ -1,5 +1,4 @@
-"""Instructions of the application that would mean something else in a moved copy of their code, and what takes their
-place."""
+"""Replacements of the application's instructions whose meaning depends on their address, or on code after them."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ from luthier.patch.payloads.code import ORIGINAL, PayloadRelocation
 from luthier.patch.registers.copies import unit_text
 
 _LITERAL = 0x7EAD1234
-"""Placeholder for half of an address: a literal that no shorter encoding has."""
+"""Placeholder for half of an address: a literal without a shorter encoding."""
 _HALVES = (R_AMDGPU_ABS32_LO, R_AMDGPU_ABS32_HI)
 
 
 class Replacement(Struct, frozen=True):
-    """Bytes in the place of an instruction."""
+    """Bytes that replace an instruction."""
 
     code: bytes
     references: tuple[PayloadRelocation, ...] = ()
@@ -29,20 +28,20 @@ class Replacement(Struct, frozen=True):
 
 
 def replacements(lifted: LiftedRepresentation, edited: Mapping[int, bytes]) -> dict[int, Replacement]:
-    """Return what replaces instructions, by instruction.
+    """Return instruction -> its replacement.
 
     Args:
-        edited: instruction -> what a tool puts in its place.
+        edited: instruction -> replacement by a tool.
 
     Raises:
-        PatchError: the loader writes into an instruction in a way that cannot be had elsewhere, or which a tool
-            replaces.
+        PatchError: the loader writes into an instruction by a relocation that cannot be moved, or a tool replaces an
+            instruction into which the loader writes.
     """
     replaced = _filled(lifted)
     for index in replaced.keys() & edited.keys():
         if edited[index]:
             raise PatchError(
-                "an instruction that the loader writes an address into cannot be replaced",
+                "an instruction into which the loader writes an address cannot be replaced",
                 kernel=lifted.kernel.name,
                 offset=lifted.columns.address[index],
             )
@@ -52,14 +51,14 @@ def replacements(lifted: LiftedRepresentation, edited: Mapping[int, bytes]) -> d
     end = lifted.isa.assemble("s_endpgm").instructions.code
     for block in lifted.blocks:
         if block.exit in ("call", "trap") and not block.successors:
-            # It does not return: the function ended here, or no code followed. Now other code follows, so end the wave.
+            # The call does not return, but in the new code other code follows it, so end the wave.
             code = edited.get(block.last, lifted.code.bytes_of(block.last))
             replaced[block.last] = Replacement(code + end)
     return replaced
 
 
 def _filled(lifted: LiftedRepresentation) -> dict[int, Replacement]:
-    """Return the instructions that the loader writes addresses into, as they are."""
+    """Return replacements with the same bytes for instructions into which the loader writes addresses."""
     columns = lifted.columns
     replaced: dict[int, Replacement] = {}
     text = text_of(lifted.object, lifted.isa)
@@ -72,7 +71,7 @@ def _filled(lifted: LiftedRepresentation) -> dict[int, Replacement]:
         if relocation.type not in _HALVES or pointed is None:
             raise PatchError(
                 f"the loader writes into this instruction by a relocation (type {relocation.type}, "
-                f"{relocation.symbol or 'no symbol'}) that a moved one cannot have",
+                f"{relocation.symbol or 'no symbol'}) that cannot be moved",
                 kernel=lifted.kernel.name,
                 offset=columns.address[index],
             )
@@ -85,7 +84,7 @@ def _filled(lifted: LiftedRepresentation) -> dict[int, Replacement]:
 
 
 def _counter(lifted: LiftedRepresentation, index: int, value: int) -> Replacement:
-    """Return code that gives the registers of an s_getpc_b64 the original's program counter."""
+    """Return code that replaces an s_getpc_b64 and returns the original program counter."""
     (register,) = lifted.columns.registers(index)
     unit = int(lifted.isa.register_first_unit[register])
     lines = [f"s_mov_b32 {unit_text(half)}, {_LITERAL:#x}" for half in (unit, unit + 1)]

@@ -1,4 +1,4 @@
-"""The instructions of a kernel and its payloads at their new places, with branches and calls that reach."""
+"""Placement of a kernel's instructions and payloads, with branches and calls that reach their targets."""
 
 from __future__ import annotations
 
@@ -20,41 +20,41 @@ from luthier.patch.payloads.zones import Zone
 from luthier.patch.splicing.splicer import Spliced
 
 ENTRY_ALIGNMENT = 256
-"""Kernel entry points must be aligned so (AMDGPUUsage, "Code Object V3 Kernel Descriptor")."""
+"""Alignment of kernel entry points (AMDGPUUsage, "Code Object V3 Kernel Descriptor")."""
 PREFETCH_PADDING = 256
-"""Bytes after the code that instruction prefetch may touch."""
+"""Bytes after the code that instruction prefetch may access."""
 
 
 class PcLiteral(NamedTuple):
-    """The literals of two additions to what s_getpc_b64 gave: ``target - pc``, its halves."""
+    """The literals of two additions to the result of s_getpc_b64: the halves of ``target - pc``."""
 
     low: int
     """Byte offset of the field in the new code."""
     high: int
     pc: int
-    """Byte offset in the new code of what s_getpc_b64 gives."""
+    """Byte offset in the new code of the result of s_getpc_b64."""
     target: int
-    """Byte offset from what `base` says."""
+    """Byte offset from `base`."""
     base: Literal["code", "memory"] | int
-    """The beginning of the new code; virtual address 0; of a table's copy (index in `PatchedKernel.tables`)."""
+    """The beginning of the new code, virtual address 0, or a table's copy (index in `PatchedKernel.tables`)."""
     address: int
-    """Virtual address of the first addition, before, for errors."""
+    """Virtual address of the first addition in the original, for errors."""
 
 
 class SharedPayloads(NamedTuple):
-    """Payloads that are placed once, and what calls them."""
+    """Shared payloads, which are placed once, and their callers."""
 
     bodies: NDArray[np.int64]
-    """[b] position in `Spliced.payloads` of each."""
+    """[b] position of each shared payload in `Spliced.payloads`."""
     callers: NDArray[np.int64]
-    """[c] payloads that call one, among those that are spliced in."""
+    """[c] position of each caller among the spliced payloads."""
     places: NDArray[np.int64]
-    """[c] byte offset of the call in each."""
+    """[c] byte offset of the call in the caller."""
     callees: NDArray[np.int64]
-    """[c] which of the bodies it calls."""
+    """[c] index of the called body."""
 
     def links(self, spliced: Spliced) -> NDArray[np.int64]:
-        """Return [b] the first SGPR of the pair for the return address of calls of a body, the same in all of them."""
+        """Return [b] the first SGPR of the pair for the return address of each body, which all its calls share."""
         _, first = np.unique(self.callees, return_index=True)
         calls = zip(spliced.placements.numbers[self.callers[first]].tolist(), self.places[first].tolist(), strict=True)
         words = [int.from_bytes(spliced.payloads[number].code[at : at + 4], "little") for number, at in calls]
@@ -62,7 +62,7 @@ class SharedPayloads(NamedTuple):
 
 
 def calls_of(spliced: Spliced) -> SharedPayloads:
-    """Return the calls of payloads that are placed once."""
+    """Return the calls of shared payloads."""
     body = np.full(len(spliced.payloads), -1)
     place = np.zeros(len(spliced.payloads), np.int64)
     for number, callee in spliced.called.items():
@@ -75,37 +75,36 @@ def calls_of(spliced: Spliced) -> SharedPayloads:
 
 
 class _Jump(NamedTuple):
-    """A branch or call with a 16-bit word offset, as it will be in the new code."""
+    """A branch or call with a 16-bit word offset in the new code."""
 
     slot: int
     target: int
-    """Slot it goes to."""
+    """Target slot."""
     replacement: bytes | None
-    """New encoding without its offset, where a jump by register becomes a direct one."""
+    """New encoding without its offset, if an indirect jump becomes a direct one."""
 
 
 class Placement:
-    """The instructions of a kernel and its payloads at their new places.
+    """The placement of a kernel's instructions and payloads.
 
     Args:
-        indices, zones, sizes: [n] of each payload the instruction it belongs to, where it goes seen from that (`Zone`),
-            and its bytes. Payloads at one place come in the order given.
-        entry: what runs before the kernel's first instruction.
-        replaced: instruction -> the bytes in its place.
-        calls: calls of payloads that are placed once.
-        bodies: [b] bytes of each of these.
-        by_pointer: [d] what calls by pointers go to.
+        indices, zones, sizes: [n] each payload's instruction, place relative to it (`Zone`), and size in bytes.
+            Payloads at one place are in the order given.
+        entry: code before the kernel's first instruction.
+        replaced: instruction -> the bytes that replace it.
+        calls: calls of shared payloads.
+        bodies: [b] size in bytes of each shared payload.
+        by_pointer: [d] targets of calls by pointers.
 
     Attributes:
-        slots: [m] instruction index of each slot, in address order: the instructions that control reaches. Behind them
-            comes a slot for each stub, an s_branch with what is spliced in before it, then one for each payload
-            that is called, and one for each dispatcher.
+        slots: [m] instruction index of each slot, in address order: the reachable instructions. They are followed by a
+            slot for each stub (spliced code and an s_branch), for each shared payload, and for each dispatcher.
         payloads: [n] byte offset of each payload in the new code.
-        bodies: [b] that of each payload that is called.
-        dispatchers: [d] that of each dispatcher.
+        bodies: [b] byte offset of each shared payload.
+        dispatchers: [d] byte offset of each dispatcher.
 
     Raises:
-        PatchError: a payload for those that take a branch, at an instruction that encodes no address to go to.
+        PatchError: a payload is on the taken edge of an instruction that encodes no target.
     """
 
     def __init__(
@@ -162,7 +161,7 @@ class Placement:
         ]
         called = np.stack([slot[calls.callers], body_slots[calls.callees], call_at], axis=1)
         self._calls = np.concatenate([called, np.array(dispatched, np.int64).reshape(-1, 3)])
-        """A row is a `Branch`."""
+        """Each row is a `Branch`."""
         self.layout = self._lay_out(whole, before, len(body_slots) + len(stubs) + len(dispatcher_slots))
         self.payloads = self.layout.instruction[slot] + from_instruction
         self.bodies = self.layout.instruction[body_slots]
@@ -190,11 +189,11 @@ class Placement:
 
     @property
     def entry_offset(self) -> int:
-        """Return the byte offset at which the hardware is to start the kernel."""
+        """Return the byte offset of the kernel's entry for the hardware."""
         return self.offset_of(self.lifted.kernel.entry) - len(self._entry.code)
 
     def _find_jumps(self, dispatcher_slots: Sequence[int]) -> list[_Jump]:
-        """Return everything that jumps to an address it encodes, or will encode.
+        """Return all jumps that encode their target, or will encode it.
 
         Args:
             dispatcher_slots: the slot of each dispatcher.
@@ -220,18 +219,18 @@ class Placement:
             for index in dispatcher.callers
         ]
         for index, (target, encoding) in replacements.items():
-            there = self._slot_at.get(target)
-            if there is None:
+            slot_of_target = self._slot_at.get(target)
+            if slot_of_target is None:
                 raise PatchError(
                     f"branch target {target:#x} is not part of the lifted code",
                     kernel=lifted.kernel.name,
                     offset=int(lifted.code.addresses[index]),
                 )
-            jumps.append(_Jump(int(self._slot_of[index]), there, encoding))
+            jumps.append(_Jump(int(self._slot_of[index]), slot_of_target, encoding))
         return jumps
 
     def _by_way_of(self, stubs: Mapping[int, int], jumps: Sequence[_Jump]) -> list[_Jump]:
-        """Return the jumps with those of some instructions redirected over stubs, whose own branches come last.
+        """Return the jumps with those of some instructions redirected to stubs, whose own branches come last.
 
         Args:
             stubs: instruction -> the slot of its stub.
@@ -247,7 +246,7 @@ class Placement:
                 onward.append(_Jump(stub, jump.target, self.lifted.target.s_branch))
         for slot in over:
             raise PatchError(
-                "nothing can run on the way from a jump to what it jumps to by register",
+                "no code can be inserted on the edge of an indirect jump",
                 kernel=self.lifted.kernel.name,
                 offset=int(self.lifted.code.addresses[self.slots[slot]]),
             )
@@ -257,13 +256,13 @@ class Placement:
         """Place all slots.
 
         Args:
-            whole: [m] bytes of each with its payloads.
+            whole: [m] bytes of each slot with its payloads.
             before: [m] bytes of the payloads before its instruction.
-            behind: how many slots there are behind the application's instructions.
+            behind: number of slots after the application's instructions.
         """
         lifted = self.lifted
         in_clause = np.zeros(len(lifted.code) + 1, np.int64)
-        for clause in lifted.clauses:  # one may reach past code that is ever executed
+        for clause in lifted.clauses:  # a clause may extend beyond reachable code
             in_clause[clause.first] += 1
             in_clause[min(clause.last + 1, len(lifted.code))] -= 1
         no_pool = np.append((np.cumsum(in_clause) > 0)[self.slots], np.zeros(behind, bool))
@@ -284,10 +283,10 @@ class Placement:
     # Bytes
 
     def code(self, points: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """Return the new code as 32-bit words, padding included, without the payloads and what depends on addresses.
+        """Return the new code as 32-bit words, including padding, without payloads and address-dependent fields.
 
         Args:
-            points: index of every instruction that something is spliced in before, or that is replaced.
+            points: indices of instructions that are replaced, or before which code is spliced in.
         """
         layout, old = self.layout, self.lifted.code
         nop = int.from_bytes(self.lifted.target.s_nop, "little")
@@ -298,8 +297,8 @@ class Placement:
         old_sizes[list(self._replaced)] = 0
         to = to[: len(self.slots)]
         for word in range(int(old_sizes.max(initial=0)) // 4):
-            there = old_sizes > 4 * word
-            words[to[there] + word] = was[from_[there] + word]
+            present = old_sizes > 4 * word
+            words[to[present] + word] = was[from_[present] + word]
         for slot, new in self._replaced.items():
             words[to[slot] : to[slot] + len(new) // 4] = np.frombuffer(new, "<u4")
         for index in self._dropped(points):
@@ -308,10 +307,8 @@ class Placement:
         return words
 
     def _dropped(self, points: NDArray[np.int64]) -> Iterator[int]:
-        """Yield the instructions that become s_nop.
-
-        They are s_clause that no longer hold, and messages that would release vector registers too early.
-        """
+        """Yield the instructions that become s_nop: invalid s_clause, and messages that would deallocate
+        vector registers too early."""
         lifted = self.lifted
         spliced = np.zeros(len(lifted.code) + 1, bool)
         spliced[points] = True
@@ -371,14 +368,15 @@ class Placement:
         if self.lifted.target.offset_3f_bug and np.any(words == OFFSET_3F):
             # A hardware bug that compilers avoid with an s_nop; rare enough to be refused.
             raise PatchError(
-                "a branch would have the offset 0x3f, which gfx10.1 executes wrongly", kernel=self.lifted.kernel.name
+                "a branch would have the offset 0x3f, which gfx10.1 executes incorrectly",
+                kernel=self.lifted.kernel.name,
             )
 
     def write_calls(self, words: NDArray[np.uint32]) -> None:
-        """Write the dispatchers, and the offsets of their branches and of the calls in payloads, which are written.
+        """Write the dispatchers with the offsets of their branches, and the offsets of calls in payloads.
 
         Args:
-            words: the new code.
+            words: the new code, which contains the payloads.
         """
         layout = self.layout
         for place, dispatcher in zip(self.dispatchers.tolist(), self._by_pointer, strict=True):
@@ -404,7 +402,7 @@ class Placement:
         for number, reference in enumerate(lifted.pc_references):
             if reference.low < 0:
                 continue
-            wide = reference.low == reference.high  # one addition, of a literal of 64 bits
+            wide = reference.low == reference.high  # one addition of a 64-bit literal
             fields = []
             for half, index in enumerate((reference.low, reference.high)):
                 if code.size[index] != (12 if wide else 8):
@@ -421,6 +419,6 @@ class Placement:
             if number in table_of:
                 base = table_of[number]
                 target -= lifted.code_tables[base].address
-            elif reference.kind == "code":  # pointers stay the original's, as all pointers do
+            elif reference.kind == "code":  # pointers remain those of the original
                 base, target = "code", self.offset_of(target)
             yield PcLiteral(fields[0], fields[1], pc, target, base, int(code.addresses[reference.low]))

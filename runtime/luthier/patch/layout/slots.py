@@ -1,8 +1,8 @@
-"""Layout of an instrumented kernel: where each instruction goes, and what its branches need to reach that far.
+"""Layout of an instrumented kernel: offsets of instructions, and islands for branches.
 
-Code keeps its order. A branch whose target moved out of reach of a 16-bit word offset hops over *islands*:
-unconditional branches placed at intervals between instructions, with a jump over them for code that falls through.
-Islands need no register and no SCC.
+Code keeps its order. A branch whose target is out of reach of a 16-bit word offset goes through *islands*:
+unconditional branches placed at intervals between instructions, with a jump around them for code that falls through.
+Islands need neither a register nor SCC.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from luthier.errors import PatchError
 
 BRANCH_REACH = 4 * 32767
-"""Bytes a branch reaches, forwards, from its end; one word more backwards."""
+"""Forward reach of a branch in bytes from its end; backward it is one word more."""
 ISLAND_SPACING = 96 * 1024
-"""Bytes between island pools where there is a branch that needs them. Less than the reach, to leave room for the
-pools themselves."""
+"""Bytes between island pools, if a branch needs them. This is less than the reach, to leave room for the pools."""
 MAX_ROUNDS = 50
 
 
@@ -31,9 +30,9 @@ class Branch(NamedTuple):
 
     slot: int
     target: int
-    """Slot it goes to."""
+    """Target slot."""
     place: int = 0
-    """Bytes from the slot's instruction to it: 0 if it is that, else it is in a payload of the slot."""
+    """Bytes from the slot's instruction to the branch: 0 for the instruction itself, otherwise it is in a payload."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +54,15 @@ class SlotLayout:
 
     @cached_property
     def islands(self) -> Mapping[int, Mapping[int, int]]:
-        """Return for each target slot the pools that have an island for it.
-
-        Target slot -> slots of the pools, in the order of the code -> the island's position there.
-        """
-        found: dict[int, dict[int, int]] = {}
+        """Return target slot -> slots of the pools with an island for it, in code order -> the island's position."""
+        positions: dict[int, dict[int, int]] = {}
         for slot, (_, targets) in sorted(self.pools.items()):
             for position, target in enumerate(targets):
-                found.setdefault(target, {})[slot] = position
-        return found
+                positions.setdefault(target, {})[slot] = position
+        return positions
 
     def island_offset(self, slot: int, position: int) -> int:
-        """Return the byte offset of one hop; the first word of a pool is the jump over it."""
+        """Return the byte offset of an island; the first word of a pool is the jump around it."""
         return self.pools[slot][0] + 4 + 4 * position
 
 
@@ -81,23 +77,23 @@ def lay_out(
     """Place the slots.
 
     Args:
-        sizes: [n] bytes of each slot, all that is spliced in included.
-        before: [n] bytes of a slot that come before its instruction.
-        alignment: slot -> bytes its start must be aligned to (function entries).
-        branches: what must reach its target; in an array a row is one.
-        no_pool: [n] slots that must directly follow the one before.
+        sizes: [n] bytes of each slot, including spliced code.
+        before: [n] bytes of a slot before its instruction.
+        alignment: slot -> alignment of its start in bytes (function entries).
+        branches: branches that must reach their targets; each row of an array is one.
+        no_pool: [n] whether a slot must directly follow the previous one.
         lead: slot -> bytes to leave free before it.
 
     Raises:
-        PatchError: no placement found.
+        PatchError: no placement was found.
     """
     pool_targets: dict[int, list[int]] = {}
     slots, targets, places = columns = np.asarray(branches, np.int64).reshape(-1, 3).T
     for _ in range(MAX_ROUNDS):
         start, pool_at, end = _place(sizes, alignment, pool_targets, lead or {})
         instruction = start + before
-        here = instruction[slots] + places
-        distance = start[targets] - (here + 4)
+        sources = instruction[slots] + places
+        distance = start[targets] - (sources + 4)
         beyond = (distance < -BRANCH_REACH - 4) | (distance > BRANCH_REACH)
         too_far = np.flatnonzero(beyond).tolist()
         if not too_far:
@@ -110,7 +106,7 @@ def lay_out(
         position_of = {slot: {target: at for at, target in enumerate(known)} for slot, known in pool_targets.items()}
         grew = False
         walked: set[tuple[int, int]] = set()
-        for number, place, target in zip(too_far, here[beyond].tolist(), targets[beyond].tolist(), strict=True):
+        for number, place, target in zip(too_far, sources[beyond].tolist(), targets[beyond].tolist(), strict=True):
             first = chains.first(place, target)
             slot: int | None = first
             while slot is not None and (slot, target) not in walked:
@@ -141,7 +137,7 @@ def _place(
     pool_targets: Mapping[int, Sequence[int]],
     lead: Mapping[int, int],
 ) -> tuple[NDArray[np.int64], dict[int, int], int]:
-    """Start of every slot, start of every pool, and the end."""
+    """Return the start of every slot, the start of every pool, and the end."""
     extra = np.zeros(len(sizes), np.int64)
     for slot, size in lead.items():
         extra[slot] = size
@@ -164,15 +160,15 @@ def _pool_slots(start: NDArray[np.int64], no_pool: NDArray[np.bool_]) -> list[in
             slots.append(int(slot))
             last = int(start[slot])
     if not slots:
-        raise PatchError("a branch is out of reach and there is no place for islands")
+        raise PatchError("a branch cannot reach its target, and there is no place for islands")
     return slots
 
 
 class _Chains:
-    """Pools to hop over on the way to a target: always the furthest one in reach, with room for the pools to grow.
+    """Chains of pools to a target: always the furthest pool in reach, with room for the growth of pools.
 
     Args:
-        start: [n] of every slot.
+        start: [n] start of every slot.
         pool_at: slot -> offset of the pool before it.
     """
 
@@ -184,30 +180,30 @@ class _Chains:
         self._places = [at for at, _ in self._pools]
         self._next: dict[tuple[int, int], int | None] = {}
 
-    def first(self, here: int, target: int) -> int:
-        """Return the pool to which a branch at byte `here` goes, by slot.
+    def first(self, origin: int, target: int) -> int:
+        """Return the slot of the first pool for a branch at byte `origin`.
 
         Raises:
             PatchError: there is none in reach.
         """
-        there, reach = int(self._start[target]), BRANCH_REACH - self._SLACK
-        if there > here:
-            number = bisect_right(self._places, here + reach) - 1
-            found = number >= 0 and self._places[number] > here
+        destination, reach = int(self._start[target]), BRANCH_REACH - self._SLACK
+        if destination > origin:
+            number = bisect_right(self._places, origin + reach) - 1
+            in_reach = number >= 0 and self._places[number] > origin
         else:
-            number = bisect_left(self._places, here - reach)
-            found = number < len(self._places) and self._places[number] < here
-        if not found:
-            raise PatchError(f"no branch island within reach of byte {here} of the new code")
+            number = bisect_left(self._places, origin - reach)
+            in_reach = number < len(self._places) and self._places[number] < origin
+        if not in_reach:
+            raise PatchError(f"no branch island within reach of byte {origin} of the new code")
         return self._pools[number][1]
 
     def next(self, slot: int, target: int) -> int | None:
-        """Return the pool after the one before `slot`; None where that one's island reaches the target itself."""
+        """Return the next pool after the one before `slot`; None if that one's island reaches the target."""
         key = slot, target
         if key not in self._next:
-            here, there = self._pool_at[slot], int(self._start[target])
-            near = _reaches(here, there) and abs(there - here) <= BRANCH_REACH - self._SLACK
-            self._next[key] = None if near else self.first(here, target)
+            origin, destination = self._pool_at[slot], int(self._start[target])
+            near = _reaches(origin, destination) and abs(destination - origin) <= BRANCH_REACH - self._SLACK
+            self._next[key] = None if near else self.first(origin, target)
         return self._next[key]
 
 
@@ -215,51 +211,51 @@ def _check(layout: SlotLayout, branches: Sequence[Branch]) -> None:
     """Follow every chain to its end: each hop must reach the next.
 
     Args:
-        branches: those that have `SlotLayout.hops`, in that order.
+        branches: branches with `SlotLayout.hops`, in that order.
     """
-    sound: set[tuple[int, int]] = set()  # islands from which the target is reached
+    sound: set[tuple[int, int]] = set()  # islands that reach their target
     for branch, first in zip(branches, layout.hops.values(), strict=True):
-        here, hop = int(layout.instruction[branch.slot]) + branch.place, first
-        there = int(layout.entry[branch.target])
+        origin, hop = int(layout.instruction[branch.slot]) + branch.place, first
+        destination = int(layout.entry[branch.target])
         while True:
             island = layout.island_offset(*hop)
-            if not _reaches(here, island):
-                raise PatchError(f"branch at byte {here} of the new code cannot reach its island")
+            if not _reaches(origin, island):
+                raise PatchError(f"branch at byte {origin} of the new code cannot reach its island")
             if hop in sound:
                 break
             sound.add(hop)
-            onward = next_hop(layout, hop[0], branch.target, there)
+            onward = next_hop(layout, hop[0], branch.target, destination)
             if onward is None:
-                if not _reaches(island, there):
+                if not _reaches(island, destination):
                     raise PatchError(f"branch at byte {island} of the new code cannot reach its target")
                 break
-            here, hop = island, onward
+            origin, hop = island, onward
 
 
-def next_hop(layout: SlotLayout, slot: int, target: int, there: int) -> tuple[int, int] | None:
+def next_hop(layout: SlotLayout, slot: int, target: int, destination: int) -> tuple[int, int] | None:
     """Return the island after the one for `target` in the pool before `slot`.
 
-    None when that one reaches the target itself, which is at byte `there`.
+    None if that one reaches the target itself, which is at byte `destination`.
     """
     key = slot, target
     if key not in layout._onward:
-        layout._onward[key] = _find_next_hop(layout, slot, target, there)
+        layout._onward[key] = _find_next_hop(layout, slot, target, destination)
     return layout._onward[key]
 
 
-def _find_next_hop(layout: SlotLayout, slot: int, target: int, there: int) -> tuple[int, int] | None:
+def _find_next_hop(layout: SlotLayout, slot: int, target: int, destination: int) -> tuple[int, int] | None:
     islands = layout.islands[target]
-    here = layout.island_offset(slot, islands[slot])
-    if _reaches(here, there):
+    origin = layout.island_offset(slot, islands[slot])
+    if _reaches(origin, destination):
         return None
     slots = list(islands)
     number = slots.index(slot)
     furthest = None
-    for other in slots[number + 1 :] if there > here else reversed(slots[:number]):
+    for other in slots[number + 1 :] if destination > origin else reversed(slots[:number]):
         offset, targets = layout.pools[other]
-        if not (_reaches(here, offset) and _reaches(here, offset + 4 * len(targets))):
+        if not (_reaches(origin, offset) and _reaches(origin, offset + 4 * len(targets))):
             break
         furthest = other
     if furthest is None:
-        raise PatchError(f"no island after byte {here} of the new code on the way to slot {target}")
+        raise PatchError(f"no island after byte {origin} of the new code on the way to slot {target}")
     return furthest, islands[furthest]

@@ -1,1 +1,1 @@
-"""Patched kernels, and the code objects and programs that are written with them."""
+"""Patched kernels, and the code objects and programs that contain them."""

@@ -1,10 +1,9 @@
-"""A code object that is loaded beside the original: one patched kernel and nothing else.
+"""A code object that is loaded in addition to the original, and contains only one patched kernel.
 
-What the kernel refers to stays where it is, in the loaded original and in blocks of variables that all patched kernels
-of a device share. Both are *external*: undefined symbols, for which the loader finds addresses
-(``hsa_executable_agent_global_variable_define``). Such an address may be anywhere in memory, so it is not made of the
-program counter: s_getpc_b64 becomes ``s_mov_b64 …, 0``, which is of the same size, and the two literals that are added
-to it get the halves of the absolute address by relocations.
+The kernel refers to data in the loaded original, and in blocks of variables that all patched kernels of a device share.
+Both are *external*: undefined symbols, which the loader resolves (``hsa_executable_agent_global_variable_define``).
+Since such an address may be anywhere in memory, it is not PC-relative: s_getpc_b64 becomes ``s_mov_b64 …, 0`` of the
+same size, and relocations set the two literals that are added to it to the halves of the absolute address.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ from luthier.tool.task import InstrumentationTask
 
 
 class VariableBlock(Struct, frozen=True):
-    """The variables of a tool module, one after the other, in memory that patched kernels share."""
+    """The variables of a tool module in a block of memory that patched kernels share."""
 
     symbol: str
     module: LoadedModule
     size: int
-    """Bytes; it is aligned to a page."""
+    """Size in bytes. The block is aligned to a page."""
     offsets: Mapping[str, int]
     """Byte offset of each variable."""
 
     @classmethod
     def of(cls, module: LoadedModule, symbol: str) -> VariableBlock:
-        """Return the block of a module's variables, except for those that have a `DeviceVariable.problem`."""
+        """Return the block of a module's variables, without those that have a `DeviceVariable.problem`."""
         offsets: dict[str, int] = {}
         size = 0
         for name, variable in module.variables.items():
@@ -56,17 +55,17 @@ class VariableBlock(Struct, frozen=True):
         return cls(symbol, module, size, offsets)
 
     def places(self) -> dict[str, int]:
-        """Return the byte offset of each variable, by its name in patched code."""
+        """Return name of a variable in patched code -> byte offset."""
         return {qualified(self.module, name): offset for name, offset in self.offsets.items()}
 
 
 class Companion(Struct, frozen=True):
-    """A patched kernel in an object of its own."""
+    """A patched kernel in its own object."""
 
     data: bytes
     report: PatchReport
     blocks: tuple[VariableBlock, ...]
-    """Those that its external symbols name."""
+    """Blocks to which its external symbols refer."""
     counters: KernelCounters | None = None
     """Counters whose cells are in the block of a `CellModule`."""
 
@@ -78,12 +77,12 @@ class Companion(Struct, frozen=True):
         blocks: tuple[VariableBlock, ...],
         counters: KernelCounters | None = None,
     ) -> Companion:
-        """Put together what belongs to the one kernel."""
+        """Return the companion of a kernel."""
         return cls(data, PatchReport((report,), _sizes(blocks), ()), blocks, counters)
 
 
 def cell_modules(object: CodeObject, counters: KernelCounters | None) -> list[CellModule]:
-    """Return the module that holds a kernel's own cells, if it has any."""
+    """Return the module with a kernel's own cells, if it has any."""
     if counters is None or not counters.size:
         return []
     digest = hashlib.blake2b(object.data, digest_size=8).hexdigest()
@@ -96,9 +95,9 @@ def patch_task(
     """Instrument one kernel of a code object.
 
     Args:
-        object: the application's.
-        task: what is to be spliced in.
-        block_of: where the variables of a module are.
+        object: the application's object.
+        task: the requested changes.
+        block_of: returns the block of a module's variables.
 
     Raises:
         LuthierError: the kernel cannot be moved.
@@ -121,7 +120,7 @@ def patch_task(
 
 
 def _renamed(patched: PatchedKernel, symbol: str, name: str) -> PatchedKernel:
-    """Return the kernel with another name for what it refers to as `symbol`."""
+    """Return the kernel with the symbol `symbol` renamed in its references."""
     symbols = tuple(field._replace(symbol=name) if field.symbol == symbol else field for field in patched.symbols)
     return replace(patched, symbols=symbols)
 
@@ -157,22 +156,22 @@ def _write(object: CodeObject, patched: PatchedKernel, isa: Isa, blocks: Sequenc
     if patched.kernel.symbol != patched.name:
         size = patched.size - patched.entry_offset - PREFETCH_PADDING
         editor.define_symbol(patched.name, entry, size, type="func")
-    editor.set_metadata(updated_metadata(object, [(patched, descriptor)], others=False))
+    editor.set_metadata(updated_metadata(object, [(patched, descriptor)], keep_unpatched=False))
     editor.add_section(SECTION, encode([patched.origins.at(base)]))
     return editor.finish()
 
 
 _External = tuple[int, bool, str, int]
-"""A 32-bit field that gets half of an address: byte offset in the code, whether the upper half, symbol, addend."""
+"""A 32-bit field for half of an address: byte offset in the code, whether it is the upper half, symbol, addend."""
 
 
 def _external(
     patched: PatchedKernel, isa: Isa, blocks: Sequence[VariableBlock]
 ) -> tuple[PatchedKernel, list[_External]]:
-    """Return the kernel without its references to what is elsewhere, and these references.
+    """Return the kernel without its external references, and these references.
 
     Raises:
-        PatchError: one program counter serves addresses of both kinds; a variable that no block has.
+        PatchError: an s_getpc_b64 is used for internal and external addresses, or a variable is in no block.
     """
     fields: list[_External] = []
     words = np.frombuffer(patched.code, "<u4").copy()
@@ -185,7 +184,7 @@ def _external(
     for literal in own:
         if literal.pc in counters:
             raise PatchError(
-                "one program counter serves addresses inside and outside of the code",
+                "an s_getpc_b64 is used for addresses inside and outside of the code",
                 kernel=patched.name,
                 offset=literal.address,
             )
@@ -200,20 +199,20 @@ def _external(
         fields += [(offset, high, name, start + addend - distance) for offset in offsets.tolist()]
     for counter in counters:
         words[counter // 4 - 1] = _zero_instead(int(words[counter // 4 - 1]), isa)
-    # A field may belong to several references, of one and the same address.
+    # A field may belong to several references with the same address.
     fields = sorted(set(fields))
     if len({offset for offset, *_ in fields}) != len(fields):
-        raise PatchError("one addition serves several PC-relative references", kernel=patched.name)
+        raise PatchError("one addition belongs to several PC-relative references", kernel=patched.name)
     return replace(patched, code=words.tobytes(), literals=own, symbols=()), fields
 
 
 def _zero_instead(word: int, isa: Isa) -> int:
-    """Return the instruction that writes 0 where the s_getpc_b64 `word` writes the program counter."""
+    """Return the instruction that writes 0 to the destination of the s_getpc_b64 `word`."""
     destination = 0x7F << 16
     getpc, zero = (
         int.from_bytes(isa.assemble(text).instructions.code, "little")
         for text in ("s_getpc_b64 s[0:1]", "s_mov_b64 s[0:1], 0")
     )
     if word & ~destination != getpc:
-        raise PatchError(f"the word {word:#x} is no s_getpc_b64", target=str(isa.target))
+        raise PatchError(f"the word {word:#x} is not an s_getpc_b64", target=str(isa.target))
     return zero | word & destination

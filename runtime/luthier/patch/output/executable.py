@@ -1,4 +1,4 @@
-"""Executables and shared libraries of the host whose device code is instrumented in place."""
+"""Host executables and shared libraries with device code that is instrumented in place."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class PatchedFile(Struct, frozen=True):
     """An executable or shared library with instrumented kernels."""
 
     file: Rewritten
-    """Its contents, made as they are written."""
+    """Its contents, generated while they are written."""
     objects: tuple[tuple[CodeObject, PatchedObject], ...]
-    """Each code object with what has taken its place."""
+    """Each code object with its replacement."""
     skipped: tuple[tuple[str, str], ...]
-    """Name of each code object that was left as it was, and why."""
+    """Name of each unchanged code object, and the reason."""
     beside: dict[str, bytes] = {}
-    """Files that must lie beside it, by name: where its device code is in archives (``.kpack``), a new one of these."""
+    """Name -> contents of files that must be in the same folder: new archives (``.kpack``) of its device code."""
 
     @property
     def data(self) -> bytes:
-        """Return the whole file, in memory."""
+        """Return the contents of the whole file."""
         return bytes(self.file)
 
     def to_json(self) -> dict[str, Any]:
@@ -60,25 +60,25 @@ def patch_executable(
     most_stack: int | None = None,
     output: str | None = None,
 ) -> PatchedFile:
-    """Instrument the kernels of every code object in an executable or a shared library of the host, or in an archive of
-    their device code (``.kpack``).
+    """Instrument the kernels of every code object in a host executable or shared library, or in an archive of their
+    device code (``.kpack``).
 
-    Each instrumented code object has variables of its own; which of them runs, the device decides.
+    Each instrumented code object has its own variables; the device determines which of the objects runs.
 
     Args:
         path: the file.
-        instrument: as of `patch_object`.
-        target: only code objects for this processor, or target id with features; the others stay as they are.
-        object: only the code object of this number or name, as of `find_images`; the others stay as they are.
-        kernels: patterns for names (`luthier.objects.names`); none is all.
+        instrument: see `patch_object`.
+        target: instrument only code objects for this processor, or target id with features.
+        object: instrument only the code object with this number or name (`find_images`).
+        kernels: patterns for names (`luthier.objects.names`); empty: all.
         progress: called with each kernel's name before it is patched.
-        strict: whether whatever cannot be done is an error, a code object that stays as it is included.
-        hoist, most_stack: as of `patch_object`.
-        output: path that the file will be written to, by default `path`: files beside it are named so.
+        strict: whether any refusal is an error, including a code object that remains unchanged.
+        hoist, most_stack: see `patch_object`.
+        output: path to which the file will be written, which determines the names of files beside it; default: `path`.
 
     Raises:
-        LuthierError: the file is no such program, none of its code objects could be instrumented, or one could not with
-            `strict`.
+        LuthierError: the file is not such a program, none of its code objects could be instrumented, or with `strict`
+            one could not.
     """
     options = PatchOptions(strict=strict, hoist=hoist, most_stack=most_stack)
     return patch_executable_with(
@@ -97,7 +97,7 @@ def patch_executable_with(
     progress: Callable[[str], None] | None = None,
     output: str | None = None,
 ) -> PatchedFile:
-    """Instrument an executable or a shared library of the host, as `patch_executable`, which see."""
+    """Instrument a host executable or shared library with patch options; see `patch_executable`."""
     host = ArchiveFile(path) if is_archive(path) else HostFile(path)
     device = _device_code(host, target, object)
     select([name for code in device.objects.values() for name in code.kernels], kernels, file=path)
@@ -107,7 +107,7 @@ def patch_executable_with(
     for (bundle, identifier), code in device.objects.items():
         chosen = [name for name in code.kernels if is_selected(name, kernels)]
         if not chosen:
-            skipped.append((code.name, "none of its kernels is asked for" if kernels else "it has no kernels"))
+            skipped.append((code.name, "no kernel matches" if kernels else "it has no kernels"))
             continue
         try:
             patched = patch_object_with(options, code, instrument, chosen, progress)
@@ -131,15 +131,15 @@ class _DeviceCode(Struct, frozen=True):
     """The code objects of a program."""
 
     objects: dict[tuple[int, str], CodeObject]
-    """Those that are meant, by the offset of their bundle in the file and their id in it."""
+    """(offset of the bundle in the file, id in the bundle) -> selected code object."""
     skipped: list[tuple[str, str]]
-    """Name of each of the others, and why it is left as it is."""
+    """Name of each other code object, and the reason."""
     failures: list[LuthierError]
-    """Why some cannot be read."""
+    """Errors of code objects that cannot be read."""
 
 
 def _device_code(host: HostFile | ArchiveFile, target: str | None, object: str | None) -> _DeviceCode:
-    """Read what a program has for a target, or of a number or name; None: all."""
+    """Read the code objects of a program for a target, or with a number or name; None: all."""
     code = _DeviceCode({}, [], [])
     replaceable = host.bundles
     chosen = None if object is None else {image.number for image in find_images(host.name, object=object)}
@@ -151,11 +151,11 @@ def _device_code(host: HostFile | ArchiveFile, target: str | None, object: str |
             code.skipped.append((image.name, str(problem)))
             continue
         if chosen is not None and image.number not in chosen:
-            code.skipped.append((image.name, f"object {object} is asked for"))
+            code.skipped.append((image.name, f"only object {object} is selected"))
         elif target is not None and not _is_meant(read.target, TargetId.parse(target)):
             code.skipped.append((image.name, f"it is for {read.target}"))
         elif image.bundle_start is None or image.bundle_start not in replaceable:
-            why = f"no wrapper in {WRAPPERS} points to it, so nothing tells how the program finds it"
+            why = f"no wrapper in {WRAPPERS} points to it, so it is unknown how the program finds it"
             code.skipped.append((image.name, f"{why}; `luthier extract` writes it out"))
         else:
             code.objects[image.bundle_start, image.id] = read

@@ -1,4 +1,4 @@
-"""One kernel with its payloads: from an `InstrumentationTask` to bytes that only want addresses."""
+"""One kernel with its payloads: from an `InstrumentationTask` to code that lacks only addresses."""
 
 from __future__ import annotations
 
@@ -32,49 +32,48 @@ from luthier.tool.task import InstrumentationTask
 
 
 class SymbolFields(NamedTuple):
-    """Fields that hold one half of ``symbol + addend``, less the address of the field if they are PC-relative."""
+    """Fields with one half of ``symbol + addend``, minus the address of the field if they are PC-relative."""
 
     symbol: str
     addend: int
     high: bool
     distance: int
-    """Bytes from what the s_getpc_b64 gives that the field is added to, to the field; 0 if it is not PC-relative: then
-    the loader fills it."""
+    """Bytes from the result of the s_getpc_b64 to the field; 0 if the loader fills it because it is not PC-relative."""
     offsets: NDArray[np.uint32]
     """[n] byte offset of each in the kernel's new code."""
 
 
 class PatchedKernel(Struct, frozen=True):
-    """A kernel laid out with its payloads; what writing it needs once its address is known. It does not refer to the
-    lifted kernel, so that an object with thousands of kernels keeps only this of each."""
+    """A kernel laid out with its payloads, ready to be written at an address. It does not refer to the lifted kernel,
+    to save memory for objects with thousands of kernels."""
 
     kernel: Kernel
     code: bytes
-    """The new code with its padding, right at any address but for `symbols` and `literals`."""
+    """The new code with its padding, correct at any address except for `symbols` and `literals`."""
     entry_offset: int
-    """Byte offset in `code` at which the hardware is to start the kernel."""
+    """Byte offset in `code` of the kernel's entry."""
     symbols: tuple[SymbolFields, ...]
     literals: tuple[PcLiteral, ...]
     tables: tuple[tuple[int, ...], ...]
-    """For each constant table of code addresses that is to be copied, the byte offset in `code` of each address."""
+    """For each constant table of code addresses to copy, the byte offset in `code` of each address."""
     descriptor: KernelDescriptor
-    """The kernel's, with the registers it needs now; its entry is still the old one."""
+    """The kernel's descriptor with its new registers, but with the old entry."""
     sgprs: int
-    """SGPRs that payloads need, beyond what the kernel has or not."""
+    """Number of SGPRs that payloads need."""
     vgprs: int
     agprs: int
-    """AGPRs that it and payloads use: so many from a0 on."""
+    """Number of AGPRs from a0 on that the kernel and payloads use."""
     report: KernelReport
     counters: KernelCounters | None
-    """Meaning of its own cells, where it has any."""
+    """Meaning of its own cells, if it has any."""
     moved: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-    """For each of the application's instructions: its byte offset in `code`, that of what was inserted before it, and
+    """For each of the application's instructions: its byte offset in `code`, that of the code inserted before it, and
     its original address."""
     origins: Origins
-    """If its first byte is at virtual address 0."""
+    """Origins of the code at virtual address 0."""
 
     def address_map(self, base: int) -> AddressMap:
-        """Return the addresses of its instructions if its first byte is at virtual address `base`."""
+        """Return the map of the code at virtual address `base`."""
         addresses, begins, originals = self.moved
         return AddressMap(self.name, range(base, base + self.size), addresses + base, begins + base, originals)
 
@@ -85,19 +84,19 @@ class PatchedKernel(Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """Return the size in bytes, with the padding after the code."""
+        """Return the size in bytes, including padding."""
         return len(self.code)
 
 
 def patch_kernel(task: InstrumentationTask) -> PatchedKernel:
-    """Bind the task's hooks, lay the kernel out and write its code.
+    """Bind the task's hooks, lay out the kernel and write its code.
 
     Raises:
-        PatchError, HookError: with the kernel and the offset where something cannot be done; with strict options also
-            where a hook cannot be spliced in, which is among the kernel's `refusals` otherwise.
+        PatchError, HookError: the kernel cannot be patched; with strict options also if a hook cannot be spliced in,
+            which is in the kernel's `refusals` otherwise. Errors have the kernel and the offset.
     """
     lifted = task.lifted
-    for finding in unallocated(lifted):  # a larger descriptor would hide what is wrong
+    for finding in unallocated(lifted):  # a larger allocation would hide the defect
         raise UnallocatedError(
             f"{finding.text} {finding.shortage}",
             object=lifted.object.name,
@@ -130,14 +129,14 @@ class _KernelParts(Struct, frozen=True):
     """The parts of a kernel's new code besides its own instructions."""
 
     entry: EntryCode
-    """What runs before the first instruction."""
+    """Code before the first instruction."""
     sizes: NDArray[np.int64]
-    """[payload] bytes of each."""
+    """[payload] size in bytes."""
     calls: SharedPayloads
     dispatchers: list[Dispatcher]
-    """What calls by pointers go to."""
+    """Targets of calls by pointers."""
     replaced: dict[int, Replacement]
-    """Instruction -> what takes its place."""
+    """Instruction -> its replacement."""
 
     @classmethod
     def of(cls, lifted: LiftedRepresentation, spliced: Spliced) -> _KernelParts:
@@ -151,8 +150,8 @@ class _KernelParts(Struct, frozen=True):
 
 
 def _entry(lifted: LiftedRepresentation, spliced: Spliced) -> EntryCode:
-    """Return the code that runs at each place where the hardware may start the kernel: launch state and counters are
-    set up before hooks run there, which may ask for both."""
+    """Return the code for each hardware entry of the kernel: the set-up of launch state and counters, then hooks, which
+    may use both."""
     starting = [assemble_payload(lifted.isa, lines)] if (lines := spliced.starting) else []
     mode_writes = ModeWrites(spliced.lifted)
     at_entry = []
@@ -168,7 +167,7 @@ def _entry(lifted: LiftedRepresentation, spliced: Spliced) -> EntryCode:
 
 
 def _placed(lifted: LiftedRepresentation, spliced: Spliced, parts: _KernelParts) -> Placement:
-    """Everything at its new place."""
+    """Return the placement of all parts."""
     placements = spliced.placements
     return Placement(
         lifted,
@@ -184,11 +183,11 @@ def _placed(lifted: LiftedRepresentation, spliced: Spliced, parts: _KernelParts)
 
 
 class _NewCode:
-    """The code of a patched kernel, with what is known only when its address is.
+    """The code of a patched kernel, with its references to symbols.
 
     Attributes:
         words: the code.
-        instructions: those that were added.
+        instructions: number of added instructions.
     """
 
     def __init__(self, lifted: LiftedRepresentation, spliced: Spliced, parts: _KernelParts, placed: Placement) -> None:
@@ -207,17 +206,17 @@ class _NewCode:
         self._refer(parts.entry.references, np.array([placed.entry_offset]))
 
     def symbol_fields(self) -> tuple[SymbolFields, ...]:
-        """The fields that wait for the addresses of symbols."""
+        """Return the fields with addresses of symbols."""
         fields = ((key, np.concatenate(offsets).astype(np.uint32)) for key, offsets in self._symbols.items())
         return tuple(SymbolFields(*key, offsets) for key, offsets in fields)
 
     def _refer(self, references: Iterable[PayloadRelocation], at: NDArray[np.int64]) -> None:
-        """Note fields of code that is placed at some byte offsets."""
+        """Record references of code that is placed at some byte offsets."""
         for field in references:
             self._symbols.setdefault(field.key, []).append(at + field.offset)
 
     def _write_payloads(self, spliced: Spliced, calls: SharedPayloads, placed: Placement) -> None:
-        """Write each payload at all its places at once."""
+        """Write each payload at all its places."""
         numbers = spliced.placements.numbers
         by_payload = np.argsort(numbers, kind="stable")
         ends = np.cumsum(np.bincount(numbers, minlength=len(spliced.payloads))).tolist()
@@ -237,7 +236,7 @@ class _NewCode:
 
 
 def _descriptor(lifted: LiftedRepresentation, spliced: Spliced) -> KernelDescriptor:
-    """The kernel's descriptor with the registers and the memory that it needs now."""
+    """Return the kernel's descriptor with its new registers and memory."""
     changes = dict(spliced.state.changes)
     if private := spliced.private_memory:
         changes["private_segment_fixed_size"] = private
@@ -252,10 +251,10 @@ def _descriptor(lifted: LiftedRepresentation, spliced: Spliced) -> KernelDescrip
 def _origins(
     lifted: LiftedRepresentation, spliced: Spliced, placed: Placement, parts: _KernelParts, size: int
 ) -> Origins:
-    """Whose the new code is.
+    """Return the origins of the new code.
 
     Args:
-        size: bytes of all.
+        size: bytes of the code.
     """
     addresses, _, originals = placed.moved()
     names, calls, numbers = spliced.names.all(), parts.calls, spliced.placements.numbers
@@ -267,8 +266,8 @@ def _origins(
     bodies = zip(placed.bodies.tolist(), calls.bodies.tolist(), calls.links(spliced).tolist(), strict=True)
     pieces += [(start, start + bytes_of[number], NO_POINT, names[number], link) for start, number, link in bodies]
     for start, dispatcher in zip(placed.dispatchers.tolist(), parts.dispatchers, strict=True):
-        first, *others = dispatcher.callers
-        point = NO_POINT if others else int(lifted.code.addresses[first])
+        callers = dispatcher.callers
+        point = NO_POINT if len(callers) > 1 else int(lifted.code.addresses[callers[0]])
         pieces.append((start, start + len(dispatcher.code), point, "", NO_LINK))
     if parts.entry.code:
         start = placed.entry_offset
@@ -336,12 +335,12 @@ def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int], tab
 
     Args:
         kernel: from `patch_kernel`.
-        base: where its first byte goes.
-        symbols: address of every variable that payloads refer to.
+        base: address of its first byte.
+        symbols: symbol -> address of each variable that payloads use.
         tables: new address of each of the kernel's `tables`.
 
     Raises:
-        PatchError: a reference to an unknown symbol.
+        PatchError: a symbol is unknown.
     """
     words = np.frombuffer(kernel.code, "<u4").copy()
     for field in kernel.symbols:
@@ -359,7 +358,7 @@ def write_code(kernel: PatchedKernel, base: int, symbols: Mapping[str, int], tab
             word &= 0xFFFFFFFF
             if written.setdefault(offset, word) != word:
                 raise PatchError(
-                    "one addition serves several PC-relative references", kernel=kernel.name, offset=literal.address
+                    "one addition belongs to several PC-relative references", kernel=kernel.name, offset=literal.address
                 )
             words[offset // 4] = word
     return words.tobytes()

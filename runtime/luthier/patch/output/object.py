@@ -1,5 +1,4 @@
-"""A code object with instrumented kernels: stand-alone, with the tool's variables defined in it under their own
-names."""
+"""Stand-alone code objects with instrumented kernels, which also define the tool's variables under their names."""
 
 from __future__ import annotations
 
@@ -36,11 +35,11 @@ class PatchedObject(Struct, frozen=True):
     data: bytes
     report: PatchReport
     counters: Mapping[str, KernelCounters]
-    """Kernel -> what its counters say, where something was counted that goes to no variable of a tool."""
+    """Kernel -> its counters, for kernels with counts that go to no variable of a tool."""
     maps: tuple[AddressMap, ...]
-    """Address map of each kernel that changed."""
+    """Address map of each changed kernel."""
     sums: Mapping[str, KernelCounters] = field(default_factory=dict)
-    """Kernel -> what it counts that variables lack (`InstrumentationTask.solve_sums`)."""
+    """Kernel -> its counters, for kernels with sums that variables lack (`InstrumentationTask.solve_sums`)."""
 
 
 def patch_object(
@@ -56,24 +55,24 @@ def patch_object(
 ) -> PatchedObject:
     """Instrument kernels of a code object.
 
-    What cannot be done is left out and reported: a hook at a point in `KernelReport.refusals`, a whole kernel in
-    `PatchReport.refused_kernels`. The rest is instrumented, as if the other had not been asked for.
+    Refusals are reported and do not affect other hooks or kernels: a hook at a point in `KernelReport.refusals`, a
+    whole kernel in `PatchReport.refused_kernels`.
 
     Args:
-        object: the application's.
-        instrument: called with a task for every kernel; what it inserts is spliced in.
-        kernels: names; None is all.
+        object: the application's object.
+        instrument: called with a task for every kernel, to insert hooks.
+        kernels: names; None: all.
         progress: called with each kernel's name before it is patched.
-        strict: whether whatever cannot be done is an error.
-        hoist: whether hooks that do nothing but count become counts (`InstrumentationTask.hoist`); None: as usual.
-        solve_sums: whether variables are read by `luthier.devices.in_process.HereRun`, which adds what counters say
-            (`InstrumentationTask.solve_sums`).
-        most_stack: bytes of stack that kernels with a dynamic one use at most (`InstrumentationTask.most_stack`).
+        strict: whether a refusal is an error.
+        hoist: whether to replace hooks that only count by counts (`InstrumentationTask.hoist`); None: the default.
+        solve_sums: whether variables are read by `luthier.devices.in_process.HereRun`, which adds the sums that follow
+            from counters (`InstrumentationTask.solve_sums`).
+        most_stack: maximum bytes of dynamic stack that kernels use (`InstrumentationTask.most_stack`).
 
     Raises:
-        LuthierError: what `instrument` raises; the only kernel that was named cannot be lifted; with `strict`, the
-            first refusal, with its place.
-        RefusedError: hooks or kernels were refused, and nothing at all is instrumented.
+        LuthierError: `instrument` raises it; the only named kernel cannot be lifted; or with `strict`, the first
+            refusal, with its place.
+        RefusedError: hooks or kernels were refused, and nothing is instrumented.
     """
     options = PatchOptions(strict=strict, hoist=hoist, solve_sums=solve_sums, most_stack=most_stack)
     return patch_object_with(options, object, instrument, kernels, progress)
@@ -86,7 +85,7 @@ def patch_object_with(
     kernels: Iterable[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> PatchedObject:
-    """Instrument kernels of a code object, as `patch_object`, which see."""
+    """Instrument kernels of a code object with patch options; see `patch_object`."""
     names = list(object.kernels) if kernels is None else list(kernels)
     unknown = [name for name in names if name not in object.kernels]
     if unknown:
@@ -112,7 +111,7 @@ def patch_object_with(
 
 
 class _Work:
-    """The kernels of one object that are being patched."""
+    """The kernels of one object during patching."""
 
     def __init__(self, object: CodeObject, *, strict: bool) -> None:
         self.object = object
@@ -134,15 +133,12 @@ class _Work:
             self.refused_kernels.append(PatchRefusal.of_kernel(kind, task.lifted.kernel.name, problem))
 
     def _check_descriptor(self, kernel: Kernel) -> None:
-        """Raise an error if another kernel that is patched has the same descriptor.
-
-        It can lead to the code of one of them only.
-        """
+        """Raise an error if another patched kernel has the same descriptor, which has only one entry point."""
         address = kernel.descriptor_address
         for other in self._patched:
             if other.report.changed and other.kernel.descriptor_address == address:
                 raise PatchError(
-                    f"its descriptor {kernel.symbol} is that of {other.name}, which is patched already",
+                    f"its descriptor {kernel.symbol} belongs to {other.name}, too, which is already patched",
                     object=self.object.name,
                     kernel=kernel.name,
                 )
@@ -186,7 +182,7 @@ class _Work:
 
 
 class _CannotWrite(Exception):
-    """The code of a kernel that cannot be written."""
+    """The code of a kernel cannot be written."""
 
     def __init__(self, name: str, reason: LuthierError) -> None:
         super().__init__(name, reason)
@@ -196,12 +192,12 @@ class _CannotWrite(Exception):
 def _place_variables(
     editor: ObjectEditor, modules: list[LoadedModule]
 ) -> tuple[dict[str, DeviceVariable], dict[str, int]]:
-    """Define every variable of the modules; the variables and their addresses."""
+    """Define every variable of the modules. Return the variables and their addresses."""
     variables: dict[str, DeviceVariable] = {}
     for module in modules:
         for name, variable in module.variables.items():
             if variable.storage.problem:
-                continue  # an error only where a hook uses it (luthier.payload.cache)
+                continue  # an error only if a hook uses it (luthier.payload.cache)
             if name in variables:
                 raise ToolError(f"two tools define the variable {name}", object=module.name)
             variables[name] = variable
@@ -225,16 +221,16 @@ def _place_variables(
 
 
 def _place_cells(editor: ObjectEditor, counters: list[KernelCounters]) -> dict[str, int]:
-    """Define what kernels count into, all zero; the addresses."""
-    size = sum(-(-one.size // CELL_BYTES) * CELL_BYTES for one in counters)
+    """Define the zero-initialised cells of kernels. Return symbol -> address."""
+    size = sum(-(-each.size // CELL_BYTES) * CELL_BYTES for each in counters)
     address = editor.reserve(size, flags="rw", name=".luthier.counts") if size else 0
     symbols = {}
-    for one in counters:
-        if not one.size:
+    for kernel_counters in counters:
+        if not kernel_counters.size:
             continue
-        symbols[one.symbol] = address
-        editor.define_symbol(one.symbol, address, one.size, type="object")
-        address += -(-one.size // CELL_BYTES) * CELL_BYTES
+        symbols[kernel_counters.symbol] = address
+        editor.define_symbol(kernel_counters.symbol, address, kernel_counters.size, type="object")
+        address += -(-kernel_counters.size // CELL_BYTES) * CELL_BYTES
     return symbols
 
 
@@ -248,8 +244,8 @@ def _place_code(
     """Write the code of patched kernels into the object, and return their address maps.
 
     Args:
-        names: symbol in the object of what patched code refers to.
-        places: address of each symbol.
+        names: symbol in patched code -> symbol in the object.
+        places: symbol -> address.
     """
     symbols = {ORIGINAL: 0, **{called: places[name] for called, name in names.items()}}
     offsets, size = [], 0
@@ -273,7 +269,7 @@ def _place_code(
             if not fields.distance:
                 kind = R_AMDGPU_ABS32_HI if fields.high else R_AMDGPU_ABS32_LO
                 symbol, addend = names.get(fields.symbol), fields.addend
-                if symbol is None:  # the original's code: the descriptor is there as well, and stays where it is
+                if symbol is None:  # the original's code, whose descriptor stays in place
                     symbol, addend = original.symbol, addend - original.descriptor_address
                 for place in (address + fields.offsets.astype(np.int64)).tolist():
                     editor.add_relocation(place, kind, addend, symbol)
@@ -284,19 +280,19 @@ def _place_code(
         descriptor = replace(kernel.descriptor, kernel_code_entry_byte_offset=entry - original.descriptor_address)
         editor.write(original.descriptor_address, descriptor.encode())
         named = object.symbol(original.name)
-        if named is not None and named.address == original.entry:  # metadata may call a kernel as something else is
+        if named is not None and named.address == original.entry:  # a kernel may have the name of another symbol
             editor.move_symbol(original.name, entry, kernel.size - kernel.entry_offset - PREFETCH_PADDING)
         rows.append((kernel, descriptor))
-    editor.set_metadata(updated_metadata(object, rows, others=True))
+    editor.set_metadata(updated_metadata(object, rows, keep_unpatched=True))
     origins = [kernel.origins.at(base + offset) for kernel, offset in zip(patched, offsets, strict=True)]
     editor.add_section(SECTION, encode([*origins_of(object), *origins]))
     return tuple(kernel.address_map(base + offset) for kernel, offset in zip(patched, offsets, strict=True))
 
 
 def reserve_tables(editor: ObjectEditor, patched: list[PatchedKernel]) -> dict[str, list[int]]:
-    """Reserve space for copies of the constant tables of function addresses: kernel -> address of each copy.
+    """Reserve space for copies of the constant tables of function addresses. Return kernel -> address of each copy.
 
-    A patched kernel calls its own copies of functions, so what it loads their addresses from must be its own too.
+    A patched kernel calls its own copies of functions, so it needs its own tables of their addresses.
     """
     size = sum(8 * len(table) for kernel in patched for table in kernel.tables)
     place = editor.reserve(size, flags="rw", name=".luthier.got") if size else 0
@@ -310,17 +306,17 @@ def reserve_tables(editor: ObjectEditor, patched: list[PatchedKernel]) -> dict[s
 
 
 def updated_metadata(
-    object: CodeObject, patched: Iterable[tuple[PatchedKernel, KernelDescriptor]], *, others: bool
+    object: CodeObject, patched: Iterable[tuple[PatchedKernel, KernelDescriptor]], *, keep_unpatched: bool
 ) -> Metadata:
     """Return the object's metadata with the registers, private memory and LDS of patched kernels.
 
     Args:
-        patched: with their new descriptors.
-        others: whether kernels that are not patched stay in it.
+        patched: patched kernels with their new descriptors.
+        keep_unpatched: whether to keep the metadata of other kernels.
     """
     changed = {kernel.name: (kernel, descriptor) for kernel, descriptor in patched}
     rows = object.metadata.get(KERNELS, ())
-    if not others:
+    if not keep_unpatched:
         rows = [row for row in rows if row.get(".name") in changed]
     rows = copy.deepcopy(rows)
     for row in rows:
@@ -331,15 +327,15 @@ def updated_metadata(
 
 
 def _update_row(row: dict[str, Any], kernel: PatchedKernel, descriptor: KernelDescriptor) -> None:
-    """Change what differs from the original in the metadata of a kernel.
+    """Update the metadata of a kernel.
 
-    Register counts are as the compiler reports them: what is used, not what is allocated. Sizes of memory are also
-    given where there was none: runtimes may take a missing one to be 0.
+    Register counts are those used, not those allocated, as compilers report them. Missing sizes of memory are added,
+    since runtimes may assume 0.
     """
     if ".agpr_count" in row:
         row[".agpr_count"] = max(row[".agpr_count"], kernel.agprs)
     if ".vgpr_count" in row and (kernel.vgprs or kernel.agprs):
-        # In a unified file AGPRs come after the rounded VGPRs.
+        # In a unified file, AGPRs follow the rounded number of VGPRs.
         unified = descriptor.target.unified_vgprs and kernel.agprs
         row[".vgpr_count"] = max(row[".vgpr_count"], descriptor.vgprs if unified else kernel.vgprs)
     if ".sgpr_count" in row and kernel.sgprs:

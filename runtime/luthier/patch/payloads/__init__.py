@@ -1,1 +1,1 @@
-"""Payloads: hooks with registers at their points, as machine code."""
+"""Payloads: the machine code of hooks with registers at their points."""

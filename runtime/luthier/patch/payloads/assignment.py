@@ -1,4 +1,4 @@
-"""Registers and code of every hook at its point."""
+"""Assignment of registers to hooks at their points, and selection of their payloads."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ from luthier.tool.guards import Guard
 from luthier.tool.hook_budget import HookBudget
 
 LARGE = 32
-"""Instructions of a payload from which on it is called rather than repeated. A call costs two, and copies of inputs."""
+"""Number of instructions from which a payload is called instead of repeated. A call costs two, and copies of inputs."""
 
 
 class _Bound:
-    """A template at points where it gets the same registers, and its inputs from the same ones.
+    """A template at points with the same registers and the same sources of inputs.
 
     Attributes:
         touched: bit set of the units that it reads or writes.
-        written: of those that it writes.
-        limits: what it waits for, by what is outstanding.
-        numbers: position in `Payloads.all`, by what points differ in.
-        by_limits: the same by what it waits for and ends with, where they differ in nothing else but their neighbours;
-            and what it does at once.
-        by_stretch: the same by what is outstanding, and what it ends with if that is anything.
+        written: bit set of the units that it writes.
+        limits: stretch -> its waits.
+        numbers: properties in which points differ -> position in `Payloads.all`.
+        by_limits: (waits, ending) -> the same for points that differ only in their neighbours, and the uses near its
+            beginning.
+        by_stretch: the same by stretch, and ending if there is one.
     """
 
     def __init__(self, isa: Isa, use: PayloadUse, binding: Binding) -> None:
@@ -70,7 +70,7 @@ class _Bound:
 
     @functools.cached_property
     def forgets(self) -> tuple[str, ...]:
-        """Return the assembly that the payload ends with where lane masks matter."""
+        """Return the assembly at the end of the payload on targets where lane masks matter."""
         return forgotten_masks(self._isa, self.use.template, self.binding)
 
 
@@ -80,37 +80,37 @@ def _is_large(template: Template) -> bool:
 
 
 class TooFewRegisters(PatchError):
-    """There are not enough registers at a point."""
+    """There are too few registers at a point."""
 
 
 class BindingLimits(Struct, frozen=True):
-    """Limits that payloads have to keep to."""
+    """Constraints on the binding of payloads."""
 
     edits: Sequence[Edit]
-    """Changes of the application's instructions."""
+    """Edits of the application's instructions."""
     enough: bool
-    """Whether there are to be enough registers at every point."""
+    """Whether there must be enough registers at every point."""
     budget: RegisterBudget
     """The kernel's register files."""
     asked: HookBudget | None
     """The task's budget, if there is one."""
     no_spill: str
-    """Why nothing can be spilled, if it cannot, or no more than so much."""
+    """Why nothing, or not more, can be spilled."""
     counters: int
-    """Bit set of the units of counters,"""
+    """Bit set of the units of counters."""
     reserved: int
-    """and of those that no payload may overwrite: of counters, and of all plans."""
+    """Bit set of the units that no payload may overwrite, including those of counters."""
     outstanding: Callable[[], Outstanding | None]
-    """Finds what the application has outstanding; None where that is not known."""
-    others: Sequence[tuple[int, bytes]]
-    """Code that is spliced in besides, with the instruction that it stands before."""
+    """Returns the application's outstanding operations; None if unknown."""
+    spliced: Sequence[tuple[int, bytes]]
+    """Other spliced code, with the instruction before which it is placed."""
 
 
 class RegisterAssigner:
-    """Gives hooks registers.
+    """Assigns registers to hooks.
 
     Attributes:
-        starved: sites, by their numbers, at whose points there were too few registers.
+        starved: numbers of the sites with too few registers.
     """
 
     def __init__(
@@ -125,22 +125,22 @@ class RegisterAssigner:
         self._neighbours = Neighbours(lifted, added=(edit.code for edit in edits), changed=changed)
         self._results = VectorResults(lifted, changed=bool(edits))
         self._reserved = limits.reserved
-        if self._endings.needed:  # counters do not wait for hooks that read the other SGPR
+        if self._endings.needed:  # counters do not wait for hooks that read the other SGPR of a pair
             self._reserved |= pairs(limits.counters)
         self._exec = lifted.effect_table.exec
         self.starved: set[int] = set()
         self._live_at: dict[int, tuple[LivePoints, int]] = {}
-        """Site, by its number -> what is live there."""
+        """Number of a site -> live registers there."""
 
     def bind(self, sites: list[InsertionSite]) -> list[tuple[InsertionSite, int]]:
         """Return each site that can have registers, with the position of its payload.
 
-        A site that is left out must leave no trace: one that fails and has changed what is live is taken out of the
-        liveness, and all others get another try.
+        A site that is left out must have no effect: if it fails and has changed liveness, its changes are removed, and
+        all other sites are tried again.
 
         Raises:
-            TooFewRegisters: there are too few at some point, and there are to be enough.
-            LuthierError: the first site fails, if refusals are errors; a counter cannot have registers.
+            TooFewRegisters: a point has too few registers, and all must have enough.
+            LuthierError: a site fails and refusals are errors, or a counter cannot have registers.
         """
         while True:
             hooked, disturbing = with_what_hooks_do(self._lifted, sites)
@@ -159,11 +159,11 @@ class RegisterAssigner:
             sites = [site for site in sites if site.number not in gone]
 
     def _live(self, sites: Sequence[InsertionSite], liveness: Liveness) -> LivePoints:
-        """Return what is live at each site."""
+        """Return the live registers at each site."""
         live = liveness.at([site.point for site in sites])
         if self._reserved:
             live.keep(self._reserved)
-        # After EXEC has changed, other lanes are active. Whether reading an AGPR heeds EXEC is not documented.
+        # After a change of EXEC other lanes are active. It is not documented whether reads of AGPRs depend on EXEC.
         uses = uses_of(sites)
         changes = {use for use in uses if use.template.destinations & self._exec}
         heedless = {use for use in uses if holders(use.sources) >> AGPRS.start}
@@ -175,7 +175,7 @@ class RegisterAssigner:
         return live
 
     def _choose(self, sites: Sequence[InsertionSite], live: LivePoints) -> list[_Bound | None]:
-        """Return [sites] the registers of each site, where there are enough."""
+        """Return [sites] the registers of each site, None if there are too few."""
         bounds: list[_Bound | None] = [None] * len(sites)
         by_use: defaultdict[int, list[int]] = defaultdict(list)
         for number, site in enumerate(sites):
@@ -202,10 +202,10 @@ class RegisterAssigner:
     def _see_that_there_are_enough(
         self, sites: Sequence[InsertionSite], live: LivePoints, by_template: Mapping[Template, Sequence[int]]
     ) -> None:
-        """Check, before any site gets registers, that none is sure to have too few: all work would be in vain.
+        """Check, before binding any site, that none certainly has too few registers.
 
         Raises:
-            TooFewRegisters: a site surely cannot have any.
+            TooFewRegisters: a site certainly has too few.
         """
         dead = live.dead_among(self._budget.vectors, in_all_lanes=False)
         for template, alike in by_template.items():
@@ -220,10 +220,10 @@ class RegisterAssigner:
         """Yield registers for sites of the same template, which also have the same sources unless they call it.
 
         Args:
-            alike: the sites' places.
+            alike: positions of the sites.
 
         Yields:
-            The place of each site for which there are enough, with them.
+            The position of each site with enough registers, and these.
         """
         if not alike:
             return
@@ -237,7 +237,7 @@ class RegisterAssigner:
             all_or_none=self._given.enough and not called,
         )
         points = live.only(alike)
-        if called:  # the place of a called payload must not depend on where inputs are
+        if called:  # registers of a called payload must not depend on the sources of inputs
             places: defaultdict[int, list[int]] = defaultdict(list)
             for place, number in enumerate(alike):
                 places[sites[number].use.renamed_sources].append(place)
@@ -255,7 +255,7 @@ class RegisterAssigner:
     def _number_all(
         self, sites: Sequence[InsertionSite], bounds: Sequence[_Bound | None]
     ) -> tuple[list[int], list[tuple[InsertionSite, RefusalKind, LuthierError]]]:
-        """Return [sites] the position of each one's payload, -1 for none, and the sites without one, with reasons."""
+        """Return [sites] the position of each site's payload, -1 for none, and the sites without one with reasons."""
         numbers = [-1] * len(sites)
         failed: list[tuple[InsertionSite, RefusalKind, LuthierError]] = []
         for place, (site, bound) in enumerate(zip(sites, bounds, strict=True)):
@@ -281,26 +281,26 @@ class RegisterAssigner:
         unspilled = ""
         if not self._budget.spill:
             refused = self._given.asked is not None and self._given.asked.on_excess == "refuse"
-            why = "its budget says so" if refused else self._given.no_spill
+            why = "the tool's budget forbids it" if refused else self._given.no_spill
             few = "none" if self._budget.lds is None else "too few"
             unspilled = f", and {few} can be spilled: {why}"
         return TooFewRegisters(
-            f"not enough dead or spare registers for {what}: "
+            f"not enough dead or unused registers for {what}: "
             f"it needs {sum(group.count for group in use.template.groups)} and the kernel may have "
             f"{self._budget.vgpr_limit} VGPRs and {self._budget.sgpr_limit} SGPRs{unspilled}"
         )
 
     def _located(self, problem: LuthierError, site: InsertionSite) -> LuthierError:
-        """Return an error with its kernel and offset filled in."""
+        """Return an error with the kernel and offset of a site."""
         problem.kernel, problem.offset = self._lifted.kernel.name, self._lifted.columns.address[site.at]
         return problem
 
     def _may_call(self, site: InsertionSite) -> bool:
-        """Return whether a payload at a site may call another.
+        """Return whether a payload at a site may call a shared one.
 
-        The code at a kernel's entry has no place from which it could; and when the kernel is lifted again, no half-made
-        address may be in registers meanwhile. Where masks matter, what a call passes would be overwritten before it is
-        used.
+        Code at the kernel's entry cannot. When the patched kernel is lifted again, no incomplete address may be in
+        registers during a call. On targets where lane masks matter, arguments of a call would be overwritten before
+        their use.
         """
         return site.zone is not None and site.point not in self._half_made and not self._masks.matter
 
@@ -315,14 +315,14 @@ class RegisterAssigner:
 
     @functools.cached_property
     def _half_made(self) -> set[int]:
-        """Return the points between reading the program counter and having made an address of it."""
+        """Return the points between an s_getpc_b64 and the completion of its address."""
         made = [(one.getpc, max(one.low, one.high)) for one in self._lifted.pc_references]
         return {point for first, last in made for point in range(first + 1, last + 1)}
 
     def _repeat_what_is_smaller(
         self, sites: Sequence[InsertionSite], live: LivePoints, bounds: list[_Bound | None], numbers: list[int]
     ) -> None:
-        """Inline payloads that are called from too few sites for the calls to make the code smaller."""
+        """Inline payloads that are called from so few sites that calls would not make the code smaller."""
         payloads, called = self._payloads.all, self._payloads.called
         gain: Counter[int] = Counter()
         for number, many in Counter(number for number in numbers if number in called).items():
@@ -343,7 +343,7 @@ class RegisterAssigner:
             return
         heads: dict[int, int] = {}
         begins = [self._payloads.begins_with(number) for number in set(numbers) if number >= 0]
-        begins += [begins_with(self._lifted.isa, code) for code in {code for _, code in self._given.others}]
+        begins += [begins_with(self._lifted.isa, code) for code in {code for _, code in self._given.spliced}]
         for use in itertools.chain(*begins):
             heads[use.rule] = min(heads.get(use.rule, use.states), use.states)
         late = {number: self._payloads.ends_with(number) for number in set(numbers) if number >= 0}
@@ -352,7 +352,7 @@ class RegisterAssigner:
         hooks = Counter(
             site.point for site, number in zip(sites, numbers, strict=True) if number >= 0 and site.zone is not None
         )
-        hooks.update(point for point, _ in self._given.others)
+        hooks.update(point for point, _ in self._given.spliced)
         for place, (site, bound) in enumerate(zip(sites, bounds, strict=True)):
             if bound is None or numbers[place] < 0 or not late[numbers[place]]:
                 continue
@@ -361,10 +361,10 @@ class RegisterAssigner:
                 numbers[place] = self._number(site, bound, behind=waits)
 
     def _number(self, site: InsertionSite, bound: _Bound, *, behind: tuple[str, ...] = ()) -> int:
-        """Return the position of the payload of a site, with its guard if it has one; arguments are of `_unguarded`.
+        """Return the position of the payload of a site, with its guard if it has one; see `_unguarded`.
 
         Raises:
-            LuthierError: it cannot have a payload.
+            LuthierError: the site cannot have a payload.
         """
         number = self._unguarded(site, bound, behind=behind)
         call = site.use.call
@@ -374,21 +374,21 @@ class RegisterAssigner:
         return number if place is None else self._payloads.behind(number, place)
 
     def _guard_at(self, site: InsertionSite, bound: _Bound, guard: Guard) -> GuardedPlace | None:
-        """Return the guard of a site; None where it cannot be had: then the payload always runs."""
+        """Return the guard of a site; None if it is not possible, so that the payload always runs."""
         if site.zone is None:
             return None
         at = site.at if site.zone == Zone.TAKEN else site.point
         if self._boundaries.at(at, site.at)[0] != self._boundaries.everywhere:
             return None
-        if self._mode_writes.behind(site.point):  # the branch would go around what the payload ends with
+        if self._mode_writes.behind(site.point):  # the branch would skip the assembly at the end of the payload
             return None
         lifted, vcc = self._lifted, VCC if self._lifted.wave_size > 32 else VCC[:1]
         live, number = self._live_at[site.number]
-        here = live[number]
-        wanted = here.all_bits & mask_of(vcc)
+        live_here = live[number]
+        wanted = live_here.all_bits & mask_of(vcc)
         place = GuardedPlace(guard, (), None)
         if wanted:
-            kept = free_place(here, self._budget.sgprs, lifted.wave_size, guard.reads | holders(bound.use.sources))
+            kept = free_place(live_here, self._budget.sgprs, lifted.wave_size, guard.reads | holders(bound.use.sources))
             if kept is None:
                 return None
             place = replace(place, kept=kept)
@@ -396,8 +396,8 @@ class RegisterAssigner:
         forget = self._masks.before(written) if self._masks.matter else ()
         waits = self._waits(self._stretches[site.point], guard.reads | written, written)
         scalars = guard.reads & SCALAR_MASK if self._masks.matter or self._endings.needed else 0
-        # Vector instructions may still read as lane masks what is overwritten, or what is compared may not be written
-        # yet; a branch may not stand between some instructions.
+        # Vector instructions may still read overwritten SGPRs as lane masks, or operands of comparisons may not be
+        # written yet. A branch is not allowed between some instructions.
         near = wanted or forget or scalars or lifted.target.inserted_waits
         if near or self._results.are_awaited(at, site.at, guard.reads):
             waits = (*lifted.target.inserted_waits, *self._boundaries.everywhere, *forget, *waits)
@@ -406,7 +406,7 @@ class RegisterAssigner:
         return replace(place, lead=(*place.lead, *self._neighbours.before(at, site.at, early))) if early else place
 
     def _waits(self, stretch: int, touched: int, written: int) -> tuple[str, ...]:
-        """Return assembly that waits for the application before registers are used, as of `Outstanding.needed_in`."""
+        """Return assembly that waits for the application before registers are used (`Outstanding.needed_in`)."""
         target, outstanding = self._lifted.target, self._outstanding
         limits = None if outstanding is None else outstanding.needed_in(stretch, touched, written)
         return target.wait_for_everything if limits is None else wait_model(target).text(limits)
@@ -415,10 +415,10 @@ class RegisterAssigner:
         """Return the position of the payload of a site.
 
         Args:
-            behind: assembly to end with.
+            behind: assembly at the end.
 
         Raises:
-            LuthierError: it cannot have one.
+            LuthierError: the site cannot have one.
         """
         point, at = site.point, site.at
         stretch = self._stretches[point]
@@ -433,12 +433,12 @@ class RegisterAssigner:
                 bound.by_stretch[key] = kept
         if kept is not None and not kept[1]:
             return kept[0]
-        # A branch does not change what the boundary depends on.
+        # A branch does not change anything on which the boundary depends.
         place = at if site.zone == Zone.TAKEN else point
         boundary = self._boundaries.at(place, at)
         skipped = self._lifted.skipped.get(place)
         if skipped is not None and bound.use.template.destinations & skipped.reads:
-            raise PatchError("the hook writes what vector skip mode was set from, and the mode is set from it again")
+            raise PatchError("the hook writes a source of vector skip mode, from which the mode must be set again")
         if kept is None:
             number = self._position(bound, boundary, stretch, (), ending)
             kept = number, self._payloads.begins_with(number) if self._neighbours.matter else ()
@@ -449,7 +449,7 @@ class RegisterAssigner:
         return self._position(bound, boundary, stretch, lead, ending) if lead else number
 
     def _limits(self, bound: _Bound, stretch: int) -> Limits:
-        """Return what a template with its registers waits for, in a stretch of `Outstanding.stretches`."""
+        """Return the waits of a bound template in a stretch (`Outstanding.stretches`)."""
         limits = bound.limits
         if stretch not in limits:
             limits[stretch] = None
@@ -460,10 +460,10 @@ class RegisterAssigner:
     def _position(
         self, bound: _Bound, boundary: Boundary, stretch: int, lead: tuple[str, ...], ending: tuple[str, ...]
     ) -> int:
-        """Position of a template with its registers, with what it begins and ends with besides its boundary.
+        """Return the position of a bound template, with further assembly at its beginning and end.
 
         Args:
-            stretch: of `Outstanding.stretches`.
+            stretch: see `Outstanding.stretches`.
         """
         limits = self._limits(bound, stretch)
         key = limits, boundary, lead, ending

@@ -1,4 +1,4 @@
-"""Payloads as bytes: what is spliced in at a point, or placed once and called."""
+"""Payloads as bytes, which are spliced in at a point, or placed once and called."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from luthier.isa import Isa
 
 ORIGINAL = "luthier.original"
-"""Symbol of what is added to the original's virtual addresses where it is loaded."""
+"""Symbol of the load address that is added to virtual addresses of the original."""
 OFFSET_3F = 0x3F
-"""Distance of a branch in words that some targets take wrongly (`Generation.offset_3f_bug`)."""
+"""Branch offset in words that some targets execute incorrectly (`Generation.offset_3f_bug`)."""
 
 
 class PayloadRelocation(Struct, frozen=True):
-    """A 32-bit field of a payload: the low or high half of ``symbol + addend``, less the address of the field if it is
+    """A 32-bit field of a payload: the low or high half of ``symbol + addend``, minus the address of the field if it is
     PC-relative."""
 
     offset: int
@@ -26,28 +26,27 @@ class PayloadRelocation(Struct, frozen=True):
     addend: int
     high: bool
     distance: int
-    """Bytes from what the payload's s_getpc_b64 gives, which the field is added to, to the field; 0 if the field is not
-    PC-relative."""
+    """Bytes from the result of the payload's s_getpc_b64 to the field; 0 if the field is not PC-relative."""
 
     @property
     def key(self) -> tuple[str, int, bool, int]:
-        """Return all fields but the place."""
+        """Return all fields except `offset`."""
         return self.symbol, self.addend, self.high, self.distance
 
 
 class BoundPayload(Struct, frozen=True):
-    """Bytes to splice in at one point, position independent but for `references`."""
+    """Bytes to splice in at one point, position independent except for `references`."""
 
     code: bytes
     references: tuple[PayloadRelocation, ...]
     instructions: int
     immediates: tuple[int, ...] = ()
-    """Byte offsets of the 32-bit numbers that each point has of its own, in the order of `Template.immediates`."""
+    """Byte offsets of the per-point 32-bit numbers, in the order of `Template.immediates`."""
     call: int | None = None
-    """Byte offset of an s_call_b64 of a payload that is placed once, whose offset is not known yet."""
+    """Byte offset of an s_call_b64 of a shared payload, whose branch offset is not known yet."""
 
     def with_numbers(self, numbers: Sequence[int]) -> BoundPayload:
-        """Return the payload of one point, given its own numbers."""
+        """Return the payload with the numbers of one point."""
         code = bytearray(self.code)
         for offset, number in zip(self.immediates, numbers, strict=True):
             code[offset : offset + 4] = number.to_bytes(4, "little")
@@ -55,7 +54,7 @@ class BoundPayload(Struct, frozen=True):
 
 
 def join(payloads: Sequence[BoundPayload]) -> BoundPayload:
-    """Return payloads concatenated."""
+    """Concatenate payloads."""
     code = b""
     references: list[PayloadRelocation] = []
     for payload in payloads:
@@ -66,7 +65,7 @@ def join(payloads: Sequence[BoundPayload]) -> BoundPayload:
 
 @functools.lru_cache(maxsize=65536)
 def snippet(isa: Isa, text: str) -> tuple[bytes, int]:
-    """Return assembly text as bytes, and how many instructions they are."""
+    """Assemble text to bytes. Return also the number of instructions."""
     assembly = isa.assemble(text)
     return assembly.instructions.code, len(assembly.instructions)
 

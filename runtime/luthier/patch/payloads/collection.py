@@ -1,4 +1,4 @@
-"""The payloads of a kernel, each once, however many points have it."""
+"""The distinct payloads of a kernel, which points share."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from luthier.payload import Template
 
 
 class Payloads:
-    """Every payload of a kernel, each once.
+    """The distinct payloads of a kernel.
 
     Args:
-        frame: byte offset, within a lane's private memory, of what they may use.
+        frame: byte offset in a lane's private memory from which payloads may use it.
 
     Attributes:
-        all: those that are spliced in somewhere, or called.
-        called: of payloads that call another one: position in `all` -> that of the other.
-        bindings: position -> its registers, of those that hooks became.
+        all: payloads that are spliced in somewhere, or called.
+        called: position in `all` of a payload that calls another one -> position of the other.
+        bindings: position -> registers, for payloads of hooks.
     """
 
     def __init__(self, lifted: LiftedRepresentation, frame: int) -> None:
@@ -40,19 +40,16 @@ class Payloads:
         self._slots: dict[int, int] = {}  # of payloads that spill registers to LDS
 
     def private_memory(self, numbers: Sequence[int]) -> int:
-        """Return the bytes of private memory per lane that the kernel needs for some payloads, beyond its own.
-
-        If it is 0, none is used.
-        """
+        """Return the bytes of private memory per lane that some payloads need beyond the kernel's own; 0 for none."""
         most = max((self._frame_sizes.get(number, 0) for number in set(numbers)), default=0)
         return self._frame + most if most else 0
 
     def slots(self, numbers: Sequence[int]) -> int:
-        """Return the number of VGPRs for which the kernel needs LDS for some payloads."""
+        """Return the number of VGPRs that some payloads spill to LDS."""
         return max((self._slots.get(number, 0) for number in set(numbers)), default=0)
 
     def begins_with(self, number: int) -> tuple[NearUse, ...]:
-        """Return what a payload, or a call of one, does at its beginning (`luthier.patch.boundary.neighbours`)."""
+        """Return the uses near the beginning of a payload, or of a call (`luthier.patch.boundary.neighbours`)."""
         uses = self._begins.get(number)
         if uses is None:
             code = self.all[number].code
@@ -63,14 +60,14 @@ class Payloads:
         return uses
 
     def ends_with(self, number: int) -> tuple[NearUse, ...]:
-        """Return what a payload, or the one that it calls, does at its end."""
+        """Return the uses near the end of a payload, or of the one that it calls."""
         uses = self._ends.get(number)
         if uses is None:
             uses = self._ends[number] = ends_with(self._isa, self.all[self.called.get(number, number)].code)
         return uses
 
     def add(self, payload: BoundPayload) -> int:
-        """Add code that is no hook's, and return its position."""
+        """Add code that does not belong to a hook, and return its position."""
         number = self._own.get(payload)
         if number is None:
             self.all.append(payload)
@@ -78,7 +75,7 @@ class Payloads:
         return number
 
     def of(self, use: PayloadUse, binding: Binding, boundary: Boundary, settle: tuple[str, ...], limits: Limits) -> int:
-        """Return the position of a template with its registers at a point, or of the call of it."""
+        """Return the position of a bound template at a point, or of its call."""
         template, isa = use.template, self._isa
         if binding.link is None:
             key = template, binding, boundary, settle, limits
@@ -100,18 +97,18 @@ class Payloads:
     def behind(self, number: int, place: GuardedPlace) -> int:
         """Return the position of a payload with a guard before it."""
         key = number, place
-        found = self._emitted.get(key)
-        if found is None:
+        number_of_guarded = self._emitted.get(key)
+        if number_of_guarded is None:
             self.all.append(guarded(self._isa, self.all[number], place))
-            found = self._emitted[key] = len(self.all) - 1
+            number_of_guarded = self._emitted[key] = len(self.all) - 1
             for known in (self.called, self._frame_sizes, self._slots):
                 if number in known:
-                    known[found] = known[number]
-            self.bindings[found] = self.bindings[number]
-        return found
+                    known[number_of_guarded] = known[number]
+            self.bindings[number_of_guarded] = self.bindings[number]
+        return number_of_guarded
 
     def _keep(self, key: Hashable, template: Template, binding: Binding, make: Callable[[], BoundPayload]) -> int:
-        """Return the position of a payload, which is made when it is first needed."""
+        """Return the position of a payload, which is created on first use."""
         number = self._emitted.get(key)
         if number is None:
             self.all.append(make())

@@ -1,4 +1,4 @@
-"""A bound template as bytes: waits, saved state, copies of inputs, the body, copies of outputs, restored state."""
+"""Emission of a bound template: waits, saved state, copies of inputs, the body, copies of outputs, restored state."""
 
 from __future__ import annotations
 
@@ -25,21 +25,18 @@ from luthier.patch.registers.spill_slots import load_text, spills_of
 from luthier.payload.template import Template
 
 PROGRAM_COUNTER = ("s_getpc_b64", "s_get_pc_i64")
-"""LLVM's names of the instruction that reads the program counter, by generation."""
+"""LLVM's names of the instruction that reads the program counter in different generations."""
 
 Limits = tuple[Limit, ...] | None
-"""Counters that a payload waits for before it accesses registers; None: for everything."""
+"""Waits of a payload before it accesses registers; None: for everything."""
 
 _PLACEHOLDER = 0x7EAD1234
-"""Placeholder for a point's own number: a literal that no shorter encoding has."""
+"""Placeholder for a per-point number: a literal without a shorter encoding."""
 
 
 @functools.lru_cache(maxsize=1024)
 def _renamable(isa: Isa, template: Template) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the positions of the body's operands that name registers of its groups.
-
-    Also return the register and the first unit of each.
-    """
+    """Return the positions of the body's operands in register groups, and the register and first unit of each."""
     grouped = {unit for group in template.groups for unit in range(group.first, group.first + group.count)}
     positions, registers = [], []
     for position in np.flatnonzero(template.code.operand_kind == int(OperandKind.REGISTER)).tolist():
@@ -62,7 +59,7 @@ def _register_like(isa: Isa, register: int, unit: int) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def _renamed_registers(isa: Isa, template: Template, binding: Binding) -> tuple[bytes, list[int]]:
-    """Return the template's body encoded with the binding's registers, and byte offsets of instructions and the end."""
+    """Return the body encoded with the binding's registers, and the byte offsets of instructions and of the end."""
     units = dict(binding.units)
     positions, registers = _renamable(isa, template)
     values = template.code.operand_value.copy()
@@ -82,15 +79,14 @@ def emit(
     frame: int = 0,
     limits: Limits = None,
 ) -> BoundPayload:
-    """The bytes of a payload, or of one that is called, if its binding is for that. `references` still want addresses.
+    """Return the bytes of a payload, or of a called one if its binding has a link. `references` lack addresses.
 
     Args:
-        frame: byte offset, within a lane's private memory, of what the payload may use.
-        waits: assembly to begin with, what the boundary between application and payload needs
-            (`luthier.hazards.insertion`).
-        after: assembly to end with.
-        settle: assembly before anything else is done, where nothing that the payload touches is on its way any more.
-        limits: what to wait for instead of what the template waits for; None: for that.
+        frame: byte offset in a lane's private memory from which the payload may use it.
+        waits: assembly at the beginning that the boundary to the application requires (`luthier.hazards.insertion`).
+        after: assembly at the end.
+        settle: assembly before anything else, after outstanding operations on the payload's registers are complete.
+        limits: waits instead of the template's own; None: the template's own.
     """
     around = _Around(
         [*settle, *_saving(isa, template, binding, frame)],
@@ -118,23 +114,23 @@ def emit(
 
 
 class _Around(Struct, frozen=True):
-    """Assembly that stands around the instructions of a template, and between them."""
+    """Assembly around and between the instructions of a template."""
 
     save: list[str]
-    """Keeps what the payload overwrites, before the first input is taken."""
+    """Saves overwritten registers before the first input is taken."""
     inputs: Mapping[int, list[str]]
-    """Instruction of the template -> copies of the inputs that are taken before it."""
+    """Instruction of the template -> copies of inputs before it."""
     numbers: Mapping[int, list[str]]
-    """Instruction of the template -> moves of the numbers that each point has of its own."""
+    """Instruction of the template -> moves of per-point numbers before it."""
     outputs: list[str]
-    """Copies the outputs, and what was kept in fixed places, to where the application has them."""
+    """Copies outputs, and saved fixed registers, to the application's registers."""
     restore: list[str]
-    """Gives back all else that was kept."""
+    """Restores all other saved registers."""
 
 
 def _inputs(isa: Isa, template: Template, binding: Binding) -> dict[int, list[str]]:
-    """Copies of the inputs, where the application does not have them in the right registers already. Whoever calls a
-    payload has done that."""
+    """Return the copies of inputs that are not already in the right registers. For called payloads, callers copy
+    them."""
     if binding.link is not None:
         return {}
     units, saved = dict(binding.units), dict(binding.saved)
@@ -142,7 +138,7 @@ def _inputs(isa: Isa, template: Template, binding: Binding) -> dict[int, list[st
     vectors: set[int] = set()
     for taken, source in zip(template.inputs, binding.sources, strict=True):
         destination = units.get(taken.unit, taken.unit)
-        # A fixed unit may already be overwritten where LLVM reads it as an input; its saved copy is valid everywhere.
+        # A fixed unit may be overwritten before LLVM reads it as an input; its saved copy is always valid.
         origin = saved.get(source, source)
         if destination != origin:
             copies.setdefault(taken.position, []).extend(_input(isa, destination, origin))
@@ -154,14 +150,14 @@ def _inputs(isa: Isa, template: Template, binding: Binding) -> dict[int, list[st
 
 
 def _behind_vectors(isa: Isa) -> list[str]:
-    """Return assembly behind copies to VGPRs: after a change of EXEC they must not be read too soon together with what
-    is written behind it, and LLVM does not know of the copies."""
+    """Return assembly after copies to VGPRs. Instructions after a change of EXEC must not read them too early together
+    with later results, and LLVM does not know of the copies."""
     target = isa.target.target
     return [target.lane_mask_wait] if lane_masks.matter(target, isa.wave_size) and target.lane_mask_wait else []
 
 
 def _input(isa: Isa, destination: int, source: int) -> list[str]:
-    """Copy one input, also from where launch state is kept that is in no register."""
+    """Return assembly that copies one input, also from launch state outside of registers."""
     target = isa.target.target
     if source in PRIVATE:
         return load_text(target, destination, private_offset(source))
@@ -170,7 +166,7 @@ def _input(isa: Isa, destination: int, source: int) -> list[str]:
 
 
 def _own_numbers(template: Template, binding: Binding) -> dict[int, list[str]]:
-    """Moves of the numbers that each point has of its own, into which the point's are written later."""
+    """Return moves of placeholders for the per-point numbers."""
     if binding.link is not None:
         return {}
     units = dict(binding.units)
@@ -182,8 +178,8 @@ def _own_numbers(template: Template, binding: Binding) -> dict[int, list[str]]:
 
 
 def _saving(isa: Isa, template: Template, binding: Binding, frame: int) -> list[str]:
-    """Keep what is overwritten: VGPRs first, in whose lanes SGPRs may go then, and fixed places last, which are copied
-    to SGPRs that are free by now."""
+    """Return assembly that saves overwritten registers: VGPRs, then SGPRs, possibly in lanes of these, then fixed
+    registers, in SGPRs that are now free."""
     lines = spills_of(binding, frame, isa.target.target, isa.wave_size).save()
     if binding.lane_vgpr is not None:
         lanes = unit_text(binding.lane_vgpr)
@@ -198,7 +194,7 @@ def _saving(isa: Isa, template: Template, binding: Binding, frame: int) -> list[
 
 
 def _outputs(isa: Isa, template: Template, binding: Binding) -> list[str]:
-    """Copy outputs at once with what was kept in fixed places: each may be where another one comes from."""
+    """Return parallel copies of outputs and saved fixed registers, since each may be the source of another."""
     target = isa.target.target
     copies = parallel_copy(last_copies(template, dict(binding.units), binding.saved), binding.spare)
     waits = waits_around_outputs(target)[0] if template.outputs else []
@@ -206,7 +202,7 @@ def _outputs(isa: Isa, template: Template, binding: Binding) -> list[str]:
 
 
 def _restoring(isa: Isa, template: Template, binding: Binding, frame: int) -> list[str]:
-    """Give back SGPRs from the lanes of a VGPR, then VGPRs, and wait until the application may read them."""
+    """Return assembly that restores SGPRs from lanes of a VGPR, then VGPRs, and waits for the loads."""
     target, lines = isa.target.target, list[str]()
     if binding.lane_vgpr is not None:
         lanes = unit_text(binding.lane_vgpr)
@@ -224,19 +220,19 @@ def _restoring(isa: Isa, template: Template, binding: Binding, frame: int) -> li
 
 
 class _PayloadWriter:
-    """Puts a payload together.
+    """Writes a payload.
 
     Args:
-        padded: instructions of the template before which there are so many s_nop, for the distances of branches.
+        padded: instruction of the template -> number of s_nop before it, for branch offsets.
 
     Attributes:
-        pieces: its bytes; its own branches and addresses are still to be filled in.
-        instructions: how many they are.
-        immediates: byte offsets of the numbers that each point has of its own.
-        guarded: whether it begins with a branch to its end, for waves without lanes.
-        start_of: [instruction of the template] byte offset behind the inputs before it: where branches to it go.
-        place_of: [instruction of the template] its own byte offset.
-        branch, landing: byte offsets of the branch for waves without lanes, if it is guarded, and of where it goes.
+        pieces: its bytes; its branches and addresses are still missing.
+        instructions: number of instructions.
+        immediates: byte offsets of per-point numbers.
+        guarded: whether it begins with a branch to its end, for waves without active lanes.
+        start_of: [instruction of the template] byte offset after the inputs before it, the target of branches to it.
+        place_of: [instruction of the template] its byte offset.
+        branch, landing: byte offsets of the branch for waves without active lanes, and of its target.
         size: bytes so far.
     """
 
@@ -256,8 +252,8 @@ class _PayloadWriter:
         self._skipped = 0
 
     def begin(self, waits: Sequence[str], limits: Limits) -> None:
-        """Write what waits for the application. The template's own waits are left out where `limits` say for what, and
-        in a payload that is called, since who calls it has waited."""
+        """Write the waits for the application. The template's own waits are left out if `limits` replace them, and in
+        called payloads, since the caller has waited."""
         self._add_text(self._apart)
         self.branch = self.size
         if self.guarded:
@@ -270,13 +266,13 @@ class _PayloadWriter:
             self._add_text(wait_model(self._isa.target.target).text(limits))
 
     def write_body(self) -> None:
-        """Write the template's instructions, with what is to be done before and between them.
+        """Write the template's instructions, with the assembly before and between them.
 
-        Inputs are taken in the first block, before any place that is branched to; all branches come past the outputs.
+        Inputs are taken in the first block, before any branch target; all paths pass the outputs.
         """
         template, around = self._template, self._around
         body, offsets = _renamed_registers(self._isa, template, self._binding)
-        # Every path through the payload comes past its outputs, and nothing but jumps to its end follows.
+        # Every path through the payload passes its outputs, which only jumps to its end follow.
         leaving = template.outputs[0].position if template.outputs else len(template.code)
         for index in range(len(template.code) + 1):
             self._add_text(["s_nop 0"] * self._padded.get(index, 0))
@@ -300,8 +296,8 @@ class _PayloadWriter:
             self._add_text([*([] if wait is None else [wait]), f"s_setpc_b64 {_pair_text(self._binding.link)}"])
 
     def _take_in(self, index: int) -> None:
-        """Write what is done before an instruction of the template: registers are kept where the template has waited,
-        and inputs and own numbers are there where they are read."""
+        """Write the assembly before an instruction of the template: saves registers after the template's waits, and
+        takes inputs and per-point numbers."""
         lines = [*(self._around.save if index == self._template.waits else []), *self._around.inputs.get(index, [])]
         self._add_text(lines)
         numbers = self._around.numbers.get(index, [])
@@ -322,7 +318,7 @@ class _PayloadWriter:
 
 
 def _wrong_branches(isa: Isa, template: Template, writer: _PayloadWriter) -> list[int]:
-    """Return the instructions that branches of the template go to over a distance which they do not take."""
+    """Return the targets of the template's branches with an offset that the hardware executes incorrectly."""
     if not isa.target.target.offset_3f_bug:
         return []
     return [
@@ -333,7 +329,7 @@ def _wrong_branches(isa: Isa, template: Template, writer: _PayloadWriter) -> lis
 
 
 def _set_branches(code: bytearray, template: Template, writer: _PayloadWriter) -> None:
-    """Fill in the template's branches, and the one for waves without lanes."""
+    """Fill in the template's branches, and the one for waves without active lanes."""
     for index, destination in template.branches.items():
         _set_branch(code, writer.place_of[index], writer.start_of[destination])
     if writer.guarded:
@@ -341,7 +337,7 @@ def _set_branches(code: bytearray, template: Template, writer: _PayloadWriter) -
 
 
 class _ProgramCounters:
-    """The bases of addresses that a payload makes: what its s_getpc_b64 give.
+    """The results of a payload's s_getpc_b64, which are the bases of its addresses.
 
     Args:
         place_of: byte offset of each of the template's instructions.
@@ -353,15 +349,15 @@ class _ProgramCounters:
         self._counters = [number for number, name in enumerate(names) if name in PROGRAM_COUNTER]
 
     def field(self, fixup: Fixup) -> int:
-        """Byte offset of a field."""
+        """Return the byte offset of a field."""
         return self._place_of[fixup.instruction] + fixup.byte
 
     def distance(self, fixup: Fixup, instruction: int) -> int:
-        """Bytes from the program counter that a field is relative to, to an instruction of the template."""
+        """Return the bytes from the program counter of a field to an instruction of the template."""
         return self._place_of[instruction] - self._of(fixup)
 
     def references(self, fixup: Fixup) -> list[PayloadRelocation]:
-        """The fields that wait for the address of a symbol."""
+        """Return the fields with the address of a symbol."""
         offset = self.field(fixup)
         distance = offset - self._of(fixup)
         if fixup.modifier == "rel64":  # two halves, each relative to its own address
@@ -370,15 +366,15 @@ class _ProgramCounters:
         return [PayloadRelocation(offset, fixup.symbol, fixup.addend, _is_high(fixup.modifier, self._hook), distance)]
 
     def _of(self, fixup: Fixup) -> int:
-        """Return what the program counter was where the s_getpc_b64 of a field read it."""
+        """Return the byte offset that the s_getpc_b64 of a field reads."""
         before = bisect.bisect_left(self._counters, fixup.instruction)
         if not before:
-            raise PatchError(f"hook {self._hook} refers to a symbol without the program counter")
+            raise PatchError(f"hook {self._hook} refers to a symbol by an address that is not PC-relative")
         return self._place_of[self._counters[before - 1]] + 4
 
 
 def _set_functions(code: bytearray, template: Template, counters: _ProgramCounters) -> None:
-    """Fill in the distances to functions of the template itself, which nothing moves."""
+    """Fill in the offsets of functions in the template itself."""
     for fixup, function in template.functions:
         distance = counters.distance(fixup, function) & (1 << 64) - 1
         field = counters.field(fixup)
@@ -405,7 +401,7 @@ def leftovers(isa: Isa, template: Template, binding: Binding, sources: tuple[int
 
 @functools.lru_cache(maxsize=4096)
 def forgotten_masks(isa: Isa, template: Template, binding: Binding) -> tuple[str, ...]:
-    """Return assembly for a payload's end, after which nothing that it has read as a lane mask counts as read."""
+    """Return assembly for a payload's end that makes hardware forget the payload's reads of lane masks."""
     restored = mask_of(last_copies(template, dict(binding.units), binding.saved))
     return lane_masks.behind(isa, emit(isa, template, binding).code, restored & ~mask_of(binding.spilled_sgprs))
 
@@ -420,11 +416,11 @@ def emit_call(
     after: tuple[str, ...] = (),
     limits: Limits = None,
 ) -> BoundPayload:
-    """Return the code in the place of a payload that is called: it puts inputs where the payload takes them.
+    """Return the call of a shared payload, with copies of inputs to its registers.
 
     Args:
         sources: application unit for each of the template's inputs.
-        waits, after, limits: as of `emit`.
+        waits, after, limits: see `emit`.
     """
     assert binding.link is not None
     units = dict(binding.units)
@@ -441,7 +437,7 @@ def emit_call(
     guard = [] if template.runs_without_lanes else ["s_cbranch_execz 0"]
     apart, few = snippet(isa, "\n".join(isa.target.target.inserted_waits))
     copied, count = snippet(isa, "\n".join([*guard, *copies, *numbers]))
-    # The payload is entered with nothing outstanding.
+    # No operations are outstanding when the payload is entered.
     settling = settled(isa.target.target, [*copies, *numbers])[len(copies) + len(numbers) :]
     waiting, waits_more = snippet(isa, "\n".join(settling))
     before = apart + copied + waiting
@@ -466,18 +462,20 @@ def _pair_text(unit: int) -> str:
 
 def _is_high(modifier: str, hook: str) -> bool:
     if modifier not in ("rel32@lo", "rel32@hi"):
-        raise PatchError(f"hook {hook} refers to a symbol in a way that is not PC-relative ({modifier or 'plain'})")
+        raise PatchError(
+            f"hook {hook} refers to a symbol by relocation {modifier or 'plain'}, which is not PC-relative"
+        )
     return modifier == "rel32@hi"
 
 
 def _padding(isa: Isa, size: int) -> list[str]:
-    """Return assembly behind which a branch over so many bytes, its own included, may land."""
+    """Return padding so that a branch over `size` bytes, including itself, has a valid offset."""
     return ["s_nop 0"] if isa.target.target.offset_3f_bug and size // 4 - 1 == OFFSET_3F else []
 
 
 def _set_branch(code: bytearray, place: int, destination: int) -> None:
-    """Fill the 16-bit word offset of a branch in one payload."""
+    """Fill in the 16-bit word offset of a branch inside a payload."""
     words = (destination - place - 4) // 4
     if not -32768 <= words <= 32767:
-        raise PatchError(f"a payload of {len(code)} bytes is too long for its own branches")
+        raise PatchError(f"the payload has {len(code)} bytes, too many for its branches")
     code[place : place + 2] = words.to_bytes(2, "little", signed=True)

@@ -1,4 +1,4 @@
-"""Payloads behind guards: comparisons in the application's place, and a branch over the payload."""
+"""Payloads with guards: comparisons at the point itself, and a branch over the payload."""
 
 from __future__ import annotations
 
@@ -18,23 +18,20 @@ _BRANCH_BYTES = 4
 
 
 class GuardedPlace(Struct, frozen=True):
-    """Guard at one point."""
+    """A guard at one point."""
 
     guard: Guard
     lead: tuple[str, ...]
     """Assembly before it."""
     kept: tuple[int, ...] | None
-    """SGPR units that hold VCC meanwhile; None where nobody wants it."""
+    """SGPR units in which VCC is saved; None if VCC is dead."""
 
 
 def free_place(live: Live, sgprs: int, wave_size: int, taken: int) -> tuple[int, ...] | None:
-    """Return SGPR units for VCC, of those that a kernel has.
+    """Return free SGPR units of the kernel for VCC, if there are any.
 
     Args:
-        taken: bit set of units that are needed.
-
-    Returns:
-        None if there are none.
+        taken: bit set of used units.
     """
     count = 2 if wave_size > 32 else 1
     held = live.all_bits | taken
@@ -45,7 +42,7 @@ def free_place(live: Live, sgprs: int, wave_size: int, taken: int) -> tuple[int,
 
 
 def guarded(isa: Isa, payload: BoundPayload, place: GuardedPlace) -> BoundPayload:
-    """Return a payload with its guard before it."""
+    """Return a payload preceded by its guard."""
     keep, give_back = (settled(isa.target.target, lines) for lines in _moves(place.kept))
     head, heads = snippet(isa, "\n".join([*place.lead, *keep])) if place.lead or keep else (b"", 0)
     tests = [snippet(isa, _settled_moves(isa, text)) for text in place.guard.tests]
@@ -73,13 +70,13 @@ def guarded(isa: Isa, payload: BoundPayload, place: GuardedPlace) -> BoundPayloa
 
 
 def head_of(isa: Isa, place: GuardedPlace) -> bytes:
-    """Return what a guard runs before it has decided."""
+    """Return the code of a guard up to its decision."""
     keep, _ = _moves(place.kept)
     return snippet(isa, "\n".join([*keep, *place.guard.tests]))[0]
 
 
 def _moves(kept: Sequence[int] | None) -> tuple[list[str], list[str]]:
-    """Return assembly that keeps VCC, and that gives it back."""
+    """Return assembly that saves VCC, and assembly that restores it."""
     if kept is None:
         return [], []
     place, vcc = RegisterRange(kept[0], len(kept)), RegisterRange(VCC[0], len(kept))
@@ -88,7 +85,7 @@ def _moves(kept: Sequence[int] | None) -> tuple[list[str], list[str]]:
 
 
 def _settled_moves(isa: Isa, test: str) -> str:
-    """Return a test in which what its moves write has arrived before it is compared."""
+    """Return a test with a wait between its moves and its comparison."""
     return "\n".join(line for one in test.splitlines() for line in settled(isa.target.target, [one]))
 
 

@@ -1,6 +1,6 @@
-"""Estimate of the functions that indirect calls lead to most, and the registers for their addresses in loops.
+"""Estimate of the most frequent targets of indirect calls, and registers for their addresses in loops.
 
-Only the cost of dispatchers (`luthier.patch.layout.dispatchers`) depends on it.
+It affects only the cost of dispatchers (`luthier.patch.layout.dispatchers`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from luthier.patch.payloads.code import ORIGINAL
 from luthier.patch.registers.copies import unit_text
 
 MOST_COMPARED = 6
-"""Functions that pointers are compared with one after the other."""
+"""Maximum number of functions with which pointers are compared sequentially."""
 
 SYMBOLS = {"luthier_original": ORIGINAL}
 """Meaning of the symbols in `KeptAddresses.lines`."""
@@ -29,16 +29,16 @@ _in_data: weakref.WeakKeyDictionary[CodeObject, _Places] = weakref.WeakKeyDictio
 
 
 class KeptAddresses(Struct, frozen=True):
-    """SGPRs that hold addresses of original functions as long as a wave runs."""
+    """SGPRs that hold addresses of original functions throughout a wave."""
 
     pairs: Mapping[int, int] = field(default_factory=dict)
-    """Address of a function where the object is loaded at 0 -> the first unit of two aligned SGPRs."""
+    """Address of a function if the object is loaded at 0 -> first unit of two aligned SGPRs."""
     search: int | None = None
-    """First unit of the registers in which one among many functions is looked up. Only scalar instructions use them."""
+    """First unit of the registers for the search among many functions. Only scalar instructions use them."""
 
     @property
     def lines(self) -> list[str]:
-        """Return assembly that gives the registers their values, with the symbols of `SYMBOLS`."""
+        """Return assembly that sets the registers, with the symbols of `SYMBOLS`."""
         return [
             f"s_mov_b32 {unit_text(unit + half)}, luthier_original@abs32@{which}+{address}"
             for address, unit in self.pairs.items()
@@ -53,9 +53,9 @@ class KeptAddresses(Struct, frozen=True):
 
 
 def likely_functions(lifted: LiftedRepresentation) -> tuple[int, ...]:
-    """Return the addresses of functions that are to be looked for first: those whose pointers the kernel's code takes,
-    or which are in variables that it names (tables, those of virtual functions), if these are few, then all others if
-    there are few at all."""
+    """Return the addresses of the functions to compare first: those whose pointers the kernel's code computes, or that
+    are in variables that it uses (such as virtual tables), if these are few, then all others if there are few at
+    all."""
     pointed = dict.fromkeys(pointed_functions(lifted))
     object = lifted.object
     if object not in _in_data:
@@ -75,14 +75,14 @@ def likely_functions(lifted: LiftedRepresentation) -> tuple[int, ...]:
 
 
 def pointed_functions(lifted: LiftedRepresentation) -> list[int]:
-    """Return the addresses of all functions of the object that calls by pointers may lead to."""
+    """Return the addresses of all functions of the object that calls by pointers may reach."""
     by_pointer = [call for function in lifted.functions for call in function.calls if call.pointer is not None]
     return sorted({lifted.functions[callee].entry for call in by_pointer for callee in call.callees})
 
 
 def called_in_loops(lifted: LiftedRepresentation) -> bool:
-    """Return whether calls by pointers are in loops, or in functions that are called in loops. A loop in which lanes
-    with different pointers take turns is none."""
+    """Return whether calls by pointers are in loops, or in functions that are called in loops. Loops over lanes with
+    different pointers do not count."""
     inside: set[int] = set()
     pending: list[tuple[Function, bool]] = [(function, False) for function in lifted.functions]
     while pending:
@@ -101,7 +101,7 @@ def called_in_loops(lifted: LiftedRepresentation) -> bool:
 
 
 def _takes_turns(lifted: LiftedRepresentation, call: CallSite) -> bool:
-    """Return whether the pointer of a call is that of one lane, and EXEC is set to the lanes with the same pointer."""
+    """Return whether the pointer of a call is that of one lane, with EXEC set to the lanes with the same pointer."""
     effects, pseudos = lifted.effect_table.code(lifted.columns), lifted.effect_table.pseudos
     changed = False
     for index in range(call.index - 1, lifted.blocks[lifted.block_of[call.index]].first - 1, -1):

@@ -1,4 +1,4 @@
-"""Sites of compiled hooks: what is to be spliced in, and where."""
+"""Sites of compiled hooks: payloads to splice in, and their points."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _RENAMED = mask_of((*SGPRS, *VGPRS, *AGPRS))
 
 
 class PayloadUse(Struct, frozen=True, eq=False, dict=True):
-    """A call of a hook, compiled for one kernel, or what a counter does without a register."""
+    """A call of a hook compiled for one kernel, or the addition of a counter without a register."""
 
     call: HookCall | None
     template: Template
     sources: tuple[int, ...]
-    """Register unit each input of the template is read from."""
+    """Register unit from which each input of the template is read."""
     reads: int
-    """Bit set of those units, without launch state, which is kept everywhere."""
+    """Bit set of these units, without launch state, which is preserved everywhere."""
     missing: str | None
-    """The first register among its inputs and outputs that the kernel does not have, in words."""
+    """Description of the first input or output register that the kernel does not have."""
     immediates: tuple[tuple[int, int], ...] = ()
-    """Argument, and word of it, of each of the numbers that each of its points has of its own."""
+    """Argument, and word of it, for each per-point number."""
     form: int = 0
-    """Number that all uses with the same template, sources and guard share."""
+    """Number shared by all uses with the same template, sources and guard."""
 
     @functools.cached_property
     def renamed_sources(self) -> int:
-        """Return the bit set of the registers that inputs come from, except for those with a fixed place."""
+        """Return the bit set of the source registers of inputs, except fixed ones."""
         return holders(self.sources) & _RENAMED
 
 
 def cell_of(call: HookCall, plain: PlainCount) -> Cell:
-    """Return the cell that a hook counts into."""
+    """Return the cell to which a hook adds its count."""
     return Cell(call.hook.module, plain.symbol, plain.offset // CELL_BYTES)
 
 
@@ -53,22 +53,22 @@ class InsertionSite(NamedTuple):
     """One insertion."""
 
     number: int
-    """Among the task's insertions."""
+    """Position among the task's insertions."""
     insertion: Insertion | None
-    """None of a counter."""
+    """None for a counter."""
     at: int
-    """Index of the instruction it belongs to."""
+    """Index of its instruction."""
     point: int
-    """Index of the instruction it runs before."""
+    """Index of the instruction before which it runs."""
     use: PayloadUse
     zone: Zone | None
     """Zone relative to its instruction; None at the kernel's start."""
     numbers: tuple[int, ...] = ()
-    """Its own, one for each of `PayloadUse.immediates`."""
+    """Per-point numbers, one for each of `PayloadUse.immediates`."""
 
 
 def uses_of(sites: Iterable[InsertionSite]) -> set[PayloadUse]:
-    """Return the distinct uses at some sites: few, even for many sites."""
+    """Return the distinct uses at some sites."""
     return set(map(operator.attrgetter("use"), sites))
 
 
@@ -92,11 +92,11 @@ def always_runs(lifted: LiftedRepresentation, insertion: Insertion) -> bool:
 def with_what_hooks_do(
     lifted: LiftedRepresentation, sites: Sequence[InsertionSite]
 ) -> tuple[LiftedRepresentation, set[int]]:
-    """Return the kernel as liveness is to see it with hooks, and the numbers of the sites that change it.
+    """Return the kernel for liveness analysis with hooks, and the numbers of the sites that change it.
 
-    A payload must not overwrite what a later hook is to see, nor lanes that a hook turns on or off. That the
-    application reads such a register as well does not make it live wherever the hook needs it: the application may do
-    so in other lanes, or after another call of the function.
+    A payload must not overwrite registers that a later hook reads, nor lanes that a hook activates or deactivates. That
+    the application reads such a register, too, does not make it live where the hook needs it: the application may read
+    it in other lanes, or after another call of the function.
     """
     reads: dict[int, int] = {}
     changes: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Hooks of a task before registers are chosen: their templates, where they go, and what is refused."""
+"""Hooks of a task before register assignment: their templates, points and refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Refusals:
     """Hooks that were left out.
 
     Args:
-        strict: whether what cannot be spliced in is an error instead.
+        strict: whether a refusal is an error instead.
     """
 
     def __init__(self, lifted: LiftedRepresentation, *, strict: bool) -> None:
@@ -35,10 +35,10 @@ class Refusals:
         self.found: list[PatchRefusal] = []
 
     def refuse(self, number: int, insertion: Insertion, kind: RefusalKind, error: LuthierError) -> None:
-        """Note an insertion that is left out.
+        """Record an insertion that is left out.
 
         Raises:
-            LuthierError: instead, if refusals are errors.
+            LuthierError: refusals are errors.
         """
         address = self._lifted.columns.address[insertion.at]
         kernel = self._lifted.kernel.name
@@ -52,20 +52,20 @@ class Refusals:
         self.leave_out(number, insertion, kind, error.message)
 
     def leave_out(self, number: int, insertion: Insertion, kind: RefusalKind, why: str) -> None:
-        """Note the same, for a reason that is no error."""
+        """Record an insertion that is left out without an error."""
         kernel, address = self._lifted.kernel.name, self._lifted.columns.address[insertion.at]
         self.found.append(PatchRefusal(kind, why, kernel, address, insertion.hook.name, insertion.place, number))
 
 
 class Templates:
-    """The templates of one kernel's hooks, each made once, or why there is none."""
+    """Cache of the templates of one kernel's hooks, and of the errors of hooks without one."""
 
     def __init__(self, lifted: LiftedRepresentation) -> None:
         self._lifted = lifted
         self._of: dict[HookCall, Template | LuthierError] = {}
 
     def of(self, call: HookCall) -> Template | LuthierError:
-        """Return the template of a call, or the error that there is none."""
+        """Return the template of a call, or the error if there is none."""
         template = self._of.get(call)
         if template is None:
             target, wave_size = self._lifted.object.target, self._lifted.wave_size
@@ -78,7 +78,7 @@ class Templates:
 
 
 def unit_of(call: HookCall, source: Input) -> int:
-    """Return the application's register unit that an input of a call comes from, which is no launch state."""
+    """Return the application's register unit of an input of a call that is not launch state."""
     return source.unit if source.argument is None else call.sources[source.argument][source.unit]
 
 
@@ -86,12 +86,12 @@ class CompiledHooks:
     """Hooks compiled for one kernel.
 
     Args:
-        templates: of their calls.
-        files: files of registers, and how many of each the kernel has.
-        state: where launch state is.
+        templates: templates of their calls.
+        files: register files, and the number of registers of each in the kernel.
+        state: places of launch state.
 
     Attributes:
-        lds: bytes of LDS that a work-group needs more.
+        lds: bytes of LDS that a work-group needs in addition.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class CompiledHooks:
         """Return the sites of the insertions that can be compiled; refuse the others.
 
         Args:
-            left_out: those that are sampled out, by their numbers.
+            left_out: numbers of insertions that sampling leaves out.
         """
         block_of, restrictions, uses = self._lifted.block_of, self._lifted.restrictions, self._of
         sites: list[InsertionSite] = []
@@ -121,7 +121,7 @@ class CompiledHooks:
         for number, insertion in enumerate(insertions):
             index, place, call, _ = insertion
             if number in left_out:
-                self._refusals.leave_out(number, insertion, "sampled", "one of those that are sampled out")
+                self._refusals.leave_out(number, insertion, "sampled", "sampling leaves this point out")
                 continue
             point = index if place == "before" else self._point(index, place)
             if point >= len(block_of) or block_of[point] < 0:
@@ -149,7 +149,7 @@ class CompiledHooks:
         return sites
 
     def _point(self, index: int, place: Place) -> int:
-        """Index of the instruction that control comes to next; that of no instruction where it is not known."""
+        """Return the index of the next instruction; the number of instructions if it is not known."""
         lifted = self._lifted
         if place == "after":
             return index + 1
@@ -200,7 +200,7 @@ class CompiledHooks:
         if has + size > most:
             return f"it has {has} bytes, hooks want {size}, and there are {most}"
         if self._lds_owner not in (None, hook.module):
-            return "another tool's hooks have it"
+            return "another tool's hooks use it"
         self._lds_owner, self.lds = hook.module, size
         return ""
 
@@ -208,10 +208,7 @@ class CompiledHooks:
         return self._forms.setdefault((template, sources, guard), len(self._forms))
 
     def _missing_register(self, units: Iterable[int]) -> str | None:
-        """Return the first of some registers that the kernel does not have, as text, or None.
-
-        Such registers hold nothing to read and keep nothing that is written.
-        """
+        """Return a description of the first register that the kernel does not have, if any."""
         for unit in units:
             for file, count in self._files:
                 if unit in file and unit - file.start >= count:

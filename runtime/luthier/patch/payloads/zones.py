@@ -11,6 +11,6 @@ class Zone(IntEnum):
     BEFORE = 0
     """Runs on every path to the instruction."""
     BEHIND = 1
-    """Runs when control goes on to the next instruction: after a conditional branch, if it is not taken."""
+    """Runs when control continues at the next instruction; after a conditional branch, if it is not taken."""
     TAKEN = 2
-    """Runs when the branch is taken: in a stub after all code, which the branch goes to instead."""
+    """Runs when the branch is taken, in a stub after all code to which the branch is redirected."""

@@ -1,1 +1,1 @@
-"""Registers for payloads: bindings, budgets, spill slots, launch state, and copies between them."""
+"""Registers for payloads: bindings, budgets, spill slots, launch state, and copies between registers."""

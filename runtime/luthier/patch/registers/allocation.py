@@ -1,8 +1,8 @@
-"""Finds registers for a template at one point.
+"""Allocation of registers for a template at one point.
 
-Dead registers inside the kernel's allocation are free; then come registers above it, which cost occupancy; then live
-SGPRs, spilled meanwhile to the lanes of one dead VGPR; and where payloads may have AGPRs, LDS or private memory, live
-VGPRs, spilled meanwhile. A point without enough registers is refused.
+Dead registers inside the kernel's allocation are free. Next are registers above it, which cost occupancy; then live
+SGPRs, which are spilled to lanes of one dead VGPR; and if payloads may use AGPRs, LDS or private memory, live VGPRs,
+which are spilled there. A point without enough registers is refused.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from luthier.patch.registers.copies import holders, needs_spare
 from luthier.payload.template import Group, Template
 
 LINK = 2, 2, 0
-"""SGPRs with the address to go back to: how many, their alignment, and its remainder."""
+"""SGPRs with the return address: their number, alignment, and remainder."""
 
 Place = Literal["nowhere", "AGPRs", "LDS", "memory"]
-"""Where a payload keeps live VGPRs that it overwrites; "memory" is private memory."""
+"""Destination of spilled VGPRs; "memory" is private memory."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -35,15 +35,15 @@ def bind(
     *,
     called: bool = False,
 ) -> Binding | None:
-    """Choose registers, or None when there are not enough.
+    """Return a binding, or None if there are too few registers.
 
     Args:
-        template: what to bind.
-        sources: application unit for each of its inputs; none if it is called.
-        live: what must keep its value.
+        template: the template to bind.
+        sources: application unit for each of its inputs; empty if it is called.
+        live: registers whose values must be preserved.
         budget: the kernel's register files.
-        wave_size: lanes a wave.
-        called: whether it is for a payload that is called: with a `Binding.link`.
+        wave_size: lanes per wave.
+        called: whether the payload is called, so that it needs a `Binding.link`.
     """
     for spills in _cheapest_first(budget):
         try:
@@ -58,7 +58,7 @@ class _Spills(NamedTuple):
 
     place: Place
     sgprs: bool
-    """Whether live SGPRs, to lanes of a VGPR."""
+    """Whether live SGPRs may be spilled to lanes of a VGPR."""
 
     @property
     def vgprs(self) -> bool:
@@ -66,7 +66,7 @@ class _Spills(NamedTuple):
 
 
 def _cheapest_first(budget: RegisterBudget) -> Iterator[_Spills]:
-    """Return the spills to try, the cheapest first. LDS is planned only where there can be no private memory
+    """Yield the spills to try, the cheapest first. LDS is available only if private memory is not
     (`luthier.patch.splicing`).
     """
     possible: dict[Place, bool] = {
@@ -81,7 +81,7 @@ def _cheapest_first(budget: RegisterBudget) -> Iterator[_Spills]:
 
 
 class _TooFew(Exception):
-    """There are not enough registers."""
+    """There are too few registers."""
 
 
 @functools.cache
@@ -98,11 +98,11 @@ def _find_run(free: int, count: int, alignment: int, remainder: int) -> int | No
 
 
 class _RegisterFile:
-    """Hands out units of one file from bit sets of free ones, the cheapest set first.
+    """Allocates units of one file from bit sets of free ones, the cheapest set first.
 
     Args:
-        dead: sets of units with nothing in them.
-        live: those whose values can be spilled.
+        dead: sets of dead units.
+        live: sets of units whose values can be spilled.
     """
 
     def __init__(self, dead: list[int], live: list[int] | None = None) -> None:
@@ -118,7 +118,7 @@ class _RegisterFile:
         *,
         dead: bool = False,
     ) -> int:
-        """The first of so many neighbours.
+        """Allocate adjacent units, and return the first one.
 
         Raises:
             _TooFew: there are none.
@@ -133,7 +133,7 @@ class _RegisterFile:
 
 
 class _SpillRegisters(NamedTuple):
-    """SGPR units that spilling VGPRs itself takes, as of `Binding`."""
+    """SGPR units that spilling VGPRs itself needs; see `Binding`."""
 
     frame: int | None = None
     kept_m0: int | None = None
@@ -141,7 +141,7 @@ class _SpillRegisters(NamedTuple):
 
 
 class _Spilled(NamedTuple):
-    """Live units that a payload overwrites, as of `Binding`."""
+    """Live units that a payload overwrites; see `Binding`."""
 
     vgprs: tuple[int, ...]
     whole_vgprs: tuple[int, ...]
@@ -150,16 +150,16 @@ class _Spilled(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """Return how many VGPRs are kept elsewhere."""
+        """Return the number of spilled VGPRs."""
         return len(self.vgprs) + len(self.whole_vgprs)
 
 
 class _Allocation:
-    """Looks for the registers of one binding.
+    """Search for the registers of one binding.
 
     Args:
-        template, sources, live, budget, wave_size, called: as of `bind`.
-        spills: what may be spilled.
+        template, sources, live, budget, wave_size, called: see `bind`.
+        spills: registers that may be spilled.
     """
 
     def __init__(
@@ -186,10 +186,10 @@ class _Allocation:
         self._vgprs = _RegisterFile([units & ~self._keep for units in self._vgpr_sets], spillable)
 
     def binding(self) -> Binding:
-        """Take what is needed, in the order in which less can be had: what must be dead comes first.
+        """Allocate all registers, the scarcest first: those that must be dead.
 
         Raises:
-            _TooFew: there are not enough.
+            _TooFew: there are too few.
         """
         own = self._for_spilling()
         units = self._for_groups()
@@ -216,8 +216,8 @@ class _Allocation:
         )
 
     def _for_spilling(self) -> _SpillRegisters:
-        """SGPRs without which VGPRs cannot be spilled. They are needed before any SGPR is spilled itself, so they must
-        be dead."""
+        """Allocate the SGPRs that spilling VGPRs needs. They are used before any SGPR is spilled, so they must be
+        dead."""
         if not self._spills.vgprs:
             return _SpillRegisters()
         template, place = self._template, self._spills.place
@@ -233,9 +233,9 @@ class _Allocation:
         return _SpillRegisters(frame, kept_m0, kept_scc)
 
     def _for_groups(self) -> dict[int, int]:
-        """The template's registers: those that hold inputs already where the application has them, if the payload only
-        reads them."""
-        # Registers that callers write have not been saved by anything yet.
+        """Allocate the template's registers. Inputs that the payload only reads use the application's registers if
+        possible."""
+        # Registers that callers write are not saved yet at that point.
         handed = self._template.handed if self._called else frozenset()
         units: dict[int, int] = {}
         for group in self._template.groups:
@@ -250,7 +250,7 @@ class _Allocation:
         return units
 
     def _for_fixed_places(self) -> list[tuple[int, int]]:
-        """SGPRs for what is in fixed places, such as VCC, where the payload overwrites it and somebody wants it."""
+        """Allocate SGPRs to save fixed registers, such as VCC, if they are live and the payload overwrites them."""
         saved: list[tuple[int, int]] = []
         for fixed, wanted in kept_places(self._template, self._sources, self._wave_size):
             if not wanted or self._in_lanes & wanted:
@@ -259,14 +259,14 @@ class _Allocation:
         return saved
 
     def _for_circles(self, units: dict[int, int], saved: list[tuple[int, int]]) -> int | None:
-        """An SGPR that outputs need which go round in a circle."""
+        """Allocate an SGPR for outputs whose copies form a cycle, if there are such."""
         if not self._template.outputs or not needs_spare(last_copies(self._template, units, saved)):
             return None
         return self._sgprs.take(1)
 
     def _spilled(self) -> _Spilled:
-        """Return what has been taken though it is live. SGPRs go to a VGPR that is dead in all lanes, or is spilled
-        itself.
+        """Return the live units that were allocated. SGPRs are spilled to a VGPR that is dead in all lanes, or is
+        spilled itself.
         """
         vgprs, whole = tuple(bits_of(self._vgprs.taken & self._keep)), tuple[int, ...]()
         if self._template.writes_inactive_lanes:
@@ -290,7 +290,7 @@ class _Allocation:
         return _Spilled(vgprs, whole, sgprs, lane_vgpr)
 
     def _agpr_slots(self, count: int) -> tuple[int, ...]:
-        """AGPRs for so many VGPRs, if these go there."""
+        """Return AGPRs for spilled VGPRs, if they are spilled there."""
         if self._spills.place != "AGPRs":
             return ()
         slots = tuple(itertools.islice(bits_of(self._budget.agpr_slots), count))
@@ -299,7 +299,7 @@ class _Allocation:
         return slots
 
     def _with_room_in_lds(self, count: int) -> Slice | None:
-        """LDS for so many VGPRs, if these go there."""
+        """Return LDS for spilled VGPRs, if they are spilled there."""
         lds = self._budget.lds if self._spills.place == "LDS" else None
         if lds is not None and count > lds.slots:
             raise _TooFew
@@ -307,7 +307,7 @@ class _Allocation:
 
 
 def direct_place(group: Group, template: Template, sources: tuple[int, ...]) -> int | None:
-    """Return where the application already holds a group of inputs that the payload only reads, to save the copy."""
+    """Return the first application unit of a group of inputs that the payload only reads, if no copy is needed."""
     members = range(group.first, group.first + group.count)
     if any(unit in template.written for unit in members):
         return None

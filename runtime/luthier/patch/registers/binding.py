@@ -1,4 +1,4 @@
-"""Binding of a template's registers to registers of the application at one point."""
+"""Binding of a template's registers to the application's registers at one point."""
 
 from __future__ import annotations
 
@@ -14,88 +14,88 @@ from luthier.payload.template import Template
 
 
 class Slice(NamedTuple):
-    """LDS that each wave has to itself (`luthier.patch.registers.lds_slots`)."""
+    """The part of LDS of each wave (`luthier.patch.registers.lds_slots`)."""
 
     address: int
-    """SGPR unit with the byte address of what it has of the first slot."""
+    """SGPR unit with the byte address of its part of the first slot."""
     stride: int
     """Bytes from slot to slot."""
     slots: int
-    """Number of VGPRs that it has room for."""
+    """Maximum number of spilled VGPRs."""
 
 
 class RegisterBudget(Struct, frozen=True):
-    """Sizes of the register files that a kernel has, and may have."""
+    """Numbers of registers that a kernel has, and may have."""
 
     sgprs: int
     vgprs: int
     sgpr_limit: int
     vgpr_limit: int
     spill: bool = False
-    """True if payloads may spill VGPRs to private memory."""
+    """Whether payloads may spill VGPRs to private memory."""
     agpr_slots: int = 0
-    """Bit set of the AGPR units that nothing in the kernel uses, where payloads may spill VGPRs."""
+    """Bit set of the unused AGPR units to which payloads may spill VGPRs."""
     lds: Slice | None = None
-    """LDS in which payloads may keep VGPRs."""
+    """LDS to which payloads may spill VGPRs."""
     untouched: int = -1
-    """Bit set of the SGPR units that the application never touches, where payloads had better take these."""
+    """Bit set of the SGPR units that the application never accesses, if payloads should prefer these."""
 
     @property
     def scalars(self) -> int:
-        """Return the bit set of the SGPR units that a payload may have."""
+        """Return the bit set of the SGPR units that a payload may use."""
         return range_mask(SGPRS.start, max(self.sgprs, self.sgpr_limit))
 
     @property
     def vectors(self) -> int:
-        """Return the bit set of the VGPR units that a payload may have."""
+        """Return the bit set of the VGPR units that a payload may use."""
         return range_mask(VGPRS.start, max(self.vgprs, self.vgpr_limit))
 
     @property
     def spills(self) -> bool:
-        """Return whether payloads may spill live VGPRs anywhere."""
+        """Return whether payloads may spill live VGPRs."""
         return self.spill or self.agpr_slots != 0 or self.lds is not None
 
 
 SPILLING = 2
-"""The least `Binding.cost` of those that spill VGPRs."""
+"""Minimum `Binding.cost` of bindings that spill VGPRs."""
 
 
 class Binding(Struct, frozen=True, dict=True):
-    """A template's registers made concrete."""
+    """The application's registers for a template."""
 
     units: tuple[tuple[int, int], ...]
     """(template unit, application unit), sorted."""
     saved: tuple[tuple[int, int], ...]
-    """(fixed unit that holds a live value, SGPR unit it is kept in while the payload runs)."""
+    """(fixed unit with a live value, SGPR unit in which it is saved while the payload runs)."""
     sources: tuple[int, ...]
-    """Application unit each input is read from."""
+    """Application unit from which each input is read."""
     temporaries: int
-    """Bit set of the application units the payload overwrites."""
+    """Bit set of the application units that the payload overwrites."""
     spilled_sgprs: tuple[int, ...] = ()
-    """Live SGPR units among them: the N-th is kept in lane N of `lane_vgpr` while the payload runs."""
+    """Live SGPR units among them: the N-th is saved in lane N of `lane_vgpr` while the payload runs."""
     lane_vgpr: int | None = None
     """VGPR unit that is dead in every lane, or is `spilled_whole`."""
     spare: int | None = None
-    """SGPR unit for outputs that go round in a circle."""
+    """SGPR unit for outputs whose copies form a cycle."""
     spilled: tuple[int, ...] = ()
-    """Live VGPR units among them, kept elsewhere while the payload runs: their active lanes."""
+    """Live VGPR units among them that are spilled in the active lanes."""
     spilled_whole: tuple[int, ...] = ()
-    """VGPRs that are spilled with all of their lanes."""
+    """VGPRs that are spilled in all lanes."""
     frame: int | None = None
-    """SGPR unit for the place in private memory of what is spilled, if it is there."""
+    """SGPR unit for the offset of spills in private memory, if they are there."""
     agpr_slots: tuple[int, ...] = ()
-    """AGPR units that VGPRs are spilled to, `spilled` first, if they are."""
+    """AGPR units for spilled VGPRs, those of `spilled` first, if they are there."""
     lds: Slice | None = None
-    """LDS slots of spilled registers, those of `spilled` first, if they are in LDS."""
+    """LDS slots for spilled VGPRs, those of `spilled` first, if they are there."""
     kept_m0: int | None = None
-    """SGPR unit that keeps M0 while that holds the address in LDS, where somebody wants it."""
+    """SGPR unit in which M0 is saved while it holds the LDS address, if M0 is live."""
     kept_scc: int | None = None
-    """SGPR unit that keeps SCC while EXEC is turned round for lanes that are not active, where SCC is live."""
+    """SGPR unit in which SCC is saved while EXEC is inverted for inactive lanes, if SCC is live."""
     link: int | None = None
-    """First of the two SGPR units with the address to go back to, of a payload that is called; its callers put its
-    inputs where it wants them, and `sources` is empty."""
+    """First of the two SGPR units with the return address of a called payload. Its callers copy the inputs, and
+    `sources` is empty."""
 
-    def __hash__(self) -> int:  # asked for at every point
+    def __hash__(self) -> int:  # used at every point
         return self._hash
 
     @functools.cached_property
@@ -111,20 +111,20 @@ class Binding(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def lost(self) -> int:
-        """Return the bit set of the units whose values are gone after the payload."""
+        """Return the bit set of the units whose values are lost after the payload."""
         return self.temporaries & ~mask_of((*self.spilled_sgprs, *self.spilled, *self.spilled_whole))
 
     @functools.cached_property
     def spill_size(self) -> int:
-        """Return the bytes of private memory per lane for what is spilled, a multiple of 16."""
+        """Return the bytes of private memory per lane for spills, a multiple of 16."""
         if self.frame is None:
             return 0
         return -(-4 * (len(self.spilled) + len(self.spilled_whole)) // 16) * 16
 
     @functools.cached_property
     def cost(self) -> int:
-        """Return what it costs a wave: 0 if it takes dead and spare registers alone, 1 if it spills SGPRs; from
-        `SPILLING` on it spills VGPRs, the dearer the place the more."""
+        """Return its cost: 0 with only dead and unused registers, 1 if it spills SGPRs; from `SPILLING` on it spills
+        VGPRs, with higher costs for slower destinations."""
         if not self.spilled and not self.spilled_whole:
             return int(bool(self.spilled_sgprs))
         place = 0 if self.agpr_slots else 1 if self.lds is not None else 2
@@ -158,11 +158,11 @@ def range_mask(first: int, count: int) -> int:
 
 
 class KeptPlace(NamedTuple):
-    """A register with a fixed place that a payload overwrites, though somebody may want it."""
+    """A fixed register that a payload overwrites and that may have to be saved."""
 
     units: tuple[int, ...]
     wanted: int
-    """It must survive where some of these are live; 0: everywhere, since an input is taken from it."""
+    """It must be saved if some of these units are live; 0: always, since an input is taken from it."""
 
 
 @functools.lru_cache(maxsize=4096)
@@ -183,7 +183,7 @@ def kept_places(template: Template, sources: tuple[int, ...], wave_size: int) ->
 
 
 def last_copies(template: Template, units: Mapping[int, int], saved: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return the parallel copies that a payload ends with: destination -> source of its outputs and saved values."""
+    """Return the parallel copies at the end of a payload: destination -> source of its outputs and saved values."""
     copies = dict(saved)
     copies.update((output.destination, units.get(output.unit, output.unit)) for output in template.outputs)
     return copies
@@ -191,7 +191,7 @@ def last_copies(template: Template, units: Mapping[int, int], saved: Iterable[tu
 
 @functools.lru_cache(maxsize=4096)
 def touched_by(template: Template, binding: Binding, sources: tuple[int, ...]) -> tuple[int, int]:
-    """Return the bit sets of the units that a bound payload reads or writes, and of those that it writes.
+    """Return the bit set of the units that a bound payload reads or writes, and of those that it writes.
 
     Args:
         sources: application unit for each of its inputs.

@@ -1,4 +1,4 @@
-"""The register budget of a kernel: how many registers it has, and how many it may have."""
+"""The register budget of a kernel: the numbers of registers that it has, and may have."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from luthier.tool.hook_budget import HookBudget
 
 
 def budget_of(lifted: LiftedRepresentation, asked: HookBudget | None = None) -> RegisterBudget:
-    """Return the registers that a kernel has, and the most that it may have.
+    """Return the numbers of registers that a kernel has, and the maximum that it may have.
 
-    With more, its largest work-group would no longer fit a compute unit, or the budget that is asked for would be
-    exceeded.
+    With more, its largest work-group would no longer fit a compute unit, or the requested budget would be exceeded.
     """
     kernel, target = lifted.kernel, lifted.target
     descriptor = kernel.descriptor
-    # Four SIMDs a compute unit, or a work-group processor in its default mode.
+    # Four SIMDs per compute unit, or per work-group processor in its default mode.
     waves_per_simd = -(-kernel.most_waves // 4)
     granule = target.vgpr_allocation_granule(kernel.wave_size)
     fitting = target.vgpr_file_size(kernel.wave_size) // waves_per_simd // granule * granule
@@ -47,9 +46,9 @@ def budget_of(lifted: LiftedRepresentation, asked: HookBudget | None = None) -> 
 
 
 def _agpr_slots(lifted: LiftedRepresentation, vgpr_limit: int) -> int:
-    """Return the AGPRs that nothing in a kernel uses and that cost no occupancy, as a bit set of units.
+    """Return the bit set of the AGPR units that a kernel does not use and that cost no occupancy.
 
-    They are those that it has and, where AGPRs share a file with VGPRs, what is left beside `vgpr_limit` of these.
+    These are AGPRs that it has and, in a unified file, those that fit beside `vgpr_limit` VGPRs.
     """
     target, descriptor = lifted.target, lifted.kernel.descriptor
     if not target.has_agprs or lifted.unknown or named_registers(lifted, VGPRS) > descriptor.architected_vgprs:
@@ -65,9 +64,9 @@ def _agpr_slots(lifted: LiftedRepresentation, vgpr_limit: int) -> int:
 
 
 def used_agprs(lifted: LiftedRepresentation) -> int:
-    """Return the number of AGPRs from a0 on that the code of a kernel may use, of those that its descriptor gives it.
+    """Return the number of AGPRs from a0 on that the code of a kernel may use, of those that its descriptor allocates.
 
-    They are those that are named where nothing else can be meant, else all.
+    These are the named AGPRs if the code can access no others, otherwise all.
     """
     descriptor = lifted.kernel.descriptor
     by_other_names = lifted.index_mode or named_registers(lifted, VGPRS) > descriptor.architected_vgprs
@@ -79,9 +78,9 @@ def used_agprs(lifted: LiftedRepresentation) -> int:
 def named_registers(lifted: LiftedRepresentation, file: range) -> int:
     """Return the number of registers of a file up to the last one that an instruction of the kernel names.
 
-    These can be more than the descriptor seems to give. On GFX9 SGPRs are given in steps, and kernels without
-    FLAT_SCRATCH use its place. Hand-written kernels for targets with a unified register file name VGPRs at or above the
-    first AGPR (``accum_offset``), up to all that the wave has: v(accum_offset + n) is a(n).
+    This may exceed the number in the descriptor. On GFX9, SGPRs are allocated in steps, and kernels without
+    FLAT_SCRATCH use its registers. Hand-written kernels for targets with a unified register file may name AGPRs as
+    VGPRs at or above ``accum_offset``: v(accum_offset + n) is a(n).
     """
     last = lifted.named_units
     return int(last[(last >= file.start) & (last < file.stop)].max(initial=file.start - 1)) - file.start + 1

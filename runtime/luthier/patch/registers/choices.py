@@ -1,7 +1,7 @@
 """Bindings of one template at all its points of a kernel.
 
-Each binding is one more payload, so a point gets one that is there already where it fits. But each point gets one of
-the cheapest that it can have: where one needs to spill, others that need not do not.
+Each binding needs another payload, so a point reuses an existing one if it fits. However, each point gets one of its
+cheapest bindings: a point that does not need to spill does not use a binding that spills.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from luthier.patch.registers.copies import holders
 from luthier.payload import Template
 
 _STRETCH = 4096
-"""Points that are looked at together: the time for each new binding is as long as these."""
+"""Number of points that are processed together, which determines the time for each new binding."""
 _LATEST = 8
-"""Bindings of earlier stretches that are tried again."""
+"""Number of bindings of earlier stretches that are tried again."""
 
 
 class Fit(NamedTuple):
     """Conditions at a point under which a binding is valid there, as bit sets of units."""
 
     in_all_lanes: bool
-    """True if `dead` and `live` mean any lane, false if they mean the active lanes."""
+    """Whether `dead` and `live` refer to any lane; otherwise to the active lanes."""
     dead: int
-    """None of them is live."""
+    """Units that must be dead."""
     dead_anywhere: int
-    """None of them is live in any lane."""
+    """Units that must be dead in all lanes."""
     live: tuple[int, ...]
-    """Bit sets of which each has a live unit."""
+    """Bit sets, each of which must contain a live unit."""
 
     @classmethod
     def of(cls, binding: Binding, template: Template, sources: tuple[int, ...], wave_size: int) -> Fit:
-        """Return the conditions of a binding that `bind` made with these arguments at another point."""
+        """Return the conditions of a binding that `bind` returned with these arguments at another point."""
         dead, dead_anywhere, live = binding.lost, 0, []
         for units, wanted in kept_places(template, sources, wave_size):
             if wanted and units[0] in binding.fixed:
@@ -64,10 +64,7 @@ class Fit(NamedTuple):
 
 
 def least_vectors(template: Template) -> int:
-    """Return the least number of VGPRs that a payload takes.
-
-    Inputs may be where the application has them.
-    """
+    """Return the minimum number of VGPRs of a payload. Inputs may be in the application's registers."""
     inputs = {taken.unit for taken in template.inputs}
     groups = (group for group in template.groups if group.first not in SGPRS)
     own = (group.count for group in groups if inputs.isdisjoint(range(group.first, group.first + group.count)))
@@ -78,8 +75,8 @@ class Choices:
     """The bindings of one template in a kernel.
 
     Args:
-        template, sources, budget, wave_size, called: as of `bind`.
-        all_or_none: whether a point without enough registers makes all others vain.
+        template, sources, budget, wave_size, called: see `bind`.
+        all_or_none: whether to stop at the first point with too few registers.
 
     Attributes:
         made: the bindings.
@@ -107,10 +104,9 @@ class Choices:
         self._free_scalars, self._free_vectors = budget.scalars & ~taken, budget.vectors & ~taken
 
     def choose(self, points: LivePoints) -> list[int]:
-        """Return [points] the place of each one's binding in `made`, or -1.
+        """Return [points] the index in `made` of each point's binding, or -1.
 
-        It is -1 where there are not enough registers, and from the first such point on if that makes all others
-        useless.
+        It is -1 if there are too few registers, and with `all_or_none` also at all later points.
         """
         numbers: list[int] = []
         for first in range(0, len(points), _STRETCH):
@@ -122,20 +118,20 @@ class Choices:
         waiting = np.ones(len(points), bool)
         if self._called:  # only few points have no dead pair of SGPRs
             waiting &= points.has_dead_pair(self._free_scalars, in_all_lanes=self._template.writes_inactive_lanes)
-        # Costlier candidates, which need more than dead and spare registers, and the points that they fit.
+        # More expensive candidates, which spill, and the points that they fit.
         dear: list[tuple[int, NDArray[np.bool_]]] = []
 
         def spread(number: int) -> None:
-            """Give a binding to all points that cannot have a cheaper one."""
+            """Assign a binding to all points that cannot have a cheaper one."""
             if not waiting.any():
                 return
             fits, cost = self._fits[number].at(points), self.made[number].cost
-            here = waiting & fits
+            chosen = waiting & fits
             if cost:
                 dear.append((number, fits))
-                here &= self._too_few(points, cost)
-            numbers[here] = number
-            waiting[here] = False
+                chosen &= self._too_few(points, cost)
+            numbers[chosen] = number
+            waiting[chosen] = False
 
         for number in range(len(self.made) - 1, max(len(self.made) - _LATEST, 0) - 1, -1):
             spread(number)
@@ -156,7 +152,7 @@ class Choices:
         return numbers
 
     def _too_few(self, points: LivePoints, cost: int) -> NDArray[np.bool_]:
-        """Return [points] whether there is surely no binding that costs less."""
+        """Return [points] whether there is certainly no binding with a lower cost."""
         lanes = self._template.writes_inactive_lanes
         few = points.dead_among(self._free_vectors, in_all_lanes=lanes) < self._vectors
         if cost < SPILLING:

@@ -1,8 +1,8 @@
-"""Parallel copies between registers: all are read before any is written.
+"""Parallel copies between registers: all sources are read before any destination is written.
 
-A copy waits until the old value of its destination is dead. Where copies form a cycle, vector registers are swapped,
-and one scalar is saved in a spare SGPR. Vector registers come first: their lanes are those of the EXEC before, and no
-scalar is overwritten that they read. Only the copy to SCC changes SCC.
+A copy is emitted when the old value of its destination is dead. In a cycle of copies, vector registers are swapped, and
+one scalar is saved in a spare SGPR. Copies of vector registers come first, so that they use the old EXEC and no scalar
+source is overwritten. Only the copy to SCC changes SCC.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from luthier.errors import PatchError
 from luthier.isa.registers import AGPRS, EXEC, M0, MODE, SCC, SGPRS, TTMPS, UNIT_LIMIT, VCC, VGPRS, mask_of, unit_name
 
 LANES = range(2 * UNIT_LIMIT, 2 * UNIT_LIMIT + 64 * len(VGPRS))
-"""No registers: the places that lanes of VGPRs are for scalars that payloads take in."""
+"""Pseudo units for lanes of VGPRs that hold scalar inputs of payloads."""
 PRIVATE = range(LANES.stop, LANES.stop + (1 << 20))
-"""No registers either: places in a lane's private memory, by their byte offset there, 4 bytes each."""
+"""Pseudo units for 4-byte locations in a lane's private memory, by byte offset."""
 _MOVABLE = frozenset((*SGPRS, *VCC, *TTMPS, M0, *EXEC, *VGPRS, *AGPRS))
 
 
 def unit_text(unit: int) -> str:
-    """Return the assembly name of a register unit that moves take.
+    """Return the assembly name of a register unit as an operand of moves.
 
     Raises:
-        PatchError: moves do not take it.
+        PatchError: the register cannot be an operand of moves.
     """
     if unit not in _MOVABLE:
         raise PatchError(f"register unit {unit} cannot be copied")
@@ -32,12 +32,12 @@ def unit_text(unit: int) -> str:
 
 
 def lane_unit(vgpr: int, lane: int) -> int:
-    """Return the unit of `LANES` for a lane of a VGPR, which is given as a register unit."""
+    """Return the unit of `LANES` for a lane of a VGPR, given as a register unit."""
     return LANES.start + 64 * (vgpr - VGPRS.start) + lane
 
 
 def lane_text(unit: int) -> tuple[str, int]:
-    """Return the assembly name of the VGPR and the lane that a unit of `LANES` stands for."""
+    """Return the assembly name of the VGPR, and the lane, of a unit of `LANES`."""
     vgpr, lane = divmod(unit - LANES.start, 64)
     return unit_text(VGPRS.start + vgpr), lane
 
@@ -48,28 +48,28 @@ def private_unit(offset: int) -> int:
 
 
 def private_offset(unit: int) -> int:
-    """Return the byte offset in a lane's private memory that a unit of `PRIVATE` stands for."""
+    """Return the byte offset in a lane's private memory of a unit of `PRIVATE`."""
     return 4 * (unit - PRIVATE.start)
 
 
 def holders(units: Iterable[int]) -> int:
-    """Return the bit set of the register units that hold values: for a unit of `LANES`, that of the VGPR; for one of
-    `PRIVATE` there is none."""
+    """Return the bit set of the register units that hold values: the VGPR for a unit of `LANES`, none for one of
+    `PRIVATE`."""
     held = (VGPRS.start + (unit - LANES.start) // 64 if unit in LANES else unit for unit in units)
     return mask_of(unit for unit in held if unit not in PRIVATE)
 
 
 _HWREG_MODE = 1
-"""MODE's number among hardware registers, on every target."""
+"""Hardware register number of MODE on every target."""
 _NAMED = 256
-"""VGPRs that have a name in every state of ``s_set_vgpr_msb``; payloads run where that is 0."""
+"""Number of VGPRs that instructions can name without ``s_set_vgpr_msb``, which is 0 in payloads."""
 
 
 def vector_text(mnemonic: str, destination: int, source: int) -> str:
     """Return the assembly of a vector instruction with one source.
 
-    Where a VGPR is one that instructions have no number for, its upper bits are set before (bits 1:0 of the source, 7:6
-    of the result) and cleared after it.
+    For a VGPR with a higher number, its upper bits are set before the instruction (bits 1:0 of the source, 7:6 of the
+    result) and cleared after it.
     """
     bits, names = 0, []
     for unit, place in ((destination, 6), (source, 0)):
@@ -121,7 +121,7 @@ def needs_spare(copies: Mapping[int, int]) -> bool:
 
 
 def parallel_copy(copies: Mapping[int, int], spare: int | None = None) -> list[str]:
-    """Return assembly that gives every destination what its source held before the first copy.
+    """Return assembly that gives every destination the value of its source before the first copy.
 
     Args:
         copies: destination unit -> source unit. SCC and AGPRs may only be destinations.
@@ -147,7 +147,7 @@ def _in_order(copies: Mapping[int, int], spare: int | None) -> list[str]:
                 if not readers[from_]:
                     ready.append(from_)
             continue
-        # Only circles are left: each destination is the source of just one other.
+        # Only cycles are left: each destination is the source of exactly one other copy.
         to, from_ = next(iter(pending.items()))
         reader = next(other for other, source in pending.items() if source == to)
         if to in VGPRS:
@@ -158,7 +158,7 @@ def _in_order(copies: Mapping[int, int], spare: int | None) -> list[str]:
                 del pending[reader]
         else:
             if spare is None:
-                raise PatchError(f"no register to put {unit_text(to)} aside")
+                raise PatchError(f"no spare register to save {unit_text(to)}")
             lines.append(copy_text(spare, to))
             pending[reader] = spare
             readers[to] = 0

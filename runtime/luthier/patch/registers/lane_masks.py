@@ -1,12 +1,12 @@
-"""Lane masks on GFX11, in waves of 64 lanes: an SGPR that a vector instruction has read as a mask, and another
-instruction then overwrites, wants a wait before it is read again.
+"""Lane masks on GFX11 in waves of 64 lanes: an SGPR that a vector instruction has read as a mask, and another
+instruction then overwrites, needs a wait before it is read again.
 
-LLVM sees to that within the application and within a payload, and takes it of each that nothing was read as a mask
-before. So a payload begins by making the hardware forget what of its registers the application may have read so, and
-ends by doing that with what it has read so itself: what is overwritten, and waited for, no longer counts.
+LLVM inserts these waits inside the application and inside a payload, and assumes for each that nothing was read as a
+mask before. A payload therefore begins with code that makes the hardware forget reads by the application of registers
+that it overwrites, and ends with code for its own reads: an overwrite followed by a wait clears a read.
 
-There, too, a vector instruction must not read at once what was written before a change of EXEC and behind it: a
-payload that changes EXEC ends with the same wait.
+In addition, a vector instruction must not immediately read results from before and after a change of EXEC: a payload
+that changes EXEC ends with the same wait.
 
 Source: LLVM, GCNHazardRecognizer::fixVALUMaskWriteHazard, fixVALUPartialForwardingHazard.
 """
@@ -30,16 +30,16 @@ _ALL = mask_of((*SGPRS, *VCC))
 
 
 class LaneMasks:
-    """Assembly that payloads of one kernel begin with because of masks that the application has read.
+    """Assembly at the beginning of payloads of one kernel for masks that the application has read.
 
     Args:
-        edited: whether the application's instructions change, so that it is not known what they read.
+        edited: whether the application's instructions change, so that their reads are unknown.
     """
 
     def __init__(self, lifted: LiftedRepresentation, *, edited: bool) -> None:
         self._lifted, self._edited = lifted, edited
         self.matter = matter(lifted.target, lifted.wave_size)
-        """Else nothing need be done."""
+        """Whether any assembly may be needed."""
 
     @functools.cached_property
     def _read(self) -> int:
@@ -63,8 +63,8 @@ def behind(isa: Isa, code: bytes, restored: int) -> tuple[str, ...]:
     """Return assembly after a payload's code.
 
     Args:
-        restored: bit set of what its last scalar instructions write, for which the wait alone is enough; it must not be
-            read before that.
+        restored: bit set of the units that its last scalar instructions write, for which the wait alone is sufficient;
+            they must not be read before it.
     """
     columns = Columns(isa.decode(code))
     table = effect_table(isa)
@@ -82,12 +82,12 @@ def behind(isa: Isa, code: bytes, restored: int) -> tuple[str, ...]:
 def _read_by(isa: Isa, table: EffectTable, columns: Columns, indices: Iterable[int]) -> int:
     is_vector, masks = test_of(VALU.kind), units_of(READS_A_MASK)
     native = table.code(columns)
-    found = 0
+    units = 0
     for index in indices:
         number = columns.opcode[index]
         if number >= 0 and is_vector(isa.opcode(number)):
-            found |= masks(instance_of(table, native, columns, index))
-    return found & _ALL
+            units |= masks(instance_of(table, native, columns, index))
+    return units & _ALL
 
 
 def _forget(target: Target, units: int, overwritten: int = 0) -> tuple[str, ...]:

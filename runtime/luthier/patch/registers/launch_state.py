@@ -1,12 +1,12 @@
-"""Plan of where hooks find what a kernel gets at launch.
+"""Plan of the places of launch state for hooks.
 
-A value stays in the register where the hardware puts it, if nothing in the kernel writes that. Otherwise code at the
-kernel's entry saves it, cheapest place first: an SGPR that neither the kernel nor what it calls ever names, a lane of
-such a VGPR; values that differ between lanes in a VGPR of their own, else in an AGPR, else in the lane's private memory
-below what payloads spill there. Such places are out of bounds for every payload.
+A value stays in the register in which the hardware delivers it, if nothing in the kernel writes this register.
+Otherwise code at the kernel's entry saves it in the cheapest place: an SGPR that neither the kernel nor its callees
+name, or a lane of such a VGPR. Values that differ between lanes are saved in such a VGPR, in an AGPR, or in the lane's
+private memory below the payloads' spills. No payload may overwrite these places.
 
-What the kernel does not ask for is asked for in its descriptor. This moves the inputs that come after it; the code at
-the entry moves them back, so the kernel finds all that it knows where it was.
+State that the kernel does not request is requested in its descriptor. This moves the inputs that come after it; the
+code at the entry moves them back, so that the kernel finds its inputs in the expected registers.
 
 Source: LLVM AMDGPUUsage, "Initial Kernel Execution State".
 """
@@ -41,23 +41,23 @@ from luthier.patch.registers.spill_slots import set_flat_scratch, store_text
 from luthier.payload.launch_state import HIDDEN_V4, HIDDEN_V5, STATES
 
 MOST_USER_SGPRS = 16
-"""SGPRs that the hardware fills in before the work-group ids."""
+"""Maximum number of SGPRs that the hardware initialises before the work-group ids."""
 _FIRST_FREE = 3
-"""VGPRs in which work-item ids arrive."""
+"""Number of VGPRs in which work-item ids arrive."""
 _ID_BITS = 10
-"""Bits of each work-item id, where they share a register."""
+"""Bits of each work-item id if they share a register."""
 
 Part = tuple[str, int]
-"""A state's name and which 32 bits of it."""
+"""A state's name, and the index of a 32-bit part."""
 
 
 class StatePlan(Struct, frozen=True):
-    """Places of the launch state, and what it takes to have it there."""
+    """Places of the launch state, and the changes of the kernel that they need."""
 
     places: Mapping[Part, int] = field(default_factory=dict)
-    """Register unit, or a unit of `LANES` or `PRIVATE`."""
+    """Part -> register unit, or a unit of `LANES` or `PRIVATE`."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """State -> why this kernel cannot have it."""
+    """State -> why it is not available in this kernel."""
     reserved: int = 0
     """Bit set of the register units that no payload may overwrite."""
     prologue: tuple[str, ...] = ()
@@ -65,17 +65,17 @@ class StatePlan(Struct, frozen=True):
     changes: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the kernel descriptor with new values."""
     sgprs: int = 0
-    """SGPRs and VGPRs that the kernel must have for it."""
+    """Numbers of SGPRs and VGPRs that the kernel needs for it."""
     vgprs: int = 0
     private: int = 0
-    """Where the launch state in private memory ends, in bytes a lane; 0 if none is there."""
+    """End of the launch state in private memory, in bytes per lane; 0 if there is none."""
     homeless: bool = False
-    """True if some of it is missing which private memory would have room for."""
-    no_frame: str = "nothing asked for it"
+    """Whether some state is missing that could be in private memory."""
+    no_frame: str = "it was not requested"
     """Why payloads have no private memory; empty if they have."""
     wave_lds: int | None = None
-    """SGPR unit with the wave's address in LDS, less what `luthier.patch.registers.lds_slots.begin_slots` adds to
-    `prologue`, if it was asked for."""
+    """SGPR unit with the wave's address in LDS, if requested, without the part that
+    `luthier.patch.registers.lds_slots.begin_slots` adds to `prologue`."""
     no_lds: str = no_frame
     """Why there is no LDS for payloads; empty if there is."""
 
@@ -91,15 +91,15 @@ def plan_state(
     frame: int = 0,
     in_registers: Collection[str] = (),
 ) -> StatePlan:
-    """Find places for launch state.
+    """Return places for launch state.
 
     Args:
         budget: the kernel's register files.
         states: names of `luthier.payload.launch_state.STATES`.
-        written: bit set of the units that hooks give new values.
-        no_frame: why payloads are not to have private memory; empty if they are.
-        no_lds: the same of LDS of each wave's own.
-        frame: byte offset, within a lane's private memory, of what they may have.
+        written: bit set of the units that hooks write.
+        no_frame: why payloads must not use private memory; empty if they may.
+        no_lds: why payloads must not use LDS for spills; empty if they may.
+        frame: byte offset in a lane's private memory from which payloads may use it.
         in_registers: states that must be in SGPRs, VGPRs or lanes of VGPRs.
     """
     wanted = sorted(set(states), key=lambda name: (STATES[name].units, name), reverse=True)
@@ -109,7 +109,7 @@ def plan_state(
 
 
 _Inputs = Mapping[str, tuple[int, int]]
-"""Name of an input -> the first SGPR unit that the hardware puts it into, and how many."""
+"""Name of an input -> its first SGPR unit at the kernel's start, and the number of units."""
 
 
 class _NoSpare(Exception):
@@ -117,13 +117,13 @@ class _NoSpare(Exception):
 
 
 class _Placing(NamedTuple):
-    """Assembly that puts launch state into its places."""
+    """Assembly that moves launch state to its places."""
 
     lanes: list[str]
-    """Into lanes of VGPRs, from where the hardware has put it."""
+    """Moves of inputs to lanes of VGPRs."""
     vectors: list[str]
     constants: list[str]
-    """What is no input, and needs no input any more where it is written."""
+    """Moves of constants, which come after all uses of inputs."""
 
 
 class _LaunchStatePlanner:
@@ -167,7 +167,7 @@ class _LaunchStatePlanner:
         try:
             spare = self._spare_for(scalars)
         except _NoSpare:
-            reason = "no SGPR is free to move the kernel's inputs with"
+            reason = "no SGPR is free for moving the kernel's inputs"
             missing = dict.fromkeys(wanted, reason)
             return StatePlan(missing=missing, no_frame=self.no_frame or reason, no_lds=self.no_lds or reason)
         wave, wave_lds, temporaries = self._find_wave(after)
@@ -193,7 +193,7 @@ class _LaunchStatePlanner:
         )
 
     def _ask(self, wanted: list[str]) -> list[str]:
-        """Ask for states, private memory and the wave's LDS; those of the states that the kernel can have."""
+        """Request states, private memory and the wave's LDS. Return the available states."""
         asked = [name for name in wanted if self._ask_for(name)]
         if not self.no_frame:
             self._change("enable_private_segment", 1)
@@ -204,17 +204,17 @@ class _LaunchStatePlanner:
         return asked
 
     def _moved_inputs(self, before: _Inputs, after: _Inputs) -> dict[int, int]:
-        """Return where the kernel finds its inputs, and where the hardware puts them now."""
+        """Return register in which the kernel expects an input -> register in which it now arrives."""
         scalars: dict[int, int] = {}
         for name, (first, count) in before.items():
             for number in range(count):
-                # An input whose register is never used need not be moved: something else may be kept there.
+                # An input whose register is never used need not be moved: its register may hold something else.
                 if name in after and (self.named | self.taken) >> first + number & 1:
                     scalars[first + number] = after[name][0] + number
         return scalars
 
     def _place(self, asked: list[str], after: _Inputs, scalars: dict[int, int]) -> _Placing:
-        """Find places for states that do not stay where they are; `scalars` gets those that are copied at once with
+        """Find places for states that do not stay in place. `scalars` receives those that are copied in parallel with
         the kernel's inputs."""
         placing = _Placing([], [], [])
         for name in asked:
@@ -227,7 +227,7 @@ class _LaunchStatePlanner:
         return placing
 
     def _spare_for(self, scalars: Mapping[int, int]) -> int | None:
-        """An SGPR for copies that go round in a circle.
+        """Return an SGPR for copies that form a cycle, if there are such.
 
         Raises:
             _NoSpare: none is free.
@@ -241,7 +241,7 @@ class _LaunchStatePlanner:
         return spare
 
     def _prologue(self, lines: Sequence[str], after: _Inputs) -> list[str]:
-        """Code for the kernel's entry with what must stand around it: private memory comes before anything uses it."""
+        """Return the code for the kernel's entry, with the set-up of private memory before its first use."""
         target = self.lifted.target
         stored = target.wait_for_everything if self.private else ()
         prologue = [*lines, *stored, *(waits_around_outputs(target)[1] if lines else [])]
@@ -250,10 +250,10 @@ class _LaunchStatePlanner:
         init, offset = after["flat_scratch_init"][0], after["private_segment_wavefront_offset"][0]
         return [*set_flat_scratch(target, init, offset), *prologue]
 
-    # What the hardware is to give
+    # Requests to the hardware
 
     def _ask_for(self, name: str) -> bool:
-        """Note what of the descriptor must change for a state; False if the kernel cannot have it."""
+        """Record the changes of the descriptor for a state. Return whether it is available."""
         reason = self._why_not(name)
         if reason:
             self.missing[name] = reason
@@ -266,7 +266,7 @@ class _LaunchStatePlanner:
         return True
 
     def _ask_for_wave(self) -> None:
-        """Note what must change for the wave's address in LDS."""
+        """Record the changes for the wave's address in LDS."""
         names = slices.states(self.lifted.target)
         self.no_lds = next(filter(None, map(self._why_not, names)), "")
         if not self.no_lds:
@@ -280,20 +280,20 @@ class _LaunchStatePlanner:
     def _why_not(self, name: str) -> str:
         descriptor = self.descriptor
         if name.startswith("workitem_id") and descriptor.enable_vgpr_workitem_id == 3:
-            return "its descriptor asks for work-item ids in an undefined way"
+            return "its descriptor requests work-item ids by an undefined value"
         ttmps = self.lifted.target.launch_ttmps
         if name == "workgroup_id_z" and ttmps is not None and self.named >> TTMPS[ttmps.workgroup_id_yz] & 1:
             y, z = descriptor.enable_sgpr_workgroup_id_y, descriptor.enable_sgpr_workgroup_id_z
-            if y and not z:  # then compilers leave out the mask of y
+            if y and not z:  # then compilers omit the mask of y
                 return "it reads y of the work-group id without z, which share a register that nothing can write"
         if name.startswith("implicit_offset") and self._implicit_offset(name) is None:
-            return "it has none in the form that the hook knows"
+            return "it has none in the layout for which the hook was compiled"
         return ""
 
     def _implicit_offset(self, name: str) -> int | None:
-        """Return the offset in bytes of the kernel's hidden arguments among its arguments.
+        """Return the byte offset of the kernel's hidden arguments; None if their layout is not the expected one.
 
-        None if they are not where hooks look for them. Only the metadata say where they are: runtimes put them there.
+        The metadata determine where runtimes place them.
         """
         kernel = self.lifted.kernel
         hidden = [argument for argument in kernel.arguments if argument.hidden]
@@ -316,7 +316,7 @@ class _LaunchStatePlanner:
         # Leave out first what fewest hooks need.
         for name in ("dispatch_id", "queue_ptr", "flat_scratch_init", "dispatch_ptr", "kernarg_segment_ptr"):
             if self._user_sgprs() > MOST_USER_SGPRS and self.changes.pop(f"enable_sgpr_{name}", 0):
-                reason = f"it has no room for it among the {MOST_USER_SGPRS} SGPRs that are filled in"
+                reason = f"it has no room for it among the {MOST_USER_SGPRS} SGPRs that the hardware initialises"
                 if name == "flat_scratch_init":
                     self.no_frame = reason
                     self.changes.pop("enable_private_segment", 0)
@@ -331,7 +331,7 @@ class _LaunchStatePlanner:
         return replace(self.descriptor, **self.changes)
 
     def _user_sgprs(self) -> int:
-        """Return the number of user SGPRs that are filled in, with `changes`."""
+        """Return the number of initialised user SGPRs, with `changes`."""
         return sum(
             count
             for name, (_, count) in replace(self.descriptor, **self.changes).sgpr_inputs.items()
@@ -341,7 +341,7 @@ class _LaunchStatePlanner:
     # Places
 
     def _leave_in_place(self, name: str, inputs: Mapping[str, tuple[int, int]]) -> None:
-        """Take a scalar from where the kernel finds it, if nothing writes there."""
+        """Leave a scalar in its input register, if nothing writes there."""
         ttmps = self.lifted.target.launch_ttmps
         if ttmps is not None and name.startswith("workgroup_id"):
             number = ttmps.workgroup_id_x if name == "workgroup_id_x" else ttmps.workgroup_id_yz
@@ -362,7 +362,7 @@ class _LaunchStatePlanner:
             else:
                 free = self._free_lane()
                 if free is None:
-                    self.missing[name] = "it has neither an SGPR nor a lane of a VGPR that it never uses"
+                    self.missing[name] = "it uses all SGPRs and all lanes of VGPRs"
                     return
                 vgpr, lane = lane_text(free)
                 lanes.append(f"v_writelane_b32 {vgpr}, {unit_text(after + number)}, {lane}")
@@ -372,10 +372,10 @@ class _LaunchStatePlanner:
     def _find_wave(self, inputs: Mapping[str, tuple[int, int]]) -> tuple[list[str], int | None, int]:
         """Return assembly that finds the wave's part of LDS before anything else is moved.
 
-        Also return the SGPR that holds it then, and how many SGPRs the kernel must have for that.
+        Also return the SGPR that holds it, and the number of SGPRs that the kernel needs for it.
 
         Args:
-            inputs: where they arrive.
+            inputs: registers in which inputs arrive.
         """
         if self.no_lds:
             return [], None, 0
@@ -434,9 +434,9 @@ class _LaunchStatePlanner:
             self.private = place + 4
 
     def _masked_ids(self) -> list[str]:
-        """Return assembly that masks work-item ids to what the kernel expects.
+        """Return assembly that removes work-item ids that the kernel does not request.
 
-        It may take the whole register for those that it asked for.
+        The kernel may assume that the register contains only the requested ids.
         """
         if not self.lifted.target.packed_work_item_ids or "enable_vgpr_workitem_id" not in self.changes:
             return []
@@ -456,8 +456,7 @@ class _LaunchStatePlanner:
         return free
 
     def _dead_at_entry(self) -> int:
-        """Return a VGPR in which neither an input arrives nor launch state is; there is one, since the others are all
-        in use."""
+        """Return a VGPR without an input or launch state. There is one, since the others are all in use."""
         vgprs = VGPRS[_FIRST_FREE : max(self.budget.vgprs, self.budget.vgpr_limit)]
         return next(unit for unit in vgprs if not self.taken >> unit & 1)
 

@@ -1,12 +1,12 @@
-"""LDS for live vector registers: each wave of a work-group has a part of it to itself.
+"""LDS for live vector registers: each wave of a work-group has its own part.
 
-The hooks' part of LDS (`luthier.payload.lds`) comes last, below it are the *slots*: each holds one register of every
-wave of the largest work-group that the kernel allows, wave behind wave, lane behind lane. So payloads need no VGPR for
-addresses: M0 holds where the wave's part of the first slot is, the instruction adds what the slot is farther on, and
-the hardware what the lane is.
+The hooks' part of LDS (`luthier.payload.lds`) is the last one. Below it are the *slots*: each holds one register of
+every wave of the largest work-group that the kernel allows, in the order of waves and lanes. Payloads need no VGPR for
+addresses: M0 holds the address of the wave's part of the first slot, the instruction adds the offset of the slot, and
+the hardware that of the lane.
 
-The place of the slots is known only at launch: they end where the dispatch packet says that LDS does. Code at the
-kernel's entry computes the wave's address and leaves it in an SGPR that nothing else uses.
+The addresses of the slots are known only at launch: they end at the end of LDS according to the dispatch packet. Code
+at the kernel's entry computes the wave's address and keeps it in an SGPR that nothing else uses.
 
 Source: the ISA documents of GFX9 to GFX12, DS_WRITE_ADDTID_B32: 16 bits of M0, the offset and 4 times the lane.
 """
@@ -24,18 +24,18 @@ from luthier.patch.registers.wave_number import wave_of_ttmp, wave_of_work_items
 from luthier.payload.lds import GROUP_SEGMENT_SIZE
 
 _ALIGNMENT = 4
-"""Alignment of slots, in bytes; where the size of a launch's LDS is no multiple of it, they begin so much lower."""
+"""Alignment of slots in bytes; their addresses are rounded down to it."""
 SCALARS = 3
-"""SGPRs that are overwritten before the wave's address is known."""
+"""Number of SGPRs that are overwritten before the wave's address is known."""
 
 
 def refusal(lifted: LiftedRepresentation) -> str:
-    """Return why payloads of a kernel cannot spill registers to LDS; empty if they can, where there is room."""
-    return "" if lifted.target.lds_by_lane else f"{lifted.target.name} reaches too little of it without a VGPR"
+    """Return why payloads of a kernel cannot spill registers to LDS; empty if they can."""
+    return "" if lifted.target.lds_by_lane else f"{lifted.target.name} can address too little of it without a VGPR"
 
 
 def states(target: Target) -> list[str]:
-    """Return the launch state that the kernel's entry needs (`luthier.payload.launch_state.STATES`)."""
+    """Return the launch state that the code at the kernel's entry needs (`luthier.payload.launch_state.STATES`)."""
     if target.launch_ttmps is not None:
         return ["dispatch_ptr"]
     if target.packed_work_item_ids:
@@ -44,12 +44,12 @@ def states(target: Target) -> list[str]:
 
 
 def slice_of(lifted: LiftedRepresentation, address: int, hooks: int, waves: int | None) -> Slice | None:
-    """Return as many LDS slots as fit; None if none does.
+    """Return as many LDS slots as fit; None if none fits.
 
     Args:
         address: SGPR unit with the wave's address.
-        hooks: bytes of LDS that hooks have.
-        waves: per SIMD, for which LDS must leave room; None: that does not matter.
+        hooks: bytes of LDS of hooks.
+        waves: waves per SIMD for which LDS must leave room; None: no limit.
     """
     kernel = lifted.kernel
     stride = 4 * lifted.wave_size * kernel.most_waves
@@ -66,20 +66,20 @@ def slice_of(lifted: LiftedRepresentation, address: int, hooks: int, waves: int 
 
 
 def size_of(slots: int, stride: int) -> int:
-    """Return how many more bytes a work-group needs for so many slots."""
+    """Return the bytes that a work-group needs in addition for some slots."""
     return slots * stride + _ALIGNMENT if slots else 0
 
 
 def find_wave(target: Target, wave_size: int, address: str, scalars: list[str], packet: str, waves: int) -> list[str]:
     """Return assembly for a kernel's entry that computes the address of a wave's part of a slot.
 
-    The address is relative: how far the part is from where LDS ends less its first wave's. Except for SCC and EXEC's
-    lanes, it changes `address` and `scalars` alone.
+    The address is that of the part if slots began at the end of LDS. Besides SCC and EXEC, the code changes only
+    `address` and `scalars`.
 
     Args:
-        scalars: as many as `SCALARS`.
+        scalars: `SCALARS` SGPRs.
         packet: the two SGPRs with the dispatch packet's address.
-        waves: of the largest work-group; those that have no part stop.
+        waves: waves of the largest work-group; further waves end.
     """
     settle, _ = waits_around_outputs(target)
     load = "s_load_b32" if target.sized_memory_names else "s_load_dword"
@@ -90,7 +90,7 @@ def find_wave(target: Target, wave_size: int, address: str, scalars: list[str], 
     else:
         ids = dict.fromkeys("xyz", "v0") if target.packed_work_item_ids else {"x": "v0", "y": "v1", "z": "v2"}
         lines += wave_of_work_items(target, wave_size, scalars, packet, ids.__getitem__)
-    # Unless launch sizes are checked, as `luthier run` does, a larger work-group would use the slots of others.
+    # Unless launch sizes are checked, as in `luthier run`, a larger work-group would use slots of other waves.
     lines += [f"s_cmp_ge_u32 {wave}, {waves}", "s_cbranch_scc0 1", "s_trap 2"]
     shift = (4 * wave_size).bit_length() - 1
     lines += [f"s_lshl_b32 {wave}, {wave}, {shift}", *settle]
@@ -102,7 +102,7 @@ def begin_slots(target: Target, address: int, below: int) -> list[str]:
 
     Args:
         address: SGPR unit.
-        below: bytes of LDS that are added to the kernel's for slots and for hooks, with those for alignment.
+        below: bytes of LDS that slots and hooks add to the kernel's, including padding.
     """
     settle, _ = waits_around_outputs(target)
     name = unit_name(address)

@@ -1,11 +1,9 @@
 """Storage for live vector registers: unused AGPRs, LDS (`luthier.patch.registers.lds_slots`), or private memory.
 
-For private memory: where it is in a kernel, and what has to be done at the kernel's entry to have it.
-
-A payload's frame lies above all private memory that the kernel and what it calls can use, so its place, a byte offset
-within each lane's memory, is the same everywhere in a kernel. What is spilled comes first, then the stack of the hook.
-Both are addressed by FLAT_SCRATCH, which later generations set up themselves. Earlier ones get it at the kernel's entry
-from the SGPRs that the descriptor is made to ask for (`luthier.patch.registers.launch_state`).
+A payload's frame in private memory is above all private memory that the kernel and its callees can use, so its byte
+offset in each lane's memory is the same everywhere in a kernel. It contains the spills, then the hook's stack. Both are
+addressed by FLAT_SCRATCH, which later generations initialise themselves. In earlier ones, code at the kernel's
+entry sets it from SGPRs that the descriptor requests (`luthier.patch.registers.launch_state`).
 
 Source: LLVM AMDGPUUsage, "Kernel Prolog", "Flat Scratch".
 """
@@ -25,14 +23,14 @@ from luthier.patch.registers.binding import Binding, Slice
 from luthier.patch.registers.copies import copy_text
 
 ALIGNMENT = 16
-"""Alignment of frames, in bytes (AMDGPUUsage, "Non-Kernel Functions")."""
+"""Alignment of frames in bytes (AMDGPUUsage, "Non-Kernel Functions")."""
 
 
 def frame_place(lifted: LiftedRepresentation, most_stack: int | None) -> int:
-    """Return the byte offset within a lane's private memory from which payloads may use it.
+    """Return the byte offset in a lane's private memory from which payloads may use it.
 
     Args:
-        most_stack: as of `InstrumentationTask`.
+        most_stack: see `InstrumentationTask`.
     """
     own = lifted.kernel.private_segment_fixed_size
     if lifted.kernel.uses_dynamic_stack:
@@ -41,7 +39,7 @@ def frame_place(lifted: LiftedRepresentation, most_stack: int | None) -> int:
 
 
 def aligned(size: int) -> int:
-    """Return the least multiple of `ALIGNMENT` that is no less than a number of bytes."""
+    """Return a number of bytes rounded up to a multiple of `ALIGNMENT`."""
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
@@ -49,13 +47,13 @@ def refusal(lifted: LiftedRepresentation, most_stack: int | None) -> str:
     """Return why payloads of a kernel cannot have private memory; empty if they can.
 
     Args:
-        most_stack: as of `InstrumentationTask`.
+        most_stack: see `InstrumentationTask`.
     """
     if lifted.kernel.uses_dynamic_stack:
         if most_stack is None:
             return "how much private memory it uses itself is known only when it runs"
         if most_stack < 0:
-            return f"its stack is said to have {most_stack} bytes"
+            return f"its stack limit of {most_stack} bytes is negative"
         most = lifted.target.scratch_per_lane(lifted.wave_size)
         if frame_place(lifted, most_stack) >= most:
             return f"a stack of {most_stack} bytes leaves none of the {most} that a lane can have"
@@ -63,13 +61,13 @@ def refusal(lifted: LiftedRepresentation, most_stack: int | None) -> str:
     for index in _sets_flat_scratch(lifted):
         # The kernel's prologue sets it to the value that it already has.
         if entry is None or lifted.block_of[index] != lifted.block_of[entry]:
-            return f"it changes FLAT_SCRATCH at {lifted.columns.address[index]:#x}, after its beginning"
+            return f"it changes FLAT_SCRATCH after its entry, at {lifted.columns.address[index]:#x}"
     return ""
 
 
 def _sets_flat_scratch(lifted: LiftedRepresentation) -> Iterator[int]:
     if lifted.target.architected_flat_scratch:
-        return  # no instruction can
+        return  # no instruction can change it
     for index, block in enumerate(lifted.block_of):
         if block < 0:
             continue
@@ -81,11 +79,11 @@ def _sets_flat_scratch(lifted: LiftedRepresentation) -> Iterator[int]:
 
 
 def set_flat_scratch(target: Target, init: int, offset: int) -> list[str]:
-    """Return assembly that sets FLAT_SCRATCH at a kernel's entry, and changes nothing that a kernel finds there.
+    """Return assembly that sets FLAT_SCRATCH at a kernel's entry, and preserves the kernel's inputs.
 
     Args:
-        init: first of the two SGPRs with the queue's private memory.
-        offset: the SGPR with the byte offset of the wave's.
+        init: first of the two SGPRs with the address of the queue's private memory.
+        offset: the SGPR with the byte offset of the wave's private memory.
     """
     places = ("flat_scratch_lo", "flat_scratch_hi") if target.flat_scratch_sgprs else ("vcc_lo", "vcc_hi")
     low, high = places
@@ -114,25 +112,25 @@ def store_text(target: Target, unit: int, place: int, address: int) -> list[str]
 
 
 def load_text(target: Target, unit: int, place: int) -> list[str]:
-    """Return assembly that loads a VGPR from there and waits for it. It needs no other register: the VGPR holds the
-    address before.
+    """Return assembly that loads a VGPR from private memory and waits for it. It needs no other register, since the
+    VGPR itself first holds the address.
     """
     name, width = unit_name(unit), "b32" if target.sized_memory_names else "dword"
     return [f"v_mov_b32_e32 {name}, {place:#x}", f"scratch_load_{width} {name}, {name}, off", target.wait_for_loads]
 
 
 def spills_of(binding: Binding, place: int, target: Target, wave_size: int) -> Spills | Slots | Moves:
-    """Return the code that saves and restores what a binding spills; args as of `Spills`."""
+    """Return the code that saves and restores the spills of a binding; for the arguments see `Spills`."""
     if binding.lds is not None:
         return Slots(binding, binding.lds, target, wave_size)
     return Moves(binding, target, wave_size) if binding.agpr_slots else Spills(binding, place, target, wave_size)
 
 
 class Moves:
-    """Code that keeps what a binding spills in AGPRs.
+    """Code that spills to AGPRs.
 
-    Whether moves to and from AGPRs heed EXEC is not documented. So all lanes are saved, by turning EXEC round between
-    two writes; then it does not matter which lanes come back, but for those that the payload may have changed.
+    It is not documented whether moves to and from AGPRs depend on EXEC. All lanes are therefore saved, by inverting
+    EXEC between two writes; then any restored lanes are correct if they include those that the payload may change.
     """
 
     def __init__(self, binding: Binding, target: Target, wave_size: int) -> None:
@@ -166,24 +164,21 @@ class Moves:
 
 
 def in_all_lanes(lines: list[str], kept_scc: int | None, target: Target, wave_size: int) -> list[str]:
-    """Return `lines` executed in the lanes that are active, and then in the others.
+    """Return `lines` executed in the active lanes, and then in the inactive ones.
 
     Args:
-        kept_scc: SGPR unit that keeps SCC meanwhile, where SCC is live.
+        kept_scc: SGPR unit in which SCC is saved, if SCC is live.
     """
     mask = "exec" if wave_size > 32 else unit_name(EXEC_LO)
-    others = f"s_not_b{wave_size} {mask}, {mask}"
-    wholly = [*lines, others, *lines, others]
+    invert = f"s_not_b{wave_size} {mask}, {mask}"
+    wholly = [*lines, invert, *lines, invert]
     if kept_scc is None:
         return wholly
     return [*settled(target, [copy_text(kept_scc, SCC)]), *wholly, copy_text(SCC, kept_scc)]
 
 
 class Slots:
-    """Code that spills what a binding spills to LDS.
-
-    In between, M0 is as the application left it, or dead.
-    """
+    """Code that spills to LDS. While the payload runs, M0 has the application's value, or is dead."""
 
     def __init__(self, binding: Binding, place: Slice, target: Target, wave_size: int) -> None:
         self._binding = binding
@@ -198,7 +193,7 @@ class Slots:
     def restore(self) -> list[str]:
         """Return assembly that runs after the payload.
 
-        The payload's vector instructions may have written the scalars that it reads.
+        The payload's vector instructions may have written scalars that this code reads.
         """
         if not self._binding.lds_slots:
             return []
@@ -226,10 +221,10 @@ class Slots:
 
 
 class Spills:
-    """Code that keeps what a binding spills in private memory.
+    """Code that spills to private memory.
 
     Args:
-        place: byte offset within a lane's private memory.
+        place: byte offset in a lane's private memory.
     """
 
     def __init__(self, binding: Binding, place: int, target: Target, wave_size: int) -> None:
@@ -275,7 +270,7 @@ class Spills:
 
 
 def _in_order(target: Target) -> bool:
-    """Return whether a load may be to a register that another one is still to write."""
+    """Return whether a load may write a register that another load is still to write."""
     model = wait_model(target)
     loads = model.stream_index["vector"]
     return loads in model.replaced[loads]

@@ -1,7 +1,7 @@
 """Code that computes the number of a wave in its work-group.
 
-Work-items fill waves in their order, x first, so that of lane 0 determines it; where the hardware provides the number,
-it is used.
+Work-items fill waves in order, x first, so the work-item of lane 0 determines the number. If the hardware provides the
+number, it is used.
 
 Source: LLVM AMDGPUUsage, "Initial Kernel Execution State"; HSA, "Kernel Dispatch Packet".
 """
@@ -14,12 +14,12 @@ from luthier.hazards.insertion import waits_around_outputs
 from luthier.isa.targets import Target
 
 SIZES_IN_PACKET = 4
-"""Byte offset, in a dispatch packet, of the work-group's size in x and y, 16 bits each."""
+"""Byte offset in a dispatch packet of the work-group's size in x and y, 16 bits each."""
 _ID_BITS = 10
 
 
 def wave_of_ttmp(target: Target, to: str) -> list[str]:
-    """Return assembly that puts the wave's number into an SGPR, on targets with `Generation.launch_ttmps`."""
+    """Return assembly that writes the wave's number to an SGPR, on targets with `Generation.launch_ttmps`."""
     assert target.launch_ttmps is not None
     settle, _ = waits_around_outputs(target)
     ttmp, shift = target.launch_ttmps.wave_id, target.launch_ttmps.wave_id_shift
@@ -29,13 +29,12 @@ def wave_of_ttmp(target: Target, to: str) -> list[str]:
 def wave_of_work_items(
     target: Target, wave_size: int, scalars: Sequence[str], packet: str, work_item: Callable[[str], str]
 ) -> list[str]:
-    """Return assembly that puts the wave's number into the first of three SGPRs, on all other targets.
+    """Return assembly that writes the wave's number to the first of three SGPRs, on all other targets.
 
     SCC is overwritten.
 
-    At the end of a grid work-groups may be smaller than the packet says. Then the numbers are not those of neighbours,
-    but still different, and each is below the number of waves of a whole work-group: a wave holds so many work-items,
-    and all differ in what is computed here.
+    At the end of a grid, work-groups may be smaller than the size in the packet. The numbers are then not consecutive,
+    but still distinct, and below the number of waves of a complete work-group.
 
     Args:
         packet: the two SGPRs with the dispatch packet's address, which may be the first two of `scalars`.

@@ -1,1 +1,1 @@
-"""The way from a task to payloads at their places."""
+"""From a task to payloads at their places."""

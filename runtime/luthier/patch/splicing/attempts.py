@@ -1,4 +1,4 @@
-"""Attempts to bind the hooks of a task: registers alone at first; spills, or fewer hooks, only where that fails."""
+"""Attempts to bind the hooks of a task: first without spills, then with spills or fewer hooks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from luthier.tool.task import InstrumentationTask
 
 
 def splice(task: InstrumentationTask) -> Spliced:
-    """Compile and bind the insertions of one task. Where registers are too few at some point, payloads of that kernel
-    may spill, unless the task's budget says otherwise.
+    """Compile and bind the insertions of one task. If a point has too few registers, payloads of the kernel may spill,
+    unless the task's budget forbids it.
 
     Raises:
-        LuthierError: the first insertion that is refused, if the task's options are strict; something cannot be
-            counted.
+        LuthierError: an insertion is refused and the task's options are strict, or something cannot be counted.
     """
     strict, budget = task.options.strict, task.options.hook_budget
     on_excess = "keep" if budget is None else budget.on_excess
@@ -34,7 +33,7 @@ def splice(task: InstrumentationTask) -> Spliced:
 
 
 def _spilling(task: InstrumentationTask, *, strict: bool, left_out: Container[int] = frozenset()) -> Spliced:
-    """Splice with spills. A kernel in which none is in LDS is as if there were no LDS for that."""
+    """Splice with spills. If no payload spills to LDS, the result is the same as without LDS."""
     first = spliced(task, Attempt(strict, spill=True, left_out=left_out))
     if first.state.wave_lds is None or first.lds > first.hook_lds:
         return first

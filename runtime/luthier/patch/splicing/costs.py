@@ -1,4 +1,4 @@
-"""The needs of a kernel for its payloads, and how many of these cost what."""
+"""Registers that a kernel needs for its payloads, and the number of payloads by kind of cost."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class RegisterNeeds(NamedTuple):
     """The number of registers of each file that a kernel needs, from the first one on."""
 
     sgprs: int
-    """For what was spliced."""
+    """SGPRs that spliced code needs."""
     vgprs: int
     agprs: int
-    """Those that are used, by the kernel itself too."""
+    """AGPRs that spliced code and the kernel use."""
 
     @classmethod
     def of(
@@ -41,13 +41,13 @@ class RegisterNeeds(NamedTuple):
         edited: RegisterNeeds,
         sites: Iterable[InsertionSite],
     ) -> RegisterNeeds:
-        """Return the needs of everything that is spliced in.
+        """Return the needs of all spliced code.
 
         Args:
             lifted: the kernel.
-            bindings: of its payloads.
-            edited: what instructions that are added need.
-            sites: of hooks, which read and write registers of the application.
+            bindings: bindings of its payloads.
+            edited: needs of added instructions.
+            sites: sites of hooks, which read and write registers of the application.
         """
         hooks = (site.use.reads | site.use.template.destinations for site in sites)
         named = functools.reduce(operator.or_, hooks, state.reserved)
@@ -62,22 +62,22 @@ class RegisterNeeds(NamedTuple):
         """Return the needs of instructions that tools add.
 
         Args:
-            units: bit set of those that they read or write.
-            vgprs: how many the kernel has, or names.
+            units: bit set of the units that they read or write.
+            vgprs: number of VGPRs that the kernel has, or names.
 
         Raises:
-            PatchError: the kernel cannot have them.
+            PatchError: the kernel cannot have these registers.
         """
-        if budget.sgpr_limit <= FLAT_SCRATCH_SGPR:  # flat instructions read it; it is not for allocation
+        if budget.sgpr_limit <= FLAT_SCRATCH_SGPR:  # flat instructions read it, so it cannot be allocated
             units &= ~mask_of((FLAT_SCRATCH_SGPR, FLAT_SCRATCH_SGPR + 1))
         needs = cls(highest(units, SGPRS), highest(units, VGPRS), highest(units, AGPRS))
         if needs.sgprs > budget.sgpr_limit or needs.vgprs > max(budget.vgpr_limit, vgprs):
             raise PatchError(
-                f"instructions that are added need {needs.sgprs} SGPRs and {needs.vgprs} VGPRs; the kernel may have "
+                f"added instructions need {needs.sgprs} SGPRs and {needs.vgprs} VGPRs; the kernel may have "
                 f"{budget.sgpr_limit} and {budget.vgpr_limit}",
                 kernel=kernel,
             )
-        # A kernel that may have no more than it has names AGPRs beyond these, as VGPRs.
+        # A kernel that may not have more VGPRs names AGPRs as VGPRs beyond its own.
         return needs._replace(vgprs=min(needs.vgprs, budget.vgpr_limit))
 
 
@@ -85,17 +85,17 @@ class InsertionTally(Struct, frozen=True):
     """The number of insertions of each kind."""
 
     sites: int
-    """Instructions that hooks are spliced in at, or counted instead."""
+    """Instructions with hooks, including those that are counted instead."""
     hoisted: int
     """Insertions that are counted instead."""
     spilling: int
-    """Insertions that keep registers in private memory."""
+    """Insertions that spill to private memory."""
     in_agprs: int
-    """Those that keep them in AGPRs."""
+    """Insertions that spill to AGPRs."""
     in_lds: int
-    """Those that keep them in LDS."""
+    """Insertions that spill to LDS."""
     excess: int
-    """Those that have more VGPRs than the task's budget."""
+    """Insertions that exceed the task's VGPR budget."""
 
     @classmethod
     def of(
@@ -105,7 +105,7 @@ class InsertionTally(Struct, frozen=True):
 
         Args:
             bindings: position of a payload -> its registers.
-            hoisted: what is counted instead.
+            hoisted: insertions that are counted instead.
             soft_limit: VGPRs of the task's budget.
         """
         hooks_with = Counter(number for site, number in bound if site.insertion is not None)

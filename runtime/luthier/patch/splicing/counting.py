@@ -1,4 +1,4 @@
-"""The hooks that become counts, and what is counted in a kernel for them and for its task's requests."""
+"""Selection of hooks that become counts, and the plan of counters for them and for the task's requests."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from luthier.tool.task import InstrumentationTask
 
 
 class CountedPart(Struct, frozen=True):
-    """The counted part of a task, and what is left for hooks."""
+    """The counted part of a task, and the remaining hooks."""
 
     plan: CountingPlan
     sites: list[InsertionSite]
-    """Those whose hooks run."""
+    """Sites whose hooks run."""
     hoisted: list[InsertionSite]
-    """Those whose hooks are counted instead."""
+    """Sites whose hooks are counted instead."""
 
 
 class CountingPlanner(Struct, frozen=True, eq=False):
-    """Plans the counters of a task, in registers that no hook can have."""
+    """Plans the counters of a task, in registers reserved from hooks."""
 
     task: InstrumentationTask
     lifted: LiftedRepresentation
-    """The task's kernel, as liveness sees it with the task's edits."""
+    """The task's kernel for liveness analysis, with the task's edits."""
     edited: Edited
     budget: RegisterBudget
     state: StatePlan
     outstanding: Callable[[], Outstanding | None]
-    """Finds the application's outstanding operations."""
+    """Returns the application's outstanding operations."""
 
     def plan(self, sites: list[InsertionSite]) -> CountedPart:
-        """Count what can be counted. Where counters cannot be placed with the hooks that only count, these run.
+        """Plan all counters. If counters for hooks that only count cannot be placed, these hooks run instead.
 
         Raises:
-            PatchError: what the task requests cannot be counted.
+            PatchError: the task's requests cannot be counted.
         """
         remaining, hoisted = hoist(self.lifted, sites) if self.task.options.hoist else (sites, [])
         try:
@@ -58,11 +58,11 @@ class CountingPlanner(Struct, frozen=True, eq=False):
 
     def _counters(self, sites: Sequence[InsertionSite], hoisted: Sequence[InsertionSite]) -> CountingPlan:
         requests = [*self.task.counts, *requests_of(hoisted)]
-        hooks = self._hook_use(sites) if requests else None  # for which liveness takes a while
+        hooks = self._hook_use(sites) if requests else None  # needs liveness, which takes a while
         return plan_counting(self.lifted, requests, self.budget, hooks, self.task.options)
 
     def _hook_use(self, sites: Sequence[InsertionSite]) -> HookUse:
-        """Return what the hooks that run have to do with counting."""
+        """Return the properties of the running hooks for counting."""
         units, changed = self.edited.units, 0
         for site in sites:
             changed |= site.use.template.destinations
@@ -82,7 +82,7 @@ class CountingPlanner(Struct, frozen=True, eq=False):
     def _changing_lanes(self, sites: Sequence[InsertionSite]) -> Iterator[int]:
         """Yield the instructions before which hooks or added instructions write EXEC.
 
-        What takes an instruction's place is not among them: lanes are counted anew behind it anyway.
+        Replacements of instructions are not among them, since lanes are counted again after these anyway.
         """
         exec_mask = self.lifted.effect_table.exec
         yield from (site.point for site in sites if site.use.template.destinations & exec_mask)

@@ -1,4 +1,4 @@
-"""The places of payloads in a kernel: those of hooks, what tools add to the application, and counters."""
+"""Placement of payloads in a kernel: hooks, edits of tools, and counters."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from luthier.patch.payloads.zones import Zone
 from luthier.tool.edits import Edit
 
 Bound = Sequence[tuple[InsertionSite, int]]
-"""Sites that got registers, each with the position of its payload in `Payloads.all`."""
+"""Sites with registers, each with the position of its payload in `Payloads.all`."""
 
 
 class Placements(Struct, frozen=True):
-    """Every payload of a kernel at its place, in the order in which those at one place run."""
+    """Every payload of a kernel with its place, in the order of execution."""
 
     indices: NDArray[np.int64]
-    """[n] the index of the instruction that it belongs to."""
+    """[n] index of its instruction."""
     zones: NDArray[np.int64]
-    """[n] where it goes, seen from that (`Zone`)."""
+    """[n] place relative to the instruction (`Zone`)."""
     numbers: NDArray[np.int64]
     """[n] position in `Payloads.all`."""
     immediates: tuple[tuple[int, ...], ...]
-    """[n] the numbers that are its own."""
+    """[n] its per-point numbers."""
     disturbs: NDArray[np.bool_]
     """[n] whether a clause there, or an early release of vector registers before it, must be undone."""
 
@@ -39,16 +39,16 @@ class Placements(Struct, frozen=True):
     def of(
         cls, isa: Isa, payloads: Payloads, bound: Bound, edits: Sequence[Edit], counters: Sequence[Splice]
     ) -> Placements:
-        """Put payloads in order: what is added to the application is next to its instruction.
+        """Put payloads in order, with edits next to their instructions.
 
         Args:
-            payloads: get the code that is no hook's.
-            counters: what counts, and gives counters to memory.
+            payloads: receives code that does not belong to hooks.
+            counters: code of counters.
         """
         # Plain tuples in the order of the fields: there is one for each of many sites.
         hooks = [(site.at, site.zone, number, site.numbers, True) for site, number in bound if site.zone is not None]
         added = [(one.at, one.zone, payloads.add(one.payload), (), True) for one in _added(isa, edits)]
-        # A counter on the edge to a branch's target needs no vector registers, so it undoes no release of them.
+        # A counter on a taken edge needs no vector registers, so it does not conflict with their deallocation.
         counting = [(one.at, one.zone, payloads.add(one.payload), (), one.zone != Zone.TAKEN) for one in counters]
         behind = [one for one in added if one[1] == Zone.BEHIND]
         before = [one for one in added if one[1] != Zone.BEHIND]
@@ -65,7 +65,7 @@ class Placements(Struct, frozen=True):
 
 
 def _added(isa: Isa, edits: Sequence[Edit]) -> Iterator[Splice]:
-    """Return the instructions that tools add to the application's."""
+    """Yield the instructions that tools add to the application."""
     zones = {"before": Zone.BEFORE, "after": Zone.BEHIND}
     for edit in edits:
         if edit.place in zones:
@@ -74,16 +74,16 @@ def _added(isa: Isa, edits: Sequence[Edit]) -> Iterator[Splice]:
 
 
 def _name_of(hook: Hook) -> str:
-    """Return the hook's name, with where its source is and its tool's module."""
+    """Return the hook's name, with its source location and its tool's module."""
     location = f" [{hook.location}]" if hook.location else ""
     return f"hook {hook.name}{location} of {hook.module.name}"
 
 
 class PayloadNames:
-    """The names that people give payloads: the hooks that they are of.
+    """The names of payloads, according to their hooks.
 
     Attributes:
-        entry: what they call the code at the kernel's entry.
+        entry: name of the code at the kernel's entry.
     """
 
     def __init__(self, payloads: Payloads, bound: Bound) -> None:
@@ -101,9 +101,9 @@ class PayloadNames:
         self.entry = " and ".join(["what Luthier does when the kernel begins", *at_entry])
 
     def all(self) -> list[str]:
-        """[payload] the name of each of `Payloads.all`."""
+        """Return [payload] the name of each of `Payloads.all`."""
         names = [" and ".join(self._hooks.get(number, ())) for number in range(len(self._payloads.all))]
         for number, body in self._payloads.called.items():
             if names[number] and names[number] not in names[body]:
                 names[body] += f" and {names[number]}" if names[body] else names[number]
-        return [name or "code that counts, or that a tool added" for name in names]
+        return [name or "code of a counter or of a tool's edit" for name in names]

@@ -1,4 +1,4 @@
-"""Every hook of a task with the registers it gets at its point."""
+"""Compilation and binding of all hooks, counters and edits of a task."""
 
 from __future__ import annotations
 
@@ -35,73 +35,68 @@ from luthier.tool.task import InstrumentationTask
 
 
 class Attempt(Struct, frozen=True):
-    """The limits of one attempt to give hooks registers."""
+    """The constraints of one attempt to bind hooks."""
 
     strict: bool
-    """Whether an insertion that cannot be spliced in is an error; else it is in `Spliced.refusals`."""
+    """Whether an insertion that cannot be spliced in is an error; otherwise it is in `Spliced.refusals`."""
     spill: bool
-    """Whether payloads may keep live VGPRs in private memory, or LDS."""
+    """Whether payloads may spill live VGPRs to private memory or LDS."""
     enough: bool = False
-    """Whether there are to be enough registers at every point; else a point without them is refused."""
+    """Whether every point must have enough registers; otherwise a point without them is refused."""
     left_out: Container[int] = frozenset()
-    """Insertions that are sampled out, by their numbers."""
+    """Numbers of insertions that sampling leaves out."""
     no_lds: str = ""
-    """Why payloads may keep nothing in LDS; empty if they may."""
+    """Why payloads cannot spill to LDS; empty if they can."""
 
 
 class Spliced(Struct, frozen=True):
     """The insertions of one task, compiled and bound."""
 
     lifted: LiftedRepresentation
-    """The kernel, as liveness sees it with the task's edits."""
+    """The kernel for liveness analysis, with the task's edits."""
     edited: Edited
-    """The application's instructions that change."""
+    """The changed instructions of the application."""
     state: StatePlan
     """Places of launch state, for the hooks that use it."""
     budget: RegisterBudget
     hook_lds: int
-    """Bytes of LDS that a work-group needs more for hooks that ask for it."""
+    """Bytes of LDS that a work-group needs in addition for LDS variables of hooks."""
     counting: CountingPlan
-    """What is counted."""
     starved: set[int]
-    """Insertions, by their numbers, at whose points there were too few registers."""
+    """Numbers of insertions with too few registers."""
     placements: Placements
-    """Every payload at its place."""
+    """Every payload with its place."""
     entries: list[BoundPayload]
-    """What insertions at the kernel's start become."""
+    """Payloads of insertions at the kernel's start."""
     names: PayloadNames
-    """What people call payloads."""
     needs: RegisterNeeds
     """Registers that the kernel needs."""
     tally: InsertionTally
-    """How many insertions there are of each kind."""
+    """Number of insertions of each kind."""
     refusals: Sequence[PatchRefusal]
-    """What was left out."""
+    """Insertions that were left out."""
     bound: Payloads
     slots: int
-    """Places in LDS that payloads of one wave use at most."""
+    """Maximum number of LDS slots that payloads of one wave use."""
 
     @property
     def payloads(self) -> Sequence[BoundPayload]:
-        """Return every payload that is spliced in somewhere, or called."""
+        """Return every payload that is spliced in or called."""
         return self.bound.all
 
     @property
     def called(self) -> Mapping[int, int]:
-        """Return for payloads that call another one: position in `payloads` -> that of the other."""
+        """Return position in `payloads` of a payload that calls another one -> position of the other."""
         return self.bound.called
 
     @property
     def private_memory(self) -> int:
-        """Return the bytes of private memory per lane that the kernel needs for payloads, beyond its own.
-
-        If it is 0, none of them is used.
-        """
+        """Return the bytes of private memory per lane that payloads need beyond the kernel's own; 0 for none."""
         return max(self.bound.private_memory(self.placements.numbers.tolist()), self.state.private)
 
     @property
     def lds(self) -> int:
-        """Return how many more bytes of LDS a work-group needs."""
+        """Return the bytes of LDS that a work-group needs in addition."""
         return self.hook_lds + self._slots_lds
 
     @property
@@ -114,7 +109,7 @@ class Spliced(Struct, frozen=True):
 
     @property
     def no_lds(self) -> str:
-        """Return why nothing can be kept in LDS, or no more."""
+        """Return why nothing, or not more, can be spilled to LDS."""
         return _no_lds(self.state, self.budget)
 
     @property
@@ -127,14 +122,14 @@ def spliced(task: InstrumentationTask, attempt: Attempt) -> Spliced:
     """Compile and bind the insertions of a task.
 
     Raises:
-        TooFewRegisters: at some point, if there are to be enough.
-        LuthierError: the first insertion that is refused, if the attempt is strict; something cannot be counted.
+        TooFewRegisters: a point has too few registers, and all must have enough.
+        LuthierError: an insertion is refused and the attempt is strict, or something cannot be counted.
     """
     host = _Host.of(task, attempt)
     lifted = host.lifted
     refusals = Refusals(lifted, strict=attempt.strict)
 
-    # What the kernel has, before any hook gets a register
+    # Registers of the kernel before any hook is bound
     kernel_budget = host.without_named_agprs(budget_of(task.lifted, task.options.hook_budget))
     state = host.plan_state(kernel_budget)
     if attempt.enough and state.homeless:
@@ -173,13 +168,13 @@ def spliced(task: InstrumentationTask, attempt: Attempt) -> Spliced:
 
 
 def _no_lds(state: StatePlan, budget: RegisterBudget) -> str:
-    """Return why nothing can be kept in LDS, or no more."""
+    """Return why nothing, or not more, can be spilled to LDS."""
     room = budget.lds
     return state.no_lds or ("there is no room for it" if room is None else f"there is room for {room.slots}")
 
 
 def _direct_counters(task: InstrumentationTask, plan: CountingPlan, uses: CompiledHooks) -> list[InsertionSite]:
-    """Return counters that no register is left for: each adds to memory in a payload that is bound like a hook's."""
+    """Return the sites of counters without a register, which add to memory in payloads that are bound like hooks."""
     hooks = len(task.insertions)
     return [
         InsertionSite(hooks + number, None, counter.at, counter.at, uses.counter(counter.template), Zone.BEFORE)
@@ -188,20 +183,20 @@ def _direct_counters(task: InstrumentationTask, plan: CountingPlan, uses: Compil
 
 
 class _Host(Struct, frozen=True):
-    """A kernel that hooks are spliced into, with what the task changes of it."""
+    """A kernel with the changes of its task."""
 
     task: InstrumentationTask
     attempt: Attempt
     edits: Sequence[Edit]
     edited: Edited
     lifted: LiftedRepresentation
-    """As liveness sees it with the edits."""
+    """The kernel for liveness analysis, with the edits."""
     templates: Templates
     added: int
     """Bit set of units that edits and guards name."""
     outstanding: Callable[[], Outstanding | None]
-    """Finds, once, what the application has outstanding; None where that is not known, or where waits are for more than
-    that."""
+    """Returns the application's outstanding operations, computed once; None if unknown, or if waits must cover
+    more."""
 
     @classmethod
     def of(cls, task: InstrumentationTask, attempt: Attempt) -> _Host:
@@ -216,31 +211,31 @@ class _Host(Struct, frozen=True):
 
     @property
     def own_vgprs(self) -> int:
-        """Return how many VGPRs the kernel has, or names."""
+        """Return the number of VGPRs that the kernel has, or names."""
         lifted = self.task.lifted
         return max(lifted.kernel.descriptor.architected_vgprs, named_registers(lifted, VGPRS))
 
     @property
     def frame_place(self) -> int:
-        """Return where private memory of payloads begins."""
+        """Return the byte offset of the payloads' private memory."""
         return frame_place(self.lifted, self.task.options.most_stack)
 
     def files(self, budget: RegisterBudget) -> tuple[tuple[range, int], ...]:
-        """Return files of registers with how many of each the kernel, edits and guards have: others hold nothing that a
-        hook could read."""
+        """Return the register files with the number of registers of the kernel, edits and guards. Hooks cannot read
+        others."""
         lifted = self.task.lifted
         sgprs = max(budget.sgprs, named_registers(lifted, SGPRS[: budget.sgpr_limit]), highest(self.added, SGPRS))
         vgprs = max(self.own_vgprs, highest(self.added, VGPRS))
         return (SGPRS, sgprs), (VGPRS, vgprs), (AGPRS, lifted.kernel.descriptor.agprs)
 
     def soft_limit(self, budget: RegisterBudget) -> int:
-        """Return the VGPRs beyond which an insertion is in excess of the task's budget."""
+        """Return the number of VGPRs above which an insertion exceeds the task's budget."""
         asked = self.task.options.hook_budget
         return asked.vgpr_limit(self.task.lifted) if asked else budget.vgpr_limit
 
     def plan_state(self, budget: RegisterBudget) -> StatePlan:
-        """Return places for the launch state of all calls and of rows of waves together, and for what they write: each
-        place is out of bounds for all payloads, so it must be known before any is bound."""
+        """Return places for the launch state of all calls and of rows of waves. No payload may overwrite them, so they
+        are determined before any is bound."""
         task, spill = self.task, self.attempt.spill
         states, written, frame = set(), 0, spill
         by_waves = any(request.granularity == "wave" for request in task.counts)
@@ -255,7 +250,7 @@ class _Host(Struct, frozen=True):
             frame |= template.stack is not None
         written |= self.edited.units
         asked = task.options.hook_budget
-        no_frame = "its budget says so" if asked and asked.on_excess == "refuse" else StatePlan.no_frame
+        no_frame = "the tool's budget forbids it" if asked and asked.on_excess == "refuse" else StatePlan.no_frame
         if frame:
             no_frame = refusal(self.lifted, task.options.most_stack)
         plan_for = functools.partial(
@@ -264,13 +259,13 @@ class _Host(Struct, frozen=True):
         plan = plan_for(no_frame)
         if not spill or not plan.no_frame:
             return plan
-        # Use LDS only as a last resort: other work-groups, and launches that ask for it, may need it.
+        # Use LDS only as a last resort: other work-groups, and launches with dynamic LDS, may need it.
         no_lds = self.attempt.no_lds or lds_slots.refusal(self.lifted)
         with_lds = plan_for(plan.no_frame, no_lds)
         return plan if with_lds.missing.keys() - plan.missing.keys() else with_lds
 
     def without_named_agprs(self, budget: RegisterBudget) -> RegisterBudget:
-        """Return the budget without AGPRs that a hook reads or writes; without any where edits may."""
+        """Return the budget without AGPRs that a hook accesses, or without any AGPRs if edits may access them."""
         slots = 0 if self.task.edits else budget.agpr_slots
         if slots:
             slots &= ~self._named_by_hooks()
@@ -283,7 +278,7 @@ class _Host(Struct, frozen=True):
         return replace(budget, spill=spill, agpr_slots=budget.agpr_slots & ~state.reserved)
 
     def with_lds(self, budget: RegisterBudget, state: StatePlan, hook_lds: int) -> RegisterBudget:
-        """Return the budget with the LDS for spills that hooks' own LDS and the task's budget leave."""
+        """Return the budget with LDS for spills, as far as hooks' own LDS and the task's budget allow."""
         if state.wave_lds is None:
             return budget
         asked = self.task.options.hook_budget
@@ -291,7 +286,7 @@ class _Host(Struct, frozen=True):
         return replace(budget, lds=lds_slots.slice_of(self.lifted, state.wave_lds, hook_lds, waves))
 
     def limits(self, budget: RegisterBudget, state: StatePlan, plan: CountingPlan) -> BindingLimits:
-        """Return what payloads have to keep to."""
+        """Return the constraints of payloads."""
         return BindingLimits(
             edits=self.edits,
             enough=self.attempt.enough,
@@ -301,7 +296,7 @@ class _Host(Struct, frozen=True):
             counters=plan.reserved,
             reserved=plan.reserved | state.reserved,
             outstanding=self.outstanding,
-            others=[(code.at + (code.zone == Zone.BEHIND), code.payload.code) for code in plan.splices],
+            spliced=[(code.at + (code.zone == Zone.BEHIND), code.payload.code) for code in plan.splices],
         )
 
     def _named_by_hooks(self) -> int:
