@@ -108,7 +108,7 @@ def test_rows_end_at_descendants() -> None:
 )
 def test_roles_have_a_meaning(producer: Party) -> None:
     row = Hazard(name="a hazard", producer=producer, consumer=SALU, needed=1, source="a test")
-    with pytest.raises(TargetError, match=f"a hazard has the role '{producer.role.name}', for which there is no"):
+    with pytest.raises(TargetError, match=f"has no function for the role '{producer.role.name}' of a hazard"):
         hazard_model(child(GFX11, hazard_rows=(row,)), 64)
 
 

@@ -351,7 +351,7 @@ def test_metadata_that_lie(original, truth, hooks: ToolModule, case: dict[str, A
         ({".offset": 1 << 30}, "lies beyond the kernel's arguments"),
         ({".size": 1 << 20}, "lies beyond the kernel's arguments"),
         ({".offset": 4}, "lies beyond the kernel's arguments"),
-        ({".size": 0}, "it is 0 bytes and does not fit"),
+        ({".size": 0}, "the value is 0 bytes and does not fit"),
     ],
     ids=str,
 )

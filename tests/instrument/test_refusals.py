@@ -240,4 +240,4 @@ extern "C" __global__ void calls(uint32_t *out) { out[threadIdx.x] = pointer(thr
     calls = [one for one in InstrumentationTask(lift(object, "calls")).instructions if one.address == call.address]
     assert [one.text for one in calls] == [call.text]
     assert "comes from memory" in call.reason
-    assert "is not followed to 1 functions, as to _Z5twicej: s_rfe_b64" in call.reason
+    assert "1 possible targets cannot be lifted, such as _Z5twicej: s_rfe_b64" in call.reason
