@@ -380,7 +380,7 @@ def test_no_room_for_work_item_ids(module: ToolModule, tmp_path: Path, target: s
         task.budget(on_excess="refuse")
         task.insert_hook_before(next(task.instructions), module.hook("tz"))
 
-    with pytest.raises(HookError, match=r"threadIdx.*no VGPR .* no private memory for it: its budget"):
+    with pytest.raises(HookError, match=r"threadIdx.*no VGPR .* no private memory for it: the tool.s budget"):
         patch_object(with_every_vgpr(target, 256, tmp_path), once, strict=True)
 
 
