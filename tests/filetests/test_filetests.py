@@ -192,7 +192,7 @@ def waits(lifted: LiftedRepresentation) -> list[str]:
 def hazards(lifted: LiftedRepresentation) -> list[str]:
     report = check_hazards(lifted)
     texts = [
-        "no wait states help" if finding.needed is None else f"{finding.there} of {finding.needed} wait states"
+        "no wait states help" if finding.needed is None else f"{finding.distance} of {finding.needed} wait states"
         for finding in report.findings
     ]
     texts += [f"possible {', '.join(finding.registers.names())}" for finding in report.possible]
@@ -225,7 +225,7 @@ def test_hazards_while_a_kernel_runs(line: Line) -> None:
         warnings.simplefilter("ignore", CheckWarning)
         device.load(object.data).kernel("k").launch(np.zeros(64, np.uint32), grid=2, block=128)
     findings = check_hazards(lift(object, "k")).findings
-    assert [distance(finding) for finding in device.findings] == [(one.there, one.needed) for one in findings]
+    assert [distance(finding) for finding in device.findings] == [(one.distance, one.needed) for one in findings]
     assert [(finding.offset, finding.other and finding.other.offset) for finding in device.findings] == [
         (finding.consumer.address, finding.producer and finding.producer.address) for finding in findings
     ]
