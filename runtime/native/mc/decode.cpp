@@ -6,7 +6,6 @@
 #include "interrupts.h"
 #include "unused_fields.h"
 
-#include "llvm/ADT/ScopeExit.h"
 #include "llvm/MC/MCDisassembler/MCDisassembler.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/raw_ostream.h"
@@ -74,6 +73,29 @@ int64_t singleOf(int64_t bits) {
   return isPower && bits >> 16 == 0 ? (bits & 0x8000) << 16 | ((magnitude << 13) + (int64_t(127 - 15) << 23)) : 0;
 }
 
+/// Names of the operands op_sel, op_sel_hi, neg_lo, neg_hi, and their values.
+using ModifierSummary = std::array<std::pair<unsigned, unsigned>, 4>;
+
+ModifierSummary summarizeModifiers(const MCInst &inst, bool isPacked) {
+  const OperandNames &names = operandNames();
+  unsigned opSel = 0, opSelHi = 0, negLo = 0, negHi = 0;
+  for (unsigned i = 0; i < names.modifiers.size(); ++i) {
+    const int index = position(inst.getOpcode(), names.modifiers[i]);
+    if (index < 0 || unsigned(index) >= inst.getNumOperands() || !inst.getOperand(unsigned(index)).isImm())
+      continue;
+    const auto modifiers = unsigned(inst.getOperand(unsigned(index)).getImm());
+    opSel |= unsigned(bool(modifiers & OpSel0)) << i;
+    if (isPacked) {
+      opSelHi |= unsigned(bool(modifiers & OpSel1)) << i;
+      negLo |= unsigned(bool(modifiers & Neg)) << i;
+      negHi |= unsigned(bool(modifiers & NegHi)) << i;
+    } else if (i == 0) {
+      opSel |= unsigned(bool(modifiers & DestinationOpSel)) << 3;
+    }
+  }
+  return {{{names.opSel, opSel}, {names.opSelHi, opSelHi}, {names.negLo, negLo}, {names.negHi, negHi}}};
+}
+
 } // namespace
 
 /// LLVM's decoder gives a float that is encoded inline in a 16-bit integer as a half. Its encoder, parser and printer
@@ -103,73 +125,71 @@ void Isa::complete(MCInst &inst) const {
   const unsigned opcode = inst.getOpcode();
   if (opcode >= flags_.size())
     return;
+  eraseSurplusOperands(inst);
+  correctTiedOperands(inst);
+  if (flags_[opcode] & FlatFlag)
+    extendFlatOffset(inst);
   const MCInstrDesc &desc = instrInfo_->get(opcode);
-  const OperandNames &names = operandNames();
-  // The parser gives some buffer atomics a swz operand that their opcode does not have.
-  while (inst.getNumOperands() > desc.getNumOperands() && inst.getOperand(inst.getNumOperands() - 1).isImm())
-    inst.erase(inst.end() - 1);
-  // gfx90a and later have no gds bit in DS instructions. LLVM's decoder puts the operand in when it has already seen to
-  // the tied one, which is then there twice.
-  if (inst.getNumOperands() == desc.getNumOperands() + 1 && desc.getNumOperands() > 0) {
-    const unsigned last = desc.getNumOperands() - 1;
-    const MCOperand &kept = inst.getOperand(last), &extra = inst.getOperand(last + 1);
-    if (tiedTo(opcode, last) >= 0 && kept.isReg() && extra.isReg() && kept.getReg() == extra.getReg())
-      inst.erase(inst.end() - 1);
-  }
-  // LLVM's decoder takes the tied operand of a dual operation's second half from the field of vdstY, which lacks the
-  // lowest bit, and leaves 0 for vdst_in in some DPP forms.
-  for (const unsigned name : {names.src2Y, names.vdstIn}) {
-    const int at = position(opcode, name);
-    if (at < 0 || inst.getNumOperands() != desc.getNumOperands())
-      continue;
-    const int tied = tiedTo(opcode, unsigned(at));
-    if (tied >= 0)
-      inst.getOperand(unsigned(at)) = inst.getOperand(unsigned(tied));
-  }
-  // Decoded as the bits of its field, assembled as the number it stands for: it is the number here.
-  if (flags_[opcode] & FlatFlag) {
-    const int at = position(opcode, names.offset);
-    const bool isSigned = (flags_[opcode] & SegmentFlags) || generation_ >= 12;
-    if (isSigned && at >= 0 && unsigned(at) < inst.getNumOperands() && inst.getOperand(unsigned(at)).isImm()) {
-      MCOperand &offset = inst.getOperand(unsigned(at));
-      offset.setImm(SignExtend64(uint64_t(offset.getImm()), flatOffsetBits_));
-    }
-  }
   // LLVM's decoder and parser put 0 where some scalar opcodes (s_bitset*) read what they write.
   for (unsigned i = 0; i < std::min(inst.getNumOperands(), desc.getNumOperands()); ++i)
     if (desc.operands()[i].OperandType == MCOI::OPERAND_REGISTER && inst.getOperand(i).isImm())
       if (const int tied = tiedTo(opcode, i); tied >= 0)
         inst.getOperand(i) = inst.getOperand(unsigned(tied));
-  if (inst.getNumOperands() >= desc.getNumOperands())
+  if (inst.getNumOperands() < desc.getNumOperands())
+    addMissingOperands(inst);
+}
+
+void Isa::eraseSurplusOperands(MCInst &inst) const {
+  const unsigned opcode = inst.getOpcode(), count = instrInfo_->get(opcode).getNumOperands();
+  // The parser gives some buffer atomics a swz operand that their opcode does not have.
+  while (inst.getNumOperands() > count && inst.getOperand(inst.getNumOperands() - 1).isImm())
+    inst.erase(inst.end() - 1);
+  // DS instructions of gfx90a and later have no gds bit. LLVM's decoder inserts the gds operand after it has added the
+  // tied operand, which is then there twice.
+  if (inst.getNumOperands() != count + 1 || count == 0)
     return;
-  unsigned opSel = 0, opSelHi = 0, negLo = 0, negHi = 0;
-  for (unsigned i = 0; i < names.modifiers.size(); ++i) {
-    const int at = position(opcode, names.modifiers[i]);
-    if (at < 0 || unsigned(at) >= inst.getNumOperands() || !inst.getOperand(unsigned(at)).isImm())
-      continue;
-    const auto modifiers = unsigned(inst.getOperand(unsigned(at)).getImm());
-    opSel |= unsigned(bool(modifiers & OpSel0)) << i;
-    if (desc.TSFlags & VOP3P) {
-      opSelHi |= unsigned(bool(modifiers & OpSel1)) << i;
-      negLo |= unsigned(bool(modifiers & Neg)) << i;
-      negHi |= unsigned(bool(modifiers & NegHi)) << i;
-    } else if (i == 0) {
-      opSel |= unsigned(bool(modifiers & DestinationOpSel)) << 3;
-    }
+  const MCOperand &last = inst.getOperand(count - 1), &extra = inst.getOperand(count);
+  if (tiedTo(opcode, count - 1) >= 0 && last.isReg() && extra.isReg() && last.getReg() == extra.getReg())
+    inst.erase(inst.end() - 1);
+}
+
+void Isa::correctTiedOperands(MCInst &inst) const {
+  const unsigned opcode = inst.getOpcode();
+  if (inst.getNumOperands() != instrInfo_->get(opcode).getNumOperands())
+    return;
+  // LLVM's decoder reads the tied operand of the second half of a dual operation from the field of vdstY, which lacks
+  // the lowest bit, and leaves 0 for vdst_in in some DPP forms.
+  for (const unsigned name : {operandNames().src2Y, operandNames().vdstIn}) {
+    const int index = position(opcode, name), tied = index < 0 ? -1 : tiedTo(opcode, unsigned(index));
+    if (tied >= 0)
+      inst.getOperand(unsigned(index)) = inst.getOperand(unsigned(tied));
   }
+}
+
+/// LLVM decodes the bits of the field, but assembles the number that they stand for. Here it is always the number.
+void Isa::extendFlatOffset(MCInst &inst) const {
+  const unsigned opcode = inst.getOpcode();
+  const int index = position(opcode, operandNames().offset);
+  const bool isSigned = (flags_[opcode] & SegmentFlags) || generation_ >= 12;
+  if (!isSigned || index < 0 || unsigned(index) >= inst.getNumOperands() || !inst.getOperand(unsigned(index)).isImm())
+    return;
+  MCOperand &offset = inst.getOperand(unsigned(index));
+  offset.setImm(SignExtend64(uint64_t(offset.getImm()), flatOffsetBits_));
+}
+
+void Isa::addMissingOperands(MCInst &inst) const {
+  const unsigned opcode = inst.getOpcode();
+  const MCInstrDesc &desc = instrInfo_->get(opcode);
+  const ModifierSummary summary = summarizeModifiers(inst, desc.TSFlags & VOP3P);
   while (inst.getNumOperands() < desc.getNumOperands()) {
     const unsigned next = inst.getNumOperands();
     const int tied = tiedTo(opcode, next);
+    const auto named =
+        llvm::find_if(summary, [&](const auto &entry) { return position(opcode, entry.first) == int(next); });
     if (tied >= 0 && unsigned(tied) < next)
       inst.addOperand(MCOperand(inst.getOperand(unsigned(tied))));
-    else if (position(opcode, names.opSel) == int(next))
-      inst.addOperand(MCOperand::createImm(opSel));
-    else if (position(opcode, names.opSelHi) == int(next))
-      inst.addOperand(MCOperand::createImm(opSelHi));
-    else if (position(opcode, names.negLo) == int(next))
-      inst.addOperand(MCOperand::createImm(negLo));
-    else if (position(opcode, names.negHi) == int(next))
-      inst.addOperand(MCOperand::createImm(negHi));
+    else if (named != summary.end())
+      inst.addOperand(MCOperand::createImm(named->second));
     else
       return;
   }
@@ -241,129 +261,181 @@ const char *Isa::problem(const MCInst &inst) const {
   return nullptr;
 }
 
-Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient) const {
-  Instructions out;
-  const size_t estimate = code.size() / 6 + 1;
-  out.offset.reserve(estimate);
-  out.size.reserve(estimate);
-  out.opcode.reserve(estimate);
-  out.flags.reserve(estimate);
-  out.target.reserve(estimate);
-  out.operandStart.reserve(estimate + 1);
-  out.operandKind.reserve(estimate * 6);
-  out.operandValue.reserve(estimate * 6);
-  out.operandStart.push_back(0);
+/// One call of Isa::decode.
+class Isa::Decoder {
+public:
+  Decoder(const Isa &isa, ArrayRef<uint8_t> code, uint64_t address, bool patient);
+  ~Decoder();
+  Instructions decode();
 
-  auto finish = [&out](size_t offset, size_t size, int32_t opcode, uint32_t flags, int64_t target) {
-    out.offset.push_back(int64_t(offset));
-    out.size.push_back(int32_t(size));
-    out.opcode.push_back(opcode);
-    out.flags.push_back(flags);
-    out.target.push_back(target);
-    out.operandStart.push_back(int32_t(out.operandKind.size()));
-    return size;
-  };
-  auto undecodable = [&](size_t offset, unsigned length) {
-    out.operandKind.resize(size_t(out.operandStart.back()));
-    out.operandValue.resize(size_t(out.operandStart.back()));
-    const bool known = length && length <= code.size() - offset;
-    return finish(offset, known ? length : std::min<size_t>(4, code.size() - offset), -1, known ? LengthFlag : 0,
-                  NoTarget);
-  };
-
-  // Taken by one thread at a time; others find nothing there, and keep what they find to themselves.
-  std::unique_ptr<Repeats> repeats;
-  {
-    const std::lock_guard<std::mutex> lock(repeatsLock_);
-    repeats = std::move(repeats_);
+private:
+  void decodeRest();
+  void decodeNext();
+  bool attempt(ArrayRef<uint8_t> bytes);
+  bool attemptCleared(const Words &original);
+  bool appendRepeat(ArrayRef<uint8_t> bytes);
+  void appendUndecodable();
+  void finish(size_t size, int32_t opcode, uint32_t flags, int64_t target);
+  /// Return the bytes from `offset_` on, at least LongestInstruction of them.
+  ArrayRef<uint8_t> rest() const {
+    return offset_ < tailStart_ ? code_.drop_front(offset_) : ArrayRef<uint8_t>(tail_).drop_front(offset_ - tailStart_);
   }
-  if (!repeats)
-    repeats = std::make_unique<Repeats>();
-  const scope_exit giveBack([&] {
-    const std::lock_guard<std::mutex> lock(repeatsLock_);
-    repeats_ = std::move(repeats);
-  });
 
-  // LLVM refuses a literal beyond the end of the bytes in a way that is hard to survive, so the end is decoded from a
-  // copy with zeros after it; an instruction that reaches into them is none.
-  const size_t tailStart = code.size() > LongestInstruction ? code.size() - LongestInstruction : 0;
-  std::vector<uint8_t> tail(code.begin() + tailStart, code.end());
-  tail.resize(tail.size() + LongestInstruction);
+  const Isa &isa_;
+  const ArrayRef<uint8_t> code_;
+  const uint64_t address_;
+  const bool patient_;
+  const size_t tailStart_;
+  std::vector<uint8_t> tail_; ///< the end of the code, and LongestInstruction zeros
+  std::unique_ptr<Repeats> repeats_;
+  Instructions out_;
+  size_t offset_ = 0, crashedAt_ = SIZE_MAX;
+  MCDisassembler *disassembler_ = nullptr;
+  MCInst *inst_ = nullptr;
+  uint64_t size_ = 0; ///< of *inst_, in bytes
+};
 
-  size_t offset = 0, crashedAt = SIZE_MAX;
-  auto from = [&](size_t offset) { // LongestInstruction bytes at least
-    return offset < tailStart ? code.drop_front(offset) : ArrayRef<uint8_t>(tail).drop_front(offset - tailStart);
-  };
-  auto length = [&](size_t offset) { return wide() ? lengthOfEncoding(wordsOf(from(offset))) : 0; };
-  auto decodeRest = [&] {
-    MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
-    std::unique_ptr<MCDisassembler> disassembler(target_->createMCDisassembler(*subtarget_, context));
-    if (!disassembler)
-      throw McError("LLVM has no disassembler for this processor");
-    MCInst inst;
-    while (offset < code.size()) {
-      answerSignals();
-      const ArrayRef<uint8_t> all = from(offset);
-      uint64_t size = 0;
-      auto attempt = [&](ArrayRef<uint8_t> bytes) {
-        inst.clear();
-        if (disassembler->getInstruction(inst, size, bytes, address + offset, nulls()) == MCDisassembler::Fail ||
-            size == 0 || size > code.size() - offset)
-          return false;
-        complete(inst, bytes, size);
-        return problem(inst) == nullptr;
-      };
-      // The bytes stay as they are in the code; only what LLVM is shown has unused fields as it wants them.
-      auto attemptCleared = [&](const Words &original) {
-        const std::vector<UnusedField> fields = unusedFields(original, wide());
-        Words shown = original;
-        for (const UnusedField &field : fields)
-          field.setIn(shown);
-        if (shown == original || !attempt(bytesOf(shown)))
-          return false;
-        const unsigned opcode = inst.getOpcode();
-        const Words cleared = shown;
-        for (const UnusedField &field : fields)
-          if (field.operand != UnusedField::NoOperand && position(opcode, field.operand) >= 0)
-            field.copy(original, shown); // this instruction uses it
-        if (shown == cleared)
-          return true;
-        return shown != original && attempt(bytesOf(shown)) && inst.getOpcode() == opcode;
-      };
-      const ArrayRef<uint8_t> some = patient || offset == crashedAt ? all : enough(all, generation_);
-      const bool few = some.size() <= 8 && !wide();
-      if (few)
-        if (const size_t size = repeats->find(some, code.size() - offset, out)) {
-          out.offset.push_back(int64_t(offset));
-          out.target.push_back(NoTarget);
-          offset += size;
-          continue;
-        }
-      bool good = false, byFew = false;
-      if (wide() && isScaleHalf(wordsOf(all), true))
-        good = attemptCleared(wordsOf(all)) || attempt(all);
+Instructions Isa::decode(ArrayRef<uint8_t> code, uint64_t address, bool patient) const {
+  return Decoder(*this, code, address, patient).decode();
+}
+
+// LLVM may crash on a literal beyond the end of the bytes. So the end is decoded from a copy followed by zeros, and an
+// instruction that reaches into the zeros is undecodable.
+Isa::Decoder::Decoder(const Isa &isa, ArrayRef<uint8_t> code, uint64_t address, bool patient)
+    : isa_(isa), code_(code), address_(address), patient_(patient),
+      tailStart_(code.size() > LongestInstruction ? code.size() - LongestInstruction : 0),
+      tail_(code.begin() + tailStart_, code.end()) {
+  tail_.resize(tail_.size() + LongestInstruction);
+  const size_t estimate = code.size() / 6 + 1;
+  out_.offset.reserve(estimate);
+  out_.size.reserve(estimate);
+  out_.opcode.reserve(estimate);
+  out_.flags.reserve(estimate);
+  out_.target.reserve(estimate);
+  out_.operandStart.reserve(estimate + 1);
+  out_.operandKind.reserve(estimate * 6);
+  out_.operandValue.reserve(estimate * 6);
+  out_.operandStart.push_back(0);
+  {
+    // One thread at a time takes the repeats. Other threads start with empty ones, and keep theirs to themselves.
+    const std::lock_guard<std::mutex> lock(isa.repeatsLock_);
+    repeats_ = std::move(isa.repeats_);
+  }
+  if (!repeats_)
+    repeats_ = std::make_unique<Repeats>();
+}
+
+Isa::Decoder::~Decoder() {
+  const std::lock_guard<std::mutex> lock(isa_.repeatsLock_);
+  isa_.repeats_ = std::move(repeats_);
+}
+
+Instructions Isa::Decoder::decode() {
+  while (offset_ < code_.size())
+    if (!survives([&] { decodeRest(); })) { // at `offset_`
+      if (offset_ == crashedAt_ || patient_)
+        appendUndecodable();
       else
-        good = (byFew = attempt(some)) || (some.size() < all.size() && attempt(all)) || attemptCleared(wordsOf(all));
-      for (size_t i = 0; good && i < inst.getNumOperands(); ++i)
-        good = append(inst.getOperand(unsigned(i)), out);
-      if (good) {
-        offset += finish(offset, size, int32_t(inst.getOpcode()), flags_[inst.getOpcode()],
-                         branchTarget(inst, address + offset, size));
-        if (few && byFew && out.target.back() == NoTarget)
-          repeats->note(some, out);
-      } else {
-        offset += undecodable(offset, length(offset));
-      }
+        crashedAt_ = offset_; // perhaps for lack of bytes
     }
-  };
-  while (offset < code.size())
-    if (!survives(decodeRest)) { // at `offset`
-      if (offset == crashedAt || patient)
-        offset += undecodable(offset, length(offset));
-      else
-        crashedAt = offset; // perhaps for the lack of bytes
-    }
-  return out;
+  return std::move(out_);
+}
+
+// The objects of LLVM are local: after a crash they must not be used again, nor destroyed.
+void Isa::Decoder::decodeRest() {
+  MCContext context(isa_.triple_, isa_.asmInfo_.get(), isa_.registerInfo_.get(), isa_.subtarget_.get());
+  std::unique_ptr<MCDisassembler> disassembler(isa_.target_->createMCDisassembler(*isa_.subtarget_, context));
+  if (!disassembler)
+    throw McError("LLVM has no disassembler for this processor");
+  MCInst inst;
+  disassembler_ = disassembler.get();
+  inst_ = &inst;
+  while (offset_ < code_.size()) {
+    answerSignals();
+    decodeNext();
+  }
+}
+
+void Isa::Decoder::decodeNext() {
+  const ArrayRef<uint8_t> all = rest();
+  const ArrayRef<uint8_t> some = patient_ || offset_ == crashedAt_ ? all : enough(all, isa_.generation_);
+  const bool isShort = some.size() <= 8 && !isa_.wide();
+  if (isShort && appendRepeat(some))
+    return;
+  bool decoded = false, isEnough = false;
+  if (isa_.wide() && isScaleHalf(wordsOf(all), true)) {
+    decoded = attemptCleared(wordsOf(all)) || attempt(all);
+  } else {
+    isEnough = attempt(some);
+    decoded = isEnough || (some.size() < all.size() && attempt(all)) || attemptCleared(wordsOf(all));
+  }
+  for (unsigned i = 0; decoded && i < inst_->getNumOperands(); ++i)
+    decoded = isa_.append(inst_->getOperand(i), out_);
+  if (!decoded)
+    return appendUndecodable();
+  finish(size_, int32_t(inst_->getOpcode()), isa_.flags_[inst_->getOpcode()],
+         isa_.branchTarget(*inst_, address_ + offset_, size_));
+  if (isShort && isEnough && out_.target.back() == NoTarget)
+    repeats_->note(some, out_);
+}
+
+/// Decode `bytes`; return whether this processor has the instruction.
+bool Isa::Decoder::attempt(ArrayRef<uint8_t> bytes) {
+  inst_->clear();
+  if (disassembler_->getInstruction(*inst_, size_, bytes, address_ + offset_, nulls()) == MCDisassembler::Fail ||
+      size_ == 0 || size_ > code_.size() - offset_)
+    return false;
+  isa_.complete(*inst_, bytes, size_);
+  return isa_.problem(*inst_) == nullptr;
+}
+
+/// Decode a copy of the words in which unused fields have the values that LLVM wants there.
+bool Isa::Decoder::attemptCleared(const Words &original) {
+  const std::vector<UnusedField> fields = unusedFields(original, isa_.wide());
+  Words shown = original;
+  for (const UnusedField &field : fields)
+    field.setIn(shown);
+  if (shown == original || !attempt(bytesOf(shown)))
+    return false;
+  const unsigned opcode = inst_->getOpcode();
+  const Words cleared = shown;
+  for (const UnusedField &field : fields)
+    if (field.operand != UnusedField::NoOperand && position(opcode, field.operand) >= 0)
+      field.copy(original, shown); // this instruction uses it
+  if (shown == cleared)
+    return true;
+  return shown != original && attempt(bytesOf(shown)) && inst_->getOpcode() == opcode;
+}
+
+/// Append what the bytes were decoded as before; false where that is not known.
+bool Isa::Decoder::appendRepeat(ArrayRef<uint8_t> bytes) {
+  const size_t size = repeats_->find(bytes, code_.size() - offset_, out_);
+  if (size == 0)
+    return false;
+  out_.offset.push_back(int64_t(offset_));
+  out_.target.push_back(NoTarget);
+  offset_ += size;
+  return true;
+}
+
+/// Append an instruction without opcode and operands.
+void Isa::Decoder::appendUndecodable() {
+  out_.operandKind.resize(size_t(out_.operandStart.back()));
+  out_.operandValue.resize(size_t(out_.operandStart.back()));
+  const size_t length = isa_.wide() ? lengthOfEncoding(wordsOf(rest())) : 0, left = code_.size() - offset_;
+  const bool isKnown = length && length <= left;
+  finish(isKnown ? length : std::min<size_t>(4, left), -1, isKnown ? LengthFlag : 0, NoTarget);
+}
+
+/// Append all columns but the operands, which are there already, and go on behind the instruction.
+void Isa::Decoder::finish(size_t size, int32_t opcode, uint32_t flags, int64_t target) {
+  out_.offset.push_back(int64_t(offset_));
+  out_.size.push_back(int32_t(size));
+  out_.opcode.push_back(opcode);
+  out_.flags.push_back(flags);
+  out_.target.push_back(target);
+  out_.operandStart.push_back(int32_t(out_.operandKind.size()));
+  offset_ += size;
 }
 
 bool Isa::append(const MCOperand &operand, Instructions &out) const {

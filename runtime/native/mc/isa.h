@@ -163,8 +163,14 @@ public:
   bool encodes(uint32_t number, const RegisterUnits &units) const;
 
 private:
+  class Decoder;
+
   // LLVM's contexts and printers are not safe to share between threads, so each call makes its own.
 
+  void eraseSurplusOperands(llvm::MCInst &inst) const;
+  void correctTiedOperands(llvm::MCInst &inst) const;
+  void extendFlatOffset(llvm::MCInst &inst) const;
+  void addMissingOperands(llvm::MCInst &inst) const;
   void assembleInto(const std::string &source, AssemblyResult &result) const;
   llvm::MCInst instruction(const OperandColumns &columns, size_t index, llvm::MCContext &context) const;
   bool dropsLiteral(const llvm::MCInst &inst, llvm::ArrayRef<char> encoded, llvm::MCContext &context) const;
