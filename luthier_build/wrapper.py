@@ -1,7 +1,7 @@
 """`luthier-hipcc` and `luthier-cc`: an existing compile command, with Luthier's plugin where device code is generated.
 
-Those two are small native programs (runtime/native/launcher) that do by themselves what this module has done before and
-remembered; this is `luthier-wrapper`, which they start for all else.
+Both are small native programs (runtime/native/launcher), which analyse the command. They start this module, as
+`luthier-wrapper`, for what it has not done before and remembered.
 
 Both end by replacing themselves with the compiler (`exec`): its exit code, signals and output are its own, no shell is
 involved, and the arguments given are passed on as they are, after Luthier's flags. A command that generates no device
@@ -12,148 +12,21 @@ Only the standard library is imported until a plugin has to be found for a compi
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import os
 import shlex
 import shutil
 import signal
-import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from luthier_build.own_commands import is_wrapper
-from luthier_build.wrapper_tables import (
-    ANSWER_FORMAT,
-    HASH_FACTOR,
-    HASH_START,
-    HIP_SUFFIXES,
-    HIPCC_SUFFIXES,
-    HOST_ONLY,
-    LAUNCHERS,
-    NO_CODE,
-    NOT_HOST_ONLY,
-    ONLY_ASKING,
-    PLUGIN_FLAGS,
-    STARTED,
-    VARIABLES,
-    WITH_VALUE,
-)
+from luthier_build.wrapper_tables import ANSWER_FORMAT, HASH_FACTOR, HASH_START, PLUGIN_FLAGS, STARTED, VARIABLES
 
-
-@dataclass(frozen=True)
-class Analysis:
-    """Analysis of a compile command, as far as the wrapper needs it."""
-
-    generates_device_code: bool
-    reads_hip: bool
-    """HIP sources are read, if only to preprocess them: the device headers are wanted."""
-
-
-def expand(arguments: Iterable[str], within: tuple[tuple[int, int], ...] = ()) -> Iterator[str]:
-    """Yield the arguments as clang sees them: response files (``@file``) read, except for those that it cannot read.
-
-    Args:
-        within: the response files that the arguments are in.
-
-    Raises:
-        BuildError: one is a pipe.
-    """
-    for argument in arguments:
-        if not argument.startswith("@"):
-            yield argument
-            continue
-        try:
-            state = os.stat(argument[1:])
-            file = state.st_dev, state.st_ino
-            inner = None if file in within else _tokens(_read_response(argument[1:], state.st_mode))
-        except (OSError, UnicodeError):
-            inner = None  # an ordinary argument, or an error of the compiler's
-        if inner is None:
-            yield argument
-        else:
-            yield from expand(inner, (*within, file))
-
-
-def _read_response(path: str, mode: int) -> str:
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        from luthier.errors import BuildError
-
-        raise BuildError(f"@{path} is no regular file: the compiler could not read it once more; write it to a file")
-    data = Path(path).read_bytes()
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return data.decode("utf-16")
-    return os.fsdecode(data.removeprefix(codecs.BOM_UTF8))
-
-
-def _tokens(text: str) -> Iterator[str]:
-    """Yield the words of a response file as LLVM takes them apart: a backslash escapes any character, in both kinds of
-    quotes, too, and what is not closed ends with the file."""
-    word, quote = None, ""
-    characters = iter(text)
-    for one in characters:
-        if not quote and one in " \t\r\n":
-            if word is not None:
-                yield word
-            word = None
-            continue
-        word = word or ""
-        if one == "\\":
-            word += next(characters, one)
-        elif one == quote:
-            quote = ""
-        elif not quote and one in "'\"":
-            quote = one
-        else:
-            word += one
-    if word is not None:
-        yield word
-
-
-def analyse(arguments: Sequence[str], *, hipcc: bool) -> Analysis:
-    """Look at a compile command without the compiler's name.
-
-    Args:
-        hipcc: the compiler is hipcc, which takes C++ sources for HIP.
-    """
-    suffixes = HIPCC_SUFFIXES if hipcc else HIP_SUFFIXES
-    language: str | None = None
-    found_hip = only_files = False
-    no_code = asks = host_only = False
-    words = expand(arguments)
-    for number, word in enumerate(words):
-        if not number and word.startswith("-cc1"):
-            return Analysis(False, False)  # not the driver, which has asked for it, or somebody who knows all of it
-        if only_files or not word.startswith("-") or word == "-":
-            untold = language in (None, "none") and os.path.splitext(word)[1] in suffixes
-            found_hip = found_hip or untold or language in ("hip", "hip-cpp-output")
-        elif word == "--":
-            only_files = True
-        elif word in ONLY_ASKING:
-            asks = True
-        elif word in NO_CODE:
-            no_code = True
-        elif word in HOST_ONLY or word in NOT_HOST_ONLY:
-            host_only = word in HOST_ONLY
-        elif word in ("-x", "--language"):
-            language = next(words, None)
-        elif word.startswith(("-x", "--language=")):
-            language = word.removeprefix("-x").removeprefix("--language=")
-        elif word in WITH_VALUE or word.startswith("-Xarch_"):
-            next(words, None)
-    return Analysis(found_hip and not asks and not no_code and not host_only, found_hip and not asks)
-
-
-def split_launchers(command: Sequence[str]) -> int:
-    """Index of the compiler in ``[ccache …] compiler argument…``."""
-    index = 0
-    while index + 1 < len(command) and Path(command[index]).name in LAUNCHERS:
-        index += 1
-        while index + 1 < len(command) and (command[index].startswith("-") or "=" in command[index]):
-            index += 1  # the launcher's own options and settings
-    return index
+NOTHING, READS, GENERATES = VERDICTS = ("nothing", "reads", "generates")
+"""Verdicts of the native programs on a compile command: it reads no HIP source; it reads some, but generates no device
+code, so that it only needs the device headers; it generates device code."""
 
 
 def _state(path: str) -> list[str]:
@@ -278,17 +151,16 @@ def clang_beneath(compiler: str) -> str:
     raise BuildError(f"{compiler} does not run clang for HIP: Luthier's plugin is for clang, hipcc and amdclang++")
 
 
-def added_flags(compiler: str, arguments: Sequence[str]) -> list[str]:
-    """Return the flags to insert before `arguments`; empty if none are needed."""
-    analysis = analyse(arguments, hipcc="hipcc" in Path(compiler).name)
-    if not analysis.reads_hip or any(_loads_plugin(argument) for argument in arguments):
+def added_flags(compiler: str, arguments: Sequence[str], verdict: str) -> list[str]:
+    """Return the flags to insert before `arguments`, of one of the `VERDICTS`; empty if none are needed."""
+    if verdict == NOTHING or any(_loads_plugin(argument) for argument in arguments):
         return []
     path = shutil.which(compiler)
     if path is None:
-        return []  # exec reports a better error
+        return []  # exec reports a error
     if is_wrapper(path):
         return []  # it adds them itself
-    if not analysis.generates_device_code:
+    if verdict == READS:
         from luthier_build.plugin import include_dir
 
         return [f"-I{include_dir()}"]
@@ -343,16 +215,21 @@ def find_hipcc() -> str:
     )
 
 
-def _execute(name: str, command: Sequence[str]) -> int:
-    """Add flags and become the compiler; returns only to report an error or after showing what would be done."""
+def _execute(name: str, command: Sequence[str], at: int, verdicts: Sequence[str]) -> int:
+    """Add flags and become the compiler; return only to report an error or after showing what would be done.
+
+    Args:
+        at: index of the compiler in the command without Luthier's options.
+        verdicts: on the arguments of a compiler that takes C++ sources for C++, and of one that takes them for HIP.
+    """
     show = [argument for argument in command if argument.startswith("--luthier-")]
     plain = [argument for argument in command if not argument.startswith("--luthier-")] or [""]
-    at = split_launchers(plain)
     compiler, arguments = plain[at], plain[at + 1 :]
+    verdict = verdicts["hipcc" in Path(compiler).name]
     try:
         if show:
-            return _show(name, show, plain[:at], compiler, arguments)
-        flags = added_flags(compiler, arguments)
+            return _show(name, show, plain[:at], compiler, arguments, verdict)
+        flags = added_flags(compiler, arguments, verdict)
     except Exception as problem:
         from luthier.errors import LuthierError
 
@@ -387,11 +264,13 @@ def _fail(text: str, status: int) -> int:
     return status
 
 
-def _show(name: str, show: Sequence[str], launchers: Sequence[str], compiler: str, arguments: Sequence[str]) -> int:
+def _show(
+    name: str, show: Sequence[str], launchers: Sequence[str], compiler: str, arguments: Sequence[str], verdict: str
+) -> int:
     from luthier.terminal import say_raw
 
     if show == ["--luthier-show"]:
-        say_raw(shlex.join([*launchers, compiler, *added_flags(compiler, arguments), *arguments]))
+        say_raw(shlex.join([*launchers, compiler, *added_flags(compiler, arguments, verdict), *arguments]))
     elif show == ["--luthier-showme:compile"]:
         path = shutil.which(compiler) or compiler
         say_raw(shlex.join(flags_for(*plugin_and_headers(path))))
@@ -407,31 +286,26 @@ def _show(name: str, show: Sequence[str], launchers: Sequence[str], compiler: st
     return 0
 
 
-def hipcc() -> int:
+def _hipcc(arguments: Sequence[str], verdicts: Sequence[str]) -> int:
     """Run ``luthier-hipcc``: used in the place of hipcc or amdclang++."""
     from luthier.errors import LuthierError
 
-    # Luthier is for AMD GPUs; an nvcc on the path makes hipcc choose NVIDIA otherwise.
-    os.environ.setdefault("HIP_PLATFORM", "amd")
     try:
         compiler = find_hipcc()
     except LuthierError as problem:
         return _fail(f"luthier-hipcc: error: {problem}", 1)
     os.environ[STARTED] = os.pathsep.join(filter(None, [os.environ.get(STARTED), compiler]))
-    return _execute("luthier-hipcc", [compiler, *sys.argv[1:]])
-
-
-def launcher() -> int:
-    """Run ``luthier-cc COMPILER ARGUMENT…``: used before a compiler, or before ccache before a compiler."""
-    command = sys.argv[1:]
-    if not command:
-        return _fail("usage: luthier-cc [--luthier-show] [ccache] COMPILER [ARGUMENT ...]", 2)
-    return _execute("luthier-cc", command)
+    return _execute("luthier-hipcc", [compiler, *arguments], 0, verdicts)
 
 
 def main() -> int:
-    """Run ``luthier-wrapper``: ``hipcc`` or ``cc``, then the arguments of that wrapper."""
-    kind = sys.argv.pop(1) if len(sys.argv) > 1 else ""
-    if kind not in ("hipcc", "cc"):
-        return _fail("usage: luthier-wrapper (hipcc | cc) [ARGUMENT ...], which luthier-hipcc and luthier-cc start", 2)
-    return hipcc() if kind == "hipcc" else launcher()
+    """Run ``luthier-wrapper`` with the arguments that runtime/native/launcher/launcher.cpp documents."""
+    kind, at = sys.argv[1:3] if len(sys.argv) > 4 else ("", "")
+    verdicts, command = sys.argv[3:5], sys.argv[5:]
+    if kind not in ("hipcc", "cc") or not at.isdecimal() or not {*verdicts} <= {*VERDICTS}:
+        return _fail("luthier-wrapper is started by luthier-hipcc and luthier-cc: use one of these", 2)
+    if kind == "hipcc":
+        return _hipcc(command, verdicts)
+    if not command:
+        return _fail("usage: luthier-cc [--luthier-show] [ccache] COMPILER [ARGUMENT ...]", 2)
+    return _execute("luthier-cc", command, int(at), verdicts)

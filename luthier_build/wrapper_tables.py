@@ -1,5 +1,6 @@
-"""Tables shared by `luthier_build.wrapper` and the native launchers: compile commands and the format of cached answers.
-The build makes ``wrapper_tables.h`` from it, for runtime/native/launcher.
+"""Tables of compile commands for the native launchers, and of what `luthier_build.wrapper` remembers for them.
+
+The build makes ``wrapper_tables.h`` of them, for runtime/native/launcher.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The native `luthier-cc` and `luthier-hipcc`: the same as the Python that they stand for, and never in a circle."""
+"""The native `luthier-cc` and `luthier-hipcc`: what they add, what they leave to Python, and never in a circle."""
 
 from __future__ import annotations
 
 import os
-import random
 import shlex
 import shutil
 import signal
@@ -14,8 +13,9 @@ import pytest
 
 from luthier_build.plugin import include_dir, plugin_for
 from luthier_build.toolchain import Toolchain
-from luthier_build.wrapper import analyse, flags_for
+from luthier_build.wrapper import flags_for
 from luthier_build.wrapper_tables import (
+    HIP_SUFFIXES,
     HIPCC_SUFFIXES,
     HOST_ONLY,
     LAUNCHERS,
@@ -26,13 +26,6 @@ from luthier_build.wrapper_tables import (
     WITH_VALUE,
 )
 
-WORDS = [
-    *("a.hip", "b.cpp", "c.cu", "d.c", "e.o", ".hip", "..hip", "dir.hip/x", "x y.hip", "-", "--", "a.CPP", "a.b.hip"),
-    *("-c", "-S", "-E", "-M", "-MM", "-MD", "-fsyntax-only", "--version", "-print-search-dirs", "-###", "-v", "-O3"),
-    *("-x", "-xhip", "-xnone", "-xc++", "hip", "none", "c++", "hip-cpp-output", "-o", "-include", "-MF", "-Xclang"),
-    *("--language", "--language=hip", "--language=none", "-cc1", "-cc1as", "-print-rocm-search-dirs", "f.hipi"),
-    *("-Xarch_device", "-Xarch_gfx942", "-mllvm", "--cuda-host-only", "--cuda-device-only", "-Ix", "-I", "-DX=a b"),
-]
 ODD = ['-DX="a b"', "$HOME", "`id`", "a;b", "", "back\\slash", "new\nline", "*.c", "-DÄ=1", "a'b", "@", "-c"]
 ECHO = '#!/bin/sh\ncase "$*" in *-nogpuinc*) exec {clang} "$@";; esac\nfor a in "$@"; do printf "%s\\0" "$a"; done\n'
 
@@ -75,37 +68,42 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
+def left_to_python(kind: str, *arguments: str) -> list[str]:
+    """What `Place.without_python` makes `luthier-wrapper` print for a command that is analysed."""
+    verdict = "generates" if "a.hip" in arguments else "nothing"
+    return ["PYTHON", kind, "0", verdict, verdict, *arguments]
+
+
 @pytest.fixture
 def place(tmp_path: Path, commands: Path, toolchain: Toolchain) -> Place:
     return Place(tmp_path, commands, toolchain.clang)
 
 
-def test_the_same_as_python_says_for_any_command(place: Place) -> None:
-    (place.commands.parent / "a.hip").write_text("")
+def test_flags_are_added_for_what_a_command_does(place: Place) -> None:
     added = {}
     for wrapper, compiler in (("luthier-cc", ["clang++"]), ("luthier-cc", ["hipcc"]), ("luthier-hipcc", [])):
-        first = place.words(wrapper, *compiler, "-c", "a.hip")  # Python's, who remembers
+        first = place.words(wrapper, *compiler, "-c", "a.hip")  # Python's, which remembers
         added[wrapper, *compiler] = first[: first.index("-c")]
         plugin, include = first[1].partition("=")[2], first[5][2:]
         assert first == [*flags_for(plugin, include), "-c", "a.hip"]
     place.without_python()
-    chance = random.Random(8)
-    options = (*ONLY_ASKING, *NO_CODE, *HOST_ONLY, *NOT_HOST_ONLY, *WITH_VALUE)
-    tables = [[option, "a.hip"] for option in options] + [[f"a{suffix}"] for suffix in HIPCC_SUFFIXES]
-    commands = [
-        ["-c", "a.hip"],
-        [],
-        *tables,
-        *([chance.choice(WORDS) for _ in range(chance.randint(1, 6))] for _ in range(250)),
-    ]
-    kinds = set()
-    for arguments in commands:
-        for (wrapper, *compiler), flags in added.items():
-            kind = analyse(arguments, hipcc=compiler != ["clang++"])
-            wanted = flags if kind.generates_device_code else flags[-1:] if kind.reads_hip else []
-            assert place.words(wrapper, *compiler, *arguments) == [*wanted, *arguments], shlex.join(arguments)
-            kinds.add(kind)
-    assert len(kinds) == 3
+    generates, reads, nothing = slice(None), slice(-1, None), slice(0)
+    commands = {
+        ("-c", "a.hip"): generates,
+        (): nothing,
+        **{(option, "a.hip"): nothing for option in (*ONLY_ASKING, *WITH_VALUE)},
+        **{(option, "a.hip"): reads for option in (*NO_CODE, *HOST_ONLY)},
+        **{(option, "a.hip"): generates for option in NOT_HOST_ONLY},
+    }
+    for (wrapper, *compiler), flags in added.items():
+        for arguments, which in commands.items():
+            assert place.words(wrapper, *compiler, *arguments) == [*flags[which], *arguments], shlex.join(arguments)
+        for suffix in HIPCC_SUFFIXES:
+            which = generates if suffix in HIP_SUFFIXES or compiler != ["clang++"] else nothing
+            assert place.words(wrapper, *compiler, f"a{suffix}") == [*flags[which], f"a{suffix}"]
+        response = place.commands / "response"
+        response.write_text("-c 'with blank.hip'")
+        assert place.words(wrapper, *compiler, f"@{response}") == [*flags, f"@{response}"]
 
 
 def test_arguments_exit_codes_and_signals_are_passed_on(place: Place, tmp_path: Path) -> None:
@@ -130,26 +128,25 @@ def test_what_needs_a_decision_is_pythons(place: Place, tmp_path: Path) -> None:
     place.words("luthier-hipcc", "-c", "a.hip")
     place.without_python()
     for arguments in (
-        ["clang++", "@file", "-c"],
         ["--luthier-show", "clang++", "a.hip"],
         ["clang++", f"-fpass-plugin={plugin}", "a.hip"],
         ["no-such-clang", "a.hip"],
         [],
     ):
-        assert place.words("luthier-cc", *arguments) == ["PYTHON", "cc", *arguments]
+        assert place.words("luthier-cc", *arguments) == left_to_python("cc", *arguments)
     hip = ["clang++", "-c", "a.hip"]
     changes = dict.fromkeys((*VARIABLES, "LUTHIER_CACHE_DIR"), "/x") | {"PATH": f"{place.environment['PATH']}:/x"}
     for changed in ({name: value} for name, value in changes.items()):
-        assert place.words("luthier-cc", *hip, **changed) == ["PYTHON", "cc", *hip]
-    assert place.words("luthier-hipcc", "-c", LUTHIER_HIPCC_STARTED="/x") == ["PYTHON", "hipcc", "-c"]
-    assert place.words("luthier-hipcc", "a.hip", LUTHIER_HIPCC="/x") == ["PYTHON", "hipcc", "a.hip"]
+        assert place.words("luthier-cc", *hip, **changed) == left_to_python("cc", *hip)
+    assert place.words("luthier-hipcc", "-c", LUTHIER_HIPCC_STARTED="/x") == left_to_python("hipcc", "-c")
+    assert place.words("luthier-hipcc", "a.hip", LUTHIER_HIPCC="/x") == left_to_python("hipcc", "a.hip")
     assert place.words("luthier-cc", *hip)[0] == "-Xarch_device"
     cache = Path(place.environment.get("LUTHIER_CACHE_DIR") or Path.home() / ".cache/luthier")
     for caches in ({"LUTHIER_CACHE_DIR": os.path.relpath(cache)}, {"XDG_CACHE_HOME": "relative"}):
         if "LUTHIER_CACHE_DIR" in caches or "LUTHIER_CACHE_DIR" not in place.environment:
             assert place.words("luthier-cc", *hip, **caches)[0] == "-Xarch_device"
     os.utime(place.bin / "clang++")  # another compiler
-    assert place.words("luthier-cc", *hip) == ["PYTHON", "cc", *hip]
+    assert place.words("luthier-cc", *hip) == left_to_python("cc", *hip)
 
 
 @pytest.mark.thorough
@@ -204,11 +201,11 @@ def test_what_others_could_have_written_is_not_taken(place: Place, toolchain: To
         mode, owner = path.stat().st_mode & 0o777, path.stat().st_uid
         for wrong in (mode | 0o020, mode | 0o002):
             path.chmod(wrong)
-            assert place.words("luthier-cc", *hip, **own) == ["PYTHON", "cc", *hip], path
+            assert place.words("luthier-cc", *hip, **own) == left_to_python("cc", *hip), path
         path.chmod(mode)
         if os.geteuid() == 0:
             os.chown(path, 54321, -1)
-            assert place.words("luthier-cc", *hip, **own) == ["PYTHON", "cc", *hip], path
+            assert place.words("luthier-cc", *hip, **own) == left_to_python("cc", *hip), path
             os.chown(path, owner, -1)
     assert place.words("luthier-cc", *hip, **own) == [*flags, *hip[1:]]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import functools
+import itertools
 import json
 import os
 import random
@@ -14,7 +15,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,14 +23,42 @@ from luthier.errors import BuildError
 from luthier.objects import load_objects
 
 from luthier_build.toolchain import Toolchain
-from luthier_build.wrapper import Analysis, analyse, expand, flags_for, plugin_and_headers, split_launchers
+from luthier_build.wrapper import GENERATES, NOTHING, READS, flags_for, plugin_and_headers
 from luthier_build.wrapper_tables import HOST_ONLY, NO_CODE, ONLY_ASKING
 
 MakeProject = Callable[[Mapping[str, str]], Path]
 
-GENERATES = Analysis(True, True)
-READS = Analysis(False, True)
-NOTHING = Analysis(False, False)
+Wrap = Callable[..., subprocess.CompletedProcess[bytes]]
+Analyse = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def wrap(commands: Path) -> Wrap:
+    """Run `luthier-cc`, or another of the commands, with environment variables."""
+
+    def run(
+        *command: str | Path, cwd: Path | None = None, name: str = "luthier-cc", **variables: str
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [commands / name, *command], cwd=cwd, env={**os.environ, **variables}, capture_output=True
+        )
+
+    return run
+
+
+@pytest.fixture
+def analyse(commands: Path, tmp_path_factory: pytest.TempPathFactory) -> Analyse:
+    """What `luthier-cc` tells Python about a command: index of the compiler, verdicts for clang and hipcc."""
+    folder = tmp_path_factory.mktemp("analyse")
+    shutil.copy2(commands / "luthier-cc", folder)
+    script(folder / "luthier-wrapper", '#!/bin/sh\necho "$2 $3 $4"\n')
+
+    def run(*command: str) -> tuple[int, str, str]:
+        done = subprocess.run([folder / "luthier-cc", "--luthier-show", *command], capture_output=True, check=True)
+        index, clang, hipcc = done.stdout.decode().split()
+        return int(index), clang, hipcc
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -80,35 +108,39 @@ NOTHING = Analysis(False, False)
         ("", NOTHING, NOTHING),
     ],
 )
-def test_what_a_command_does(arguments: str, clang: Analysis, hipcc: Analysis) -> None:
-    assert analyse(shlex.split(arguments), hipcc=False) == clang
-    assert analyse(shlex.split(arguments), hipcc=True) == hipcc
+def test_what_a_command_does(analyse: Analyse, arguments: str, clang: str, hipcc: str) -> None:
+    assert analyse("cc", *shlex.split(arguments)) == (0, clang, hipcc)
 
 
-def test_response_files_are_looked_into(tmp_path: Path) -> None:
+def test_response_files_are_looked_into(analyse: Analyse, tmp_path: Path) -> None:
     (tmp_path / "inner").write_text("-c 'with blank.hip'")
     (tmp_path / "outer").write_text(f"-o a.o @{tmp_path}/inner")
-    assert analyse([f"@{tmp_path}/outer"], hipcc=False) == GENERATES
+    assert analyse("cc", f"@{tmp_path}/outer")[1] == GENERATES
     (tmp_path / "inner").write_text("-E 'with blank.hip'")
-    assert analyse([f"@{tmp_path}/outer"], hipcc=False) == READS
-    assert analyse(["@missing", "-c", "a.hip"], hipcc=False) == GENERATES
+    assert analyse("cc", f"@{tmp_path}/outer")[1] == READS
+    assert analyse("cc", "@missing", "-c", "a.hip")[1] == GENERATES
     (tmp_path / "endless").write_text(f"@{tmp_path}/endless")
-    assert analyse([f"@{tmp_path}/endless"], hipcc=False) == NOTHING
+    assert analyse("cc", f"@{tmp_path}/endless")[1] == NOTHING
     for number in range(40):
         (tmp_path / f"deep{number}").write_text(f"@{tmp_path}/deep{number + 1}")
     (tmp_path / "deep40").write_text("a.hip")
-    assert analyse([f"@{tmp_path}/deep0", f"@{tmp_path}/deep39"], hipcc=False) == GENERATES
+    assert analyse("cc", f"@{tmp_path}/deep0", f"@{tmp_path}/deep39")[1] == GENERATES
     (tmp_path / "deep40").write_text("-cc1 a.hip")
-    assert analyse([f"@{tmp_path}/deep0"], hipcc=False) == NOTHING
+    assert analyse("cc", f"@{tmp_path}/deep0")[1] == NOTHING
 
 
-def test_response_files_are_taken_apart_as_clang_does(toolchain: Toolchain, tmp_path: Path) -> None:
-    """The error names each word, because no such files exist."""
+def test_response_files_are_taken_apart_as_clang_does(analyse: Analyse, toolchain: Toolchain, tmp_path: Path) -> None:
+    """clang names each word, since there are no such files; the verdict says whether the words have the suffix .hip."""
     chance = random.Random(1)
-    pieces = ["a", "b", "é", " ", "'", '"', "\\", "\t", "\r", "\n", "\v", "$", "#", "\\'", '\\"']
+    pieces = ["a", "b", "é", " ", "'", '"', "\\", "\t", "\r", "\n", "\v", "$", "#", "\\'", '\\"', ".hip", ".hip"]
     texts = ["".join(chance.choices(pieces, k=chance.randrange(1, 16))) for _ in range(200)]
-    texts += ["'a\\'b\\'' a", "open 'to the end", "\\", "a''b"]
-    marks = (("utf-8", b""), ("utf-8", codecs.BOM_UTF8), ("utf-16-le", codecs.BOM_UTF16_LE))
+    texts += ["'a\\'b\\'' a.hip", "open 'to the end.hip", "\\", "a''b.h\\ip", "'.hip'", "x'.hip '"]
+    marks = (
+        ("utf-8", b""),
+        ("utf-8", codecs.BOM_UTF8),
+        ("utf-16-le", codecs.BOM_UTF16_LE),
+        ("utf-16-be", codecs.BOM_UTF16_BE),
+    )
     arguments = []
     for number, text in enumerate(texts):
         encoding, mark = marks[number % len(marks)]
@@ -116,13 +148,19 @@ def test_response_files_are_taken_apart_as_clang_does(toolchain: Toolchain, tmp_
         arguments += [f"@{number}", f"end of {number}"]
     done = subprocess.run([toolchain.clang, "-c", *arguments], cwd=tmp_path, capture_output=True)
     names = done.stderr.decode().split("no such file or directory: '")[1:]
+    words = iter([text.rpartition("'")[0] for text in said if not text.startswith("'\n")])
+    found = set()
     with contextlib.chdir(tmp_path):
-        words = [word for word in expand(arguments) if word]  # clang before 18 leaves out empty ones
-    assert [text.rpartition("'")[0] for text in names if not text.startswith("'\n")] == words
+        for number in range(len(texts)):
+            inner = list(itertools.takewhile(lambda word: word != f"end of {number}", words))  # noqa: B023
+            is_hip = any(os.path.splitext(word)[1] == ".hip" for word in inner if not word.startswith("-"))
+            assert analyse("cc", f"@{number}")[1] == (GENERATES if is_hip else NOTHING), texts[number]
+            found.add(is_hip)
+    assert found == {True, False}
 
 
 @pytest.mark.parametrize("kind", ["pipe", "null"])
-def test_a_response_file_that_can_be_read_once_is_an_error(tmp_path: Path, kind: str) -> None:
+def test_a_response_file_that_can_be_read_once_is_an_error(commands: Path, tmp_path: Path, kind: str) -> None:
     """The compiler would get an empty one."""
     fake = script(tmp_path / "cc", "#!/bin/sh\necho started\n")
     read, write = os.pipe()
@@ -131,11 +169,10 @@ def test_a_response_file_that_can_be_read_once_is_an_error(tmp_path: Path, kind:
     name = f"@/dev/fd/{read}" if kind == "pipe" else "@/dev/null"
     (tmp_path / "outer").write_text(name)
     for arguments in ([name], [f"@{tmp_path}/outer"]):
-        code = "import sys; from luthier_build.wrapper import launcher; sys.exit(launcher())"
-        command = [sys.executable, "-c", code, fake, *arguments]
+        command = [commands / "luthier-cc", fake, *arguments]
         done = subprocess.run(command, pass_fds=[read], capture_output=True)
         assert done.returncode == 1
-        assert f"luthier-cc: error: {name} is no regular file".encode() in done.stderr
+        assert f"luthier-cc: error: {name} is not a regular file".encode() in done.stderr
         assert done.stdout == b""
     os.close(read)
 
@@ -143,34 +180,25 @@ def test_a_response_file_that_can_be_read_once_is_an_error(tmp_path: Path, kind:
 @pytest.mark.parametrize(
     "locale", [{}, {"LC_CTYPE": "C"}, {"LC_CTYPE": "POSIX"}, {"LC_CTYPE": "C.UTF-8"}, {"LC_ALL": "C"}]
 )
-def test_the_compiler_inherits_nothing_of_pythons(tmp_path: Path, locale: Mapping[str, str]) -> None:
+def test_the_compiler_inherits_nothing_of_pythons(commands: Path, tmp_path: Path, locale: Mapping[str, str]) -> None:
     """Signals that Python ignores and the locale that it chooses would reach everything that a compiler starts."""
     fake = script(tmp_path / "cc", "#!/bin/sh\ngrep SigIgn /proc/$$/status\nenv | grep '^LC_' | sort\n")
     rest = {name: value for name, value in os.environ.items() if not name.startswith("LC_")}
-    code = "import sys; from luthier_build.wrapper import launcher; sys.exit(launcher())"
+    python = [commands / "luthier-wrapper", "cc", "0", NOTHING, NOTHING]
     outputs = [
         subprocess.run(command, env={**rest, "LANG": "C", **locale}, capture_output=True, check=True).stdout
-        for command in ([fake], [sys.executable, "-c", code, fake])
+        for command in ([fake], [*python, fake])
     ]
     assert outputs[0] == outputs[1]
 
 
-def test_launchers_before_the_compiler() -> None:
-    assert split_launchers(["clang++", "-c"]) == 0
-    assert split_launchers(["ccache", "clang++", "-c"]) == 1
-    assert split_launchers(["/usr/bin/ccache", "debug=true", "/usr/bin/clang++", "-c"]) == 2
-    assert split_launchers(["ccache", "distcc", "clang++"]) == 2
-    assert split_launchers(["ccache"]) == 0
-
-
-def wrap(
-    *command: str | Path, cwd: Path | None = None, entry: str = "launcher", **variables: str
-) -> subprocess.CompletedProcess[bytes]:
-    """Run the wrapper as its console script does."""
-    code = f"import sys; from luthier_build.wrapper import {entry}; sys.exit({entry}())"
-    return subprocess.run(
-        [sys.executable, "-c", code, *command], cwd=cwd, env={**os.environ, **variables}, capture_output=True
-    )
+def test_launchers_before_the_compiler(analyse: Analyse) -> None:
+    assert analyse("clang++", "-c")[0] == 0
+    assert analyse("ccache", "clang++", "-c", "a.hip") == (1, GENERATES, GENERATES)
+    assert analyse("/usr/bin/ccache", "debug=true", "/usr/bin/clang++", "-c")[0] == 2
+    assert analyse("ccache", "distcc", "clang++")[0] == 2
+    assert analyse("ccache")[0] == 0
+    assert analyse() == (0, NOTHING, NOTHING)
 
 
 def script(path: Path, text: str) -> Path:
@@ -179,7 +207,7 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def test_arguments_reach_the_compiler_untouched(tmp_path: Path) -> None:
+def test_arguments_reach_the_compiler_untouched(wrap: Wrap, tmp_path: Path) -> None:
     fake = script(tmp_path / "cc", '#!/bin/sh\nfor a in "$@"; do printf "%s\\0" "$a"; done\n')
     odd = ['-DX="a b"', "$HOME", "`id`", "a;b", "", "back\\slash", "new\nline", "*.c", "-DÄ=1", "a'b", "@missing", "-c"]
     done = wrap(fake, *odd)
@@ -189,7 +217,7 @@ def test_arguments_reach_the_compiler_untouched(tmp_path: Path) -> None:
     assert wrap(fake, f"@{response}").stdout.decode() == f"@{response}\0"
 
 
-def test_exit_codes_and_signals_are_the_compilers(tmp_path: Path) -> None:
+def test_exit_codes_and_signals_are_the_compilers(wrap: Wrap, tmp_path: Path) -> None:
     assert wrap(script(tmp_path / "c1", "#!/bin/sh\nexit 37\n")).returncode == 37
     assert wrap(script(tmp_path / "c2", "#!/bin/sh\nkill -SEGV $$\n")).returncode == -signal.SIGSEGV
     missing = wrap(tmp_path / "none", "-c", "a.hip")
@@ -218,7 +246,7 @@ def source(hook: str, make_project: MakeProject) -> Path:
     return make_project({"a.hip": hook + "__global__ void kernel(int *p) { *p = 1; }\n"}) / "a.hip"
 
 
-def test_device_code_gets_its_bitcode_and_host_code_nothing(source: Path, toolchain: Toolchain) -> None:
+def test_device_code_gets_its_bitcode_and_host_code_nothing(wrap: Wrap, source: Path, toolchain: Toolchain) -> None:
     folder = source.parent
     compiler = device_flags(toolchain)
     done = wrap(*compiler, "-c", source, "-o", folder / "a.o", "-MD", "-MF", folder / "a.d")
@@ -257,14 +285,16 @@ def test_options_for_which_there_is_no_plugin_make_no_device_code(
 
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("flags", [["-save-temps"], ["-foffload-lto"], ["-O0"], ["-g"], ["--cuda-device-only"]])
-def test_flags_that_change_how_device_code_is_made(source: Path, toolchain: Toolchain, flags: list[str]) -> None:
+def test_flags_that_change_how_device_code_is_made(
+    wrap: Wrap, source: Path, toolchain: Toolchain, flags: list[str]
+) -> None:
     output = source.parent / "out.o"
     done = wrap(*device_flags(toolchain), *flags, "-c", source, "-o", output, cwd=source.parent)
     assert done.returncode == 0, done.stderr.decode()
     assert embedded(output)["gfx942"] > 1000
 
 
-def test_rdc_is_refused_with_the_reason(source: Path, toolchain: Toolchain) -> None:
+def test_rdc_is_refused_with_the_reason(wrap: Wrap, source: Path, toolchain: Toolchain) -> None:
     done = wrap(*device_flags(toolchain), "-fgpu-rdc", "-c", source, "-o", source.parent / "a.o")
     assert done.returncode != 0
     assert b"cannot be compiled with -fgpu-rdc" in done.stderr
@@ -272,7 +302,7 @@ def test_rdc_is_refused_with_the_reason(source: Path, toolchain: Toolchain) -> N
 
 @pytest.mark.thorough
 def test_probes_work_without_a_plugin_and_code_generation_says_why_not(
-    source: Path, toolchain: Toolchain, tmp_path: Path
+    wrap: Wrap, source: Path, toolchain: Toolchain, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
     nowhere = {"LUTHIER_CACHE_DIR": str(tmp_path / "file")}
@@ -288,7 +318,7 @@ def test_probes_work_without_a_plugin_and_code_generation_says_why_not(
     assert not output.exists()
 
 
-def test_a_compiler_that_is_not_clang(source: Path) -> None:
+def test_a_compiler_that_is_not_clang(wrap: Wrap, source: Path) -> None:
     done = wrap("g++", "-x", "hip", "-c", source)
     assert done.returncode == 1
     assert b"luthier-cc: error" in done.stderr
@@ -296,7 +326,7 @@ def test_a_compiler_that_is_not_clang(source: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_compiler_caches_see_a_new_plugin(source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_compiler_caches_see_a_new_plugin(wrap: Wrap, source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     """ccache does not hash -fpass-plugin: without -fplugin it would give back what the earlier plugin made."""
     cache = {"LUTHIER_CACHE_DIR": str(tmp_path / "luthier"), "CCACHE_DIR": str(tmp_path / "ccache"), "CCACHE_DEBUG": ""}
     cache.pop("CCACHE_DEBUG")
@@ -332,7 +362,7 @@ def test_compiler_caches_see_a_new_plugin(source: Path, toolchain: Toolchain, tm
 
 
 @pytest.mark.thorough
-def test_sccache_caches_no_hooks(source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_sccache_caches_no_hooks(wrap: Wrap, source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     """sccache would return the output of an earlier plugin or reject -fplugin, so the flags prevent its use."""
     if not shutil.which("sccache"):
         pytest.skip("sccache is not installed")
@@ -399,7 +429,7 @@ def test_links_that_choose_the_compiler_have_each_their_plugin(
         plugin_and_headers(str(tmp_path / "other++"))
 
 
-def test_show_modes(source: Path, toolchain: Toolchain) -> None:
+def test_show_modes(wrap: Wrap, source: Path, toolchain: Toolchain) -> None:
     compiler = str(toolchain.clang)
     plugin, include = plugin_and_headers(compiler)
     shown = wrap("--luthier-show", "ccache", compiler, "-c", source, "-DX=a b").stdout.decode()
@@ -409,22 +439,24 @@ def test_show_modes(source: Path, toolchain: Toolchain) -> None:
     assert wrap("--luthier-showme:link", compiler).stdout == b"\n"
 
 
-def test_hipcc(source: Path, clang15: Toolchain) -> None:
+def test_hipcc(wrap: Wrap, source: Path, clang15: Toolchain) -> None:
     """Debian's hipcc, a Perl script around clang 15."""
     folder = source.parent
-    done = wrap("--offload-arch=gfx90a", "--offload-arch=gfx1030", "-c", source, "-o", folder / "a.o", entry="hipcc")
+    done = wrap(
+        "--offload-arch=gfx90a", "--offload-arch=gfx1030", "-c", source, "-o", folder / "a.o", name="luthier-hipcc"
+    )
     assert done.returncode == 0, done.stderr.decode()
     assert embedded(folder / "a.o").keys() == {"gfx90a", "gfx1030"}
     assert min(embedded(folder / "a.o").values()) > 1000
     # hipcc takes C++ sources for HIP, and links.
     program = folder / "main.cpp"
     program.write_text('#include "a.hip"\nint main() { return 0; }\n')
-    done = wrap("--offload-arch=gfx90a", program, "-o", folder / "main", entry="hipcc")
+    done = wrap("--offload-arch=gfx90a", program, "-o", folder / "main", name="luthier-hipcc")
     assert done.returncode == 0, done.stderr.decode()
     assert embedded(folder / "main")["gfx90a"] > 1000
 
 
-def test_hipcc_with_response_files_does_what_hipcc_does(source: Path, clang15: Toolchain) -> None:
+def test_hipcc_with_response_files_does_what_hipcc_does(wrap: Wrap, source: Path, clang15: Toolchain) -> None:
     """hipcc 5.2 reads `-c` inside a response file as a link, and fails; the wrapper neither hides nor changes that."""
     folder = source.parent
     response = folder / "args"
@@ -434,7 +466,7 @@ def test_hipcc_with_response_files_does_what_hipcc_does(source: Path, clang15: T
         env={**os.environ, "HIP_PLATFORM": "amd"},
         capture_output=True,
     )
-    wrapped = wrap("-c", f"@{response}", entry="hipcc")
+    wrapped = wrap("-c", f"@{response}", name="luthier-hipcc")
     assert wrapped.returncode == plain.returncode
     if plain.returncode == 0:
         assert embedded(folder / "r.o")["gfx90a"] > 1000
@@ -445,28 +477,27 @@ def test_hipcc_with_response_files_does_what_hipcc_does(source: Path, clang15: T
     assert embedded(folder / "c.o")["gfx90a"] > 1000
 
 
-def test_hipcc_is_found_and_never_the_wrapper_itself(tmp_path: Path) -> None:
+def test_hipcc_is_found_and_never_the_wrapper_itself(wrap: Wrap, commands: Path, tmp_path: Path) -> None:
     fake = script(tmp_path / "hipcc", '#!/bin/sh\necho "$HIP_PLATFORM" "$@"\n')
     path = f"{tmp_path}:{os.environ['PATH']}"
     environment = {key: value for key, value in os.environ.items() if key not in ("HIP_PLATFORM", "LUTHIER_HIPCC")}
-    code = "import sys; from luthier_build.wrapper import hipcc; sys.exit(hipcc())"
     done = subprocess.run(
-        [sys.executable, "-c", code, "--version"], env={**environment, "PATH": path, "HIPCC": "luthier-hipcc"},
+        [commands / "luthier-hipcc", "--version"], env={**environment, "PATH": path, "HIPCC": "luthier-hipcc"},
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout == "amd --version\n"
-    assert wrap("--version", entry="hipcc", LUTHIER_HIPCC=str(fake), HIP_PLATFORM="").stdout == b" --version\n"
+    assert wrap("--version", name="luthier-hipcc", LUTHIER_HIPCC=str(fake), HIP_PLATFORM="").stdout == b" --version\n"
     nothing = {"PATH": str(tmp_path / "none"), "ROCM_PATH": str(tmp_path / "none")}
-    done_ = wrap("--version", entry="hipcc", **nothing)
+    done_ = wrap("--version", name="luthier-hipcc", **nothing)
     assert done_.returncode == 1
     assert b"no hipcc and no amdclang++ found" in done_.stderr
 
 
-def test_start_up_costs_little(source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
+def test_start_up_costs_little(wrap: Wrap, source: Path, toolchain: Toolchain, tmp_path: Path) -> None:
     """Less than 120 ms of CPU time beyond the compiler, plugin lookup included; measured against a compiler that does
     nothing."""
     fake = script(tmp_path / "hipcc", f'#!/bin/sh\ncase "$*" in *-###*) exec {toolchain.clang} "$@";; esac\n')
-    wrap("-c", source, entry="hipcc", LUTHIER_HIPCC=str(fake))  # remembers the plugin
+    wrap("-c", source, name="luthier-hipcc", LUTHIER_HIPCC=str(fake))  # remembers the plugin
 
     def best(run: Callable[[], object]) -> float:
         times = []
@@ -478,5 +509,5 @@ def test_start_up_costs_little(source: Path, toolchain: Toolchain, tmp_path: Pat
         return min(times)
 
     alone = best(lambda: subprocess.run([fake, "-c", source], check=True))
-    wrapped = best(lambda: wrap("-c", source, entry="hipcc", LUTHIER_HIPCC=str(fake)))
+    wrapped = best(lambda: wrap("-c", source, name="luthier-hipcc", LUTHIER_HIPCC=str(fake)))
     assert wrapped - alone < 0.12

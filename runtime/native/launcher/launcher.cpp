@@ -2,10 +2,17 @@
 //
 // Part of Luthier, under the Apache License v2.0.
 //
-// What luthier_build/wrapper.py does, by the same tables, for the commands it has seen before: find out whether a
-// compile command generates device code, put flags before its arguments, become the compiler. Everything that needs a
-// decision (a compiler seen for the first time, response files, options of Luthier's own) is left to Python:
-// `luthier-wrapper`, beside this program. Built twice, with LUTHIER_HIPCC 0 and 1.
+// Finds out whether a compile command generates device code, puts Luthier's flags before its arguments, and becomes the
+// compiler. What needs a decision is left to luthier_build/wrapper.py (`luthier-wrapper`, beside this program): a
+// compiler seen for the first time, options of Luthier's own, a hipcc that may be Luthier's. Python is told what the
+// command does:
+//
+//     luthier-wrapper (cc | hipcc) INDEX CLANG HIPCC ARGUMENT...
+//
+// INDEX is that of the compiler among the arguments without Luthier's options (0 for hipcc, whose compiler Python
+// finds). CLANG and HIPCC are the verdicts for a compiler that takes C++ sources for C++, and for HIP.
+//
+// Built twice, with LUTHIER_HIPCC 0 and 1.
 //
 //===----------------------------------------------------------------------===//
 #include <algorithm>
@@ -16,10 +23,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <iconv.h>
 #include <string>
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "wrapper_tables.h"
@@ -31,258 +40,346 @@ extern char **environ;
 
 namespace {
 
-constexpr bool IsHipcc = LUTHIER_HIPCC;
+using Words = std::vector<string>;
 
-template <size_t Size> bool isOneOf(string_view Word, const string_view (&Table)[Size]) {
-  return std::find(Table, Table + Size, Word) != Table + Size;
+constexpr bool kIsHipcc = LUTHIER_HIPCC;
+constexpr const char *kName = kIsHipcc ? "luthier-hipcc" : "luthier-cc";
+
+template <size_t Size> bool is_one_of(string_view word, const string_view (&table)[Size]) {
+  return std::find(table, table + Size, word) != table + Size;
 }
 
-bool startsWith(string_view Text, string_view Prefix) { return Text.substr(0, Prefix.size()) == Prefix; }
+bool starts_with(string_view text, string_view prefix) { return text.substr(0, prefix.size()) == prefix; }
 
-string_view baseName(string_view Path) { return Path.substr(Path.rfind('/') + 1); }
+string_view base_name(string_view path) { return path.substr(path.rfind('/') + 1); }
 
 /// As Python's os.path.splitext: leading dots of a file name begin no suffix.
-string_view suffix(string_view Path) {
-  string_view Name = baseName(Path);
-  size_t Start = Name.find_first_not_of('.'), Dot = Name.rfind('.');
-  return Start == string_view::npos || Dot == string_view::npos || Dot < Start ? string_view() : Name.substr(Dot);
+string_view suffix_of(string_view path) {
+  string_view name = base_name(path);
+  size_t start = name.find_first_not_of('.'), dot = name.rfind('.');
+  return start == string_view::npos || dot == string_view::npos || dot < start ? string_view() : name.substr(dot);
 }
 
-struct Analysis {
-  bool GeneratesDeviceCode, ReadsHip;
-};
+/// Read a file; return false if that fails.
+bool read_file(const string &path, string &text) {
+  int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  char buffer[16384];
+  ssize_t count = -1;
+  while (file >= 0 && (count = read(file, buffer, sizeof buffer)) > 0)
+    text.append(buffer, count);
+  if (file >= 0)
+    close(file);
+  return count == 0;
+}
 
-Analysis analyse(char **Arguments, bool ForHipcc) {
-  auto IsHip = [&](string_view Suffix) {
-    return ForHipcc ? isOneOf(Suffix, HipccSuffixes) : isOneOf(Suffix, HipSuffixes);
+/// Convert UTF-16 with a byte order mark to UTF-8; return false if it is malformed.
+bool convert_utf16(string &text) {
+  string converted(text.size() * 2, '\0'); // 3 bytes at most for 2
+  char *from = text.data(), *to = converted.data();
+  size_t left = text.size(), room = converted.size();
+  iconv_t converter = iconv_open("UTF-8", "UTF-16");
+  if (converter == iconv_t(-1))
+    return false;
+  bool succeeded = iconv(converter, &from, &left, &to, &room) != size_t(-1);
+  iconv_close(converter);
+  text.assign(converted.data(), to);
+  return succeeded;
+}
+
+bool read_response(const string &path, const struct stat &state, string &text) {
+  if (!S_ISREG(state.st_mode) && !S_ISDIR(state.st_mode)) {
+    fprintf(stderr,
+            "%s: error: @%s is not a regular file, so the compiler could not read it again: write it to a file\n",
+            kName, path.c_str());
+    _exit(1);
+  }
+  if (!read_file(path, text))
+    return false;
+  if (starts_with(text, "\xff\xfe") || starts_with(text, "\xfe\xff"))
+    return convert_utf16(text);
+  if (starts_with(text, "\xef\xbb\xbf"))
+    text.erase(0, 3);
+  return true;
+}
+
+/// Split the text of a response file as LLVM does: a backslash escapes any character, also in both kinds of quotes, and
+/// a quote that is not closed ends with the file.
+Words split_response(string_view text) {
+  Words words;
+  bool in_word = false;
+  char quote = 0;
+  for (size_t at = 0; at < text.size(); ++at) {
+    char letter = text[at];
+    if (!quote && string_view(" \t\r\n").find(letter) != string_view::npos) {
+      in_word = false;
+      continue;
+    }
+    if (!in_word)
+      words.emplace_back();
+    in_word = true;
+    if (letter == '\\')
+      words.back() += at + 1 < text.size() ? text[++at] : letter;
+    else if (letter == quote)
+      quote = 0;
+    else if (!quote && (letter == '\'' || letter == '"'))
+      quote = letter;
+    else
+      words.back() += letter;
+  }
+  return words;
+}
+
+/// Append the arguments as clang sees them: response files (`@file`) are read, except those that cannot be read and
+/// those that they are `within`. Stop after -cc1, of which no more is wanted.
+void expand(const Words &arguments, std::vector<std::pair<dev_t, ino_t>> &within, Words &words) {
+  for (const string &argument : arguments) {
+    if (!words.empty() && starts_with(words[0], "-cc1"))
+      return;
+    struct stat state;
+    string path = argument.substr(argument.empty() ? 0 : 1), text;
+    bool is_file = starts_with(argument, "@") && !stat(path.c_str(), &state);
+    if (!is_file || std::count(within.begin(), within.end(), std::pair(state.st_dev, state.st_ino)) ||
+        !read_response(path, state, text)) {
+      words.push_back(argument);
+      continue;
+    }
+    within.emplace_back(state.st_dev, state.st_ino);
+    expand(split_response(text), within, words);
+    within.pop_back();
+  }
+}
+
+/// What a compile command does: `kReads` if it reads HIP sources, which want the device headers, without generating
+/// device code.
+enum Verdict { kNothing, kReads, kGenerates };
+constexpr const char *kVerdicts[] = {"nothing", "reads", "generates"};
+
+/// Return the verdict on the arguments of a compiler that takes C++ sources for C++ or, as hipcc does, for HIP.
+Verdict analyse(const Words &words, bool for_hipcc) {
+  auto is_hip = [&](string_view suffix) {
+    return for_hipcc ? is_one_of(suffix, HipccSuffixes) : is_one_of(suffix, HipSuffixes);
   };
-  string_view Language;
-  bool FoundHip = false, OnlyFiles = false, NoCodeAsked = false, HostAlone = false, Asks = false;
-  if (*Arguments && startsWith(*Arguments, "-cc1"))
-    return {false, false};
-  for (char **Next = Arguments; *Next; ++Next) {
-    string_view Word = *Next;
-    if (OnlyFiles || !startsWith(Word, "-") || Word == "-") {
-      bool Untold = (Language.empty() || Language == "none") && IsHip(suffix(Word));
-      FoundHip = FoundHip || Untold || Language == "hip" || Language == "hip-cpp-output";
-    } else if (Word == "--")
-      OnlyFiles = true;
-    else if (isOneOf(Word, OnlyAsking))
-      Asks = true;
-    else if (isOneOf(Word, NoCode))
-      NoCodeAsked = true;
-    else if (isOneOf(Word, HostOnly) || isOneOf(Word, NotHostOnly))
-      HostAlone = isOneOf(Word, HostOnly);
-    else if (Word == "-x" || Word == "--language") {
-      if (Next[1])
-        Language = *++Next;
-    } else if (startsWith(Word, "-x"))
-      Language = Word.substr(2);
-    else if (startsWith(Word, "--language="))
-      Language = Word.substr(Word.find('=') + 1);
-    else if ((isOneOf(Word, WithValue) || startsWith(Word, "-Xarch_")) && Next[1])
-      ++Next;
+  string_view language;
+  bool found_hip = false, only_files = false, no_code = false, host_only = false, asks = false;
+  if (!words.empty() && starts_with(words[0], "-cc1"))
+    return kNothing; // not the driver
+  for (auto next = words.begin(), end = words.end(); next != end; ++next) {
+    string_view word = *next;
+    if (only_files || !starts_with(word, "-") || word == "-") {
+      bool by_suffix = (language.empty() || language == "none") && is_hip(suffix_of(word));
+      found_hip = found_hip || by_suffix || language == "hip" || language == "hip-cpp-output";
+    } else if (word == "--")
+      only_files = true;
+    else if (is_one_of(word, OnlyAsking))
+      asks = true;
+    else if (is_one_of(word, NoCode))
+      no_code = true;
+    else if (is_one_of(word, HostOnly) || is_one_of(word, NotHostOnly))
+      host_only = is_one_of(word, HostOnly);
+    else if (word == "-x" || word == "--language") {
+      if (next + 1 != end)
+        language = *++next;
+    } else if (starts_with(word, "-x"))
+      language = word.substr(2);
+    else if (starts_with(word, "--language="))
+      language = word.substr(word.find('=') + 1);
+    else if ((is_one_of(word, WithValue) || starts_with(word, "-Xarch_")) && next + 1 != end)
+      ++next;
   }
-  return {FoundHip && !Asks && !NoCodeAsked && !HostAlone, FoundHip && !Asks};
+  return !found_hip || asks ? kNothing : no_code || host_only ? kReads : kGenerates;
 }
 
-/// Index of the compiler in `[ccache …] compiler argument…`.
-int splitLaunchers(int Count, char **Command) {
-  int Index = 0;
-  while (Index + 1 < Count && isOneOf(baseName(Command[Index]), Launchers)) {
-    ++Index;
-    while (Index + 1 < Count && (Command[Index][0] == '-' || strchr(Command[Index], '=')))
-      ++Index;
+/// Return the index of the compiler in `[ccache …] compiler argument…`.
+size_t split_launchers(const Words &command) {
+  size_t index = 0;
+  while (index + 1 < command.size() && is_one_of(base_name(command[index]), Launchers)) {
+    ++index;
+    while (index + 1 < command.size() && (starts_with(command[index], "-") || command[index].find('=') != string::npos))
+      ++index; // the launcher's own options and settings
   }
-  return Index;
+  return index;
 }
 
-bool isProgram(const string &Path) {
-  struct stat State;
-  return !access(Path.c_str(), X_OK) && !stat(Path.c_str(), &State) && S_ISREG(State.st_mode);
+bool is_program(const string &path) {
+  struct stat state;
+  return !access(path.c_str(), X_OK) && !stat(path.c_str(), &state) && S_ISREG(state.st_mode);
 }
 
-/// The program `Name` as an absolute path, or nothing; links are kept, for they may choose what a program does.
-string find(const string &Name) {
-  char Here[PATH_MAX];
-  if (Name.find('/') != string::npos) {
-    if (!isProgram(Name) || (Name[0] != '/' && !getcwd(Here, sizeof Here)))
+/// Return the absolute path of a program, or nothing. Links are kept, because they may choose what a program does.
+string find(const string &name) {
+  char here[PATH_MAX];
+  if (name.find('/') != string::npos) {
+    if (!is_program(name) || (name[0] != '/' && !getcwd(here, sizeof here)))
       return "";
-    return Name[0] == '/' ? Name : string(Here) + "/" + Name;
+    return name[0] == '/' ? name : string(here) + "/" + name;
   }
-  const char *Search = getenv("PATH");
-  string_view Path = Search ? Search : "";
-  while (!Path.empty()) {
-    string_view Folder = Path.substr(0, Path.find(':'));
-    Path.remove_prefix(Path.size() == Folder.size() ? Folder.size() : Folder.size() + 1);
+  const char *search = getenv("PATH");
+  string_view path = search ? search : "";
+  while (!path.empty()) {
+    string_view folder = path.substr(0, path.find(':'));
+    path.remove_prefix(path.size() == folder.size() ? folder.size() : folder.size() + 1);
     // Python may look up the contents of a folder relative to the current one.
-    if (string Found = string(Folder) + "/" + Name; startsWith(Folder, "/") && isProgram(Found))
-      return Found;
+    if (string found = string(folder) + "/" + name; starts_with(folder, "/") && is_program(found))
+      return found;
   }
   return "";
 }
 
-string readFile(const string &Path) {
-  string Text;
-  int File = open(Path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (File < 0)
-    return Text;
-  char Buffer[16384];
-  for (ssize_t Read; (Read = read(File, Buffer, sizeof Buffer)) > 0;)
-    Text.append(Buffer, Read);
-  close(File);
-  return Text;
-}
-
-/// `SIZE<Separator>NANOSECONDS` of the file's state, or nothing.
-string stateOf(const string &Path, char Separator) {
-  struct stat State;
-  if (stat(Path.c_str(), &State))
+/// Return `SIZE<separator>NANOSECONDS` of the file's state, or nothing.
+string state_of(const string &path, char separator) {
+  struct stat state;
+  if (stat(path.c_str(), &state))
     return "";
-  long long Nanoseconds = State.st_mtim.tv_sec * 1000000000ll + State.st_mtim.tv_nsec;
-  return std::to_string((long long)State.st_size) + Separator + std::to_string(Nanoseconds);
+  long long nanoseconds = state.st_mtim.tv_sec * 1000000000ll + state.st_mtim.tv_nsec;
+  return std::to_string((long long)state.st_size) + separator + std::to_string(nanoseconds);
 }
 
-/// Return whether nobody but this user and root can have written a file, or put another in its place (see
+/// Return whether only this user and root can have written a file, or put another in its place (see
 /// luthier/cache/folder.py). Every folder on the path is checked, behind links.
-bool isOwn(const string &Named) {
-  char Resolved[PATH_MAX];
-  if (!realpath(Named.c_str(), Resolved))
+bool is_own(const string &named) {
+  char resolved[PATH_MAX];
+  if (!realpath(named.c_str(), resolved))
     return false;
-  string Path = Resolved;
-  for (size_t At = 0; At != string::npos;) {
-    At = Path.find('/', At + 1);
-    string Part = At == string::npos ? Path : Path.substr(0, At);
-    struct stat State;
-    if (Part.empty() || lstat(Part.c_str(), &State) || (State.st_uid && State.st_uid != geteuid()))
+  string path = resolved;
+  for (size_t at = 0; at != string::npos;) {
+    at = path.find('/', at + 1);
+    string part = at == string::npos ? path : path.substr(0, at);
+    struct stat state;
+    if (part.empty() || lstat(part.c_str(), &state) || (state.st_uid && state.st_uid != geteuid()))
       return false;
-    bool IsLast = At == string::npos, IsSticky = S_ISDIR(State.st_mode) && (State.st_mode & S_ISVTX);
-    if (IsLast ? !S_ISREG(State.st_mode) : !S_ISDIR(State.st_mode))
+    bool is_last = at == string::npos, is_sticky = S_ISDIR(state.st_mode) && (state.st_mode & S_ISVTX);
+    if (is_last ? !S_ISREG(state.st_mode) : !S_ISDIR(state.st_mode))
       return false;
-    // In a folder with the sticky bit nobody exchanges what is another's.
-    if ((State.st_mode & (S_IWGRP | S_IWOTH)) && (IsLast || !IsSticky))
+    // In a folder with the sticky bit, only the owner of a file can replace it.
+    if ((state.st_mode & (S_IWGRP | S_IWOTH)) && (is_last || !is_sticky))
       return false;
   }
   return true;
 }
 
 struct Answer {
-  bool Known = false;
-  string Plugin, Include;
+  bool known = false;
+  string plugin, include;
 };
 
 /// Return what Python found for this compiler and these settings, as long as nothing of it has changed.
-Answer remembered(const string &Compiler, const string &Home) {
-  string Question = Compiler + "\n" + stateOf(Compiler, '\n') + "\n" + Home;
-  for (string_view Name : Variables) {
+Answer remembered(const string &compiler, const string &home) {
+  string question = compiler + "\n" + state_of(compiler, '\n') + "\n" + home;
+  for (string_view name : Variables) {
     // NOLINTNEXTLINE(bugprone-suspicious-stringview-data-usage): each is a literal, which ends with a zero
-    const char *Value = getenv(Name.data());
-    Question += "\n" + string(Name) + (Value ? string("=") + Value : "");
+    const char *value = getenv(name.data());
+    question += "\n" + string(name) + (value ? string("=") + value : "");
   }
-  string Cache;
-  if (const char *Setting = getenv("LUTHIER_CACHE_DIR"))
-    Cache = Setting;
-  else if (const char *Folder = getenv("XDG_CACHE_HOME"); Folder && *Folder == '/')
-    Cache = string(Folder) + "/luthier";
-  else if (const char *User = getenv("HOME"); User && *User)
-    Cache = string(User) + "/.cache/luthier";
-  uint64_t Hash = HashStart; // FNV-1a
-  for (unsigned char Byte : Question)
-    Hash = (Hash ^ Byte) * HashFactor;
-  char Name[40];
-  snprintf(Name, sizeof Name, "/wrapper/%016llx.answer", (unsigned long long)Hash);
-  string Text = !Cache.empty() && isOwn(Cache + Name) ? readFile(Cache + Name) : "";
-
-  std::vector<string> Fields; // each ends with a zero byte
-  for (size_t At = 0, End; (End = Text.find('\0', At)) != string::npos; At = End + 1)
-    Fields.push_back(Text.substr(At, End - At));
-  if (Fields.size() < 8 || (Fields.size() - 5) % 3 || Fields[0] != AnswerFormat || Fields.back() != AnswerFormat ||
-      Fields[1] != Question)
+  string cache;
+  if (const char *setting = getenv("LUTHIER_CACHE_DIR"))
+    cache = setting;
+  else if (const char *folder = getenv("XDG_CACHE_HOME"); folder && *folder == '/')
+    cache = string(folder) + "/luthier";
+  else if (const char *user = getenv("HOME"); user && *user)
+    cache = string(user) + "/.cache/luthier";
+  uint64_t hash = HashStart; // FNV-1a
+  for (unsigned char byte : question)
+    hash = (hash ^ byte) * HashFactor;
+  char name[40];
+  snprintf(name, sizeof name, "/wrapper/%016llx.answer", (unsigned long long)hash);
+  string text;
+  if (!cache.empty() && is_own(cache + name) && !read_file(cache + name, text))
     return {};
-  for (size_t At = 4; At + 1 < Fields.size(); At += 3)
-    if (stateOf(Fields[At], '\n') != Fields[At + 1] + "\n" + Fields[At + 2])
+
+  Words fields; // each ends with a zero byte
+  for (size_t at = 0, end; (end = text.find('\0', at)) != string::npos; at = end + 1)
+    fields.push_back(text.substr(at, end - at));
+  if (fields.size() < 8 || (fields.size() - 5) % 3 || fields[0] != AnswerFormat || fields.back() != AnswerFormat ||
+      fields[1] != question)
+    return {};
+  for (size_t at = 4; at + 1 < fields.size(); at += 3)
+    if (state_of(fields[at], '\n') != fields[at + 1] + "\n" + fields[at + 2])
       return {};
-  if (!isOwn(Fields[2]))
+  if (!is_own(fields[2]))
     return {};
-  return {true, Fields[2], Fields[3]};
+  return {true, fields[2], fields[3]};
 }
 
-string folderOf(const string &Path) { return Path.substr(0, Path.rfind('/') == string::npos ? 0 : Path.rfind('/')); }
+string folder_of(const string &path) { return path.substr(0, path.rfind('/') == string::npos ? 0 : path.rfind('/')); }
 
-/// The folder that `luthier-wrapper` is in: this program's, or, for a copy of it, where the path has it.
-string findHome() {
-  char Resolved[PATH_MAX];
-  ssize_t Length = readlink("/proc/self/exe", Resolved, sizeof Resolved);
-  if (Length > 0 && Length < PATH_MAX) {
-    string Folder = folderOf(string(Resolved, Length));
-    if (isProgram(Folder + "/luthier-wrapper"))
-      return Folder;
+/// Return the folder of `luthier-wrapper`: that of this program or, for a copy of this program, the one on PATH.
+string find_home() {
+  char resolved[PATH_MAX];
+  ssize_t length = readlink("/proc/self/exe", resolved, sizeof resolved);
+  if (length > 0 && length < PATH_MAX) {
+    string folder = folder_of(string(resolved, length));
+    if (is_program(folder + "/luthier-wrapper"))
+      return folder;
   }
-  string Elsewhere = find("luthier-wrapper");
-  return Elsewhere.empty() || !realpath(Elsewhere.c_str(), Resolved) ? "" : folderOf(Resolved);
+  string elsewhere = find("luthier-wrapper");
+  return elsewhere.empty() || !realpath(elsewhere.c_str(), resolved) ? "" : folder_of(resolved);
 }
 
-[[noreturn]] void become(const std::vector<string> &Before, char **Rest, const char *Program) {
-  std::vector<char *> Arguments;
-  Arguments.reserve(Before.size());
-  for (const string &Word : Before)
-    Arguments.push_back(const_cast<char *>(Word.c_str()));
-  for (; *Rest; ++Rest)
-    Arguments.push_back(*Rest);
-  Arguments.push_back(nullptr);
-  execvp(Program, Arguments.data());
-  fprintf(stderr, "%s: error: cannot run %s: %s\n", IsHipcc ? "luthier-hipcc" : "luthier-cc", Program, strerror(errno));
+[[noreturn]] void become(const Words &before, char **rest, const char *program) {
+  std::vector<char *> arguments;
+  arguments.reserve(before.size());
+  for (const string &word : before)
+    arguments.push_back(const_cast<char *>(word.c_str()));
+  for (; *rest; ++rest)
+    arguments.push_back(*rest);
+  arguments.push_back(nullptr);
+  execvp(program, arguments.data());
+  fprintf(stderr, "%s: error: cannot run %s: %s\n", kName, program, strerror(errno));
   _exit(127);
 }
 
 } // namespace
 
-int main(int Count, char **Arguments) {
-  ++Arguments, --Count;
-  string Home = findHome();
-  if (Home.empty()) {
-    fprintf(stderr, "%s: error: no luthier-wrapper beside this program nor on the path: install luthier there\n",
-            IsHipcc ? "luthier-hipcc" : "luthier-cc");
+int main(int count, char **arguments) {
+  ++arguments, --count;
+  string home = find_home();
+  if (home.empty()) {
+    fprintf(stderr, "%s: error: luthier-wrapper is neither beside this program nor on PATH: install luthier there\n",
+            kName);
     return 127;
   }
-  string Python = Home + "/luthier-wrapper";
-  auto LeaveToPython = [&] { become({Python, IsHipcc ? "hipcc" : "cc"}, Arguments, Python.c_str()); };
-
-  for (int Index = 0; Index < Count; ++Index)
-    if (startsWith(Arguments[Index], "--luthier-") || startsWith(Arguments[Index], "-fpass-plugin=") ||
-        (Arguments[Index][0] == '@' && Arguments[Index][1]))
-      LeaveToPython();
-  if (IsHipcc ? getenv(Started) != nullptr : Count == 0)
-    LeaveToPython();
-
-  std::vector<string> Command;
-  if (IsHipcc) {
+  Words command;
+  bool is_pythons = kIsHipcc ? getenv(Started) != nullptr : count == 0;
+  for (int index = 0; index < count; ++index) {
+    bool is_own_option = starts_with(arguments[index], "--luthier-");
+    is_pythons = is_pythons || is_own_option || starts_with(arguments[index], "-fpass-plugin=");
+    if (!is_own_option)
+      command.push_back(arguments[index]);
+  }
+  if (kIsHipcc) {
     setenv("HIP_PLATFORM", "amd", /*overwrite=*/0);
-    const char *Named = getenv("LUTHIER_HIPCC");
-    Command.push_back(Named && *Named ? Named : find("hipcc"));
-  } else {
-    int At = splitLaunchers(Count, Arguments);
-    Command.assign(Arguments, Arguments + At + 1);
-    Arguments += At + 1;
+    const char *named = getenv("LUTHIER_HIPCC");
+    command.insert(command.begin(), named && *named ? named : find("hipcc"));
   }
-  string Compiler = Command.back();
-  auto [GeneratesDeviceCode, ReadsHip] = analyse(Arguments, baseName(Compiler).find("hipcc") != string::npos);
-  // A hipcc must be known to be none of ours, which Python finds out.
-  if (ReadsHip || IsHipcc) {
-    string Found = find(Compiler);
-    Answer Known = Found.empty() ? Answer() : remembered(Found, Home);
-    if (!Known.Known) {
-      if (!IsHipcc)
-        Arguments -= Command.size();
-      LeaveToPython();
-    }
-    if (GeneratesDeviceCode)
-      for (string_view Flag : PluginFlags)
-        Command.push_back(string(Flag) + (Flag.back() == '=' ? Known.Plugin : ""));
-    if (ReadsHip)
-      Command.push_back("-I" + Known.Include);
+  size_t at = kIsHipcc ? 0 : split_launchers(command), behind = std::min(at + 1, command.size());
+  Words words;
+  std::vector<std::pair<dev_t, ino_t>> within;
+  expand(Words(command.begin() + behind, command.end()), within, words);
+  const Verdict verdicts[] = {analyse(words, false), analyse(words, true)};
+  auto leave_to_python = [&] {
+    string python = home + "/luthier-wrapper";
+    become({python, kIsHipcc ? "hipcc" : "cc", std::to_string(at), kVerdicts[verdicts[0]], kVerdicts[verdicts[1]]},
+           arguments, python.c_str());
+  };
+  if (is_pythons)
+    leave_to_python();
+
+  command.resize(at + 1);
+  const string compiler = command.back();
+  const Verdict verdict = verdicts[base_name(compiler).find("hipcc") != string::npos];
+  // Python finds out whether a hipcc is one of Luthier's.
+  if (verdict != kNothing || kIsHipcc) {
+    string path = find(compiler);
+    Answer answer = path.empty() ? Answer() : remembered(path, home);
+    if (!answer.known)
+      leave_to_python();
+    if (verdict == kGenerates)
+      for (string_view flag : PluginFlags)
+        command.push_back(string(flag) + (flag.back() == '=' ? answer.plugin : ""));
+    if (verdict != kNothing)
+      command.push_back("-I" + answer.include);
   }
-  if (IsHipcc)
-    setenv(Started, Compiler.c_str(), 1);
-  become(Command, Arguments, Command.front().c_str());
+  if (kIsHipcc)
+    setenv(Started, compiler.c_str(), 1);
+  become(command, arguments + (kIsHipcc ? 0 : at + 1), command.front().c_str());
 }
