@@ -87,4 +87,4 @@ def test_without_luthier_run(build_program: Build, tmp_path: Path) -> None:
     command = [build_program("saxpy")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 2
-    assert "the virtual device works under `luthier run` only" in done.stderr
+    assert "the virtual device works only under `luthier run`" in done.stderr

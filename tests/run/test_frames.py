@@ -92,7 +92,7 @@ def test_above_a_stack_whose_size_is_not_known(
         total = total * 31 + expected([i, i * i, 7, i ^ 5], i & 7) & 0xFFFFFFFF
     assert (ran.code, ran.out) == (0, f"{total}\n" * 4)
     assert ("total", 3 * 16 * (2 + 3 + 5 + 8)) in [(name, int(value)) for _, name, value in ran.variables["deep"]]
-    assert "bytes of private memory a lane run as they are" in ran.err + str(ran.summary)
+    assert "bytes of private memory a lane run uninstrumented" in ran.err + str(ran.summary)
 
 
 @pytest.mark.covering(1)
@@ -120,4 +120,4 @@ def test_launches_that_leave_hooks_no_lds_run_as_they_are(
     assert ran.code == 0
     assert len(set(ran.out.split())) == 1
     assert ("total", 3 * 64) in [(name, int(value)) for _, name, value in ran.variables["shared"]]
-    assert f"launches with more than {most} bytes of LDS a work-group run as they are" in ran.err + str(ran.summary)
+    assert f"launches with more than {most} bytes of LDS a work-group run uninstrumented" in ran.err + str(ran.summary)

@@ -29,7 +29,7 @@ void AccessChecks::observe(const Instruction &instruction, const char *access, u
 
 namespace {
 
-// Return how many of the lanes of a mask from one on are together: without a gap, and so in memory, or at one address.
+// Return the number of consecutive lanes of a mask, from one on, whose addresses are contiguous or equal.
 unsigned length_of_run(const uint64_t *addresses, uint64_t mask, unsigned lane, uint64_t size, bool &repeats) {
   const uint64_t gaps = ~(mask >> lane);
   const unsigned most = gaps ? __builtin_ctzll(gaps) : 64;
@@ -44,7 +44,7 @@ unsigned length_of_run(const uint64_t *addresses, uint64_t mask, unsigned lane, 
 
 } // namespace
 
-// Sorts the lanes of an access by the memory that they use, but their own scratch.
+// Sort the lanes of an access by the memory that they access, without their own scratch.
 void AccessChecks::sort(const char *wave, const char *access, Lanes &there, Lanes &in_lds) const {
   const auto *addresses = reinterpret_cast<const uint64_t *>(access + access::addresses.offset);
   const uint64_t mask = get(access, access::mask), size = there.size;
@@ -132,7 +132,7 @@ void AccessChecks::touch(Where where, const Lanes &lanes, unsigned use) {
     change(where, lanes, kLastRead, [&](const History &before) { return read(where, lanes, before, now); });
 }
 
-// Calls `each(run, span)` for all cells of all lanes.
+// Call `each(run, span)` for all cells of all lanes.
 template <typename Each> void AccessChecks::each_span(const Lanes &lanes, Each each) {
   Shadow &shadow = this->shadow(lanes);
   for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run)
@@ -140,7 +140,7 @@ template <typename Each> void AccessChecks::each_span(const Lanes &lanes, Each e
                  [&](const Shadow::Span &span) { each(*run, span); });
 }
 
-// Gives all cells another history, `make(history)` of the one that they have, and the lanes in that role.
+// Give all cells another history, `make(history)` of their own, and the lanes in that role.
 template <typename Make> void AccessChecks::change(Where where, const Lanes &lanes, Role role, Make make) {
   each_span(lanes, [&](const Run &run, const Shadow::Span &span) {
     for (unsigned begin = 0; begin < span.count;) {
@@ -190,7 +190,7 @@ void AccessChecks::put_lanes(const Lanes &lanes, const Run &run, Cells cells, Ro
   }
 }
 
-// Return a history without what work-groups did in LDS that had it before.
+// Return a history without the accesses of work-groups that used the LDS before.
 History AccessChecks::own(Where where, const Lanes &lanes, const History &all) const {
   History own = all;
   for (Touch &each : own.by)
@@ -199,14 +199,14 @@ History AccessChecks::own(Where where, const Lanes &lanes, const History &all) c
   return own;
 }
 
-// Return what a read of LDS beside an atomic is: atomic loads are plain instructions there.
+// Return the kind of finding for a read beside an atomic: atomic loads of LDS are plain instructions.
 wire::FindingKind AccessChecks::kind_of_read(uint32_t record) const {
   return use_in_lds(record) & USE_PLAIN ? wire::FindingKind::kRace : wire::FindingKind::kUnorderedRead;
 }
 
 AccessChecks::Change AccessChecks::read(Where where, const Lanes &lanes, const History &before, Touch now) {
   Change made;
-  // In memory programs look at what others do atomics on, and are right whatever they see.
+  // In memory, a plain read beside an atomic is no race: programs are right whatever value they read.
   for (const Role other : {kLastWrite, kLastAtomic})
     if (!made.races && (other == kLastWrite || (lanes.in_lds && !is_guard(now.record))) &&
         collides(where, lanes, before.by[other])) {
@@ -249,7 +249,7 @@ AccessChecks::Change AccessChecks::write(Where where, const Lanes &lanes, const 
   return made;
 }
 
-// Tells the races of an access with what was in these cells before, once for each lane.
+// Report the races of an access with earlier accesses of these cells, once for each lane.
 void AccessChecks::tell(Where where, const Lanes &lanes, const Run &run, Cells cells, const Change &made) {
   const Shadow::Span &span = cells.span;
   const History before = histories_[made.from];
@@ -276,9 +276,9 @@ void AccessChecks::tell(Where where, const Lanes &lanes, const Run &run, Cells c
     }
 }
 
-// Return whether a store may be an atomic one, which the instruction does not tell everywhere: to where somebody did an
-// atomic, and of a wave that does atomics with results, or met one that did (so locks are released), or to where
-// somebody looked by an atomic load.
+// Return whether a store may be atomic, which the instruction does not show on all targets. It may be if there was an
+// atomic at the address, and the wave does atomics with results or met one that did (locks are released like that), or
+// if there was an atomic load at the address.
 bool AccessChecks::is_in_doubt(Where where, const Lanes &lanes) {
   if (!where.wave.returned && (lanes.in_lds || loaded_.empty()))
     return false;
@@ -322,7 +322,7 @@ void AccessChecks::hear(const Lanes &lanes, bool loads) {
   }
 }
 
-// Takes over what others have let know at the same addresses, and tells the races with what they did not.
+// Take over what others have released at the same addresses, and report the races with the rest.
 void AccessChecks::meet_atomics(Where where, const Lanes &lanes, unsigned use) {
   uint32_t last = ~uint32_t{0};
   each_span(lanes, [&](const Run &run, const Shadow::Span &span) {
@@ -347,22 +347,22 @@ void AccessChecks::meet_atomics(Where where, const Lanes &lanes, unsigned use) {
   });
 }
 
-// Return whether an atomic, or the one before it, is none for the work-group of the other.
+// Return whether an atomic, or the one before it, is not atomic for the work-group of the other.
 bool AccessChecks::is_too_narrow(Where where, const Lanes &lanes, Touch last) const {
   const auto *uses = pointer<const uint16_t *>(plan_, plan::uses);
   return (uses[lanes.record] | uses[last.record]) & USE_NARROW && ordering_.of(last).group != where.group.id &&
          collides(where, lanes, last) && !ordering_.may_be_before(last, where.wave);
 }
 
-// The same of one history: return the access that the atomic races with, `kRoles` for none.
+// Return the access in a history that the atomic races with, `kRoles` for none.
 Role AccessChecks::meet(Where where, const Lanes &lanes, const History &before, unsigned use) {
   const bool writes = use & USE_WRITES;
-  // A store in memory that an atomic gets the value of may be one that says that all before is done: on most targets it
-  // looks like any other.
+  // A store whose value an atomic returns may signal that all before it is done: on most targets it looks like any
+  // other store.
   const bool acquires = !writes || (use & USE_RETURNS && !lanes.in_lds);
   if (!lanes.in_lds && is_too_narrow(where, lanes, before.by[kLastAtomic]))
     return kLastAtomic;
-  // An atomic that somebody has done since does not say that the store came before this one, too.
+  // A later atomic of another wave does not mean that the store came before this one, too.
   const bool races = !acquires && collides(where, lanes, before.by[kLastWrite]);
   if (!is_of_others(where, lanes, before.by[kLastAtomic]))
     ordering_.acquire(where.wave, before.by[kLastAtomic]);
@@ -377,7 +377,7 @@ Role AccessChecks::meet(Where where, const Lanes &lanes, const History &before, 
   return kRoles;
 }
 
-// Vectors may reach over what is used, as padding: so they are told only where no byte was written.
+// Vectors may include unused padding, so they are reported only if no byte was written.
 void AccessChecks::look_for_unwritten(Where where, const Lanes &lanes) {
   const uint8_t *written = where.group.written.data();
   for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run) {
@@ -517,7 +517,7 @@ void AccessChecks::barrier(Where where, const char *wave, uint32_t record, uint3
     ordering_.wait(mine);
 }
 
-// Lanes do something: they should have come to all barriers before.
+// Lanes are active: they must have reached all earlier barriers.
 void AccessChecks::reappear(Where where, uint32_t record, uint64_t lanes) {
   auto &narrow = where.wave.narrow;
   for (size_t index = 0; index < narrow.size();) {
@@ -557,7 +557,7 @@ void AccessChecks::missed(const GroupOrder &group, const WaveOrder &waits, const
   found.other_wave = ended.index;
 }
 
-// Lanes of a wave have ended, or have done nothing any more, that skipped a barrier which its others came to.
+// Lanes of a wave that skipped a barrier which its other lanes reached have ended, or did nothing since.
 void AccessChecks::missed(const GroupOrder &group, const WaveOrder &wave, const Narrow &barrier, uint64_t lanes) {
   if (!wanted_.barriers)
     return;

@@ -1,5 +1,5 @@
-// Checks of one launch that look at every access of memory and every barrier: races, reads of what nobody has written,
-// barriers that not all come to.
+// Checks of every memory access and barrier of one launch: races, reads of unwritten memory, barriers that not all
+// waves reach.
 #pragma once
 
 #include <map>
@@ -24,25 +24,26 @@ public:
   // Before work-groups run, by a plan of the launch's kernel.
   void begin(const char *plan) { plan_ = plan; }
   bool wants_accesses() const override { return wanted_.races || wanted_.uninitialised; }
-  // Return whether accesses are looked at in the order in which they happen: then one thread at a time may tell them.
+  // Return whether accesses must be checked in the order in which they happen: only one thread at a time may report
+  // them.
   bool wants_order() const { return wanted_.races; }
   void observe(const Instruction &instruction, const char *access, uint32_t event) override;
-  // Return what was found so far, and forget it.
+  // Return and forget what was found so far.
   std::vector<wire::Sighting> take();
 
-  // What the launch has done to memory: for comparisons with others when it has ended.
+  // The accesses of the launch to memory, to compare them with others when it has ended.
   const char *plan() const { return plan_; }
   const Shadow &memory() const { return memory_; }
   const Histories &histories() const { return histories_; }
   const Ordering &ordering() const { return ordering_; }
-  // Return how many bytes the last access of a record was of.
+  // Return the number of bytes of the last access of a record.
   uint64_t size_of(uint32_t record) const { return sizes_[record]; }
   // Return the dwords, addresses by 4, at which it has looked at what others may store meanwhile: by loads that see it,
   // and by atomics that return what was there.
   const std::unordered_set<uint64_t> &heard() const { return heard_; }
 
 private:
-  // Lanes that follow each other, each with the bytes behind those of the one before; or all with the same.
+  // Consecutive lanes whose bytes are contiguous, or all the same.
   struct Run {
     uint64_t address;
     unsigned lane, count;
@@ -60,13 +61,13 @@ private:
     GroupOrder &group;
     WaveOrder &wave;
   };
-  // What an access makes of the history of cells.
+  // The change of the history of cells by an access.
   struct Change {
     uint32_t stamp = 0, from = 0, to = 0;
     Role moved = kRoles; // where the lane of the read before goes
     bool races = false, stored = false;
     wire::FindingKind kind = wire::FindingKind::kRace;
-    Role other = kRoles; // the access that it races with
+    Role other = kRoles; // of the access that it races with
   };
 
   void access(Where where, const char *wave, uint32_t record, const char *access);
@@ -104,14 +105,14 @@ private:
   bool collides(Where where, const Lanes &lanes, Touch touch) const {
     return touch.segment && !is_of_others(where, lanes, touch) && !ordering_.before(touch, where.group, where.wave);
   }
-  // A store to where somebody else has stored, which is no race if it stores what is there.
+  // A store to where another lane has stored, which is no race if it stores the same value.
   struct Silent {
     std::tuple<uint64_t, uint64_t, unsigned> lane() const { return {race.record, race.other_record, race.lane}; }
     wire::Sighting race;
     uint64_t address, bytes;
     uint32_t before;
   };
-  // Where two accesses are found: a lane's, and what is known of the other one.
+  // Where two accesses meet: that of a lane, and what is known of the other one.
   struct Pair {
     wire::FindingKind kind;
     uint64_t lane_address, address;
@@ -138,9 +139,9 @@ private:
   Shadow memory_{histories_}, lds_{histories_};
   std::array<Change, 64> changes_; // of an instruction, by `Change::from`
   uint32_t stamp_ = 0;
-  int told_ = -1;                            // the lane that a race was told of
-  const Instruction *instruction_ = nullptr; // that is told now
-  Instruction last_{};                       // the one that `silent_` is of
+  int told_ = -1;                            // the lane for which a race was reported
+  const Instruction *instruction_ = nullptr; // being reported
+  Instruction last_{};                       // that `silent_` belongs to
   std::vector<Silent> silent_;
   std::vector<uint8_t> sizes_;                  // by record, of its last access
   std::unordered_set<uint64_t> heard_, loaded_; // the latter by loads

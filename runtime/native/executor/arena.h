@@ -1,4 +1,4 @@
-// Zeroed memory of the process between two pages that nothing can touch, given back with its owner.
+// Zeroed memory of the process between two inaccessible pages, freed by the destructor.
 #pragma once
 
 #include <sys/mman.h>

@@ -1,8 +1,8 @@
-// Accesses outside what the program allocated, found where compiled code looks up an address.
+// Finds accesses outside of the program's allocations, where compiled code looks up an address.
 //
-// Compiled code compares each access with one range of its table and calls for help outside of it: inside, nothing is
-// slower. The table that it sees then has the program's allocations, to the byte; what is outside is told, and goes on
-// if the device may access it.
+// Compiled code compares each access with one range of its table, and calls for help outside of it, so accesses inside
+// are as fast as before. With this check the table has the program's allocations, to the byte. An access outside is
+// reported, and continues if the device may access the memory.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace luthier {
 class BoundsCheck {
 public:
   virtual ~BoundsCheck() = default;
-  // Return whether an access may go on that is in no range of the table. `record` is its instruction.
+  // Return whether an access outside of all ranges of the table may continue. `record` is its instruction.
   virtual bool passes(const char *wave, uint64_t record, uint64_t address, uint64_t size, unsigned lane) = 0;
 };
 
-// What this thread's compiled code asks.
+// The bounds that compiled code of this thread checks.
 void activate(BoundsCheck *check);
-// Return the function that compiled code is to call for addresses that its fast check does not know: `translate`, or
-// one that asks what is active.
+// Return the function that compiled code must call for addresses outside of its fast check: `translate`, or one that
+// asks the active bounds.
 uint64_t translate_function(bool checked);
 
 } // namespace luthier

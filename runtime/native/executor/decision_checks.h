@@ -1,4 +1,4 @@
-// Undefined values of one launch that decide something: where it goes on, what it accesses, which lanes are active.
+// Undefined values of one launch that decide a branch, the address of an access, or which lanes are active.
 #pragma once
 
 #include "value_checks.h"

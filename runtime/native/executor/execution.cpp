@@ -31,16 +31,16 @@ void see(Worker &worker, const RangeTable &table) {
   worker.context(context::alias_count, table.alias_count());
 }
 
-// Turns of waves after which somebody looks whether a work-group waits for others.
+// Turns of waves after which a work-group is checked for waiting for others.
 constexpr uint64_t kSlice = 64;
 // Turns that a work-group which does not repeat itself may take while others have not begun.
 constexpr uint64_t kLong = 4096;
-// One slice in so many is looked at where that changes nothing.
+// One slice in this many is checked if the check only serves `progress`.
 constexpr uint64_t kSeldom = 8;
 // Bytes of scratch of all work-groups that run at once.
 constexpr uint64_t kMostScratch = 1 << 30;
 
-// How many threads want to know how far launches are: those that take turns have the locks nearly all of the time.
+// The number of threads that ask for progress: threads that take turns hold the locks nearly all of the time.
 std::atomic<int> asking{0};
 
 template <typename T> void put_atomically(char *launch, Field field, T value) {
@@ -94,7 +94,7 @@ void Execution::set_up(const Grid &grid, unsigned threads, uint64_t together) {
       std::min(dispatch_.resident, resident_groups(plan_, shape_.waves, shape_.lds_size, shape_.scratch_lane));
   resident_ = std::min(count, std::max({held, uint64_t{threads}, together}));
   together_ = together;
-  // What nobody touches costs nothing.
+  // Untouched pages take no memory.
   scratch_size_ = resident_ * shape_.waves * shape_.wave_size * shape_.scratch_lane;
   shape_.scratch = scratch_size_ ? host_.scratch(scratch_size_) : 0;
   ranges_ = host_.ranges();
@@ -257,7 +257,7 @@ void Execution::run(ThreadPool &pool, Worker &own, Workers &more, unsigned helpe
   workers_.clear();
 }
 
-// On one of the threads: with its own worker, if one more may run, and others that are ready.
+// Run work on one of the threads: with its own worker, if one more may run, and with others that are ready.
 void Execution::work(Worker &own, Workers &more) {
   std::optional<Worker::Part> part;
   bool shares = false; // whether its own worker may be in the hands of other threads
@@ -276,7 +276,7 @@ void Execution::work(Worker &own, Workers &more) {
   workers_.erase(std::remove(workers_.begin(), workers_.end(), &own), workers_.end());
 }
 
-// Makes a worker ready and has it take part; null if no more may run, or if that failed.
+// Prepare a worker and add it; return null if no more may run, or if that failed.
 Worker *Execution::begin(Worker &worker, std::optional<Worker::Part> &part) {
   try {
     if (!prepare(worker))
@@ -293,8 +293,8 @@ Worker *Execution::begin(Worker &worker, std::optional<Worker::Part> &part) {
   return &worker;
 }
 
-// Runs a worker until it has ended, or its slice is over. Return the one that the thread goes on with if that is not
-// one that is ready. waits: whether the worker became one of these.
+// Run a worker until it has ended, or its slice is over. Return the worker with which the thread continues, unless that
+// is one of the ready ones. `waits`: whether the worker became ready.
 Worker *Execution::run_slice(Worker &worker, Workers &more, bool &waits) {
   uint64_t code = STOP;
   try {
@@ -357,7 +357,7 @@ void Execution::end(Worker &worker, std::unique_lock<std::mutex> &lock) {
     changed_.notify_all();
 }
 
-// Return the first part of which not all work-groups have begun; null if there is none.
+// Return the first part whose work-groups have not all begun; null if there is none.
 const PartMemory *Execution::part_to_begin() {
   for (size_t index = begins_.load(std::memory_order_relaxed); index < grid_.size(); ++index)
     if (const PartMemory &part = grid_[index]; begun(part) < get(part.launch, launch::group_count)) {
@@ -374,8 +374,8 @@ void Execution::abort() {
     put_atomically<uint32_t>(part.launch, launch::abort, 1);
 }
 
-// Who waits for others in a loop comes back to the same state. Who counts meanwhile how often, does not: after a time
-// it is taken for one who waits, too.
+// A work-group that waits for others in a loop repeats its state. One that counts its iterations does not: after a time
+// it also counts as waiting.
 bool Execution::lets_begin(Worker &worker) {
   if (!part_to_begin())
     return false;
@@ -397,7 +397,7 @@ bool Execution::lets_begin(Worker &worker) {
   if (!repeats)
     patience_ /= 2;
   for (PartMemory &part : grid_)
-    put_atomically<uint64_t>(part.launch, launch::slice, 0); // from now on they take turns
+    put_atomically<uint64_t>(part.launch, launch::slice, 0); // from now on, work-groups take turns
   return true;
 }
 
@@ -441,7 +441,7 @@ uint64_t Execution::advance_alone(Worker &worker) {
   }
 }
 
-// After the host has bound what an instruction led to.
+// Continue after the host has bound the target of an instruction.
 void Execution::resume(Worker &worker) {
   const char *wave = worker.current();
   worker.switch_table(Worker::key_of(wave), host_);
@@ -467,7 +467,7 @@ uint64_t Execution::advance(Worker &worker) {
   }
 }
 
-// A call of a function in another object, by a pointer, or the way on in that one.
+// Continue in another object, after a call by a pointer or within that object.
 bool Execution::goes_outside(Worker &worker) {
   const uint64_t record = host_.find_outside(plan_, dispatch_.code, worker.context(context::fault_address));
   if (record == Host::kNowhere)
@@ -476,7 +476,7 @@ bool Execution::goes_outside(Worker &worker) {
   return true;
 }
 
-// Memory may have come since the launch began: the same access again, if it was that.
+// Memory may have been added since the launch began: then repeat the access.
 bool Execution::sees_more(Worker &worker) {
   auto now = host_.ranges();
   const uint64_t address = worker.context(context::fault_address), size = worker.context(context::fault_size);

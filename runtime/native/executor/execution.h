@@ -1,4 +1,4 @@
-// Waves executed: work-groups of a grid, from the state that a plan describes to their end.
+// Executes the waves of a grid's work-groups, from the state that a plan describes to their end.
 #pragma once
 
 #include <atomic>
@@ -38,8 +38,8 @@ struct Dispatch {
   const char *watch = nullptr; // layout::watch
 };
 
-// Work-groups of so many waves, with so many bytes of LDS and of scratch a lane, that the device of a plan holds at
-// once.
+// Return the number of work-groups that the device of a plan holds at once, by their waves, bytes of LDS, and bytes of
+// scratch a lane.
 uint64_t resident_groups(const char *plan, uint64_t waves, uint64_t lds, uint64_t scratch_lane);
 
 // A launch that is under way.
@@ -56,12 +56,12 @@ public:
   Execution(Host &host, const Dispatch &dispatch);
   ~Execution();
 
-  // Makes ready to run the work-groups of a grid on so many threads. At least `together` of them take turns from the
-  // begin, if there are so many.
+  // Prepare to run the work-groups of a grid on a number of threads. At least `together` work-groups, if there are as
+  // many, take turns from the beginning.
   void set_up(const Grid &grid, unsigned threads, uint64_t together);
-  // Makes the next worker ready; false if no more may run.
+  // Prepare the next worker; return false if no more may run.
   bool prepare(Worker &worker);
-  // Runs a worker until it is done, stopped, or it is another's turn; helps where compiled code cannot go on.
+  // Run a worker until it is done or stopped, or its turn is over; help where compiled code cannot continue.
   uint64_t advance(Worker &worker);
   // Advance up to where the host has to help: return one of layout's codes, and then `resume`.
   uint64_t advance_alone(Worker &worker);
@@ -71,12 +71,12 @@ public:
   // with `own` and up to `helpers` others. Where work-groups wait for others, further ones begin, with workers of
   // `more`, up to the number that the device holds, and take turns.
   void run(ThreadPool &pool, Worker &own, Workers &more, unsigned helpers);
-  // Return whether a worker whose slice is over is to go on later, since another work-group can begin, or must.
+  // Return whether a worker whose slice is over must continue later, because another work-group can or must begin.
   bool lets_begin(Worker &worker);
-  // From any thread.
+  // Return the progress. For any thread.
   Progress progress();
 
-  // Lets it end soon; from any thread.
+  // End it soon. For any thread.
   void abort();
   bool aborted() const { return aborted_.load(std::memory_order_relaxed); }
   const RangeTable &ranges() const { return *ranges_; }
@@ -119,9 +119,9 @@ private:
   std::chrono::steady_clock::time_point moved_;
 };
 
-// Patience with a cooperative launch in which nothing moves; then it is a deadlock.
+// Time without progress after which a cooperative launch counts as deadlocked.
 constexpr auto kPatience = std::chrono::seconds(5);
-// Largest cooperative launch: the runtimes refuse what does not fit the kernel as the program has it.
+// Largest cooperative launch: the runtimes refuse launches that are too large for the program's own kernel.
 constexpr uint32_t kResidentGroups = 1024;
 
 } // namespace luthier

@@ -14,23 +14,23 @@ struct Executed {
   uint64_t count = 0, lanes = 0;
 };
 
-// By the code's number and the record's.
+// By the numbers of the code and the record.
 using Tally = std::map<uint64_t, std::map<uint64_t, Executed>>;
 
-// All workers there are, and what those executed that are no more, where that is wanted.
+// All workers, and the counts of former workers if they are wanted.
 class ExecutionCounters {
 public:
   static ExecutionCounters &get();
-  // Begin anew in a child process, which has none of its parent's threads; one of these may have had the lock.
+  // Begin again in a child process, which has none of its parent's threads; one of these may have held the lock.
   static void forget();
   void enter(Worker &worker);
-  // `keep`: what it has executed is wanted later, too.
+  // `keep`: keep the counts of the worker.
   void leave(Worker &worker, bool keep);
-  // What was executed; of workers that are gone, as far as it was kept.
+  // Return the counts of all workers, and the kept counts of former ones.
   Tally take();
-  // The same of records that some worker that there is has executed at least so often.
+  // Return the counts of records that a worker has executed at least `least` times.
   Tally take_frequent(uint64_t least);
-  // Let all workers take the functions of runs that there are by now.
+  // Make all workers use the functions of runs that exist now.
   void take_runs();
 
 private:

@@ -1,4 +1,4 @@
-// Functions that a library gives to others by name; its map of versions names them, too.
+// Functions that a library exports; its version script names them, too.
 #pragma once
 
 #define LUTHIER_EXPORT extern "C" __attribute__((visibility("default")))

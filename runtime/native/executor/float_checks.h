@@ -1,4 +1,4 @@
-// Exceptional floats of one launch: instructions that made them, and those that they went through.
+// Exceptional floats of one launch: instructions that produced them, and those that propagated them.
 #pragma once
 
 #include "value_checks.h"

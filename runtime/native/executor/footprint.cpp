@@ -26,7 +26,7 @@ void Footprint::observe(const Instruction &instruction, const char *access, uint
   }
 }
 
-// What is not known to read or to write may do both.
+// An access that is not known to only read or only write may do both.
 void Footprint::add(uint64_t address, uint64_t size, unsigned use) {
   const bool known = use & (USE_READS | USE_WRITES);
   const uint64_t end = address + size;

@@ -1,4 +1,4 @@
-// Bytes that a launch reads and writes, but for LDS and scratch: a bit for each, page by page.
+// The bytes that a launch reads and writes, except LDS and scratch: a bit for each, by page.
 #pragma once
 
 #include <cstdint>

@@ -22,8 +22,8 @@ struct Grid {
   Triple whole; // work-groups of the launch, of which these may be some
 };
 
-// Return all of a grid of so many work-items: work-groups at its ends are smaller, parts of their own behind that of
-// the whole ones.
+// Return the parts of a grid of so many work-items: first that of the whole work-groups, then those of the smaller
+// work-groups at its ends.
 Grid grid_of(Triple items, Triple block);
 
 // Memory that compiled code reads of a part of a launch, and what it does not read.

@@ -102,7 +102,7 @@ __attribute__((noinline)) bool Hazards::special(Wave &wave, unsigned number, uin
   return false;
 }
 
-// The last of those that it may be that the wave has executed.
+// Return the last of the candidates that the wave has executed.
 uint32_t Hazards::producer_of(const Wave &wave, const char *hit) const {
   const auto *producers = pointer<const uint8_t *>(hit, hit::producers);
   const uint64_t oldest = wave.executed > LOOK_BACK ? wave.executed - LOOK_BACK : 0;

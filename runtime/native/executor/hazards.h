@@ -1,9 +1,9 @@
-// Hazards on the path that every wave goes.
+// Hazards on the path that each wave takes.
 //
 // The effect of instructions on the state of a wave is an automaton (luthier/emulator/inspection/hazards.py): for a
-// state and a record, the next state and the hazards met. Python makes it, transitions of a run of instructions when
-// the first one is asked for; here they are kept and followed, so the machine of the check of all paths is the only
-// one.
+// state and a record, it gives the next state and the hazards. Python computes the transitions of a run of instructions
+// when the first of them is needed; here they are kept and followed. So this check uses the same model as that of all
+// paths.
 #pragma once
 
 #include <unordered_set>
@@ -15,7 +15,7 @@ namespace luthier {
 
 class Hazards {
 public:
-  // Makes ready for a launch; transitions stay where the automaton is the same and records were not rewritten.
+  // Prepare for a launch; keep transitions if the automaton is the same and records were not rewritten.
   void begin(const char *watch, unsigned waves, const char *group);
   bool active() const { return follow_ != nullptr; }
 

@@ -1,4 +1,4 @@
-// Interface through which an execution asks its starter.
+// Interface of an execution to the code that started it.
 #pragma once
 
 #include <memory>
@@ -22,7 +22,7 @@ struct Engine {
 class Host {
 public:
   virtual ~Host() = default;
-  // Have a record that the kernel reaches bound in the table of that key. Throws `Failure`.
+  // Bind a record that the kernel reaches in the table of that key. Throws `Failure`.
   virtual void bind(const char *plan, uint64_t key, uint64_t record) = 0;
   static constexpr uint64_t kNowhere = ~uint64_t{0};
   // Return the record of the instruction at an address outside the kernel's code, whose first byte is at `code`: what a
@@ -30,9 +30,9 @@ public:
   virtual uint64_t find_outside(const char *plan, uint64_t code, uint64_t address) = 0;
   // Return the memory that the kernel may access now.
   virtual std::shared_ptr<const RangeTable> ranges() = 0;
-  // Return what judges accesses outside of `ranges`; null if each of them is a fault.
+  // Return the bounds that decide on accesses outside of `ranges`; null if each of them is a fault.
   virtual BoundsCheck *bounds() { return nullptr; }
-  // Return who is told by observed code; not null where the plan asks for such code. The threads of
+  // Return the observer for observed code; not null if the plan asks for such code. The threads of
   // all workers call it.
   virtual Observer *observer() { return nullptr; }
   // Address of that many bytes of scratch.
@@ -41,9 +41,9 @@ public:
   virtual void interrupt() = 0;
   // A wave cannot go on, for one of layout's reasons; called on its worker's thread.
   virtual void stopped(Worker &worker, uint64_t reason) = 0;
-  // Something of ours failed.
+  // An internal error occurred.
   virtual void failed(const char *what) = 0;
-  // A worker has no more to do: its counts are complete.
+  // A worker has ended: its counts are complete.
   virtual void finished(Worker &worker) = 0;
 };
 

@@ -1,5 +1,5 @@
-// Launches of this process, for Python: a launch runs on threads of its own, or step by step in `luthier_next`, and the
-// thread that began it asks what is to be done. Nothing here calls Python.
+// Launches of this process, for Python: a launch runs on threads of its own, or step by step in `luthier_next`. The
+// thread that began it asks for its requests. Nothing here calls Python.
 //
 // Structures are layout.ENGINE, DISPATCH and EVENT. One thread at a time uses an executor.
 
@@ -38,7 +38,7 @@ public:
   Progress progress() { return execution_ ? execution_->progress() : Progress(); }
   void describe(const Worker &worker, char *event) const;
   const Worker &own() const { return own_; }
-  // Forget what observed launches have done; with `keep`, not which memory nobody has written.
+  // Forget the accesses of observed launches; with `keep`, keep which memory is unwritten.
   void forget(bool keep) {
     checks_.reset();
     footprint_.reset();
@@ -77,7 +77,7 @@ public:
   void finished(Worker &worker) override;
 
 private:
-  // Request that a thread of ours waits for.
+  // Make a request for which a thread of the launch waits.
   struct Request {
     uint64_t reason;
     Worker *worker;
@@ -134,7 +134,7 @@ Executor::~Executor() {
     std::lock_guard lock(mutex_);
     closing_ = true;
   }
-  abort(); // a launch whose caller is no more
+  abort(); // a launch whose caller is gone
   posted_.notify_all();
   runner_.join();
 }
@@ -229,7 +229,7 @@ void Executor::begin_stepped(Worker &worker) {
   turns_.push_back(&worker);
 }
 
-// On the thread that launches run on.
+// The function of the thread that launches run on.
 void Executor::serve() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -349,10 +349,10 @@ bool Executor::ask(Request request) {
 
 void Executor::bind(const char *, uint64_t key, uint64_t record) {
   if (stepped_ || !ask({layout::UNBOUND, nullptr, key, record}))
-    throw Failure("an instruction could not be bound");
+    throw Failure("an instruction cannot be bound");
 }
 
-// Lets what is wanted of the launch be looked at.
+// Set up the observers that are wanted for the launch.
 void Executor::observe(const char *plan) {
   Observer *accesses = nullptr;
   if (observed_ & layout::OBSERVE_FOOTPRINT) {
@@ -411,10 +411,10 @@ Executor *of(void *executor) { return static_cast<Executor *>(executor); }
 
 using namespace luthier;
 
-// Return the digest of the layouts that this was built for.
+// Return the digest of the layouts for which this was built.
 LUTHIER_EXPORT const char *luthier_digest() { return kDigest; }
 
-// Null without memory.
+// Return null if there is no memory.
 LUTHIER_EXPORT void *luthier_open(const char *from) {
   namespace in = layout::engine;
   try {
@@ -430,7 +430,7 @@ LUTHIER_EXPORT void *luthier_open(const char *from) {
 
 LUTHIER_EXPORT void luthier_close(void *executor) { delete of(executor); }
 
-// Begins a launch of so many parts, each with its layout.DISPATCH, which differ in the grid alone; false, with a
+// Begin a launch of so many parts, each with its layout.DISPATCH, which differ only in the grid; return false, with a
 // `luthier_problem`, if that is impossible.
 LUTHIER_EXPORT bool luthier_launch(void *executor, const char *dispatches, uint64_t count) {
   try {
@@ -462,20 +462,20 @@ LUTHIER_EXPORT bool luthier_answer(void *executor, bool go_on) {
   }
 }
 
-// Lets the launch end soon.
+// End the launch soon.
 LUTHIER_EXPORT void luthier_abort(void *executor) { of(executor)->abort(); }
 
-// Return the error inside; empty if there was none.
+// Return the text of the internal error; empty if there was none.
 LUTHIER_EXPORT const char *luthier_problem(void *executor) { return of(executor)->problem().c_str(); }
 
 // Describe where the first worker's state is.
 LUTHIER_EXPORT void luthier_own(void *executor, char *event) { of(executor)->describe(of(executor)->own(), event); }
 
-// Forget what observed launches have done: what follows is another one. With `keep`, memory that nobody has written
+// Forget the accesses of observed launches: another one follows. With `keep`, memory that is unwritten
 // (`luthier_leave_unwritten`) stays so.
 LUTHIER_EXPORT void luthier_begin_anew(void *executor, bool keep) { of(executor)->forget(keep); }
 
-// Let memory of a device count as written by nobody since now; with `undefined` also for `OBSERVE_UNDEFINED`.
+// Mark memory of a device as unwritten; with `undefined` also for `OBSERVE_UNDEFINED`.
 LUTHIER_EXPORT void luthier_leave_unwritten(uint64_t address, uint64_t size, bool undefined) {
   leave_unwritten(address, size);
   if (undefined)
@@ -485,8 +485,8 @@ LUTHIER_EXPORT void luthier_leave_unwritten(uint64_t address, uint64_t size, boo
 // Return the number in the launch of the work-group that a worker runs.
 LUTHIER_EXPORT uint64_t luthier_group_number(const char *group) { return group_number(group); }
 
-// Copy what the checks of observed launches have found since the last time, and return how many there are; without
-// room for all nothing is copied, and they are kept.
+// Copy what the checks of observed launches have found since the last time, and return its number. If there is not
+// enough room for all, copy nothing and keep them.
 LUTHIER_EXPORT uint64_t luthier_sightings(void *executor, char *rows, uint64_t most) {
   static_assert(sizeof(wire::Sighting) % sizeof(uint64_t) == 0);
   std::vector<wire::Sighting> &found = of(executor)->sightings();
@@ -498,8 +498,8 @@ LUTHIER_EXPORT uint64_t luthier_sightings(void *executor, char *rows, uint64_t m
   return count;
 }
 
-// Copy, of records that a code has executed at least so often in the launch that is under way, their numbers and their
-// executions, and return how many there are; without room for all, of the first.
+// Copy the numbers and executions of the records of a code that were executed at least so often in the launch that is
+// under way, and return how many there are. If there is not enough room for all, copy the first ones.
 LUTHIER_EXPORT uint64_t luthier_frequent(uint64_t code, uint64_t least, uint64_t *rows, uint64_t most) {
   const Tally tally = ExecutionCounters::get().take_frequent(least);
   const auto found = tally.find(code);
@@ -514,8 +514,8 @@ LUTHIER_EXPORT uint64_t luthier_frequent(uint64_t code, uint64_t least, uint64_t
   return found->second.size();
 }
 
-// Write how far the launch is that is under way, as numbers in the order of `Progress`, with the places at most so
-// many; return how many places there are.
+// Write the progress of the launch that is under way, as numbers in the order of `Progress`, with at most so many
+// places; return how many places there are.
 LUTHIER_EXPORT uint64_t luthier_progress(void *executor, uint64_t *row, uint64_t most) {
   const Progress now = of(executor)->progress();
   for (const uint64_t value :
@@ -535,11 +535,11 @@ LUTHIER_EXPORT uint64_t luthier_resident(const char *plan, uint64_t waves, uint6
   return resident_groups(plan, waves, lds, scratch_lane);
 }
 
-// Let launches that are under way execute runs of instructions by the functions that there are by now.
+// Make launches that are under way use the functions of runs of instructions that exist now.
 LUTHIER_EXPORT void luthier_take_runs() { ExecutionCounters::get().take_runs(); }
 
-// Copy address, bits of bytes read, bits of bytes written of the pages of an observed launch, and return how many there
-// are; without room for all nothing is copied.
+// Copy address, bits of bytes read and bits of bytes written of the pages of an observed launch, and return how many
+// there are. If there is not enough room for all, copy nothing.
 LUTHIER_EXPORT uint64_t luthier_footprint(void *executor, char *rows, uint64_t most) {
   const Footprint *footprint = of(executor)->footprint();
   const uint64_t count = footprint ? footprint->pages().size() : 0;

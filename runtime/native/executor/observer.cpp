@@ -8,7 +8,7 @@ namespace {
 
 thread_local Observer *current = nullptr;
 
-// Compiled code leaves the upper halves of vector registers as they are, with which this library's own is slow.
+// Compiled code leaves the upper halves of vector registers dirty, which would slow down the code of this library.
 void clear_upper_halves() {
 #ifdef __x86_64__
   static const bool has_them = __builtin_cpu_supports("avx");

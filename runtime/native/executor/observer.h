@@ -1,7 +1,7 @@
-// What a launch's observed code tells: accesses of memory and barriers, as they happen.
+// Receives the memory accesses and barriers of a launch's observed code as they happen.
 //
-// Compiled code calls with the wave, its record, and of an access where its lanes' addresses are. Nothing has been read
-// or written then.
+// Compiled code passes the wave, its record, and for an access the place of its lanes' addresses, before it reads or
+// writes.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ public:
     uint64_t execution; // how often it was executed
     bool operator==(const Instruction &) const = default;
   };
-  // Return whether accesses are to be told from the beginning on; else as layout::wave::told says, which is to be set.
+  // Return whether to report all accesses from the beginning; otherwise set layout::wave::told, which decides.
   virtual bool wants_accesses() const = 0;
   // An event (layout::EVENT_ACCESS and the others); `access` is a layout::access or null.
   virtual void observe(const Instruction &instruction, const char *access, uint32_t event) = 0;
 };
 
-// Tells each observer what is its own; null: nobody wants it.
+// Passes each event to the observers for it; null: there is none.
 class Observers final : public Observer {
 public:
   Observers(Observer *accesses, Observer *floats, Observer *decisions, Observer *beyond_lds = nullptr)
@@ -52,9 +52,9 @@ private:
   Observer *accesses_, *floats_, *decisions_, *beyond_lds_;
 };
 
-// What this thread's compiled code tells; null: nobody listens.
+// The observer of compiled code on this thread; null if there is none.
 void activate(Observer *observer);
-// Return the function that compiled code is to call.
+// Return the function that compiled code must call.
 uint64_t observe_function();
 
 } // namespace luthier

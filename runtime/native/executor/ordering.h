@@ -1,9 +1,9 @@
 // The order of accesses in one launch: what happens before what.
 //
-// A wave's life is cut into segments, at barriers and atomics. Accesses of one wave are in order; so are those of a
-// work-group with a barrier between. Atomics, and loads that see what others store, order more: who does one is behind
-// all that others did before they did theirs at the same address. Of that just times are kept, so sometimes two
-// accesses count as ordered that are not; never the other way round.
+// Barriers and atomics divide a wave's life into segments. Accesses of one wave are ordered, as are those of a
+// work-group with a barrier between them. An atomic, or a load that sees what others store, comes after all that other
+// waves did before their atomics at the same address. Only times are kept of that, so two accesses may count as ordered
+// that are not; never the other way round.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Segment {
   uint32_t wave;
 };
 
-// A barrier that not all lanes of a wave came to, as far as is known.
+// A barrier that, at this point, not all lanes of a wave have reached.
 struct Narrow {
   uint32_t record;
   uint64_t exec;
@@ -37,7 +37,7 @@ struct WaveOrder {
   uint32_t signals = 0, waits = 0;     // barriers that it came to, and passed
   bool plain = false;                  // there were plain accesses in the segment
   bool returned = false;               // it, or who it met at a barrier, has done an atomic that gave it the old value
-  bool meets = false;                  // the others' knowledge is to be taken over
+  bool meets = false;                  // it must take over the knowledge of the others
   bool ended = false;
   uint32_t last_barrier = 0, end = 0; // records
   std::vector<Narrow> narrow;
@@ -62,13 +62,13 @@ public:
     return known ? *known : begin(place);
   }
 
-  // A wave has come to a barrier, or has just said so; it has passed it.
+  // A wave has reached a barrier, or has only signalled it; a wave has passed it.
   void signal(GroupOrder &group, WaveOrder &wave, uint32_t record);
   void wait(WaveOrder &wave);
-  // The same of a barrier of the whole grid.
+  // A wave has reached, or passed, a barrier of the whole grid.
   void signal_grid(GroupOrder &group, WaveOrder &wave);
   void wait_for_grid(WaveOrder &wave);
-  // Takes over what it knows behind a barrier: before any access.
+  // Take over what a wave knows after a barrier: before any access.
   void meet(const GroupOrder &group, WaveOrder &wave) {
     if (wave.meets) {
       wave.meets = false;
@@ -81,16 +81,16 @@ public:
     wave.plain = true;
     return wave.segment ? wave.segment : begin(group, wave);
   }
-  // Takes over what was known when a touch was made.
+  // Take over what was known at the time of a touch.
   void acquire(WaveOrder &wave, Touch touch) {
     if (touch.segment && segments_[touch.segment].time > wave.acquired) {
       wave.acquired = segments_[touch.segment].time;
       wave.plain = true; // there is something to release
     }
   }
-  // A wave has seen what another one has stored, which may have been done to tell that all before is done.
+  // A wave has seen a store of another wave, which may signal that all before it is done.
   void acquire_store(GroupOrder &group, WaveOrder &wave, Touch store);
-  // Return the segment of a wave's atomic, which lets others know all before.
+  // Return the segment of a wave's atomic, which releases all before it.
   uint32_t release(GroupOrder &group, WaveOrder &wave);
 
   // Return whether a touch happened before what a wave does now.
@@ -105,8 +105,8 @@ public:
     }
     return then.time < wave.acquired && released_[then.group] > then.time;
   }
-  // Return whether an atomic of another work-group may have happened before: several ones may share a segment, the one
-  // that was let know among them.
+  // Return whether an atomic of another work-group may have happened before: several atomics may share a segment with
+  // the one that released it.
   bool may_be_before(Touch atomic, const WaveOrder &wave) const {
     const Segment &then = segments_[atomic.segment];
     return then.time <= wave.acquired && released_[then.group] >= then.time;

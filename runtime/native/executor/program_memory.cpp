@@ -6,7 +6,7 @@ namespace luthier {
 
 namespace {
 
-// Bytes around a code object in which an access may be meant for its variables.
+// Bytes around a code object within which an access may be meant for its variables.
 constexpr uint64_t kNearModule = 1 << 16;
 
 } // namespace
@@ -114,7 +114,7 @@ RangeTable ProgramMemory::without_holes(const RangeTable &table, size_t rows) co
     const uint64_t end = row.address + row.size;
     auto extent = extents_.upper_bound(at);
     if (extent != extents_.begin())
-      --extent; // its reserved bytes may reach into the row
+      --extent; // its reserved bytes may extend into the row
     for (; row.size && extent != extents_.end() && extent->first < end; ++extent) {
       const Extent &one = extent->second;
       const auto next = std::next(extent);

@@ -7,16 +7,16 @@
 
 namespace luthier {
 
-// As compiled code searches them: sorted, without overlaps, never changed. A table has at least as many rows as every
-// one before it, since records remember a row from launch to launch.
+// Ranges as compiled code searches them: sorted, without overlaps, immutable. A table has at least as many rows as
+// every earlier one, because records remember a row from launch to launch.
 struct RangeTable {
   std::vector<layout::Range> rows;
   std::string aliases; // layout::alias
   uint64_t alias_count() const { return aliases.size() / layout::alias::kSize; }
   // Return where these bytes are on the host; null if the kernel may not access them, or if they are in several places.
   char *host(uint64_t address, uint64_t size) const;
-  // Return where the bytes from an address on are on the host, and how many there are in one piece: none if the kernel
-  // may not access them.
+  // Return where the bytes from an address on are on the host, and the number of contiguous ones: 0 if the kernel may
+  // not access them.
   struct Piece {
     char *host = nullptr;
     uint64_t size = 0;

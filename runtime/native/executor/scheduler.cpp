@@ -16,7 +16,7 @@ constexpr uint64_t kUnit = 4; // bytes of a register of 32 bits
 
 constexpr uint64_t offset_of(int unit) { return kUnit * static_cast<uint64_t>(unit); }
 
-// Return the field of 32 bits at an offset that the launch says.
+// Return the 32-bit field at an offset that the launch gives.
 Field word_at(const char *launch, Field offset) { return {static_cast<uint32_t>(get(launch, offset)), 4}; }
 
 template <typename... Fields> void clear(char *base, Fields... fields) { (put(base, fields, uint64_t{0}), ...); }
@@ -29,12 +29,12 @@ bool aborted(const char *launch) {
   return __atomic_load_n(reinterpret_cast<const uint32_t *>(launch + launch::abort.offset), __ATOMIC_RELAXED) != 0;
 }
 
-// Return a number below `count`, of a launch that goes backward counted from the end.
+// Return a number below `count`, counted from the end in a backward launch.
 uint64_t from_end(const char *launch, uint64_t number, uint64_t count) {
   return get(launch, launch::backward) == 1 ? count - 1 - number : number;
 }
 
-// Lets the registers of a wave be undefined, but for those that the ABI gives a value; and its scratch.
+// Mark the registers of a wave as undefined, except those that the ABI initialises, and its scratch.
 void leave_undefined(const char *launch, char *wave) {
   char *shadow = wave + get(launch, launch::shadow);
   std::memset(shadow, 0xFF, SCALARS);
@@ -57,7 +57,7 @@ void start_lds(const char *launch, const char *group) {
     std::memcpy(lds, image, size);
     return;
   }
-  if (size) // a C library clears nothing by a masked store, which takes long where no page is yet
+  if (size) // with size 0, a C library may execute a masked store, which is slow on an unmapped page
     std::memset(lds, 0, size);
   if (get(launch, launch::undefined))
     UndefinedMemory::get().leave(reinterpret_cast<uint64_t>(lds), size);
@@ -77,7 +77,7 @@ void start_registers(const char *launch, char *wave, uint64_t index) {
     std::memcpy(wave + VECTORS, image + 64, size);
 }
 
-// Puts where a wave's scratch is into its registers, as far as the kernel has it there.
+// Put the address of a wave's scratch into its registers, if the kernel expects it there.
 void start_scratch(const char *launch, char *wave) {
   const uint64_t scratch = get(wave, wave::scratch), kind = get(launch, launch::architected_scratch);
   put(wave, word_at(launch, launch::scratch_offset), scratch - get(launch, launch::scratch_base));
@@ -87,7 +87,7 @@ void start_scratch(const char *launch, char *wave) {
   std::memcpy(wave + offset_of(units::FlatScratchSgpr), &scratch, 8);
 }
 
-// Puts the state into a wave that is no register, and the record at which it begins.
+// Put the state that is not in registers into a wave, and the record at which it begins.
 void start_state(const char *launch, char *wave) {
   put(wave, wave::status, READY);
   clear(wave, wave::barrier, wave::pending, wave::unseen, wave::bank_bits, wave::bank_key, wave::joined,
@@ -116,7 +116,7 @@ GroupId id_of(const char *launch, uint64_t number) {
   return {x, given ? (y | z << 16) & given : y, z};
 }
 
-// Puts a work-group into the state in which it begins.
+// Put a work-group into its initial state.
 void start(const char *launch, char *group, uint64_t number) {
   const uint64_t count = get(group, group::wave_count), named = get(launch, launch::named);
   put(group, group::number, number);
@@ -143,7 +143,7 @@ void start(const char *launch, char *group, uint64_t number) {
   }
 }
 
-// Starts the next work-group of the launch; false if there is none.
+// Start the next work-group of the launch; return false if there is none.
 bool start_next(char *launch, char *group) {
   auto *next = reinterpret_cast<uint64_t *>(launch + launch::next_group.offset);
   const uint64_t number = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED), count = get(launch, launch::group_count);
@@ -153,7 +153,7 @@ bool start_next(char *launch, char *group) {
   return true;
 }
 
-// Opens the barrier when every live wave waits: waves that ended no longer count.
+// Open the barrier when every live wave waits: waves that have ended do not count.
 void open_barrier(char *group) {
   const uint64_t waiting = get(group, group::waiting);
   if (!waiting || waiting != get(group, group::live))
@@ -164,7 +164,7 @@ void open_barrier(char *group) {
       put(wave, wave::status, READY);
 }
 
-// Adds steps to a work-group's; a loop of barriers uses up no quantum, but must end too.
+// Add steps to those of a work-group: a loop of barriers uses no quantum, but must end, too.
 int spend(char *launch, char *group, uint64_t cost) {
   const uint64_t steps = get(group, group::steps) + cost;
   put(group, group::steps, steps);
@@ -173,15 +173,15 @@ int spend(char *launch, char *group, uint64_t cost) {
   return steps > get(launch, launch::step_limit) ? static_cast<int>(RUNAWAY) : kGoOn;
 }
 
-// Return the turns that a wave is given: that of one that is stepped, which comes here for every instruction, goes on
-// until it is used up.
+// Return the turns that a wave gets. A stepped wave, which returns after every instruction, keeps its turn until it is
+// used up.
 uint64_t turns_of(const char *context, const char *launch, const char *wave) {
   const uint64_t left = get(context, context::budget);
   const bool goes_on = get(wave, wave::stepping) == STEPPING && static_cast<int64_t>(left) >= 0;
   return goes_on ? left : get(launch, launch::quantum);
 }
 
-// Acts on why a wave came back.
+// Handle the reason for which a wave returned.
 int take(uint64_t code, uint64_t given, const char *context, char *launch, char *group, char *wave) {
   switch (code) {
   case YIELD:
@@ -201,7 +201,7 @@ int take(uint64_t code, uint64_t given, const char *context, char *launch, char 
   }
 }
 
-// Runs a wave that is ready.
+// Run a wave that is ready.
 int run(char *context, char *launch, char *group, char *wave) {
   const uint64_t given = turns_of(context, launch, wave);
   put(context, context::budget, given);

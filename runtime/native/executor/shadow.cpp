@@ -34,7 +34,7 @@ void Histories::free_left() {
 
 namespace {
 
-// Chunks of arenas that are no more, of as many bytes at most as are worth to keep.
+// Chunks of former arenas, up to a limit of bytes.
 struct KeptChunks {
   std::mutex mutex;
   std::vector<std::unique_ptr<uint32_t[]>> all;

@@ -1,7 +1,7 @@
-// Shadow of memory: for each dword, or each byte where somebody uses parts of dwords, who touched it last.
+// Shadow of memory: the last accesses of each dword, or of each byte if parts of dwords are accessed.
 //
-// Lanes of a wave mostly touch what lies side by side, and what has been touched so before. So who it was is written
-// down once for all of it (a history), and a cell is the number of its history, and lanes.
+// Lanes of a wave mostly access adjacent memory with the same earlier accesses. So these are kept once for all of it (a
+// history), and a cell has the number of its history, and lanes.
 #pragma once
 
 #include <algorithm>
@@ -21,8 +21,8 @@ struct Touch {
   bool operator==(const Touch &) const = default;
 };
 
-// What the accesses are that a history knows: the last ones; of reads the last one, the last one by another wave of the
-// same work-group, the last one by another work-group.
+// The accesses in a history: the last write and atomic; the last read, the last one by another wave of the same
+// work-group, and the last one by another work-group.
 enum Role : unsigned { kLastWrite, kLastAtomic, kLastRead, kReadByOther, kReadElsewhere, kRoles };
 
 struct History {
@@ -30,12 +30,12 @@ struct History {
   bool operator==(const History &) const = default;
 };
 
-// All histories that cells have, by number. 0 is that of cells that nobody touched.
+// All histories of cells, by number. 0 is the history of untouched cells.
 class Histories {
 public:
   Histories() : all_(1) { recent_.fill(0); }
   const History &operator[](uint32_t number) const { return all_[number].history; }
-  // Return the number of such a history: of one of the last ones, or a new one.
+  // Return the number of an equal recent history, or of a new one.
   uint32_t find(const History &wanted);
   // That many cells have another one now.
   void move(uint32_t from, uint32_t to, uint32_t cells) {
@@ -43,7 +43,7 @@ public:
     if (from && (all_[from].cells -= cells) == 0)
       left_.push_back(from);
   }
-  // Forgets those that no cell has: their numbers may be others' from now on.
+  // Forget the histories that no cell has: their numbers may be reused.
   void collect() {
     if (!left_.empty())
       free_left();
@@ -84,7 +84,7 @@ inline unsigned equal_ones(const uint32_t *numbers, unsigned count) {
   return equal;
 }
 
-// Memory for cells, which goes to others after its owner.
+// Memory for cells, which is reused after its owner.
 class CellArena {
 public:
   ~CellArena();
@@ -137,7 +137,7 @@ public:
     unsigned shift; // of the size of a cell
     unsigned cell(unsigned byte) const { return byte >> shift; }
   };
-  // Calls `each(view)` for all lines of a page that somebody touched; the page is given by its number.
+  // Call `each(view)` for all touched lines of a page, given by its number.
   template <typename Each> void each_line(uint64_t page, Each each) const {
     const auto found = pages_.find(page);
     if (found == pages_.end())
@@ -146,7 +146,7 @@ public:
       if (const Line &line = found->second.lines[index]; line.cells)
         each(view(page * kPage + index * kLine, line));
   }
-  // Return the same of the line at an address; nothing if nobody touched it.
+  // Return the view of the line at an address; nothing if it is untouched.
   std::optional<View> line(uint64_t address) const {
     const auto found = pages_.find(address / kPage);
     if (found == pages_.end())
@@ -154,9 +154,9 @@ public:
     const Line &line = found->second.lines[address % kPage / kLine];
     return line.cells ? std::optional(view(address, line)) : std::nullopt;
   }
-  // Return the numbers of the pages that somebody touched, in order.
+  // Return the numbers of the touched pages, in order.
   std::vector<uint64_t> pages() const;
-  // Return how much memory the cells take, in bytes.
+  // Return the size of the cells, in bytes.
   size_t bytes() const { return arena_.bytes(); }
 
 private:

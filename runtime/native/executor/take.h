@@ -1,4 +1,4 @@
-// Takes out of a map what it has found.
+// Empties maps of findings.
 #pragma once
 
 #include <map>
@@ -7,7 +7,7 @@
 
 namespace luthier {
 
-// Return the values of a map, which is empty then.
+// Return the values of a map, and empty it.
 template <typename Key, typename Value> std::vector<Value> take(std::map<Key, Value> &found) {
   std::vector<Value> all;
   all.reserve(found.size());

@@ -11,7 +11,7 @@
 
 namespace luthier {
 
-// Starts a thread that takes no signals: those are the application's.
+// Start a thread that blocks all signals: those are the application's.
 std::thread quiet_thread(std::function<void()> work);
 
 class ThreadPool {

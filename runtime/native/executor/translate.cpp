@@ -15,7 +15,7 @@ public:
   Translation(const char *wave, char *cache, uint64_t size)
       : wave_(wave), context_(pointer<char *>(wave, wave::context)), cache_(cache), size_(size) {}
 
-  // Translates the address of a lane; false, with the fault in the context, if nothing is there.
+  // Translate the address of a lane; return false, with the fault in the context, if nothing is there.
   bool lane(unsigned number, bool flat) {
     lane_ = number;
     char *place = context_ + context::addresses.offset + size_t{8} * number;

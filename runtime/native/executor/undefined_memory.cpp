@@ -16,13 +16,13 @@ UndefinedMemory &UndefinedMemory::get() {
 }
 
 UndefinedMemory::UndefinedMemory() {
-  // If it can be had, a place where nothing else is: in one of the kernel's choice there would be what captures of
-  // other processes want back.
+  // Prefer addresses that nothing else uses: at addresses that the kernel chooses, replays of captures of other
+  // processes may need memory.
   void *const place = reinterpret_cast<void *>(0x3000'0000'0000);
   void *made =
       mmap(place, 2 * UNDEFINED_COPY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (made == MAP_FAILED)
-    throw Failure("undefined values cannot be followed: this process may not reserve 32 TiB of addresses");
+    throw Failure("cannot track undefined values: this process may not reserve 32 TiB of addresses");
   madvise(made, 2 * UNDEFINED_COPY, MADV_DONTDUMP);
   base_ = static_cast<char *>(made);
 }

@@ -1,7 +1,7 @@
-// Shadow of all memory of the process: which bits are undefined, and what they were then.
+// Shadow of all memory of the process: the undefined bits, and the values of their dwords.
 //
-// The bits of a dword count while it holds what it held when they were set: whoever writes something else, by whatever
-// way, defines it.
+// The bits of a dword count as long as it has the value that it had when they were set: any write of another value
+// defines it.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace luthier {
 
 class UndefinedMemory {
 public:
-  // The process's, reserved at the first call; throws `Failure`.
+  // Return the memory of the process, reserved at the first call. Throws `Failure`.
   static UndefinedMemory &get();
   // Return the address for layout::context::undefined.
   uint64_t address() const { return reinterpret_cast<uint64_t>(base_); }
-  // Let memory count as written by nobody since now.
+  // Mark memory as unwritten.
   void leave(uint64_t address, uint64_t size);
-  // Let memory count as written: also what is given back, for others will have it.
+  // Mark memory as written; also memory that is freed, because it will be reused.
   void define(uint64_t address, uint64_t size);
-  // Return how many bytes have undefined bits, and the address of the first one.
+  // Return the number of bytes with undefined bits, and the address of the first one.
   std::pair<uint64_t, uint64_t> undefined(uint64_t address, uint64_t size) const;
-  // Let all memory count as written.
+  // Mark all memory as written.
   void define_all();
 
 private:

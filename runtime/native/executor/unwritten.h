@@ -1,6 +1,6 @@
-// Contents of memory that the program has asked for and nobody has written: numbers that follow from the address, by
-// which it is known again whoever writes, by whatever way. One of four thousand million other numbers is the same.
-// Where a program writes a part of a dword, it mostly is a small number, or all ones: no byte is 0, 1 or 255.
+// Contents of unwritten memory of the program: numbers derived from the address, by which it is recognised however
+// memory is written. A written dword has the same number with a probability of 2^-32. Programs that write parts of
+// dwords mostly write small numbers or all ones, so no byte of the contents is 0, 1 or 255.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace luthier {
 
-// Larger allocations are left as they are: to write them would take their memory.
+// Larger allocations are not filled: that would make the system commit their memory.
 inline constexpr uint64_t kMostUnwritten = uint64_t{256} << 20;
 
 inline constexpr uint64_t kUnwrittenFactor = 0x9E3779B97F4A7C15;
@@ -21,7 +21,7 @@ inline uint32_t unwritten(uint64_t address) {
   return number ^ (usual | usual >> 2); // 0xA0, 0xA1, 0x5F
 }
 
-// Fill memory with the contents that mark it as never written.
+// Fill memory with the contents that mark it as unwritten.
 inline void leave_unwritten(uint64_t address, uint64_t size) {
   for (uint64_t at = (address + 3) & ~uint64_t{3}; at + 4 <= address + size; at += 4) {
     const uint32_t value = unwritten(at);
@@ -29,7 +29,7 @@ inline void leave_unwritten(uint64_t address, uint64_t size) {
   }
 }
 
-// Return whether all dwords that have a part in these bytes are as they were.
+// Return whether all dwords of these bytes have the contents of unwritten memory.
 inline bool is_unwritten(uint64_t address, uint64_t size) {
   for (uint64_t at = address & ~uint64_t{3}; at < address + size; at += 4) {
     uint32_t value;
@@ -40,8 +40,8 @@ inline bool is_unwritten(uint64_t address, uint64_t size) {
   return true;
 }
 
-// Return whether one of the lanes' first dwords may be as it was: most of what was written is told from it here. Lanes
-// are at multiples of four, that many bytes apart.
+// Return whether the first dword of a lane may be unwritten; false for most written memory. Lanes are at multiples of
+// four, `apart` bytes apart.
 inline bool some_unwritten(uint64_t address, uint64_t apart, unsigned count) {
   constexpr uint32_t kAsMade = 0x5F5F5F5F; // bits that are as in the number
   uint64_t number = (address >> 2) * kUnwrittenFactor;

@@ -1,5 +1,5 @@
-// What checks of values have in common: of one launch, where an instruction met a kind of value, by how many lanes, and
-// who was the first.
+// The common part of checks of values in one launch: the instructions that met a kind of value, the number of lanes,
+// and the first wave.
 #pragma once
 
 #include <functional>
@@ -17,12 +17,12 @@ public:
   // Before work-groups run, by a plan of the launch's kernel.
   void begin(const char *plan) { plan_ = plan; }
   bool wants_accesses() const override { return false; }
-  // Return what was found so far, and forget it.
+  // Return and forget what was found so far.
   std::vector<wire::Sighting> take();
 
 protected:
-  // Note lanes at an instruction, from any worker's thread. `describe` completes the sighting of the first wave, in the
-  // order of work-groups. What differs by `side` is not the same.
+  // Note lanes at an instruction. May be called on any worker's thread. `describe` completes the sighting of the first
+  // wave, in the order of work-groups. Different values of `side` are different findings.
   void note(const Instruction &instruction, wire::FindingKind kind, uint64_t lanes,
             const std::function<void(wire::Sighting &)> &describe, unsigned side = 0);
 

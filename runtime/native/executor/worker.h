@@ -34,45 +34,44 @@ public:
   ~Worker();
   Worker(const Worker &) = delete;
 
-  // Makes ready to run work-groups of such a shape as the worker of that number in the launch.
+  // Prepare to run work-groups of this shape as the worker of that number in the launch.
   void prepare(const Shape &shape, unsigned number, Host &host);
-  // Lets the next work-group be one of that part, if some of it have not begun.
+  // Take the next work-group from that part, if some of it have not begun.
   void enter(const PartMemory &part);
   void context(layout::Field field, uint64_t value) { put(context_, field, value); }
   uint64_t context(layout::Field field) const { return get(context_, field); }
   uint64_t group(layout::Field field) const { return get(group_, field); }
 
-  // Runs until something needs help; one of layout's codes.
+  // Run until a wave needs help; return one of layout's codes.
   uint64_t run();
-  // The wave that came back.
+  // Return the wave that returned.
   char *current() const { return pointer<char *>(context_, layout::context::current); }
-  // The key of the table that a wave's MODE and M0 ask for.
+  // Return the key of the table for a wave's MODE and M0.
   static uint64_t key_of(const char *wave);
-  // The record a wave continues at.
+  // Return the record at which a wave continues.
   static uint64_t record_of(const char *wave);
-  // Lets the current wave continue in the table of that key, brought up to date.
+  // Make the current wave continue in the table of that key, and update that table.
   void switch_table(uint64_t key, Host &host);
-  // Lets the current wave continue at a record, in the table that its MODE and M0 ask for.
+  // Make the current wave continue at a record, in the table for its MODE and M0.
   void go_to(uint64_t record, Host &host);
-  // Takes the execution of the current record back: it will be executed again.
+  // Undo the count of the current record: it will be executed again.
   void uncount();
   // Return whether a record that must not be executed was executed since `prepare`.
   bool went_beyond() const { return executions(beyond_, beyond_count_) != beyond_before_; }
-  // Return whether the work-group is in a state that it was in before: all its waves where they were, with the same in
-  // all registers. So only what others write can change what it does. Looks at one state a call, and at another one
-  // from time to time.
+  // Return whether the work-group is in an earlier state: all its waves at the same records, with the same registers.
+  // Then only writes of others can change what it does. Compares with one state, which is replaced from time to time.
   bool repeats();
-  // Return true once in so many times.
+  // Return true once in `times` calls.
   bool is_due(unsigned times) { return ++asked_ % times == 0; }
-  // Return what it was at the last look, of the work-group that runs; from any thread.
+  // Return the last answer of `repeats` for the work-group that runs. For any thread.
   bool repeated() const { return repeated_.load(std::memory_order_relaxed); }
-  // Adds the records at which waves are that neither wait at a barrier nor have ended; false if there is no work-group.
-  // From any thread.
+  // Add the records of the waves that neither wait at a barrier nor have ended; return false if there is no work-group.
+  // For any thread.
   bool add_places(std::set<uint64_t> &places) const;
-  // Adds what every record was executed, and its active lanes, to `counts` and `lanes`, and begins at 0 again.
+  // Add the executions and active lanes of every record to `counts` and `lanes`, and reset them.
   void take_counts(uint64_t *counts, uint64_t *lanes, uint64_t records);
 
-  // From `prepare` on until the plan is gone, as long as one of these lives `take_runs` may look at it.
+  // Allows `take_runs` to read the plan, from `prepare` on until the plan is gone.
   class Part {
   public:
     explicit Part(Worker &worker);
@@ -83,22 +82,21 @@ public:
     Worker &worker_;
   };
 
-  // Adds what was executed so far, of records that were executed at least so often; from any thread.
+  // Add the counts so far of records that were executed at least `least` times. For any thread.
   void add_to(Tally &tally, uint64_t least = 1) const;
-  // Lets runs of instructions that have a function by now be executed by it, also in the launch that is under way; from
-  // any thread.
+  // Use the functions of runs of instructions that exist now, also in the launch that is under way. For any thread.
   void take_runs();
 
   std::string_view context_bytes() const { return {context_, layout::context::kSize}; }
   std::string_view group_bytes() const { return {group_, layout::group::kSize}; }
   std::string_view wave_bytes() const;
-  // The copy of a table; null if there is none.
+  // Return the copy of a table; null if there is none.
   const char *table(uint64_t key) const;
   const char *context_address() const { return context_; }
   const char *group_address() const { return group_; }
 
 private:
-  // Brings the copy of a table up to date, from what the host has bound; where there is none yet, from `record` on.
+  // Update the copy of a table with what the host has bound, or make it, from `record` on.
   void sync(uint64_t key, uint64_t record, Host &host);
   void go_to(uint64_t record, uint64_t key, Host &host);
   void make_waves(uint64_t stride, unsigned count);
@@ -108,7 +106,7 @@ private:
   // Return the bytes of the records that the master tables have; less than a copy may have room for.
   uint64_t records_size() const;
 
-  // Makes room for more records; waves that are in the copy stay at theirs.
+  // Make room for more records; waves in the copy stay at their records.
   void grow(Arena &records, uint64_t size);
 
   struct Copy {
@@ -146,7 +144,7 @@ private:
   unsigned asked_ = 0;
 };
 
-// Workers beyond those of threads, which are made when they are first needed and kept for other launches.
+// Workers beyond those of threads, made when they are first needed and kept for other launches.
 class Workers {
 public:
   explicit Workers(const Engine &engine) : engine_(engine) {}

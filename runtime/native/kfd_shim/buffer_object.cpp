@@ -14,7 +14,7 @@ namespace luthier {
 
 namespace {
 
-// The name of a file says whose memory it is to a process that imports it.
+// The name of a file tells a process that imports it whose memory it is.
 constexpr char kName[] = "luthier-dmabuf-%u-%x", kLink[] = "/memfd:luthier-dmabuf-%u-%x (deleted)";
 
 void close_file(int file) {
@@ -48,7 +48,7 @@ int BufferObject::file(uint64_t address) {
   if (file_ >= 0)
     return file_;
   if (flags & KFD_IOC_ALLOC_MEM_FLAGS_USERPTR)
-    throw Failure("the host's own memory cannot be exported");
+    throw Failure("memory of the host cannot be exported");
   char text[64];
   std::snprintf(text, sizeof text, kName, node, flags);
   const int made = memfd_create(text, MFD_CLOEXEC);
@@ -92,7 +92,7 @@ std::string BufferObject::metadata_path() {
   struct stat status{};
   const char *folder = std::getenv(topology::kFilesVariable);
   if (!folder || fstat(file(0), &status) != 0)
-    throw Failure("there is no place for what is written down about exported memory");
+    throw Failure("cannot make a file for the metadata of exported memory");
   return std::string(folder) + "/" + topology::kMetadata + "/" + std::to_string(status.st_dev) + "-" +
          std::to_string(status.st_ino);
 }
@@ -102,14 +102,14 @@ std::string BufferObject::metadata() {
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
-// Written beside and renamed: another process may read it.
+// Write another file and rename it: another process may read the file.
 void BufferObject::set_metadata(std::string_view text) {
   const std::string path = metadata_path(), beside = path + "." + std::to_string(getpid());
   std::ofstream stream(beside, std::ios::binary);
   stream << text;
   stream.close();
   if (!stream || std::rename(beside.c_str(), path.c_str()) != 0)
-    throw Failure("what is written down about exported memory cannot be kept");
+    throw Failure("cannot write the metadata of exported memory");
 }
 
 int ExportedObjects::export_file(const std::shared_ptr<BufferObject> &object, uint64_t address, bool closes_on_exec) {

@@ -1,5 +1,5 @@
-// Buffer objects: pieces of memory with as many owners as there are handles to them, the driver's, a render device's
-// and exported ones (dma-buf), as in the kernel. Exported ones are files of memory, which other processes map, too.
+// Buffer objects: pieces of memory. As in the kernel, each handle to one owns it: handles of the driver, of a render
+// device, and exported ones (dma-buf). Exported objects are files of memory, which other processes map, too.
 #pragma once
 
 #include <map>
@@ -14,23 +14,23 @@ namespace luthier {
 
 class BufferObject {
 public:
-  // Takes what it needs of the node's own memory. Throws `OutOfMemory`.
+  // Take the bytes from the node's own memory. Throws `OutOfMemory`.
   BufferObject(System &system, unsigned node, uint64_t size, uint32_t flags);
-  // Of a file that a process has exported: its memory is counted there.
+  // Import a file that a process has exported. Its memory is counted there.
   BufferObject(System &system, unsigned node, uint64_t size, uint32_t flags, int file);
   ~BufferObject();
   BufferObject(const BufferObject &) = delete;
 
-  // Return the object's file, which stays its own. The first time what is at `address`, if that is not 0, becomes the
-  // file's contents, and is mapped from it. Throws `Failure`.
+  // Return the object's file, which the object keeps. The first call moves what is at `address`, unless that is 0, into
+  // the file, and maps it from there. Throws `Failure`.
   int file(uint64_t address);
   // Return the service's name for the file.
   uint64_t name(uint64_t address);
   // Map all of it, readable and writable, at an address or, if that is 0, anywhere. Throws `Failure`.
   uint64_t map(uint64_t address);
 
-  // What a program has written down about the object, the same in all processes that have imported it; empty: nothing.
-  // Throws `Failure`.
+  // Return the metadata that a program has set for the object, the same in all processes that have imported it; empty
+  // if there is none. Throws `Failure`.
   std::string metadata();
   void set_metadata(std::string_view text);
 
@@ -49,7 +49,7 @@ private:
 
 struct OutOfMemory {};
 
-// The objects of a process that have files, by these: an object that comes back is the one that was exported.
+// The objects of a process that have files, by file: importing an object that this process exported gives the same one.
 class ExportedObjects {
 public:
   // Return a new descriptor of the object's file.

@@ -1,6 +1,6 @@
-// Facts of chips that only graphics drivers and their libraries count: family and revision (amdgpu_drm.h,
-// amdgpu_asic.h), and the layout of tiles (GB_ADDR_CONFIG, as the drivers set it). Where ROCr can make images, it does
-// not begin without.
+// Facts of chips that only graphics drivers and their libraries use: family and revision (amdgpu_drm.h, amdgpu_asic.h),
+// and the layout of tiles (GB_ADDR_CONFIG, as the drivers set it). A ROCr that supports images does not start without
+// them.
 #pragma once
 
 #include <algorithm>
@@ -32,11 +32,11 @@ inline constexpr Chip kChips[] = {
     {"gfx942", 141, 0x46, 0x2A11'4042}, // GC 9.4.3
     {"gfx950", 141, 0x50, 0x2A11'4042}, // GC 9.5.0
     {"gfx1010", 143, 0x01, 0x10'0044},  // Navi 10
-    {"gfx1011", 143, 0x0A, 0x10'0044},  // Navi 12; its tiles are told nowhere: those of Navi 10
+    {"gfx1011", 143, 0x0A, 0x10'0044},  // Navi 12; its tiles are not documented: those of Navi 10
     {"gfx1012", 143, 0x14, 0x143},      // Navi 14
-    {"gfx1013", 143, 0x82, 0x143},      // Cyan Skillfish; its tiles are told nowhere: those of Navi 14
+    {"gfx1013", 143, 0x82, 0x143},      // Cyan Skillfish; its tiles are not documented: those of Navi 14
     {"gfx1030", 143, 0x28, 0x444},      // Navi 21
-    {"gfx1031", 143, 0x32, 0x343},      // Navi 22; of it and those that follow Mesa's entry that is next in size
+    {"gfx1031", 143, 0x32, 0x343},      // Navi 22; for it and the following, Mesa's entry of the next size
     {"gfx1032", 143, 0x3C, 0x343},      // Navi 23
     {"gfx1033", 144, 0x01, 0x242},      // Van Gogh
     {"gfx1034", 143, 0x46, 0x242},      // Navi 24
@@ -46,7 +46,7 @@ inline constexpr Chip kChips[] = {
     {"gfx1101", 145, 0x20, 0x444},      // GC 11.0.3, Navi 32
     {"gfx1102", 145, 0x10, 0x343},      // GC 11.0.2, Navi 33
     {"gfx1103", 148, 0x01, 0x242},      // GC 11.0.1, Phoenix
-    {"gfx1150", 150, 0x01, 0x242},      // GC 11.5.0, Strix; its tiles are told nowhere: those of Phoenix
+    {"gfx1150", 150, 0x01, 0x242},      // GC 11.5.0, Strix; its tiles are not documented: those of Phoenix
     {"gfx1151", 150, 0xC1, 0x242},      // GC 11.5.1, Strix Halo; likewise
     {"gfx1152", 150, 0x40, 0x242},      // GC 11.5.2, Krackan; likewise
     {"gfx1153", 150, 0x50, 0x242},      // GC 11.5.3, Krackan 2; likewise
@@ -54,7 +54,7 @@ inline constexpr Chip kChips[] = {
     {"gfx1201", 152, 0x50, 0x404},      // GC 12.0.1, Navi 48; likewise
 };
 
-// Zeros for one that is not known.
+// Return the facts of a chip; zeros if it is not known.
 inline Chip chip_of(const Gpu &gpu) {
   const Chip *found =
       std::find_if(std::begin(kChips), std::end(kChips), [&](const Chip &chip) { return gpu.target == chip.target; });

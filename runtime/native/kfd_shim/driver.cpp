@@ -99,7 +99,7 @@ int KernelDriver::set_xnack_mode(kfd_ioctl_set_xnack_mode_args &a) {
 
 namespace {
 
-// The driver takes what its caller does not pass for 0, and gives back as much as its caller has.
+// What the caller does not pass counts as 0, and the answer is as long as the caller's structure.
 template <typename Arguments>
 int with(KernelDriver &driver, int (KernelDriver::*method)(Arguments &), uint64_t argument, size_t size) {
   Arguments all{};
@@ -186,7 +186,7 @@ int answer(KernelDriver driver, unsigned long request, uint64_t argument) {
     return ask(&KernelDriver::get_tile_config);
   case _IOC_NR(AMDKFD_IOC_SET_XNACK_MODE):
     return ask(&KernelDriver::set_xnack_mode);
-  // All memory here is coherent, the device handles traps by itself, and a process has one address space.
+  // All memory here is coherent, the device handles traps itself, and a process has one address space.
   case _IOC_NR(AMDKFD_IOC_SET_MEMORY_POLICY):
   case _IOC_NR(AMDKFD_IOC_SET_SCRATCH_BACKING_VA):
   case _IOC_NR(AMDKFD_IOC_SET_TRAP_HANDLER):
@@ -196,7 +196,7 @@ int answer(KernelDriver driver, unsigned long request, uint64_t argument) {
   case kfd::kRuntimeEnable:
   case kfd::kDebugTrap:
     return -ENODEV;
-  default: // saved states of queues, checkpoints, performance counters, sampling: as by a driver that lacks it
+  default: // saved states of queues, checkpoints, performance counters, sampling: as a driver without them
     return -ENOTTY;
   }
 }
@@ -227,7 +227,7 @@ int kfd_ioctl(unsigned long request, void *argument) noexcept {
 
 void *device_mmap(void *address, size_t size, int protection, int flags, uint64_t offset) noexcept {
   try {
-    if (offset >= kDoorbells) // nobody looks at them
+    if (offset >= kDoorbells) // they are never read
       return mmap(address, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | (flags & MAP_FIXED), -1, 0);
     if (offset >= kGem) {
       Process *process = Process::current();

@@ -1,5 +1,5 @@
-// The functions of the C library that a program meets the driver with. Files of the driver are in a folder that
-// `luthier run` made, the devices are files there, and what is asked of these devices goes to the virtual one.
+// The functions of the C library by which a program uses the driver. Files of the driver are in a folder that
+// `luthier run` made. The devices are files there, and requests to them go to the virtual device.
 #include <array>
 #include <cerrno>
 #include <climits>
@@ -35,11 +35,11 @@ template <typename Function> Function next(const char *name) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, name));
 }
 
-// A path as it is meant.
+// A path, in the folder of `luthier run` if it is one of the driver's.
 class Path {
 public:
   explicit Path(const char *path) : path_(path) {
-    // Programs pass null to functions whose headers promise that nobody does: the compiler must not trust them.
+    // Programs pass null although the headers forbid it: the compiler must not rely on that.
     asm("" : "+r"(path));
     if (!path || path[0] != '/' || !folder())
       return;
@@ -66,7 +66,7 @@ private:
 
 constexpr int kNone = -1, kKfd = 0; // the GPUs' render devices come next
 
-// Return which of the devices a file is, however it was opened.
+// Return the device that a file is, however it was opened.
 int device_of(const struct stat &status) {
   static const auto all = [] {
     std::array<std::pair<dev_t, ino_t>, kMostDevices + 1> found{};
@@ -99,8 +99,8 @@ int device_of(int fd) {
   return device_of(status);
 }
 
-// The state of a file as the kernel tells it, whose structure is the C library's here; render devices are character
-// devices, by whose numbers libdrm tells them apart.
+// The state of a file as the kernel reports it, in the C library's structure. Render devices are character devices,
+// which libdrm distinguishes by number.
 int state_of(int where, const char *path, void *to, int flags) {
   if (syscall(SYS_newfstatat, where, path, to, flags) != 0)
     return -1;
@@ -175,7 +175,7 @@ LUTHIER_PATH(ssize_t, readlinkat, (int where, const char *given, char *buffer, s
 LUTHIER_PATH(int, statx, (int where, const char *given, int flags, unsigned mask, struct statx *status) noexcept,
              (where, path, flags, mask, status))
 
-// The state of a file. Programs that were built for glibc before 2.33 ask by the functions whose names begin with "__".
+// The state of a file. Programs built for glibc before 2.33 call the functions whose names begin with "__".
 #define LUTHIER_STATE(suffix, Status)                                                                                  \
   LUTHIER_EXPORT int stat##suffix(const char *given, Status *status) noexcept {                                        \
     return state_of(AT_FDCWD, Path(given), status, 0);                                                                 \
@@ -204,7 +204,7 @@ LUTHIER_STATE(64, struct stat64)
 
 namespace {
 
-// The first bytes of the functions that devices are mapped by.
+// The first bytes of the functions that map devices.
 auto code_of_mapping() noexcept {
   std::array<std::array<uint8_t, 16>, 2> code;
   std::memcpy(code[0].data(), reinterpret_cast<const void *>(&::mmap), code[0].size());
@@ -214,8 +214,8 @@ auto code_of_mapping() noexcept {
 
 const auto loaded_code = code_of_mapping();
 
-// Return whether a library has put its own code into these functions, as those of MPI do. It goes to the kernel, where
-// a device is an empty file: the program would end by SIGBUS at its first access.
+// Return whether a library has patched these functions, as MPI libraries do. Their code calls the kernel, where a
+// device is an empty file: the program would end with SIGBUS at its first access.
 bool is_overwritten() {
   if (code_of_mapping() == loaded_code)
     return false;

@@ -1,4 +1,4 @@
-// The answers of /dev/kfd, a method a request, to one process. Each returns 0 or an error number, negative, and may
+// The answers of /dev/kfd to one process, a method for each request. Each returns 0 or a negative error number, and may
 // throw `Failure`.
 #pragma once
 
@@ -45,11 +45,11 @@ public:
   int export_dmabuf(kfd::ExportDmabuf &a);
   int import_handle(kfd::ImportHandle &a);
   int export_handle(kfd::ExportHandle &a);
-  // `attributes` are changed where they are asked for.
+  // If attributes are asked for, they are written to `attributes`.
   int svm(const kfd::Svm &a, std::vector<kfd::SvmAttribute> &attributes);
 
 private:
-  // 0 if there is no such GPU.
+  // Return 0 if there is no such GPU.
   unsigned node_of(uint32_t gpu_id) const {
     using topology::kFirstGpuId;
     return gpu_id > kFirstGpuId && gpu_id < kFirstGpuId + system_.nodes() ? gpu_id - kFirstGpuId : 0;

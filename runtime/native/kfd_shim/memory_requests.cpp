@@ -14,7 +14,7 @@ namespace {
 
 constexpr uint32_t kShareMagic = 0x4C555448;
 
-// Put memory, or with PROT_NONE none, at addresses that are the process's; false if it cannot be had.
+// Map memory, or with PROT_NONE none, at addresses of the process; return false if that fails.
 bool put(uint64_t address, uint64_t size, int protection) {
   return mmap(reinterpret_cast<void *>(address), size, protection,
               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
@@ -174,7 +174,7 @@ int KernelDriver::import_handle(kfd::ImportHandle &a) {
 int KernelDriver::svm(const kfd::Svm &a, std::vector<kfd::SvmAttribute> &attributes) {
   if (!a.start || !a.size || a.start % kPageSize || a.size % kPageSize)
     return -EINVAL;
-  // Programs name devices by the driver's numbers; 0 is the host, and all ones no place.
+  // Programs name devices by the driver's numbers; 0 is the host, and all ones is no location.
   const auto names_device = [](const kfd::SvmAttribute &attribute) {
     return attribute.type <= KFD_IOCTL_SVM_ATTR_NO_ACCESS;
   };

@@ -1,4 +1,4 @@
-// What the driver keeps of a process.
+// The state of a process in the driver.
 #pragma once
 
 #include <mutex>
@@ -19,7 +19,7 @@ struct Buffer {
 // A handle of a render device to a buffer object, and where the device has parts of it.
 struct GemHandle {
   std::shared_ptr<BufferObject> object;
-  uint64_t address = 0; // on the host, from the first mapping on; nobody else knows it
+  uint64_t address = 0; // on the host, since the first mapping; it is known only here
 
   struct Part {
     uint64_t gpu_address, offset, size;
@@ -30,7 +30,7 @@ struct GemHandle {
 struct Process {
   explicit Process(System &system) : system(system), svm(system.memory) {}
 
-  // The one that calls; null if it has not opened the driver. Nothing of it is in a forked child, which opens anew.
+  // Return the calling process; null if it has not opened the driver. A forked child inherits none, and opens it again.
   static Process *current();
 
   System &system;

@@ -57,7 +57,7 @@ int KernelDriver::update_queue(kfd_ioctl_update_queue_args &a) {
   return 0;
 }
 
-// Which compute units execute makes no difference here.
+// The choice of compute units makes no difference here.
 int KernelDriver::set_cu_mask(kfd_ioctl_set_cu_mask_args &a) { return system_.queue(a.queue_id) ? 0 : -EINVAL; }
 
 // Barriers of the whole grid, for cooperative launches.
@@ -145,8 +145,8 @@ int KernelDriver::wait_events(kfd_ioctl_wait_events_args &a) {
   return has_changed && !copy_to_user(a.events_ptr, all.data(), size) ? -EFAULT : 0;
 }
 
-// A file that has a line for each event of the system among those that the program has written a mask of. Of these
-// events memory faults alone occur: nothing migrates, throttles or is reset.
+// A file with a line for each system event that is in the mask that the program has written to it. Only memory faults
+// occur: nothing migrates, throttles or is reset.
 int KernelDriver::watch_system(kfd_ioctl_smi_events_args &a) {
   const unsigned node = node_of(a.gpuid);
   int ends[2];

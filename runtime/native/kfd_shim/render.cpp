@@ -1,7 +1,7 @@
-// The render device: what libdrm_amdgpu asks, by which libhsakmt opens it and learns a device's name, and by which ROCr
-// maps exported memory (dma-buf) at addresses of its choice.
+// The render device: the requests of libdrm_amdgpu, through which libhsakmt opens it and gets the name of a device, and
+// ROCr maps exported memory (dma-buf) at addresses of its choice.
 //
-// Numbers and layouts are those of drm.h and amdgpu_drm.h, which distributions ship apart.
+// Numbers and layouts are those of drm.h and amdgpu_drm.h, which distributions ship separately.
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
@@ -34,7 +34,7 @@ struct Client {
   unsigned long process, user, magic, requests;
 };
 
-// Question, and where the answer is to be.
+// A query, and where to write the answer.
 struct Question {
   uint64_t answer;
   uint32_t size, query;
@@ -54,7 +54,7 @@ struct CloseHandle {
   uint32_t handle, reserved;
 };
 
-// A handle, and a file that is exported of it or imported.
+// A handle, and a file that is exported from it or imported.
 struct SharedHandle {
   uint32_t handle, flags;
   int32_t file;
@@ -73,7 +73,7 @@ struct MapAddress {
 };
 enum Operation : uint32_t { kMap = 1, kUnmap = 2, kClear = 3, kReplace = 4 };
 
-// What a program writes down about an object.
+// The metadata that a program sets for an object.
 struct Metadata {
   uint32_t handle, operation;
   struct {
@@ -83,7 +83,7 @@ struct Metadata {
 };
 enum MetadataOperation : uint32_t { kSetMetadata = 1, kGetMetadata = 2 };
 
-// A question about an object as it was made.
+// A query about the creation of an object.
 struct MadeQuestion {
   uint32_t handle, operation;
   uint64_t answer;

@@ -1,12 +1,13 @@
-// Requests to the kernel driver that are in no kernel header, or not in every one that this is built with
-// (include/uapi/linux/kfd_ioctl.h). Structures that have grown are whole here: what an older caller does not pass is 0.
+// Requests to the kernel driver that are missing in the kernel headers, or in older ones
+// (include/uapi/linux/kfd_ioctl.h). Structures are those of the newest version: what an older caller does not pass is
+// 0.
 #pragma once
 
 #include <linux/kfd_ioctl.h>
 
 namespace luthier::kfd {
 
-// Numbers. Those beyond 0x80 are of AMD's own driver alone.
+// Numbers of requests. Only AMD's own driver has those above 0x80.
 inline constexpr unsigned kAvailableMemory = 0x23, kExportDmabuf = 0x24, kRuntimeEnable = 0x25, kDebugTrap = 0x26,
                           kImportHandle = 0x80, kExportHandle = 0x81;
 
@@ -19,7 +20,7 @@ struct CreateQueue {
 };
 inline constexpr uint32_t kQueueOfCopyEngine = 4; // a queue type, since 1.17
 
-// One event that a thread waits for: what comes of it depends on its type.
+// One event that a thread waits for. The data that is returned depends on its type.
 struct EventData {
   union {
     kfd_hsa_memory_exception_data memory;

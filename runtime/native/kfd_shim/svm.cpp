@@ -14,7 +14,7 @@ constexpr unsigned kMostNodes = 64;
 
 std::atomic<SvmRanges *> the_ranges = nullptr;
 
-// Whether the process has all of these pages.
+// Return whether all of these pages are mapped.
 bool has_pages(uint64_t start, uint64_t size) {
   constexpr uint64_t kStep = 1 << 16; // pages
   std::vector<unsigned char> present(std::min(size / kPageSize, kStep));
@@ -111,7 +111,7 @@ int SvmRanges::get(uint64_t start, uint64_t size, std::span<kfd::SvmAttribute> a
       found.push_back(range);
   if (found.empty())
     found.push_back(Range{});
-  // A location that differs from range to range is none; an access counts that all of them allow.
+  // A location counts only if it is the same in all ranges, an access only if all of them allow it.
   const auto common = [&](uint32_t Range::*location) {
     const uint32_t first = found.front().*location;
     const bool is_same = std::all_of(found.begin(), found.end(), [&](auto &range) { return range.*location == first; });
@@ -183,7 +183,7 @@ void SvmRanges::drop(uint64_t start, uint64_t size) {
   }
 }
 
-// Let no range reach over an address.
+// Split the range that contains an address, so that it ends there.
 void SvmRanges::split(uint64_t address) {
   auto after = ranges_.upper_bound(address);
   if (after == ranges_.begin())

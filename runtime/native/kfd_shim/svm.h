@@ -1,6 +1,6 @@
 // Shared virtual memory: the attributes of ranges of the process's own addresses, and which devices may access them.
-// What they mean, and what there is where nobody has set any, is as in the kernel
-// (drivers/gpu/drm/amd/amdkfd/kfd_svm.c). Nothing moves: all memory is the host's.
+// Meanings and defaults are those of the kernel (drivers/gpu/drm/amd/amdkfd/kfd_svm.c). Nothing migrates: all memory is
+// the host's.
 #pragma once
 
 #include <functional>
@@ -17,15 +17,15 @@ class SvmRanges {
 public:
   explicit SvmRanges(Memory &memory) : memory_(memory) {}
 
-  // Set or ask for attributes, whose values name devices by nodes, of whole pages. 0 or an error number, negative.
+  // Set or get attributes of whole pages; their values name devices by nodes. Return 0 or a negative error number.
   int set(uint64_t start, uint64_t size, std::span<const kfd::SvmAttribute> wanted);
   int get(uint64_t start, uint64_t size, std::span<kfd::SvmAttribute> asked) const;
-  // The ranges of this process, if any were ever set; a forked child has none.
+  // Return the ranges of this process, if any were ever set; a forked child has none.
   static SvmRanges *current();
-  // Forget what was set of these addresses.
+  // Forget the attributes of these addresses.
   void forget(uint64_t start, uint64_t size);
-  // The same if `replace`, by which the process gives them up, does not return -1; return what it does. Nothing is set
-  // meanwhile, since another thread may get these addresses at once.
+  // Call `replace`, by which the process unmaps them, forget the attributes unless it returns -1, and return its
+  // result. Attributes are locked meanwhile, because another thread may get these addresses at once.
   long replace(uint64_t start, uint64_t size, const std::function<long()> &replace);
 
 private:

@@ -10,7 +10,7 @@
 
 namespace luthier {
 
-// The kernel reads a set of signals before it refuses what it is to do with it; process_vm_readv takes ten times as
+// The kernel reads the set of signals before it refuses the invalid operation. process_vm_readv takes ten times as
 // long.
 bool is_readable(uint64_t address, uint64_t size) {
   constexpr uint64_t kSet = 8; // bytes

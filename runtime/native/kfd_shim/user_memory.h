@@ -1,4 +1,4 @@
-// Memory of the program at addresses that it names in requests, which may be none of its own.
+// Memory of the program at addresses that it names in requests, which may be invalid.
 #pragma once
 
 #include <cstddef>

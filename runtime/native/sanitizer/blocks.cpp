@@ -34,7 +34,7 @@ State &state() {
 
 uint64_t number(const void *address) { return reinterpret_cast<uint64_t>(address); }
 
-// Gives memory back to its runtime that was kept.
+// Release kept memory to its runtime.
 void release(void *address, const Block &block) {
   listeners::forget(number(address));
   switch (block.kind) {
@@ -65,7 +65,7 @@ void complain_of_leak(void *address, const Block &block) {
     complain(FindingKind::kLeak, address, address, block, block.calls);
 }
 
-// What is live when the process ends.
+// Reports what is live when the process ends.
 struct AtExit {
   ~AtExit() {
     State &all = state();

@@ -1,7 +1,7 @@
-// Memory that the program has asked for, by whatever runtime, and what it has given back of it.
+// Memory that the program has allocated by any runtime, and freed.
 //
-// Behind each allocation there is room that is nobody's, so that what is read before the next one is outside of any.
-// Memory that is given back stays for a while, so that who still uses it is found.
+// Behind each allocation there is a zone that belongs to none, so that reads beyond its end are outside of every
+// allocation. Memory that is freed is kept for a while, so that later uses of it are found.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ enum class Kind { kDevice, kManaged, kHost, kAsync, kHsa, kSvm, kOpenMp };
 struct Block {
   size_t size = 0;
   Kind kind = Kind::kDevice;
-  uint64_t owner = 0;      // the context of SVM, the device's number of OpenMP
+  uint64_t owner = 0;      // the context for SVM, the number of the device for OpenMP
   bool is_programs = true; // else a runtime has asked for it, and may keep it
   CallTrace calls = {};    // that have asked for it
 };
@@ -26,28 +26,28 @@ struct Block {
 // Return the innermost calls that lead here, without those within this library.
 CallTrace calls_to_here(unsigned most = 4);
 
-// Tells of memory that the program has been given. `reserved`: bytes of it that are nobody else's.
+// Report memory that the program has got. `reserved`: bytes that no other allocation uses.
 void note(void *address, const Block &block, size_t reserved);
 
-// Tells of a page that is nobody's, where otherwise memory of ROCr's own may lie before the program's, which nothing
-// tells from it.
+// Report a page that belongs to no allocation. Without it, memory of ROCr itself may be in front of the program's, and
+// the two cannot be distinguished.
 void note_front(void *page);
 
-// Return whether this is no memory that is live, and tells what is wrong with it; false: nothing that is known here.
+// Return whether this is not live memory, and report what is wrong; false if nothing wrong is known.
 bool is_wrong(void *address);
 
-// Keeps memory that the program gives back, and gives others back to their runtimes where there is too much of it.
-// Return whether it is live memory.
+// Keep memory that the program frees, and release older memory to its runtime if too much is kept. Return whether it is
+// live memory.
 bool free_later(void *address);
 
-// Forgets live memory that the program gives back some time.
+// Forget live memory that the program will free later.
 void forget_live(void *address);
 
-// Forgets memory of a kind, which has gone; what is live then, and `leaks`, was never given back.
+// Forget all memory of a kind, which is gone. With `leaks`, what is live then was never freed: report it.
 void forget_all(bool (*is_gone)(Kind), bool leaks);
 
-// Return what a runtime has for a request with room behind; `make(size)` asks for it, and gives null where it fails.
-// Where that is too much, it is without. Null if there is no memory. `size` of `block` is what the program asks for.
+// Allocate memory with a zone behind it, or without one if that is too much; return null if there is no memory.
+// `make(size)` asks the runtime, and returns null if it fails. `size` of `block` is what the program asks for.
 template <typename Make> void *allocate_with_zone(const Block &block, size_t granule, Make make) {
   size_t size = block.size + kZone;
   void *address = make(size);

@@ -1,5 +1,5 @@
-// HIP's functions that launch, copy and wait, before HIP's own: errors that they return, launches that fail and that
-// nobody asks about, copies beyond what was allocated, streams that are destroyed while they work.
+// HIP's functions that launch, copy and wait, before HIP's own. Finds errors that they return, failed launches that the
+// program does not check, copies beyond allocations, and streams that are destroyed while they work.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -33,12 +33,12 @@ using wire::FindingKind;
 
 constexpr int kNotReady = 600;
 
-// As the ABI of C passes HIP's own.
+// Passed in the C ABI as HIP's own type is.
 struct Dim3 {
   uint32_t x, y, z;
 };
 
-// Bytes that a call is about, and the allocation that they begin in.
+// Bytes that a call accesses, and the allocation that they begin in.
 struct Reach {
   uint64_t address = 0, size = 0, base = 0, extent = 0;
 };
@@ -54,13 +54,13 @@ void complain(FindingKind kind, const char *function, int error, const void *sit
                            reach.extent, what.c_str(), at.symbol, at.file);
 }
 
-// What a kernel takes of a device, and what that has.
+// The resources that a kernel needs, and those of the device.
 struct Demand {
   std::string kernel; // its symbol
   int lds = 0, items = 0, device_lds = 0, device_items = 0;
 };
 
-// Fields of hipFuncAttributes; there is nothing behind them.
+// The fields of hipFuncAttributes, complete.
 struct FunctionAttributes {
   int binary_version, cache_mode;
   size_t constant, scratch;
@@ -68,18 +68,18 @@ struct FunctionAttributes {
   size_t lds;
 };
 
-// What a launch asks for.
+// The parameters of a launch.
 struct Asked {
   void *function; // a hipFunction_t, or the address that the host has for the kernel
   bool is_handle;
   Dim3 groups, items;
   uint64_t lds;
   bool is_cooperative = false;
-  uint64_t most_groups = 0; // that a device holds at once, of a cooperative one; 0: not known
+  uint64_t most_groups = 0; // of a cooperative launch, that the device holds at once; 0: not known
 };
 
-// Return what a launch's kernel takes. HIP is asked before the launch: what it is asked after one that failed may hide
-// that from the program.
+// Return the resources that the kernel of a launch needs. HIP is asked before the launch: a call after a failed launch
+// may hide the failure from the program.
 const Demand &demand_of(const Asked &asked) {
   static auto *const known = new std::map<std::pair<int, void *>, Demand>;
   static auto *const mutex = new std::mutex; // never destroyed, both: programs launch while they end
@@ -113,7 +113,7 @@ const Demand &demand_of(const Asked &asked) {
   return made;
 }
 
-// Return how many work-groups of a cooperative launch a device holds at once, as HIP says; 0 if it does not.
+// Return the number of work-groups of a cooperative launch that a device holds at once, from HIP; 0 if HIP fails.
 uint64_t most_groups(const Asked &asked) {
   constexpr int kUnits = 63; // of hipDeviceAttribute_t: hipDeviceAttributeMultiprocessorCount
   int device = 0, units = 0, of_unit = 0;
@@ -126,7 +126,7 @@ uint64_t most_groups(const Asked &asked) {
   return uint64_t(std::max(units, 0)) * std::max(of_unit, 0);
 }
 
-// Tells of a launch that failed.
+// Report a launch that failed.
 void complain(FindingKind kind, const char *function, int error, const void *site, const Asked &asked,
               const Demand &demand) {
   if (!luthier_complain_of_launch)
@@ -149,7 +149,7 @@ void complain(FindingKind kind, const char *function, int error, const void *sit
   luthier_complain_of_launch(&call, what.c_str(), at.symbol, at.file);
 }
 
-// A launch of this thread that failed, and that nobody has asked about.
+// A launch of this thread that failed, and whose error the program has not read.
 struct Pending {
   const char *function = nullptr;
   int error = 0;
@@ -167,7 +167,7 @@ thread_local Pending pending;
 // The compiler's stub of `kernel<<<...>>>` has just taken the sizes of the launch, which it makes next.
 thread_local bool in_stub = false;
 
-// Calls HIP's own function for a program.
+// Call HIP's own function for the program.
 template <typename... Types> int call(const char *name, const void *site, Types... arguments) {
   auto *own = next<int(Types...)>(name);
   if (inside)
@@ -181,7 +181,7 @@ template <typename... Types> int call(const char *name, const void *site, Types.
   return result;
 }
 
-// The same of a launch.
+// Call HIP's own function that launches.
 template <typename... Types>
 int launch(const char *name, const void *site, Asked asked, bool is_in_stub, Types... arguments) {
   auto *own = next<int(Types...)>(name);
@@ -213,7 +213,7 @@ int launch(const char *name, const void *site, Asked asked, bool is_in_stub, Typ
   return result;
 }
 
-// What the program has got kernels by, and the launches with arguments of a size that are told of.
+// The names of the kernels that the program has got, and the launches whose sizes of arguments were reported.
 struct Kernels {
   std::mutex mutex;
   std::map<void *, std::string> names;
@@ -225,7 +225,7 @@ Kernels &kernels() {
   return *made;
 }
 
-// Tells how many bytes of arguments a launch gives, where it says so, once.
+// Report, once, the number of bytes of arguments that a launch passes, if it passes that number.
 void note_arguments(const char *call, const void *site, void *function, void **extra) {
   constexpr uintptr_t kSize = 2, kEnd = 3; // HIP_LAUNCH_PARAM_BUFFER_SIZE and _END
   const auto word = [&](unsigned at) { return reinterpret_cast<uintptr_t>(extra[at]); };
@@ -252,7 +252,7 @@ void note_arguments(const char *call, const void *site, void *function, void **e
                            (std::string(call) + ": " + name).c_str(), where.symbol, where.file);
 }
 
-// Looks at bytes that a call reads or writes.
+// Check the bytes that a call reads or writes.
 void look(const char *function, const void *site, const void *address, size_t size) {
   if (inside || !size)
     return;
@@ -263,7 +263,7 @@ void look(const char *function, const void *site, const void *address, size_t si
              {first, size, known->address, known->size});
 }
 
-// A copy, as the program asks for it.
+// A copy as the program requests it.
 struct Copy {
   const char *function;
   const void *site;
@@ -273,7 +273,7 @@ struct Copy {
 };
 constexpr int kHostToHost = 0, kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 3;
 
-// Looks at a side of a copy that its kind says is memory of the host.
+// Check the source or destination of a copy that is memory of the host by the kind of the copy.
 void look_at_host_side(const Copy &copy, const void *address) {
   const auto known = known_around(address);
   if (known && known->device)
@@ -281,7 +281,7 @@ void look_at_host_side(const Copy &copy, const void *address) {
              {reinterpret_cast<uint64_t>(address), copy.size, known->address, known->size});
 }
 
-// Looks at both sides of a copy, which the device is told of.
+// Check the source and destination of a copy, and report it to the device.
 void look_at_copy(const Copy &copy) {
   look(copy.function, copy.site, copy.to, copy.size);
   look(copy.function, copy.site, copy.from, copy.size);
@@ -296,14 +296,14 @@ void look_at_copy(const Copy &copy) {
                    copy.site);
 }
 
-// Looks at what a fill writes, which the device is told of.
+// Check what a fill writes, and report it to the device.
 void look_at_fill(const char *function, const void *site, const void *to, size_t size) {
   look(function, site, to, size);
   if (!inside && luthier_copies)
     luthier_copies(reinterpret_cast<uint64_t>(to), 0, size, function, site);
 }
 
-// Looks at what a copy that is done has handed to the host.
+// Check what a finished copy has written to the host.
 void look_at_handed(const Copy &copy) {
   if (!luthier_undefined)
     return;
@@ -318,7 +318,7 @@ void look_at_handed(const Copy &copy) {
              {first, count, from->address, from->size});
 }
 
-// Copies that may not be done yet, by their streams: the oldest are dropped where nobody waits.
+// Copies that may not be done yet, by stream: if the program never waits, the oldest are dropped.
 struct Waiting {
   static constexpr size_t kMost = 1024;
   std::mutex mutex;
@@ -330,7 +330,7 @@ Waiting &waiting() {
   return *made;
 }
 
-// Looks at waiting copies that are done.
+// Check the waiting copies that are done.
 template <typename Done> void look_at_waiting(Done done) {
   std::deque<std::pair<const void *, Copy>> found;
   {
@@ -345,7 +345,7 @@ template <typename Done> void look_at_waiting(Done done) {
     look_at_handed(each.second);
 }
 
-// Makes a copy that is done when HIP's function returns.
+// Make a copy that is done when HIP's function returns.
 template <typename... Types> int copy_now(const Copy &copy, Types... arguments) {
   look_at_copy(copy);
   const int result = call(copy.function, copy.site, arguments...);
@@ -365,7 +365,7 @@ void copies_later(const Copy &copy, const void *stream) {
 } // namespace
 
 void note_result(const char *function, int result, const void *site) {
-  // That it is not ready yet is an answer.
+  // kNotReady is an answer, not an error.
   if (!inside && result != kSuccess && result != kNotReady)
     complain(FindingKind::kCallError, function, result, site);
 }

@@ -1,5 +1,5 @@
-// HIP's functions that give memory and take it back, before HIP's own: they say to the virtual device and to tools
-// what the program asked for, to the byte.
+// HIP's functions that allocate and free memory, before HIP's own. They report to the virtual device and to tools what
+// the program allocates, to the byte.
 #include <mutex>
 #include <set>
 
@@ -11,7 +11,7 @@ namespace {
 
 using namespace luthier;
 
-// Devices whose memory begins with a page that is nobody's.
+// Devices whose memory begins with a page that belongs to no allocation.
 struct Begun {
   std::mutex mutex;
   std::set<int> devices;
@@ -22,11 +22,11 @@ Begun &begun() {
   return *made;
 }
 
-// Return whether nobody has written to what HIP gives of this kind.
+// Return whether memory of this kind is unwritten when HIP returns it.
 bool is_fresh(Kind kind) { return kind == Kind::kDevice || kind == Kind::kManaged; }
 
-// Has a page that is nobody's in front of the first memory of a device. What comes later has the room behind others in
-// front.
+// Put a page that belongs to no allocation in front of the first memory of a device. Later memory has the zone of
+// another allocation in front.
 void begin_device() {
   int device = 0;
   if (next<int(int *)>("hipGetDevice")(&device) != kSuccess)
@@ -41,7 +41,7 @@ void begin_device() {
     note_front(page);
 }
 
-// Has memory made that is larger than the program asks for.
+// Allocate memory that is larger than the program asks for.
 template <typename Make> int allocate(void **address, size_t size, Kind kind, Make make) {
   if (inside || !listeners::any() || !address || !size || size > SIZE_MAX - kZone)
     return make(size);
@@ -52,7 +52,7 @@ template <typename Make> int allocate(void **address, size_t size, Kind kind, Ma
   if (result != kSuccess || !*address)
     return result;
   const size_t reserved = size + kZone;
-  // Pools give pieces of pages.
+  // Pools allocate parts of pages.
   note(*address, {size, kind, 0, true, calls_to_here()},
        kind == Kind::kAsync ? reserved : (reserved + kPage - 1) / kPage * kPage);
   if (is_fresh(kind) && luthier_fresh)
@@ -60,13 +60,13 @@ template <typename Make> int allocate(void **address, size_t size, Kind kind, Ma
   return result;
 }
 
-// Tells of the result of a call of a program's.
+// Report the result of a call of the program.
 int told(const char *function, const void *site, int result) {
   note_result(function, result, site);
   return result;
 }
 
-// As the ABI of C passes HIP's own: of hipExtent, by value, and hipPitchedPtr.
+// Passed in the C ABI as HIP's hipExtent, by value, and hipPitchedPtr are.
 struct Box {
   size_t width, height, depth;
 };
@@ -75,7 +75,7 @@ struct Pitched {
   size_t pitch, width, height;
 };
 
-// Has memory of rows made, `make(rows)`, with a row more in each layer. Rows end with what HIP fills them up with.
+// Allocate memory of rows, by `make(rows)`, with one more row in each layer. HIP pads the rows.
 template <typename Make> int allocate_rows(void **address, size_t *pitch, size_t rows, size_t layers, Make make) {
   if (inside || !listeners::any() || !address || !pitch || !rows || !layers || rows == SIZE_MAX)
     return make(rows);
@@ -91,7 +91,7 @@ template <typename Make> int allocate_rows(void **address, size_t *pitch, size_t
   return result;
 }
 
-// Calls a function that gives memory of which pages alone are known.
+// Call a function that allocates memory that is known only in pages.
 template <typename... Types> int by_pages(const char *function, const void *site, Types... arguments) {
   const int result = next<int(Types...)>(function)(arguments...);
   if (!inside && listeners::any() && result == kSuccess)
@@ -231,7 +231,7 @@ int hipFreeHost(void *address) {
   return told("hipFreeHost", __builtin_return_address(0), give_back(address, "hipFreeHost"));
 }
 
-// What was asked for before in the stream may still use it: the stream's end is waited for.
+// Earlier work of the stream may still use the memory, so wait for it.
 int hipFreeAsync(void *address, void *stream) {
   if (!inside && listeners::any() && address) {
     {
@@ -247,7 +247,7 @@ int hipFreeAsync(void *address, void *stream) {
   return next<int(void *, void *)>("hipFreeAsync")(address, stream);
 }
 
-// Takes all of the device's memory back.
+// Frees all memory of the device.
 int hipDeviceReset() {
   const auto is_hips = [](Kind kind) { return kind <= Kind::kAsync; };
   forget_all(is_hips, false);

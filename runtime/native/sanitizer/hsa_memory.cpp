@@ -1,6 +1,6 @@
-// HSA's functions that give memory and take it back, before ROCr's own, and what OpenCL's runtime asks them for.
+// HSA's functions that allocate and free memory, before ROCr's own, and what OpenCL's runtime allocates with them.
 //
-// HIP's runtime asks them, too, for the program and for itself: what the program asks HIP for is known before that.
+// HIP's runtime also calls them, for the program and for itself; what the program allocates with HIP is known before.
 #include <mutex>
 #include <set>
 #include <string>
@@ -19,7 +19,7 @@ constexpr int kRegionFlags = 1, kPoolFlags = 1;                      // which in
 constexpr uint32_t kKernarg = 1;                                     // a flag of both
 constexpr size_t kKernargLoad = 64;                                  // bytes that one load of arguments may read
 
-// Pools and regions whose memory begins with a page that is nobody's.
+// Pools and regions whose memory begins with a page that belongs to no allocation.
 struct Begun {
   std::mutex mutex;
   std::set<uint64_t> pools;
@@ -42,7 +42,7 @@ Caller caller_of(const void *site) {
   return is_runtime(library) ? Caller::kOther : Caller::kProgram;
 }
 
-// Where a function of HSA asks for memory: a pool or a region.
+// Where a function of HSA allocates memory: a pool or a region.
 struct Source {
   uint64_t handle;
   const char *information;
@@ -67,7 +67,7 @@ template <typename Make> int allocate(Source source, void **address, size_t size
   if (caller == Caller::kOpenMp)
     note_pages("OpenMP's map", site);
   block.is_programs = block.is_programs && caller != Caller::kOpenMp;
-  // Compilers load arguments by instructions that may read more than there are.
+  // Compilers load arguments with instructions that may read beyond them.
   if (source.is_for_arguments()) {
     block.size = (size + kKernargLoad - 1) / kKernargLoad * kKernargLoad;
   } else {
@@ -87,7 +87,7 @@ template <typename Make> int allocate(Source source, void **address, size_t size
   return status;
 }
 
-// Calls a function that gives memory of which pages alone are known.
+// Call a function that allocates memory that is known only in pages.
 template <typename... Types> int by_pages(const char *function, const void *site, Types... arguments) {
   const int status = next<int(Types...)>(function, kHsaLibrary)(arguments...);
   if (!inside && listeners::any() && status == kSuccess && caller_of(site) == Caller::kProgram)
@@ -155,7 +155,7 @@ int hsa_code_object_reader_create_from_memory(const void *code, size_t size, voi
                                                                                                            reader);
 }
 
-// The last one takes all memory back.
+// The last call frees all memory.
 int hsa_shut_down() {
   const int status = next<int()>("hsa_shut_down", kHsaLibrary)();
   uint16_t version;

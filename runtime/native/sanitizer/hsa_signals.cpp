@@ -1,8 +1,7 @@
-// ROCr's functions of signals, before ROCr's own: they tell the virtual device which signals a program has looked at,
-// since only then it knows that the work is done by which they were changed.
+// ROCr's functions of signals, before ROCr's own. They report to the virtual device which signals a program has read:
+// only then does the program know that the work that changed them is done.
 //
-// Signals that come by other ways, as those of ROCr itself and of its tools, are not told of: there each change counts
-// as looked at.
+// Other signals, as those of ROCr itself and of its tools, are not reported: each change of one counts as read.
 #include "sanitizer.h"
 
 extern "C" {
@@ -19,7 +18,7 @@ namespace {
 
 using namespace luthier;
 
-// hsa_signal_t, as the ABI of C passes it.
+// hsa_signal_t as the C ABI passes it.
 using Signal = uint64_t;
 using Handler = bool(int64_t value, void *argument);
 
@@ -78,7 +77,7 @@ bool changed(int64_t value, void *argument) {
     own(signal, value);                                                                                                \
   }
 
-// Returns the value that was there.
+// These return the previous value.
 #define EXCHANGE(name)                                                                                                 \
   int64_t name(Signal signal, int64_t value) {                                                                         \
     static auto *const own = next<int64_t(Signal, int64_t)>(#name, kHsaLibrary);                                       \
@@ -105,7 +104,7 @@ bool changed(int64_t value, void *argument) {
     return value;                                                                                                      \
   }
 
-// The orders of memory that a function has in its name, the older names among them.
+// The memory orders in names of functions, with the deprecated names.
 #define READ_ORDERS(each, name) each(name##_scacquire) each(name##_acquire) each(name##_relaxed)
 #define WRITE_ORDERS(each, name) each(name##_screlease) each(name##_release) each(name##_relaxed)
 #define ALL_ORDERS(each, name)                                                                                         \

@@ -1,4 +1,4 @@
-// Who is told of the program's memory: the virtual device, and the tool library, where they are loaded before.
+// The listeners for the program's memory: the virtual device and the tool library, if they are loaded before.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 #include "call_site.h"
 
 extern "C" {
-// Of libluthier_kfd.so. The calls are those that ask for it.
+// Functions of libluthier_kfd.so. The calls are those that allocate the memory.
 void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved, const luthier::CallTrace *calls)
     __attribute__((weak));
 void luthier_fresh(uint64_t address, uint64_t size) __attribute__((weak));
@@ -14,7 +14,7 @@ void luthier_freed(uint64_t address, const luthier::CallTrace *calls) __attribut
 void luthier_forget(uint64_t address) __attribute__((weak));
 void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size, const luthier::CallTrace *calls)
     __attribute__((weak));
-// Of libluthier_tools.so.
+// Functions of libluthier_tools.so.
 void luthier_tools_allocated(uint64_t address, uint64_t size, uint64_t reserved) __attribute__((weak));
 void luthier_tools_freed(uint64_t address) __attribute__((weak));
 void luthier_tools_forget(uint64_t address) __attribute__((weak));

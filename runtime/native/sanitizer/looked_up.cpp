@@ -1,12 +1,12 @@
-// Functions of runtimes that a program asks the dynamic linker for by name (`dlopen` and `dlsym`, as language bindings
-// and plugins of OpenMP do): it gets those that stand here, as programs do that are linked with them.
+// Functions of runtimes that a program looks up by name (`dlopen` and `dlsym`, as language bindings and plugins of
+// OpenMP do): it gets those of this library, as programs do that are linked with the runtimes.
 #include <cstring>
 #include <dlfcn.h>
 #include <string_view>
 
 #include "sanitizer.h"
 
-// Of the linker: where this library begins and ends.
+// Symbols of the linker: the begin and end of this library.
 extern "C" __attribute__((visibility("hidden"))) const char __ehdr_start, _end;
 
 namespace {
@@ -45,8 +45,8 @@ __attribute__((visibility("hidden"))) Lookup *luthier_real_dlsym() {
   return found;
 }
 
-// Return what a caller gets in place of a runtime's own function; null if it gets what there is. Libraries of Luthier
-// want that, and handles that are none depend on who calls.
+// Return what a caller gets in place of a runtime's own function; null if it gets that function. Luthier's libraries
+// want the runtime's own, and the meaning of pseudo-handles depends on the caller.
 __attribute__((visibility("hidden"))) void *luthier_looked_up(void *handle, const char *name, const void *caller) {
   if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name)
     return nullptr;
@@ -63,8 +63,8 @@ __attribute__((visibility("hidden"))) void *luthier_looked_up(void *handle, cons
 }
 }
 
-// `dlsym` looks behind its caller where the handle is RTLD_NEXT, and knows that by the address that it returns to. So
-// it is called with the stack as it was.
+// For RTLD_NEXT, `dlsym` searches behind its caller, which it finds by its return address. So it is called with the
+// stack unchanged.
 asm(R"(
 .text
 .globl dlsym

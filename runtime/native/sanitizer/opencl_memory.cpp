@@ -1,7 +1,7 @@
-// OpenCL's functions that give memory and take it back, before those of its loader.
+// OpenCL's functions that allocate and free memory, before those of its loader.
 //
-// A buffer has no address that the program could see, and often no memory before something uses it. Which of ROCr's
-// allocations it is tells its size.
+// A buffer has no address that the program can see, and often no memory before it is used. The size tells which of
+// ROCr's allocations it is.
 #include <map>
 #include <mutex>
 
@@ -34,7 +34,7 @@ Buffers &buffers() {
 
 thread_local Buffer *in_creation = nullptr;
 
-// Makes something of whose memory pages alone are known.
+// Make an object whose memory is known only in pages.
 template <typename Create> void *create_by_pages(const char *function, const void *site, Create own) {
   void *const handle = own();
   if (!inside && listeners::any() && handle)
@@ -143,7 +143,7 @@ void *clSVMAlloc(void *context, uint64_t flags, size_t size, uint32_t alignment)
   const Block block{size, Kind::kSvm, reinterpret_cast<uint64_t>(context), true, calls_to_here()};
   void *const given =
       allocate_with_zone(block, kPage, [&](size_t room) { return own(context, flags, room, alignment); });
-  // Memory is given back to the context later than the program does.
+  // Memory is released to the context later than the program releases it.
   if (given)
     next<int(void *)>("clRetainContext", kOpenClLibrary)(context);
   return given;
@@ -155,7 +155,7 @@ void clSVMFree(void *context, void *address) {
   next<void(void *, void *)>("clSVMFree", kOpenClLibrary)(context, address);
 }
 
-// When this is done, nobody tells.
+// The time when this is done is not known.
 int clEnqueueSVMFree(void *queue, uint32_t count, void **addresses, void *callback, void *data, uint32_t waits,
                      void *const *events, void **event) {
   if (!inside && listeners::any() && !callback && addresses)

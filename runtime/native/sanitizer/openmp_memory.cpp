@@ -1,4 +1,4 @@
-// OpenMP's functions that give memory of a device and take it back, before those of its runtime.
+// OpenMP's functions that allocate and free memory of a device, before those of its runtime.
 #include "blocks.h"
 #include "listeners.h"
 #include "sanitizer.h"
@@ -12,7 +12,7 @@ void *omp_target_alloc(size_t size, int device) {
   if (inside || !listeners::any() || !size || size > SIZE_MAX - kZone)
     return own(size, device);
   Inside now;
-  // Runtimes give pieces of what they have.
+  // Runtimes allocate parts of larger memory.
   return allocate_with_zone({size, Kind::kOpenMp, static_cast<uint64_t>(device), true, calls_to_here()}, 1,
                             [&](size_t room) { return own(room, device); });
 }

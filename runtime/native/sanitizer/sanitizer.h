@@ -1,4 +1,4 @@
-// What the files of this library share.
+// Declarations that the files of this library share.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ inline constexpr int kSuccess = 0, kInvalidValue = 1;
 inline constexpr const char *kHsaLibrary = "libhsa-runtime64", *kOpenClLibrary = "libOpenCL",
                             *kOpenMpLibrary = "libgomp";
 
-// Memory asked for inside of one of HIP's functions that stand here is that function's own business.
+// Memory that is allocated inside of a HIP function of this library is that function's own.
 inline thread_local bool inside = false;
 
 struct Inside {
@@ -24,11 +24,11 @@ struct Inside {
   ~Inside() { inside = before; }
 };
 
-// Return the function that stands behind one of the same name here, of a library whose file's name begins so.
+// Return the function of the same name behind one of this library, from a library whose file name begins so.
 template <typename Function> Function *next(const char *name, const char *library = "libamdhip64") {
   auto *found = next_function<Function>(name, library);
   if (!found) {
-    std::fprintf(stderr, "luthier: the program calls %s, which no library has\n", name);
+    std::fprintf(stderr, "luthier: the program calls %s, which no loaded library has\n", name);
     std::abort();
   }
   return found;
@@ -37,22 +37,22 @@ template <typename Function> Function *next(const char *name, const char *librar
 // Return whether an address is in the code of this library.
 bool is_own_code(const void *address);
 
-// An allocation of the program, as it asked for it.
+// An allocation as the program requested it.
 struct Known {
   uint64_t address, size;
   bool freed;
-  bool device; // the host has no access to it by rights
+  bool device; // the host must not access it
 };
-// Return the allocation that an address is in; nothing if it is in none that is known.
+// Return the known allocation that an address is in, if there is one.
 std::optional<Known> known_around(const void *address);
 
-// Tells of a HIP function that the program has called from `site`, unless another one of HIP's did.
+// Report a HIP function that the program has called from `site`, unless another HIP function called it.
 void note_result(const char *function, int result, const void *site);
 
-// Tells, once, that of memory by a function of a runtime pages alone are known. `site` is the program's call of it.
+// Report, once, that memory from a function of a runtime is known only in pages. `site` is the program's call of it.
 void note_pages(const char *function, const void *site);
 
-// The work of a stream is done, or that of all: looks at what its copies have handed to the host.
+// The work of a stream, or of all, is done: check what its copies have written to the host.
 void look_at_copies(const void *stream);
 void look_at_all_copies();
 

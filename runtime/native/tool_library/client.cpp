@@ -24,7 +24,7 @@ std::string command_line() {
 const char *socket_path() {
   const char *path = std::getenv(wire::kToolsSocketVariable);
   if (!path)
-    throw Failure("it works under `luthier run` only");
+    throw Failure("it works only under `luthier run`");
   return path;
 }
 
@@ -40,7 +40,7 @@ Client::Client() : channel_(socket_path()), owner_(getpid()) {
   try {
     check_mapping(static_cast<const wire::LedgerHead *>(memory)->digest, kToolLibrary, "the ledger of launches");
   } catch (const Failure &problem) {
-    ask(wire::Fault{problem.what()}); // the run's summary says, too, that nothing was counted here
+    ask(wire::Fault{problem.what()}); // the summary of the run reports that nothing was counted here
     throw;
   }
   ledger_ = Ledger(memory, wishes_.rows, wishes_.records);

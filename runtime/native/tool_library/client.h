@@ -11,20 +11,20 @@ inline constexpr char kToolLibrary[] = "the tool library (libluthier_tools.so)";
 
 class Client {
 public:
-  // Connects as the environment says; throws `Failure`, as all functions do.
+  // Connect as the environment says. All functions throw `Failure`.
   Client();
 
   const wire::Wishes &wishes() const { return wishes_; }
   Ledger &ledger() { return ledger_; }
-  // Return whether this process made the connection, and did not inherit it.
+  // Return whether this process made the connection, instead of inheriting it.
   bool is_own() const;
-  // Returns when the service has ended.
+  // Return when the service has ended.
   void wait_for_end() const noexcept { channel_.wait_for_end(); }
 
   // Return the reply to a request.
   template <typename Request> typename Request::Reply ask(const Request &request) {
     if (!is_own())
-      throw Failure("a forked process uses the GPU of the process it comes from");
+      throw Failure("a forked process uses the GPU of its parent");
     return channel_.ask(request);
   }
 

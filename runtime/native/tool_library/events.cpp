@@ -48,7 +48,7 @@ uint32_t EventLog::add(const std::vector<ApiFunction> &functions) {
     void *memory = mmap(nullptr, events.size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (memory == MAP_FAILED) {
       close(file);
-      throw Failure("the memory for events of APIs cannot be mapped");
+      throw Failure("cannot map the memory for API events");
     }
     auto *head = static_cast<EventHead *>(memory);
     try {
@@ -100,7 +100,7 @@ void EventLog::put(EventRecord &record, std::span<const uint64_t> values) {
     try {
       client_.ask(wire::Drain{});
       if (place - __atomic_load_n(&head_->read, __ATOMIC_ACQUIRE) >= count_)
-        throw Failure("the Luthier service does not take events of APIs: there will be no more");
+        throw Failure("the Luthier service has stopped reading API events: no more are recorded");
     } catch (const std::exception &problem) {
       on_ = false;
       faults_.tell(problem.what());

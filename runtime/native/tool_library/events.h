@@ -19,15 +19,15 @@ class EventLog {
 public:
   EventLog(Client &client, Faults &faults);
 
-  // Tells the service what there will be events of; the number of the first function. Throws `Failure`.
+  // Tell the service which functions there will be events of; return the number of the first one. Throws `Failure`.
   uint32_t add(const std::vector<ApiFunction> &functions);
 
-  // A call begins: its number. `values` are the arguments.
+  // Record that a call begins, with its arguments; return its number.
   uint64_t enter(uint32_t function, std::span<const uint64_t> values);
-  // It has ended. `values` are the outputs; none where the call failed.
+  // Record that a call has ended, with its outputs: none if it failed.
   void exit(uint32_t function, uint64_t call, const uint64_t *result, std::span<const uint64_t> values);
 
-  // Return whether this process told the service of it: a forked one has the memory of another's.
+  // Return whether this process reported it to the service: a forked process has the memory of its parent.
   bool is_own() const;
 
   // Return whether a name matches one of the patterns, as in a shell.
@@ -55,11 +55,11 @@ private:
 void tell_of_hsa(HsaApiTable &table, EventLog &log, const std::vector<std::string> &patterns);
 // Report the calls of HIP functions; false if the process has not loaded it yet.
 bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &patterns);
-// Report the memory that the program has of HIP, from now on.
+// Report the memory that the program gets from HIP, from now on.
 void tell_of_memory(EventLog &log, const std::vector<std::string> &patterns);
 // Report the program's own marks and ranges, from now on.
 void tell_of_ranges(EventLog &log, Faults &faults);
-// Mend what HIP does wrong while it reports its calls.
+// Correct a defect of HIP that shows while it reports its calls.
 void mend_hip_callbacks(HsaApiTable &table);
 
 } // namespace luthier

@@ -1,7 +1,7 @@
-// HIP 5.2 never comes to call a function of the program (hipStreamAddCallback) while it tells of its calls, whoever
-// listens: the signal of such a command is lowered from 2 to 1 when the command is done, and to 0 when the function has
-// returned, but the handler in between goes on only when all signals of the batch are 0, its own included
-// (HsaAmdSignalHandler; newer versions compare with 1). Here that handler finds its own signal one lower.
+// While HIP 5.2 reports its calls to any listener, it never calls a function of the program (hipStreamAddCallback). The
+// signal of such a command goes from 2 to 1 when the command is done, and to 0 when the function has returned. But the
+// handler that calls the function waits until all signals of the batch are 0, its own included (HsaAmdSignalHandler;
+// newer versions compare with 1). Here that handler reads its own signal as one less.
 #include <map>
 
 #include "events.h"
@@ -41,8 +41,8 @@ bool handle(hsa_signal_value_t value, void *data) {
   return again;
 }
 
-// HIP waits for its commands with "less than 1", and for those with a function to call with "less than 2". A handler
-// that finds others not done waits for them in its turn.
+// HIP waits for a command until its signal is less than 1, or less than 2 if it has a function to call. A handler that
+// finds others not done waits for them in turn.
 hsa_status_t wait_for(hsa_signal_t signal, hsa_signal_condition_t condition, hsa_signal_value_t value,
                       hsa_amd_signal_handler handler, void *argument) {
   if (condition == HSA_SIGNAL_CONDITION_LT && (value == 1 || value == 2)) {

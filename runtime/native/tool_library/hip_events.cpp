@@ -1,7 +1,7 @@
-// HIP functions: libamdhip64 itself tells of their calls, through the callbacks that roctracer uses.
+// Calls of HIP functions: libamdhip64 itself reports them, through the callbacks that roctracer uses.
 //
-// For each function there are two callbacks. The one for activities gives the memory for the report of a call, and
-// takes it back; without it a function is not reported. The other one is called when the call begins and ends.
+// Each function has two callbacks. The callback for activities provides the memory for the report of a call, and takes
+// it back; without it, a function is not reported. The other callback is called when the call begins and ends.
 #include <cstring>
 #include <dlfcn.h>
 #include <link.h>
@@ -28,7 +28,7 @@ struct Field {
   const char *function, *name;
   size_t offset, size;
   bool is_signed;
-  size_t output_size; // of what it points at, 0: nothing is known of that
+  size_t output_size; // of what it points to; 0 if that is not known
   bool output_is_signed;
 
   bool is_told() const { return size <= sizeof(uint64_t); }
@@ -67,14 +67,14 @@ template <typename T> constexpr bool kSigned = std::is_integral_v<T> && std::is_
 
 const Field kFields[] = {LUTHIER_HIP_ARGUMENTS(LUTHIER_VALUE, LUTHIER_OUTPUT, LUTHIER_DIM3)};
 
-// A function that is reported, in this library's own words.
+// A function that is reported.
 struct Function {
   uint32_t id;
   bool has_result;
   std::vector<const Field *> fields;
 };
 
-// A call that has not ended. They are used again and not freed: a thread may call HIP while it ends.
+// A call that has not ended. Calls are reused and never freed: a thread may call HIP while it ends.
 struct Call {
   Call() {}
   union {
@@ -146,7 +146,7 @@ void on_call(uint32_t, uint32_t, const void *, void *argument) {
   callbacks->log.exit(function.id, innermost->number, &result, values);
 }
 
-// Return whether a library has the functions of the header, by whose layouts alone its data can be read.
+// Return whether a library has the functions of the header: its data can only be read with the header's layouts.
 bool is_of_header(const char *(*name_of)(uint32_t)) {
   for (uint32_t id = HIP_API_ID_FIRST; id <= HIP_API_ID_LAST + 1; ++id)
     if (std::strcmp(name_of(id), hip_api_name(id)) != 0)
@@ -154,7 +154,7 @@ bool is_of_header(const char *(*name_of)(uint32_t)) {
   return true;
 }
 
-// A library of the process whose file's name begins so; null if there is none.
+// Return a library of the process whose file name begins with `name`; null if there is none.
 void *loaded_library(const char *name) {
   struct Search {
     const char *name;
@@ -188,12 +188,12 @@ bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &
   const auto name_of = find<const char *(*)(uint32_t)>(library, "hipApiName");
   const auto last_error = find<hipError_t (*)()>(library, "hipPeekAtLastError");
   if (!add_callback || !add_activity || !name_of || !last_error)
-    throw Failure("there are no events of HIP: this libamdhip64 has no hipRegisterApiCallback (newer ones tell "
-                  "rocprofiler-register alone of their calls)");
+    throw Failure("there are no events of HIP: this libamdhip64 has no hipRegisterApiCallback (newer ones report "
+                  "their calls only to rocprofiler-register)");
   if (!is_of_header(name_of))
     throw Failure("there are no events of HIP: Luthier was built with the headers of another version");
   if (loaded_library("libroctracer64.so"))
-    throw Failure("there are no events of HIP: roctracer is told of its calls, and HIP tells only one");
+    throw Failure("there are no events of HIP: it reports its calls to roctracer, and can report to only one listener");
   std::vector<ApiFunction> described;
   std::vector<std::pair<uint32_t, Function *>> wanted;
   for (uint32_t id = HIP_API_ID_FIRST; id <= HIP_API_ID_LAST; ++id) {

@@ -11,7 +11,7 @@ namespace {
 
 using LoadedCode = hsa_loaded_code_object_t;
 
-// Reads memory that may be unmapped; empty then.
+// Return the bytes of memory that may be unmapped; empty if it is.
 std::string read_if_mapped(uint64_t from, size_t size) {
   std::string bytes(size, '\0');
   iovec here{bytes.data(), size}, there{reinterpret_cast<void *>(from), size};
@@ -68,18 +68,18 @@ bool Kernel::is_chosen(const hsa_kernel_dispatch_packet_t &packet, const wire::W
 bool Kernel::has_room(const hsa_kernel_dispatch_packet_t &packet, Faults &faults) const {
   if (uint64_t{packet.workgroup_size_x} * packet.workgroup_size_y * packet.workgroup_size_z > limits.work_items) {
     faults.tell(name + ": launches with more than " + std::to_string(limits.work_items) +
-                " work-items a work-group run as they are: the kernel's metadata allow no more");
+                " work-items a work-group run uninstrumented: the kernel's metadata allows no more");
     return false;
   }
   if (packet.group_segment_size > limits.group_segment) {
     faults.tell(name + ": launches with more than " + std::to_string(limits.group_segment) +
-                " bytes of LDS a work-group run as they are: hooks need " + std::to_string(more_group) + " more");
+                " bytes of LDS a work-group run uninstrumented: hooks need " + std::to_string(more_group) + " more");
     return false;
   }
   if (packet.private_segment_size <= limits.private_segment)
     return true;
   faults.tell(name + ": launches with more than " + std::to_string(limits.private_segment) +
-              " bytes of private memory a lane run as they are: hooks have theirs above that");
+              " bytes of private memory a lane run uninstrumented: the private memory of hooks begins there");
   return false;
 }
 
@@ -183,7 +183,7 @@ std::unique_ptr<Kernel> Kernels::make(unsigned gpu, uint64_t kernel_object) {
   return kernel;
 }
 
-// The code object of the program from which there is a kernel at an address.
+// Return the code object of the program that has a kernel at an address.
 Kernels::Loaded Kernels::loaded_around(uint64_t address) {
   struct Search {
     Kernels &self;
@@ -218,7 +218,7 @@ Kernels::Loaded Kernels::loaded_around(uint64_t address) {
   return loaded;
 }
 
-// The service's number of a code object.
+// Return the number that the service gave a code object.
 uint64_t Kernels::object(const Loaded &loaded) {
   const auto key = std::pair(loaded.executable.handle, loaded.code.handle);
   const auto known = objects_.find(key);
@@ -240,7 +240,7 @@ uint64_t Kernels::object(const Loaded &loaded) {
   return objects_[key] = number;
 }
 
-// The bytes of a code object that lies in the program's memory; empty if it is a file's.
+// Return the bytes of a code object in the program's memory; empty if it is in a file.
 std::string Kernels::contents(LoadedCode code) {
   const auto get = [&](hsa_ven_amd_loader_loaded_code_object_info_t what, void *to) {
     runtime_.check(runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info(code, what, to),
@@ -256,7 +256,7 @@ std::string Kernels::contents(LoadedCode code) {
   return read_safely(base, size);
 }
 
-// Loads the patched kernel by the runtime's own loader, beside the original.
+// Load the patched kernel with the runtime's own loader, beside the original.
 void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const wire::FindKernelAnswer &answer) {
   const auto &core = runtime_.core;
   const hsa_agent_t agent = runtime_.gpus().at(gpu);
@@ -287,7 +287,7 @@ void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const wir
     runtime_.check(core.hsa_code_object_reader_create_from_memory_fn(file->data(), file->size(), &reader),
                    "cannot read the patched object");
     runtime_.check(core.hsa_executable_load_agent_code_object_fn(executable, agent, reader, nullptr, nullptr),
-                   "the runtime does not load the patched object");
+                   "the runtime cannot load the patched object");
     runtime_.check(core.hsa_executable_freeze_fn(executable, nullptr), "cannot freeze the patched object");
     hsa_executable_symbol_t symbol{};
     runtime_.check(core.hsa_executable_get_symbol_by_name_fn(executable, answer.symbol.c_str(), &agent, &symbol),
@@ -317,7 +317,7 @@ void Kernels::load(Kernel &kernel, unsigned gpu, const Loaded &loaded, const wir
   core.hsa_code_object_reader_destroy_fn(reader);
 }
 
-// The address on a GPU of a block of variables.
+// Return the address of a block of variables on a GPU.
 uint64_t Kernels::block(unsigned gpu, const std::string &symbol) {
   auto &address = blocks_[{gpu, symbol}];
   if (address)

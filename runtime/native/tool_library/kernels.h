@@ -1,4 +1,4 @@
-// From the kernel object of a packet to what is launched in its place.
+// Finds the patched kernel for the kernel object of a packet.
 #pragma once
 
 #include <atomic>
@@ -17,11 +17,11 @@
 
 namespace luthier {
 
-// Faults of ours. They never reach the program: the original kernel runs.
+// Faults of Luthier. They never reach the program: the original kernel runs.
 class Faults {
 public:
   explicit Faults(Client &client) : client_(client) {}
-  // Report to the service, once for each text; what cannot be reported is printed by `flush`.
+  // Report a text to the service, once. `flush` prints what cannot be reported.
   void tell(const std::string &text);
   void flush();
 
@@ -35,9 +35,9 @@ private:
 // A kernel that was launched, of one executable.
 class Kernel {
 public:
-  // Counts a launch; its number, and whether it is to run instrumented.
+  // Count a launch; return its number, and whether it is to run instrumented.
   std::pair<uint64_t, bool> launched(const hsa_kernel_dispatch_packet_t &packet, Client &client, Faults &faults);
-  // Lets the packet launch the patched kernel.
+  // Make the packet launch the patched kernel.
   void substitute(hsa_kernel_dispatch_packet_t &packet) const;
   // Return the contents of a launch's arguments; empty if they cannot be read.
   std::string read_arguments(const hsa_kernel_dispatch_packet_t &packet) const;
@@ -65,11 +65,11 @@ public:
 
   // The kernel of a packet on a GPU, patched if it is to be; null if nothing is known of it.
   Kernel *find(unsigned gpu, uint64_t kernel_object);
-  // Copies an executable's code objects that lie in the program's memory, which may free it at once.
+  // Copy the code objects of an executable that are in memory of the program, which may free it at once.
   void keep(hsa_executable_t executable);
-  // Tells the service of an executable's code objects.
+  // Report the code objects of an executable to the service.
   void announce(hsa_executable_t executable);
-  // The program destroys an executable: what was made for it goes, too.
+  // The program destroys an executable: destroy what was made for it.
   void forget(hsa_executable_t executable);
   // Changes when kernels that `find` gave have been destroyed.
   uint64_t generation() const { return generation_.load(std::memory_order_acquire); }

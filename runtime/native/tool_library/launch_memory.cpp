@@ -41,7 +41,7 @@ LaunchMemory::~LaunchMemory() {
 void LaunchMemory::gather(const LaunchRoots &roots) {
   find_mappings();
   add_host(roots.queue, kQueueBytes);
-  left_.clear(); // where a queue leads is of no use to kernels, and others write there
+  left_.clear(); // kernels do not use what a queue points to, and others write there
   add_host(roots.kernarg, roots.arguments);
   follow(roots.code);
   while (!left_.empty()) {
@@ -81,7 +81,7 @@ const LaunchMemory::Mapping *LaunchMemory::mapping_of(uint64_t address) const {
   return after != mappings_.begin() && address < std::prev(after)->second ? &*std::prev(after) : nullptr;
 }
 
-// Of what the runtime has for all launches only this one's part is added.
+// Add only this launch's part of the memory that the runtime has for all launches.
 void LaunchMemory::add_host(uint64_t address, uint64_t size) {
   if (address && size)
     add(address, size, reinterpret_cast<const void *>(address));

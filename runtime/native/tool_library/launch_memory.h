@@ -1,5 +1,5 @@
-// The memory that a launch may access, for captures: what its arguments and its code object lead to, as far as ROCr has
-// allocated it.
+// The memory that a launch may access, for captures: what ROCr has allocated and the launch's arguments and code object
+// lead to.
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace luthier {
 
-// What of a launch tells where its memory is.
+// Where the search for the memory of a launch begins.
 struct LaunchRoots {
   uint64_t kernarg = 0, arguments = 0; // address and bytes
   uint64_t code = 0;                   // address in its code object
@@ -27,7 +27,7 @@ public:
   ~LaunchMemory();
   LaunchMemory(const LaunchMemory &) = delete;
 
-  // Find the memory, and read it into the file. Whatever looks like an address there leads on.
+  // Find the memory, and read it into the file. Follow whatever looks like an address in it.
   void gather(const LaunchRoots &roots);
   // Read it again.
   void read();

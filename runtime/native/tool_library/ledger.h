@@ -1,4 +1,4 @@
-// Counts and records of launches, in memory that the service reads whatever becomes of this process.
+// Counts and records of launches, in memory that the service reads even if this process is killed.
 #pragma once
 
 #include <algorithm>
@@ -30,13 +30,13 @@ public:
     return sizeof(wire::LedgerHead) + rows * sizeof(wire::LedgerRow) + records * sizeof(LedgerRecord);
   }
 
-  // Counts a launch; its number among those of the kernel. Kernels beyond the rows share the last one.
+  // Count a launch; return its number among those of the kernel. Kernels beyond the rows share the last row.
   uint64_t launched(uint64_t row) { return add(&rows_[std::min(row, row_count_ - 1)].launches); }
 
   // Return whether launches are recorded one by one.
   bool has_records() const { return record_count_; }
 
-  // The launch's record, which is to get the times on the device; null if there is no room for one.
+  // Return the record of the launch, for its times on the device; null if there is no room for one.
   LedgerRecord *record(uint64_t row, uint64_t number, bool instrumented, uint16_t queue,
                        const hsa_kernel_dispatch_packet_t &packet) {
     row = std::min(row, row_count_ - 1);
@@ -73,7 +73,7 @@ private:
     return __atomic_fetch_add(count, amount, __ATOMIC_RELAXED);
   }
 
-  // Waves that a launch starts. The last work-groups of each dimension may be smaller than the others.
+  // Return the number of waves of a launch. The last work-groups of each dimension may be smaller than the others.
   static uint64_t waves_of(const hsa_kernel_dispatch_packet_t &packet, uint64_t lanes) {
     const uint64_t grid[3] = {packet.grid_size_x, packet.grid_size_y, packet.grid_size_z};
     const uint64_t block[3] = {packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z};

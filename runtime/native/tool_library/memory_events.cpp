@@ -1,5 +1,5 @@
-// The memory that the program has of HIP, for tools: the library before HIP's functions (runtime/native/sanitizer)
-// calls these. For that this library is loaded before the program's own (LD_PRELOAD).
+// The memory that the program gets from HIP, for tools. The library that stands before HIP's functions
+// (runtime/native/sanitizer) calls these; therefore this library is loaded before the program's own (LD_PRELOAD).
 #include <array>
 #include <atomic>
 #include <initializer_list>
@@ -10,7 +10,7 @@ namespace luthier {
 
 namespace {
 
-// Functions by the order in which they are told of; their arguments are addresses and sizes.
+// Functions in the order in which they are reported; their arguments are addresses and sizes.
 enum Function : uint32_t { kAllocated, kFreed, kForgotten, kComplained, kFunctions };
 
 struct Memory {

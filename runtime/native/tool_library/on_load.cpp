@@ -1,6 +1,6 @@
 // Functions that ROCr calls when it loads this library (HSA_TOOLS_LIB), and that programs call in place of ROCr's.
 //
-// Nothing here takes the program down: whatever goes wrong, the original kernel runs.
+// Nothing here ends the program: if something goes wrong, the original kernel runs.
 #include <algorithm>
 #include <cstddef>
 #include <cstdio>
@@ -19,9 +19,9 @@ namespace luthier {
 
 namespace {
 
-// The intercepted cooperative queues, by agent. ROCr has one such queue an agent, which all who ask for it get and
-// which it keeps; but destroying what intercepts it deletes it, and ROCr would use it afterwards. So here, too, all get
-// the same, and it stays.
+// The intercepted cooperative queues, by agent. ROCr keeps one such queue an agent and returns it to all callers. To
+// destroy the interceptor would delete that queue, which ROCr would still use. So all callers get the same interceptor,
+// and it is never destroyed.
 class CooperativeQueues {
 public:
   // Null if there is none yet.
@@ -81,7 +81,7 @@ struct Library {
     }
   }
   void finish() {
-    if (client.is_own()) { // asked first: in a forked child a thread that is not there may hold the lock
+    if (client.is_own()) { // first: in a forked child, a thread that does not exist there may hold the lock
       std::lock_guard lock(mutex_);
       for (auto &[gpu, turn] : turns_)
         turn->finish();
@@ -100,7 +100,7 @@ private:
   bool has_hip_ = false;
 };
 
-// Entry in ROCr's table since the library was loaded, which may be called again for the same table.
+// The entry in ROCr's table when the library was loaded. OnLoad may be called again for the same table.
 decltype(CoreApiTable::hsa_executable_destroy_fn) in_place = nullptr;
 
 // Never destroyed: other threads may still launch kernels while the process ends.
@@ -157,7 +157,7 @@ struct Packet {
   char bytes[kPacket];
 };
 
-// What a launch that is captured is, but for its memory.
+// The description of a launch that is captured, without its memory.
 wire::LaunchMemory described(const QueueState &state, const Kernel &kernel, uint64_t number, uint64_t id,
                              const hsa_kernel_dispatch_packet_t &packet) {
   return {.gpu = state.gpu,
@@ -174,7 +174,7 @@ wire::LaunchMemory described(const QueueState &state, const Kernel &kernel, uint
           .contents = {}};
 }
 
-// Let a launch wait for its turn, and add it to what is to be written, followed by the packet that reports its end.
+// Make a launch wait for its turn, and add it to what is to be written, followed by the packet that reports its end.
 // `id`: the packet's number in its queue.
 void take_turn(QueueState &state, Kernel &kernel, uint64_t id, const void *original, std::vector<Packet> &out) {
   const auto add = [&](const void *packet) { std::memcpy(out.emplace_back().bytes, packet, kPacket); };
@@ -229,7 +229,7 @@ void take_turn(QueueState &state, Kernel &kernel, uint64_t id, const void *origi
   }
 }
 
-// The input of a handler can be written once only, all of it together.
+// A handler can write its input only once, all of it together.
 // `first`: number of the first packet in its queue.
 void write_in_turn(QueueState &state, const char *originals, uint64_t count, uint64_t first, Writer write) {
   std::vector<Packet> out;
@@ -246,7 +246,7 @@ void write_in_turn(QueueState &state, const char *originals, uint64_t count, uin
       std::memcpy(out.emplace_back().bytes, packet, kPacket);
       if (kernel && taken)
         library->faults.tell(
-            "launches came several at once: only the first could wait for its turn, others ran as they were");
+            "several launches came at once: only the first waited for its turn, the others ran uninstrumented");
       continue;
     }
     take_turn(state, *kernel, first + index, packet, out);
@@ -298,7 +298,7 @@ void intercept(hsa_queue_t *queue, int gpu) {
   if (library->timing)
     amd.hsa_amd_profiling_set_profiler_enabled_fn(queue, 1);
   if (amd.hsa_amd_queue_intercept_register_fn(queue, on_packets, state) != HSA_STATUS_SUCCESS)
-    library->faults.tell("the packets of a queue cannot be intercepted");
+    library->faults.tell("cannot intercept the packets of a queue");
 }
 
 // An intercepted queue; `size` is in packets.
@@ -324,8 +324,8 @@ hsa_status_t destroy_queue(hsa_queue_t *queue) {
   return library->cooperative.has(queue) ? HSA_STATUS_SUCCESS : library->runtime.core.hsa_queue_destroy_fn(queue);
 }
 
-// When ROCr 7.2 ends it deletes its cooperative queue twice if that is intercepted. Programs end it when they end
-// themselves, so it can stay.
+// When ROCr 7.2 shuts down, it deletes its cooperative queue twice if that is intercepted. Programs shut ROCr down when
+// they end, so the queue can stay.
 hsa_status_t shut_down() {
   return library->cooperative.empty() ? library->runtime.core.hsa_shut_down_fn() : HSA_STATUS_SUCCESS;
 }
@@ -344,7 +344,7 @@ hsa_status_t create_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t t
       create_intercepted(agent, gpu, size, type, callback, data, private_size, group_size, queue);
   if (status != HSA_STATUS_SUCCESS) {
     const hsa_status_t again = plain();
-    if (again == HSA_STATUS_SUCCESS) // else the program asked for what there is not
+    if (again == HSA_STATUS_SUCCESS) // else the program's request is invalid
       library->faults.tell("a queue cannot be intercepted");
     return again;
   }
@@ -353,13 +353,13 @@ hsa_status_t create_queue(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t t
 
 #ifdef HSA_AMD_QUEUE_CREATE_DESC_VERSION
 
-// Return whether an intercepted queue is all that a descriptor asks for, except for what can be set afterwards.
+// Return whether an intercepted queue provides all that a descriptor asks for, except what can be set afterwards.
 bool is_plain(const hsa_amd_queue_create_desc_t &wanted) {
   return wanted.version == HSA_AMD_QUEUE_CREATE_DESC_VERSION && wanted.engine_type == HSA_AMD_QUEUE_ENGINE_COMPUTE &&
          wanted.queue_size_bytes && wanted.queue_size_bytes % kPacket == 0 && wanted.traffic_class == 0;
 }
 
-// The newer way to make queues, several at once. Where their rings lie is a matter of speed alone.
+// The newer way to make queues, several at once. The placement of their rings affects only speed.
 hsa_status_t create_queues(hsa_agent_t agent, hsa_amd_queue_create_desc_t *all, uint32_t count) {
   const auto &amd = library->runtime.amd;
   const int gpu = library->runtime.number_of(agent);
@@ -401,8 +401,8 @@ void intercept_newer_queues(HsaApiTable &) {
   dladdr(reinterpret_cast<void *>(library->runtime.loader.hsa_ven_amd_loader_query_executable), &rocr);
   void *opened = rocr.dli_fname ? dlopen(rocr.dli_fname, RTLD_NOW | RTLD_NOLOAD) : nullptr;
   if (opened && dlsym(opened, "hsa_amd_queue_create"))
-    library->faults.tell("queues that are made by hsa_amd_queue_create run uninstrumented: Luthier was built with the "
-                         "headers of a ROCm that does not have it");
+    library->faults.tell("queues made with hsa_amd_queue_create run uninstrumented: Luthier was built with the "
+                         "headers of a ROCm without that function");
 }
 
 #endif
@@ -420,8 +420,8 @@ hsa_status_t freeze_executable(hsa_executable_t executable, const char *options)
   return status;
 }
 
-// HIP asks for the agents when it begins, and none of its calls is under way then: calls under way must not come to be
-// reported. It may be loaded after ROCr.
+// HIP iterates over the agents when it starts, while none of its calls is under way: calls under way must not start to
+// be reported. HIP may be loaded after ROCr.
 hsa_status_t iterate_agents(hsa_status_t (*callback)(hsa_agent_t, void *), void *data) {
   library->tell_of_hip();
   return library->runtime.core.hsa_iterate_agents_fn(callback, data);
@@ -466,7 +466,7 @@ bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
   if (table->core_->hsa_executable_destroy_fn == in_place)
     return true;
   try {
-    library = new Library(*table); // a new one where the runtime was shut down and begins anew
+    library = new Library(*table); // again if the runtime was shut down and starts again
   } catch (const std::exception &problem) {
     std::fprintf(stderr, "luthier: nothing is instrumented: %s\n", problem.what());
     return false;

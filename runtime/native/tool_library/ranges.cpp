@@ -1,5 +1,5 @@
-// The program's own marks and ranges (roctx), for time lines: the functions that it calls, before those of the library
-// that it has for them. For that this library is loaded before the program's own (LD_PRELOAD).
+// The program's own marks and ranges (roctx), for time lines. These functions stand before those of the program's roctx
+// library, because this library is loaded first (LD_PRELOAD).
 //
 // https://rocm.docs.amd.com/projects/rocprofiler-sdk: rocprofiler-sdk-roctx, and roctracer's roctx.h before it.
 
@@ -21,7 +21,7 @@ constexpr size_t kMostBytes = 1024;    // of a name
 enum class Kind { kNested, kFree, kMark };
 constexpr const char *kApis[] = {"roctx", "roctx.range", "roctx.mark"};
 
-// Where a range is written down as a call: its function, and the number of the call.
+// The call as which a range is recorded: its function, and its number.
 using Place = std::optional<std::pair<uint32_t, uint64_t>>;
 
 class Ranges {
@@ -80,13 +80,13 @@ void end(const Place &place) {
     told->end(place);
 }
 
-// Ranges that a thread is in; one that began before anybody listened has no place.
+// The ranges that a thread is in; a range that began before events were recorded has no place.
 std::vector<Place> &nested() {
   static thread_local auto *const places = new std::vector<Place>; // never destroyed: ranges end while threads do
   return *places;
 }
 
-// Ranges that have begun and may end on other threads, by their number.
+// Ranges that may end on other threads, by number.
 struct Free {
   std::mutex mutex;
   std::map<uint64_t, Place> places;
@@ -98,7 +98,7 @@ Free &free_ranges() {
   return *made;
 }
 
-// The library's function behind this one; null where the program has none.
+// Return the function of the program's roctx library; null if it has none.
 template <typename Function> Function *next(const char *name) { return next_function<Function>(name, "libroctx64"); }
 
 } // namespace

@@ -21,7 +21,7 @@ void Rings::add(wire::Ring *ring) {
     std::thread([this] { watch(); }).detach();
   } catch (...) {
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw Failure("no thread can be made that watches over the tools' channels");
+    throw Failure("cannot make the thread that watches the channels of tools");
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }

@@ -1,4 +1,4 @@
-// Rings of channels, which the service empties (luthier/channel.h): without it waves must not wait for room.
+// Rings of channels, which the service empties (luthier/channel.h). Without the service, waves must not wait for room.
 #pragma once
 
 #include <mutex>

@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kLastBeforeTwo = 16;   // hsa_amd_memory_async_copy
 constexpr size_t kLastBeforeThree = 47; // hsa_amd_svm_prefetch_async
 
-// A table says its size in the place of a minor version.
+// A table gives its size in place of the minor version.
 CoreApiTable copy_of(const CoreApiTable *table) {
   CoreApiTable copy{};
   std::memcpy(&copy, table, std::min<size_t>(table->version.minor_id, sizeof copy));
@@ -35,8 +35,8 @@ void **amd_slot(AmdExtTable *table, size_t offset) {
   if (kBuiltWith == 1 && order == 2)
     position += position <= kLastBeforeTwo ? 0 : position <= kLastBeforeThree ? 2 : 5;
   else if (order != kBuiltWith || (order == 1 && size != sizeof *table))
-    throw Failure("the table of this ROCr has another order than those that are known (version " +
-                  std::to_string(order) + ", " + std::to_string(size) + " bytes)");
+    throw Failure("the order of the table of this ROCr is unknown (version " + std::to_string(order) + ", " +
+                  std::to_string(size) + " bytes)");
   const size_t place = sizeof table->version + (position - 1) * sizeof(void *);
   return place + sizeof(void *) <= size ? reinterpret_cast<void **>(reinterpret_cast<char *>(table) + place) : nullptr;
 }

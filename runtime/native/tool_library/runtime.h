@@ -1,4 +1,4 @@
-// ROCr as it was before this library changed its table.
+// The functions of ROCr's table before this library changed it.
 #pragma once
 
 #include <hsa/hsa.h>
@@ -11,9 +11,9 @@
 
 namespace luthier {
 
-// Return where a table has the function at an offset of `AmdExtTable`; null if it is too short. ROCm 6 put five
-// functions into the middle of the table and counts it as major version 2 since; what this library was built with may
-// be either. Throws `Failure` for a table of another kind.
+// Return where a table has the function at an offset of `AmdExtTable`; null if it is too short. ROCm 6 inserted five
+// functions in the middle of the table and raised its major version to 2; this library may be built with either
+// version. Throws `Failure` for another version.
 void **amd_slot(AmdExtTable *table, size_t offset);
 
 template <typename Function> void **slot(CoreApiTable *table, Function CoreApiTable::*member) {
@@ -33,14 +33,14 @@ struct Runtime {
   AmdExtTable amd{};
   hsa_ven_amd_loader_1_01_pfn_t loader{};
 
-  // Copies what the table has; its members grow from version to version.
+  // Copy what the table has: it grows from version to version.
   explicit Runtime(const HsaApiTable &table);
-  // Throws `Failure` unless a call succeeded.
+  // Throw `Failure` unless a call succeeded.
   void check(hsa_status_t status, const char *what) const;
 
-  // The GPUs in the runtime's order.
+  // Return the GPUs in the runtime's order.
   const std::vector<hsa_agent_t> &gpus();
-  // The number of a GPU, -1 for another agent.
+  // Return the number of a GPU, -1 for another agent.
   int number_of(hsa_agent_t agent);
 
 private:

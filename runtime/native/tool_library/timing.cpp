@@ -6,10 +6,10 @@ namespace luthier {
 
 namespace {
 
-// More launches at a time are not timed, so that signals do not fill memory.
+// Launches that are timed at once; a limit, so that signals do not fill memory.
 constexpr size_t kMost = 1 << 16;
 
-// Other processes may take the processor between two readings of clocks; of so many the closest are used.
+// Pairs of readings of the two clocks, of which the closest is used: the process may be preempted between readings.
 constexpr int kReadings = 16;
 
 } // namespace

@@ -1,4 +1,4 @@
-// When launches begin and end on the device, by the time stamps that it leaves in signals.
+// When launches begin and end on the device, from the time stamps that it writes to signals.
 #pragma once
 
 #include <list>
@@ -11,18 +11,18 @@
 
 namespace luthier {
 
-// A launch without a completion signal gets one of ours. One that the program waits for is left as it is: its time
-// stamps are read when it is done, or else before the program uses it again. Such a use that is not seen here makes the
-// times those of something else, or none.
+// A launch without a completion signal gets one. A signal of the program is left in place: its time stamps are read
+// when the launch is done, or before the program uses the signal again. If such a use is not seen here, the times are
+// those of something else, or missing.
 class Timing {
 public:
   explicit Timing(Runtime &runtime);
 
-  // Before a launch is written: its record gets the times when they are known.
+  // Watch a launch before it is written; its record gets the times when they are known.
   void watch(unsigned gpu, hsa_kernel_dispatch_packet_t &packet, LedgerRecord &record);
-  // The program is about to use a signal for something else, or to destroy it.
+  // The program is about to reuse a signal, or to destroy it.
   void reused(hsa_signal_t signal);
-  // The runtime or the process ends: what has not ended never will, as far as is known here.
+  // The runtime or the process ends: the ends of launches that have not ended will not be seen.
   void finish();
 
 private:
@@ -36,7 +36,7 @@ private:
   using Place = std::list<Pending>::iterator;
 
   uint64_t now() const;
-  // Takes what has ended of the launches watched longest.
+  // Remove the launches that have ended among those watched longest.
   void collect(size_t most);
   void end(Place place, bool done);
 

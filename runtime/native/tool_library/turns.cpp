@@ -6,10 +6,10 @@ namespace luthier {
 
 namespace {
 
-// No launch is waited for longer than that: it may be one that waits for the next.
+// The longest wait for a launch: it may itself wait for the next one.
 constexpr auto kPatience = std::chrono::seconds(60), kPatienceAtExit = std::chrono::seconds(5);
 
-// A packet that waits for all before it, and lets all see what these have written.
+// A packet that waits for all before it, and makes their writes visible.
 hsa_barrier_and_packet_t barrier(hsa_signal_t completion, hsa_signal_t dependency = {}) {
   hsa_barrier_and_packet_t packet{};
   packet.header = HSA_PACKET_TYPE_BARRIER_AND << HSA_PACKET_HEADER_TYPE | 1 << HSA_PACKET_HEADER_BARRIER |
@@ -34,8 +34,7 @@ hsa_signal_t Turn::make_signal() {
 void Turn::begin(uint64_t row, uint64_t number) {
   std::unique_lock lock(mutex_);
   if (!ended_.wait_for(lock, kPatience, [&] { return !busy_; }))
-    throw Failure(
-        "a launch did not wait for the end of the one before it, since that did not end: tools are not told of it");
+    throw Failure("a launch started before the previous one had ended, which took too long: tools do not see it");
   busy_ = true;
   row_ = row;
   number_ = number;
@@ -102,7 +101,7 @@ void Turn::read_after() {
   captured_.memory.reset();
 }
 
-// Tell of the memory of the launch, which `read` reads, or why it cannot be read.
+// Report the memory of the launch, which `read` reads, or why it cannot be read.
 void Turn::tell(const std::function<void()> &read) {
   wire::LaunchMemory &launch = captured_.launch;
   try {
@@ -118,7 +117,7 @@ void Turn::tell(const std::function<void()> &read) {
   client_.ask(launch);
 }
 
-// The processor's name: gfx90a
+// Return the name of the processor, e.g. gfx90a.
 std::string Turn::device_name() {
   char name[64]{};
   runtime_.check(runtime_.core.hsa_agent_get_info_fn(runtime_.gpus().at(gpu_), HSA_AGENT_INFO_NAME, name),

@@ -1,4 +1,4 @@
-// Launches one after the other, for tools that want each reported.
+// Runs launches one after the other, for tools that want each reported.
 #pragma once
 
 #include <array>
@@ -19,17 +19,17 @@ public:
   void begin(uint64_t row, uint64_t number);
   using Barriers = std::array<hsa_barrier_and_packet_t, 2>;
 
-  // The launch is to be captured. Return the packets to be written before it: it waits until all that was written to
-  // the queue before is done, and its memory has been read.
+  // Capture the launch. Return the packets to write before it: it waits until all earlier packets of the queue are
+  // done, and its memory has been read.
   Barriers capture(const wire::LaunchMemory &launch, const LaunchRoots &roots, uint64_t most);
-  // Return the packets to be written after a launch that is captured: who waits for its completion, goes on when its
+  // Return the packets to write after a launch that is captured: whatever waits for its completion waits until its
   // memory has been read again.
   Barriers complete(hsa_signal_t completion);
-  // Return the packet to be written last, which reports the launch's end.
+  // Return the packet to write last, which reports the end of the launch.
   hsa_barrier_and_packet_t watch();
-  // The launch does not take place, or nothing can tell of its end.
+  // The launch does not take place, or its end cannot be reported.
   void give_up();
-  // Waits for the end of the last launch, not for long.
+  // Wait a short time for the end of the last launch.
   void finish();
 
 private:

@@ -180,15 +180,15 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
     const Abortable abortable(mutex_, launch_, *launch);
     const uint64_t code = packet.kernel_object + get(plan, layout::plan::code_delta);
     const wire::CaptureRequest told{gpu_,
-                             get(plan, layout::plan::kernel),
-                             reinterpret_cast<uint64_t>(&packet),
-                             queue,
-                             code,
-                             id,
-                             cooperative_,
-                             {},
-                             {},
-                             {}};
+                                    get(plan, layout::plan::kernel),
+                                    reinterpret_cast<uint64_t>(&packet),
+                                    queue,
+                                    code,
+                                    id,
+                                    cooperative_,
+                                    {},
+                                    {},
+                                    {}};
     Capturing capturing(room_.service, *room_.memory.table(node_), told, packet, [this] { return stopping(); });
     {
       const LongLaunches::Running running(room_.long_launches, plan, [&] { return launch->progress(); });

@@ -6,12 +6,11 @@
 
 namespace luthier {
 
-// In milliseconds. ROCr looks at its signals and then waits for their events. If one is raised between the two and
-// another thread comes back from that (ROCr's own, that ends a queue, waits for what it has raised), only looking again
-// helps.
+// In milliseconds. ROCr checks its signals and then waits for their events. If an event is raised in between and
+// another thread consumes it (ROCr's own, which ends a queue, waits for what it has raised), only another check helps.
 static constexpr int64_t kLongestSleep = 100;
 
-// No event is raised so often.
+// More raises than any event has.
 static constexpr uint64_t kRaisedBefore = ~0ull;
 
 Events::Events(uint64_t *mailboxes) : mailboxes_(mailboxes) { std::fill_n(mailboxes, kMaxEvents, kNoMail); }

@@ -15,31 +15,31 @@ inline constexpr uint64_t kNoMail = ~0ull;
 
 class Events {
 public:
-  // `mailboxes`: a word an event, which the device writes before it interrupts.
+  // `mailboxes`: a word for each event, which the device writes before it interrupts.
   explicit Events(uint64_t *mailboxes);
 
-  // The number of a new event, 0 if there are too many.
+  // Return the number of a new event, 0 if there are too many.
   unsigned create(bool manual, bool raised);
   bool destroy(unsigned id);
   bool raise(unsigned id);
   bool lower(unsigned id);
-  // Mailboxes elsewhere; the events made so far keep what is in theirs.
+  // Move the mailboxes; the events made so far keep the contents of theirs.
   void move(uint64_t *mailboxes);
-  // An interrupt: raise every event with mail.
+  // Handle an interrupt: raise every event whose mailbox is not empty.
   void interrupt();
   uint64_t *mailbox(unsigned id) { return mailboxes_ + id; }
   bool is_mailbox(const void *place);
 
-  // An event that somebody waits for.
+  // An event that a thread waits for.
   struct Awaited {
     unsigned id;
-    // How often it had been raised when the waiter last looked, counted from 1, and then how often it has been: one
-    // that was raised meanwhile is there at once. 0: not asked.
+    // The number of raises, from 1 on, that the waiter has seen; then the number that there have been. If they differ,
+    // the wait ends at once. 0: not asked.
     uint64_t age = 0;
   };
-  // Waits for one, or for all; -1: for ever. False when the time is over; it may come back sooner, as if there were
-  // one. Whoever waits for an event when it is raised comes back, as with the kernel's driver (kfd_events.c,
-  // set_event); one that is not manual is lowered by the first.
+  // Wait for one event, or for all; -1: without limit. Return false when the time is over. May return too early, as if
+  // an event were raised. All threads that wait for an event when it is raised return, as in the kernel's driver
+  // (kfd_events.c, set_event); an event that is not manual is lowered by the first.
   bool wait(std::vector<Awaited> &awaited, bool all, int64_t milliseconds);
 
 private:

@@ -13,14 +13,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kPeriod{50};
-constexpr unsigned kShare = 50; // of the time may go to looking: one part of so many
-constexpr unsigned kQuiet = 20; // periods without news after which the next launch is waited for
+constexpr unsigned kShare = 50; // checks may take 1/kShare of the time
+constexpr unsigned kQuiet = 20; // periods without new hot code, after which the thread waits for the next launch
 constexpr uint64_t kFrequent = 4096;
 
 } // namespace
 
 void HotCode::launched() {
-  if (!launched_.exchange(true)) // not each of thousands of launches wakes the thread
+  if (!launched_.exchange(true)) // so that not each of thousands of launches wakes the thread
     launched_.notify_one();
   std::call_once(begun_, [this] {
     quiet_thread([this] { watch(); }).detach(); // as the system, it lasts as long as the process
@@ -40,12 +40,12 @@ void HotCode::watch() {
         std::this_thread::sleep_for(std::max<Clock::duration>(kPeriod, took * kShare));
       }
     }
-  } catch (const std::exception &) { // the service is gone: nobody makes functions any more
+  } catch (const std::exception &) { // the service has ended, and makes no more functions
     return;
   }
 }
 
-// Whether more was executed since the last look.
+// Return whether more was executed since the last check.
 bool HotCode::look() {
   const Tally tally = ExecutionCounters::get().take_frequent(kFrequent);
   uint64_t sum = 0;

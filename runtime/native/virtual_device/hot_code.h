@@ -1,4 +1,4 @@
-// Code that is executed often: the service is told, and makes functions of its runs of instructions.
+// Reports code that is executed often to the service, which compiles its runs of instructions to functions.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@ class HotCode {
 public:
   explicit HotCode(Service &service) : service_(service) {}
 
-  // A launch begins. With the first one a thread does that looks at what is executed from time to time.
+  // A launch begins. The first one starts a thread that checks from time to time which code is executed.
   void launched();
 
 private:

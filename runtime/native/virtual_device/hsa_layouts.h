@@ -1,6 +1,6 @@
-// What HSA's runtime and a device have in common in memory: AQL packets (HSA Platform System Architecture specification
-// 1.2, 2.9), and queues and signals as AMD's runtime lays them out (amd_hsa_queue.h, amd_hsa_signal.h of ROCr). They
-// are declared here so that building needs no headers of ROCm.
+// Structures in memory that HSA's runtime shares with a device: AQL packets (HSA Platform System Architecture
+// specification 1.2, 2.9), queues and signals in AMD's layout (ROCr's amd_hsa_queue.h, amd_hsa_signal.h). They are
+// declared here so that the build needs no ROCm headers.
 #pragma once
 
 #include <cstddef>
@@ -74,7 +74,7 @@ inline int64_t value_of(SignalHandle signal) {
   return __atomic_load_n(&reinterpret_cast<const Signal *>(signal)->value, __ATOMIC_ACQUIRE);
 }
 
-// Beginning with the packets' ring, whose fields the driver is told.
+// From the ring of packets on, whose fields the driver gets.
 struct Queue {
   char head[128];
   uint64_t read_dispatch_id;

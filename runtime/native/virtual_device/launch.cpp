@@ -139,7 +139,7 @@ std::optional<Fault> Launch::run() {
   return fault_;
 }
 
-// Return the first words of the kernel's arguments, as many as there may be: how many there are is not known here.
+// Return the first words of the kernel's arguments, and what follows them: their size is not known here.
 std::vector<uint64_t> Launch::arguments() const {
   constexpr uint64_t kMost = 16;
   const uint64_t address = packet_.packet->kernarg_address;
@@ -164,8 +164,8 @@ void Launch::execute() {
     floats_->begin(plan_);
   if (decisions_)
     decisions_->begin(plan_);
-  // Accesses are looked at in the order in which they happen: by one thread, which takes turns among as many
-  // work-groups as would run at once.
+  // Accesses are checked in the order in which they happen: by one thread, which takes turns among as many work-groups
+  // as would run at once.
   const bool in_order = observed_ && observed_->wants_order();
   const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
   const uint64_t together = packet_.cooperative ? count : in_order ? 1 + helpers : 0;
@@ -177,7 +177,7 @@ void Launch::bind(const char *plan, uint64_t key, uint64_t record) {
   resources_.service.ask(wire::Bind{get(plan, plan::kernel), key, record});
 }
 
-// Objects are neither loaded nor unloaded where a kernel that runs calls into them.
+// Objects are not loaded or unloaded while a running kernel calls into them.
 uint64_t Launch::find_outside(const char *plan, uint64_t code, uint64_t address) {
   std::lock_guard lock(mutex_);
   auto found = outside_.find(address);

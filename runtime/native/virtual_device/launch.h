@@ -1,4 +1,4 @@
-// One kernel dispatch of a queue: what a command processor refuses, its execution, what stopped it.
+// One kernel dispatch of a queue: reasons to refuse it, its execution, and the fault that stopped it.
 #pragma once
 
 #include <atomic>
@@ -40,7 +40,7 @@ struct Fault {
   std::string kernel = {}; // its name, if that is known
 };
 
-// A dispatch as a queue has it.
+// A dispatch in a queue.
 struct Packet {
   const hsa::DispatchPacket *packet;
   const char *plan; // layout::plan
@@ -51,14 +51,14 @@ struct Packet {
   QueueOrder::Member *member; // the queue among all others
 };
 
-// Resources that a launch needs besides: kept by a queue.
+// Further resources of a launch, which its queue keeps.
 class Resources {
 public:
   Resources(Service &service, Memory &memory, Plans &plans, ThreadPool &pool, QueueOrder &order)
       : service(service), memory(memory), plans(plans), pool(pool), order(order), own(service.setup().engine),
         more(service.setup().engine) {}
   ~Resources();
-  // Scratch of that size which the node may access.
+  // Return scratch of that size that the node may access.
   uint64_t scratch(unsigned node, uint64_t size);
 
   Service &service;
@@ -77,13 +77,13 @@ private:
 class Launch final : Host {
 public:
   Launch(Resources &resources, const Packet &packet);
-  // Runs it to its end; what went wrong, if anything.
+  // Run it to its end; return its fault, if any.
   std::optional<Fault> run();
-  // From another thread: let it end soon, with no fault.
+  // End it soon, without a fault. For other threads.
   void abort() { execution_.abort(); }
-  // Return how far it is; from another thread.
+  // Return its progress. For other threads.
   Progress progress() { return execution_.progress(); }
-  // Return whether it went on in another object than its own.
+  // Return whether it has executed code of another object.
   bool went_outside() const { return !outside_.empty(); }
 
 private:
@@ -107,7 +107,7 @@ private:
   Packet packet_;
   const char *plan_;
   Triple block_, grid_; // work-items
-  const bool checked_;  // somebody wants findings
+  const bool checked_;  // findings are wanted
   uint64_t number_ = 0; // among the launches of its kernel, where it is checked
   Sightings sightings_;
   LdsChecks lds_;

@@ -61,7 +61,7 @@ bool LaunchTrace::hears_of(const CopiedBytes &other) const {
                      [&](uint64_t dword) { return other.to.touches({dword * 4, 4}); });
 }
 
-// A plain read beside an atomic is none: programs are right whatever they see.
+// A plain read beside an atomic is no race: programs are right whatever value they read.
 LaunchTrace::Pair LaunchTrace::pair_of(const History &own, const History &other, bool same_value) {
   const auto have = [&](Role mine, Role its) { return own.by[mine].segment && other.by[its].segment; };
   if (have(kLastWrite, kLastWrite) && !same_value)
@@ -75,7 +75,7 @@ LaunchTrace::Pair LaunchTrace::pair_of(const History &own, const History &other,
   return {};
 }
 
-// Return whether both launches have left the same there: programs set flags so.
+// Return whether both launches have left the same bytes there: programs set flags that way.
 bool LaunchTrace::left_alike(const LaunchTrace &before, uint64_t address, unsigned size) const {
   const uint64_t line = address & ~(Shadow::kLine - 1);
   const auto own = left_.find(line), other = before.left_.find(line);
@@ -140,7 +140,7 @@ void LaunchTrace::compare(const Bytes &bytes, bool is_written, Races &found) con
 std::vector<wire::Sighting> LaunchTrace::races_with(const CopiedBytes &copy) const {
   Races found;
   compare(copy.to, true, found);
-  // The host looks at flags so, which kernels set by atomic stores: on most targets these look like any other.
+  // The host may read a flag that the kernel set by an atomic store, which on most targets looks like any other store.
   if (copy.from.size > kWidestFlag)
     compare(copy.from, false, found);
   return take(found);

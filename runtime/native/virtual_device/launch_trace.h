@@ -1,4 +1,4 @@
-// What a launch has done to memory, kept as long as something that it is not ordered with may touch the same.
+// The accesses of a launch to memory, kept as long as an operation that is not ordered with it may access the same.
 #pragma once
 
 #include <array>
@@ -20,28 +20,28 @@ struct Bytes {
   }
 };
 
-// What a copy engine has done.
+// The bytes that a copy engine has read and written.
 struct CopiedBytes {
   Bytes from, to;
 };
 
 class LaunchTrace {
 public:
-  // Of a launch that has ended, and whose memory is as it left it.
+  // Take the trace of a launch that has just ended, before its memory changes.
   LaunchTrace(std::shared_ptr<const AccessChecks> checks, uint64_t launch, const Memory &memory);
 
-  // Return whether it may know of what others did before it ended.
+  // Return whether it may have seen what others did before it ended.
   bool hears() const { return !checks_->heard().empty(); }
-  // Return whether the host, or another process, may know of what it did before it ended: it has written where they
+  // Return whether the host, or another process, may have seen what it did before it ended: it has written where they
   // may look.
   bool tells() const { return tells_; }
-  // Return whether it has looked at something that another launch, or a copy, has written.
+  // Return whether it has read something that another launch, or a copy, has written.
   bool hears_of(const LaunchTrace &other) const;
   bool hears_of(const CopiedBytes &other) const;
   // Return whether it has written one of these bytes.
   bool writes(const Bytes &bytes) const;
 
-  // Return where it and another launch that has ended before touch the same bytes, one of them by a plain store.
+  // Return where it and a launch that ended before it access the same bytes, one of them by a plain store.
   std::vector<wire::Sighting> races_with(const LaunchTrace &before) const;
   // The same of a copy.
   std::vector<wire::Sighting> races_with(const CopiedBytes &copy) const;
@@ -56,7 +56,7 @@ private:
   };
   // Two accesses that race, by their records: the first pair, and how many there were.
   using Races = std::map<std::pair<uint64_t, uint64_t>, wire::Sighting>;
-  // What a launch did to a cell that races with what another one did to it.
+  // An access of a launch to a cell that races with an access of another launch.
   struct Pair {
     Role own = kRoles, other = kRoles;
   };
@@ -78,7 +78,7 @@ private:
   uint64_t launch_;
   bool tells_ = false;
   std::vector<uint64_t> pages_;
-  std::unordered_map<uint64_t, std::array<char, Shadow::kLine>> left_; // by line: what it left where it wrote
+  std::unordered_map<uint64_t, std::array<char, Shadow::kLine>> left_; // by line: the contents after it has ended
 };
 
 } // namespace luthier

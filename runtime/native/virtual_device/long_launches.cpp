@@ -13,11 +13,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// When the user is told of a launch for the first time; each further time is twice as late.
+// When a launch is reported to the user for the first time; each further time is twice as late.
 constexpr std::chrono::seconds kFirst{10};
-// Between looks: as old may be what is known of a process that is killed.
+// Between checks: the last report of a process that is killed is at most this old.
 constexpr std::chrono::milliseconds kPeriod{500};
-// One part in so many of the time may go to adding up what was executed.
+// Adding up what was executed may take one part in this many of the time.
 constexpr int kShare = 20;
 
 } // namespace
@@ -48,7 +48,7 @@ void LongLaunches::watch() {
         service_.ask(wire::Counts{false, counts_of(ExecutionCounters::get().take())});
         due = now + kShare * (Clock::now() - now);
       }
-    } catch (const std::exception &) { // the service is gone: nobody is to be told
+    } catch (const std::exception &) { // the service has ended: there is no reader
       return;
     }
   }

@@ -1,5 +1,6 @@
-// Launches that run for long: the service is told of one again and again, the user after 10 seconds, and then ever less
-// often. And of what was executed so far, if that is wanted: who is killed can tell nothing.
+// Launches that run for long: one is reported to the service again and again, to the user after 10 seconds and then
+// less and less often. What was executed so far is reported, too, if it is wanted: a process that is killed cannot do
+// it.
 #pragma once
 
 #include <chrono>
@@ -42,7 +43,7 @@ private:
   std::mutex mutex_;
   std::list<Entry> running_; // those that began first come first
   bool watching_ = false;
-  bool told_ = false; // there was a launch to tell of at the last look
+  bool told_ = false; // there was a launch to report at the last check
 };
 
 } // namespace luthier

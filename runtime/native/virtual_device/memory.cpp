@@ -89,7 +89,7 @@ uint64_t Memory::available(unsigned node) const {
   return free_.at(node);
 }
 
-// The innermost allocation around an address of the host, the one that begins last; or that of a device's address.
+// Return the innermost allocation around an address of the host, which begins last; or that of a device's address.
 std::optional<Allocation> Memory::find(uint64_t address) const {
   std::lock_guard lock(mutex_);
   for (auto found = allocations_.upper_bound(address); found != allocations_.begin();)

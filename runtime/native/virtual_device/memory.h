@@ -15,9 +15,9 @@ inline constexpr uint64_t kPageSize = 4096;
 
 struct Allocation {
   uint64_t address = 0, size = 0;
-  uint64_t gpu_address = 0;     // another one of registered memory, and of memory that only devices have there
+  uint64_t gpu_address = 0;     // differs for registered memory, and for memory that only devices map
   std::vector<uint32_t> mapped; // nodes
-  bool is_private = false;      // a device's own, into which neither the host nor another process looks
+  bool is_private = false;      // a device's own, which neither the host nor another process reads
 };
 
 class Memory {
@@ -27,23 +27,23 @@ public:
 
   // Return the address of zeroed memory for a device's own use. Throws `Failure`.
   uint64_t allocate(uint64_t size, std::vector<uint32_t> nodes);
-  // Give it back; 0 is none.
+  // Give it back; do nothing for 0.
   void free(uint64_t address);
 
-  // Memory that somebody else keeps; its address and the devices' address together name it.
+  // Add memory that is owned elsewhere; its address and the devices' address together identify it.
   void adopt(const Allocation &made);
   bool drop(uint64_t address, uint64_t gpu_address);
   bool set_mapped(uint64_t address, uint64_t gpu_address, std::vector<uint32_t> nodes);
 
-  // Another process may look into it from now on.
+  // Another process may read it from now on.
   void share(uint64_t address, uint64_t gpu_address);
-  // Return whether all memory there is a device's own, into which nothing but devices of this process looks.
+  // Return whether all memory there is a device's own, which only devices of this process read.
   bool is_private(uint64_t address) const;
 
-  // Takes so much of a node's own memory, or nothing and false.
+  // Take `size` bytes of a node's own memory; return false if there are not enough.
   bool take(unsigned node, uint64_t size);
   void give_back(unsigned node, uint64_t size);
-  // Return how much of a node's own memory is left, in bytes.
+  // Return the bytes of a node's own memory that are left.
   uint64_t available(unsigned node) const;
 
   std::optional<Allocation> find(uint64_t address) const;

@@ -26,7 +26,7 @@ struct Loaded {
   std::string uri;      // file:///path#offset=…&size=… or memory://pid#offset=…&size=…
 };
 
-// The object whose load address is the nearest one below, in the list that ROCr keeps for debuggers: an r_debug whose
+// Return the object with the nearest lower load address, from the list that ROCr keeps for debuggers: an r_debug whose
 // names are URIs.
 std::optional<Loaded> find_loaded(uint64_t address) {
   const void *debug = dlsym(RTLD_DEFAULT, "_amdgpu_r_debug");
@@ -118,7 +118,7 @@ uint64_t Plans::find_outside(unsigned gpu, const char *plan, uint64_t code, uint
   if (!object.empty() || found->uri.rfind("file://", 0) == 0)
     if (const uint64_t record = service_.ask(where); record != Host::kNowhere)
       return record;
-  // No file that can be read, or nothing there: what is in memory around it.
+  // The file cannot be read, or there is none: return the memory around it.
   where.load_address = around->address;
   where.is_file = false;
   where.uri = "";
@@ -126,7 +126,7 @@ uint64_t Plans::find_outside(unsigned gpu, const char *plan, uint64_t code, uint
   return service_.ask(where);
 }
 
-// Takes the variables of a kernel's code object, where it is still in memory.
+// Read the variables of a kernel's code object, if it is still in memory.
 void Plans::know(Made &made, uint64_t module, const std::vector<wire::Bounds> &variables) const {
   const auto around = memory_.find(module);
   if (variables.empty() || !around)
@@ -155,7 +155,7 @@ void Plans::make(Made &made, unsigned gpu, unsigned node, uint64_t kernel) {
       }
     }
   }
-  // No file that can be read, or another one: what is in memory around it.
+  // The file cannot be read, or is another one: use the memory around it.
   const auto around = memory_.find(kernel);
   if (!around)
     throw Failure(kInNoMemory);
@@ -163,7 +163,7 @@ void Plans::make(Made &made, unsigned gpu, unsigned node, uint64_t kernel) {
   made.plan = reinterpret_cast<const char *>(
       service_.ask(wire::Plan{gpu, kernel, around->address, false, descriptor, "", bytes}).address);
   if (!made.plan)
-    throw Failure("no kernel there");
+    throw Failure("there is no kernel at the address of the kernel object");
 }
 
 } // namespace luthier

@@ -15,9 +15,9 @@ class Plans {
 public:
   Plans(Service &service, const Memory &memory) : service_(service), memory_(memory) {}
 
-  // The plan (layout::plan) of the kernel whose descriptor is at an address. Throws `Failure`.
+  // Return the plan (layout::plan) of the kernel whose descriptor is at an address. Throws `Failure`.
   const char *find(unsigned gpu, unsigned node, uint64_t kernel);
-  // Return the record by which a kernel goes on at an address in another object; Host::kNowhere if there is none.
+  // Return the record at which a kernel continues at an address in another object; Host::kNowhere if there is none.
   uint64_t find_outside(unsigned gpu, const char *plan, uint64_t code, uint64_t address);
 
 private:

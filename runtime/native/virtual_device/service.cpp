@@ -31,7 +31,7 @@ void *map_at(uint64_t address, size_t size, int protection, int flags, int fd, o
 const char *socket_path() {
   const char *path = std::getenv(wire::kSocketVariable);
   if (!path)
-    throw Failure("the virtual device works under `luthier run` only");
+    throw Failure("the virtual device works only under `luthier run`");
   return path;
 }
 
@@ -70,7 +70,7 @@ void Service::map(int fd) {
       map_at(setup_.imports, kImportBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 }
 
-// Code that came since the last request may call further C functions.
+// Code that was compiled since the last request may call further C functions.
 void Service::import(const std::vector<std::string> &functions) {
   for (const std::string &name : functions) {
     void *function = dlsym(RTLD_DEFAULT, name.c_str());
@@ -94,7 +94,7 @@ Sites sites_of(const CallTrace &calls) {
   return sites;
 }
 
-// Return the places that asked for an allocation and gave it back; 0: there is none.
+// Return the calls that asked for an allocation and gave it back; 0 if there is none.
 std::pair<Sites, Sites> calls_of(uint64_t base) {
   const Extent about = ProgramMemory::get().at(base).value_or(Extent{});
   return {sites_of(about.allocated_by), sites_of(about.freed_by)};
@@ -117,7 +117,7 @@ uint64_t Service::follow(const wire::Follow &wanted, layout::Transition *made) {
   const std::string steps = ask(wanted);
   const size_t count = steps.size() / sizeof *made;
   if (!count || count > layout::FOLLOW_MOST || steps.size() % sizeof *made)
-    throw Failure("a malformed answer of the Luthier service");
+    throw Failure("the Luthier service sent a malformed answer");
   std::memcpy(made, steps.data(), steps.size());
   return count;
 }

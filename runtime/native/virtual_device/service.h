@@ -1,4 +1,4 @@
-// The service of `luthier run`, which decodes and compiles: what it says of the devices, and what it does on request.
+// The service of `luthier run`, which describes the devices, and decodes and compiles on request.
 #pragma once
 
 #include <vector>
@@ -23,18 +23,18 @@ std::vector<wire::CodeCounts> counts_of(const Tally &tally);
 
 class Service {
 public:
-  // Connects as the environment says; throws `Failure`.
+  // Connect as the environment says. Throws `Failure`.
   Service();
 
   const Setup &setup() const { return setup_; }
   // Return the reply to a request; throws `Failure`.
   template <typename Request> typename Request::Reply ask(const Request &request) { return channel_.ask(request); }
-  // Something that a check of the program found; the calls are what it is about, if it is about any.
+  // Report a finding of a check, with the calls that it concerns, if any.
   void found(const wire::Sighting &sighting, const CallTrace &calls = {});
   // The same of a call of a HIP function: its name, and the symbol and the file that the call is in.
   void found(const wire::CallSighting &sighting, std::string_view function, std::string_view symbol,
              std::string_view file);
-  // What hazards make of a state of a wave and a record: how many steps of the automaton, at least one.
+  // Compute the steps of the hazard automaton for a state of a wave and a record: at least one.
   uint64_t follow(const wire::Follow &wanted, layout::Transition *made);
 
 private:

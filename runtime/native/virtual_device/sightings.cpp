@@ -30,9 +30,9 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
   uint64_t in_front = 0;
   const auto near = ProgramMemory::get().nearest(address, &in_front);
   const bool below = near && address < near->address;
-  // An access that begins before an allocation and ends in it is outside, too, as is one that nobody's memory has.
+  // An access that begins before an allocation and ends in it is outside, too, as is one outside of all memory.
   const bool freed = near && near->freed && near->has(address);
-  // Compilers load more of a constant than there is, up to the next multiple of what is loaded.
+  // Compilers load beyond the end of a constant, up to the next multiple of the load's size.
   if (exists && near && near->module && near->has(address) && address % std::bit_ceil(size) == 0)
     return true;
   const wire::FindingKind kind = freed    ? wire::FindingKind::kFreed
@@ -64,7 +64,7 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
 
 std::vector<wire::Sighting> Sightings::take() {
   std::lock_guard lock(mutex_);
-  // What goes from one allocation to the next is told once: by the one that it begins, or ends, nearer to.
+  // An access from one allocation into the next is reported once: for the one whose end it is nearer to.
   for (auto &[key, seen] : found_) {
     const auto &[record, kind, number, below] = key;
     const auto other = seen.in_front ? found_.find({record, kind, seen.in_front, false}) : found_.end();
@@ -86,7 +86,7 @@ std::vector<wire::Sighting> Sightings::take() {
 
 namespace {
 
-// Null unless somebody wants findings: other tools may be told of the program's memory, too.
+// Null unless findings are wanted: other tools may also get the program's memory reported.
 luthier::System *system_of_checks() {
   luthier::System *system = luthier::System::current();
   return system && system->service.setup().findings ? system : nullptr;
@@ -94,7 +94,7 @@ luthier::System *system_of_checks() {
 
 } // namespace
 
-// What the library that stands before the runtimes' functions calls.
+// Functions that the library calls that stands before the runtimes' functions.
 LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved,
                                       const luthier::CallTrace *calls) {
   if (system_of_checks())
@@ -123,7 +123,7 @@ LUTHIER_EXPORT uint64_t luthier_undefined(uint64_t address, uint64_t size, uint6
   return count;
 }
 
-// New memory of a device: what nobody writes is known again.
+// New memory of a device: bytes that are not written count as unwritten again.
 LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size) {
   using namespace luthier;
   System *system = System::current();
@@ -148,8 +148,8 @@ LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size) {
     UndefinedMemory::get().leave(address, size);
 }
 
-// What the library that stands before the runtimes' functions found itself: a bad free, and the calls that lead to it,
-// or memory never given back.
+// A finding of the library that stands before the runtimes' functions: a bad free, with the calls that lead to it, or
+// memory that is never given back.
 LUTHIER_EXPORT void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size,
                                      const luthier::CallTrace *calls) {
   using namespace luthier;
@@ -167,7 +167,7 @@ LUTHIER_EXPORT void luthier_complain(uint64_t kind, uint64_t address, uint64_t b
     }
 }
 
-// What it found about a call of a HIP function.
+// A finding of that library about a call of a HIP function.
 LUTHIER_EXPORT void luthier_complain_of_call(uint64_t kind, uint64_t error, uint64_t offset, uint64_t address,
                                              uint64_t size, uint64_t base, uint64_t extent, const char *function,
                                              const char *symbol, const char *file) {

@@ -1,4 +1,4 @@
-// Bad accesses of one launch: equal ones are one, and all are told to the service when it has ended.
+// Bad accesses of one launch: equal ones are merged, and all are reported to the service when the launch has ended.
 #pragma once
 
 #include <map>
@@ -18,9 +18,9 @@ uint64_t launch_number(const char *plan);
 class Sightings final : public BoundsCheck {
 public:
   Sightings(Memory &memory, unsigned node, const char *plan) : memory_(memory), node_(node), plan_(plan) {}
-  // From any worker's thread.
+  // Add an access. May be called on the thread of any worker.
   bool passes(const char *wave, uint64_t record, uint64_t address, uint64_t size, unsigned lane) override;
-  // Return what was found so far, and forget it.
+  // Return and forget what was found so far.
   std::vector<wire::Sighting> take();
 
 private:
@@ -32,7 +32,7 @@ private:
   struct Seen {
     wire::Sighting told{};
     uint64_t gap = ~uint64_t{0}; // bytes from the allocation to the access that is nearest to it
-    uint64_t in_front = 0;       // of what is below an allocation: the number of the one that it is behind
+    uint64_t in_front = 0;       // for an access below an allocation: the number of the allocation before it
   };
   std::map<Key, Seen> found_;
 };

@@ -13,7 +13,7 @@ namespace {
 std::mutex open_mutex;
 System *the_system = nullptr;
 
-// A child has none of its parent's threads, and must not talk on its socket.
+// A child has none of its parent's threads, and must not use its socket.
 void forget() {
   new (&open_mutex) std::mutex;
   the_system = nullptr;
@@ -25,7 +25,7 @@ void tell_counts() {
     try {
       system->service.ask(wire::Counts{true, counts_of(ExecutionCounters::get().take())});
     } catch (const std::exception &problem) {
-      std::fprintf(stderr, "luthier: nothing is known of what was executed: %s\n", problem.what());
+      std::fprintf(stderr, "luthier: the counts of executed instructions are lost: %s\n", problem.what());
     }
 }
 

@@ -1,5 +1,5 @@
-// The virtual machine's GPUs in this process: made when the driver is opened, never destroyed (queues run until the
-// process ends).
+// The GPUs of the virtual device in this process: made when the driver is opened, and never destroyed (queues run until
+// the process ends).
 #pragma once
 
 #include <map>
@@ -10,7 +10,7 @@ namespace luthier {
 
 class System {
 public:
-  // The one of this process, connected to the service at first use. Throws `Failure`. After a fork the child has none
+  // Return the system of this process, connected to the service at first use. Throws `Failure`. A forked child has none
   // until `open`.
   static System &open();
   static System *current();
@@ -36,14 +36,14 @@ public:
     unsigned node;
     uint64_t address;
   };
-  // The fault that memory events tell of.
+  // Return the fault that memory events report.
   std::optional<MemoryFault> fault() const;
-  // Call back at each memory fault.
+  // Call a function at each memory fault.
   void on_fault(std::function<void(const MemoryFault &)> listener);
 
   // Queues by number, from 1 on. `size` is in bytes.
   uint64_t add(std::unique_ptr<Queue> queue);
-  // Null if there is no such queue.
+  // Return null if there is no such queue.
   Queue *queue(uint64_t id);
   bool remove(uint64_t id);
 

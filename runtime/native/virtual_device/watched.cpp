@@ -41,7 +41,7 @@ uint64_t Watched::follow(const char *watch, uint32_t state, uint32_t record, Tra
     return self.service_.follow({get(self.plan_, plan::kernel), state, record}, made);
   } catch (const std::exception &problem) {
     if (!self.lost_.exchange(true))
-      std::fprintf(stderr, "luthier: hazards are not checked in all of a launch: %s\n", problem.what());
+      std::fprintf(stderr, "luthier: hazards are checked only in a part of a launch: %s\n", problem.what());
   }
   made[0] = {uint64_t{state} << FOLLOW_SHIFT | record, FOLLOW_ENDS};
   return 1;

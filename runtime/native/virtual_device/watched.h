@@ -10,7 +10,7 @@ namespace luthier {
 
 class Watched {
 public:
-  // Begins with the WATCH of the plan.
+  // Begin with the WATCH of the plan.
   Watched(Service &service, const char *plan);
   Watched(const Watched &) = delete;
 
@@ -20,13 +20,13 @@ public:
 
 private:
   static uint64_t follow(const char *watch, uint32_t state, uint32_t record, layout::Transition *made);
-  // Tells the user of findings for which there was no room.
+  // Print how many findings had no room.
   void warn_of(const char *what, uint64_t count, uint64_t capacity) const;
 
   alignas(8) char watch_[layout::watch::kSize]; // first: `follow` finds the rest by it
   Service &service_;
   const char *plan_;
-  std::atomic<bool> lost_{false}; // an answer of the service
+  std::atomic<bool> lost_{false}; // an answer of the service is lost
   std::vector<char> found_, met_;
 };
 

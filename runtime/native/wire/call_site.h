@@ -14,7 +14,7 @@ struct CallSite {
   const char *symbol = "", *file = "";
 };
 
-// Return the place of a call that returns to `site`, as far as the dynamic linker knows it.
+// Return the place of a call that returns to `site`, as the dynamic linker knows it.
 inline CallSite call_site(const void *site) {
   Dl_info info{};
   // The call is before the address that it returns to.
@@ -25,7 +25,7 @@ inline CallSite call_site(const void *site) {
           info.dli_sname ? info.dli_sname : "", info.dli_fname ? info.dli_fname : ""};
 }
 
-// Return whether a file is a library through which programs ask for memory, not one that asks for it.
+// Return whether a file is a runtime, which programs ask for memory.
 inline bool is_runtime(std::string_view path) {
   const std::string_view file = path.substr(path.rfind('/') + 1);
   for (const std::string_view name : {"libamdhip64", "libhiprtc", "libhsa-", "libamdocl64", "libOpenCL", "libgomp",
@@ -35,12 +35,12 @@ inline bool is_runtime(std::string_view path) {
   return false;
 }
 
-// The calls that led to one of a runtime, innermost first: the addresses that they return to, up to the first null.
+// The calls that led to a call of a runtime, innermost first: their return addresses, up to the first null.
 struct CallTrace {
   static constexpr unsigned kMost = 10;
   const void *returns[kMost] = {};
 
-  // Return the first calls that are no runtime's: one of HIP's headers may be in front of the program's own.
+  // Return the first calls outside of runtimes: an inline function of HIP's headers may be before the program's own.
   std::vector<CallSite> sites() const {
     constexpr size_t kSites = 3;
     std::vector<CallSite> known;

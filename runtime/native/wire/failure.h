@@ -4,7 +4,7 @@
 
 namespace luthier {
 
-// Whatever goes wrong inside; caught where C begins.
+// An internal error; caught at the boundary to C.
 struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

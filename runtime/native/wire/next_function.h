@@ -1,4 +1,4 @@
-// The function of a library of the program that stands behind one of the same name here.
+// Finds the program's function of the same name that a function of this library stands before.
 #pragma once
 
 #include <dlfcn.h>
@@ -9,8 +9,7 @@
 
 namespace luthier {
 
-// The file's name, without folder, of the library that an address is in; empty for the program itself, and where it is
-// in none.
+// Return the file name of the library that an address is in; empty if it is in the program itself, or in none.
 inline std::string library_of(const void *address) {
   struct Search {
     ElfW(Addr) address;
@@ -33,7 +32,7 @@ inline std::string library_of(const void *address) {
   return search.file;
 }
 
-// The path of a library that the process has loaded and whose file's name begins so; empty if there is none.
+// Return the path of a loaded library whose file name begins with `name`; empty if there is none.
 inline std::string loaded_library(std::string_view name) {
   struct Search {
     std::string_view name;
@@ -53,8 +52,8 @@ inline std::string loaded_library(std::string_view name) {
   return search.path;
 }
 
-// Null where no library has it. `library`: how the name of the library's file begins. A program, or a plugin of it, may
-// have loaded that for itself alone, where RTLD_NEXT does not look.
+// Return the next function of this name; null if there is none. `library` is the beginning of a file name: a program or
+// plugin may have loaded that library with RTLD_LOCAL, where RTLD_NEXT does not look.
 template <typename Function> Function *next_function(const char *name, const char *library) {
   void *found = dlsym(RTLD_NEXT, name);
   const std::string path = found ? "" : loaded_library(library);

@@ -21,7 +21,8 @@ void check_mapping(const char (&digest)[64], const char *part, const char *what)
 
 void Writer::put_size(char kind, uint64_t size) {
   if (size > UINT32_MAX)
-    throw Failure(std::to_string(size) + " bytes or elements are too many for a message to the Luthier service");
+    throw Failure(std::to_string(size) +
+                  " bytes or elements do not fit in a message to the Luthier service: the limit is 2^32 - 1");
   const uint32_t swapped = __builtin_bswap32(size);
   text_ += kind;
   text_ += bytes_of(std::span(&swapped, 1));
@@ -50,7 +51,7 @@ Reader::~Reader() {
 
 void Reader::check(bool is_right) {
   if (!is_right)
-    throw Failure("the Luthier service sent a message that is malformed");
+    throw Failure("the Luthier service sent a malformed message");
 }
 
 const char *Reader::take(uint64_t size) {
@@ -59,7 +60,7 @@ const char *Reader::take(uint64_t size) {
   return text_.data() + at_ - size;
 }
 
-// Return the number that so many bytes are, the first one the highest.
+// Return the number that bytes stand for, most significant first.
 uint64_t Reader::get_number(unsigned size) {
   uint64_t value = 0;
   for (const char byte : std::string_view(take(size), size))
@@ -79,7 +80,7 @@ void Reader::get(bool &value) {
   value = kind == 0xc3;
 }
 
-// Texts and blocks of bytes are the same for C++.
+// C++ does not distinguish texts from blocks of bytes.
 void Reader::get(std::string &value) {
   const uint64_t kind = get_number(1);
   uint64_t size = kind & 0x1f;
@@ -101,7 +102,7 @@ uint64_t Reader::get_array() {
   const uint64_t kind = get_number(1);
   check(kind >> 4 == 0x9 || kind == 0xdc || kind == 0xdd);
   const uint64_t count = kind >> 4 == 0x9 ? kind & 0xf : get_number(kind == 0xdc ? 2 : 4);
-  check(count <= text_.size() - at_); // an element has a byte at least
+  check(count <= text_.size() - at_); // an element has at least one byte
   return count;
 }
 
@@ -129,12 +130,12 @@ Channel::Channel(const char *path, Imported imported)
 Channel::~Channel() { close(socket_); }
 
 void Channel::wait_for_end() const noexcept {
-  pollfd ended{socket_, 0, 0}; // asked for nothing, it tells of the end alone
+  pollfd ended{socket_, 0, 0}; // without events, poll reports only the end
   while (poll(&ended, 1, -1) < 0 && (errno == EINTR || errno == EAGAIN)) {
   }
 }
 
-// A reply is an array: why the request is refused, or nothing; the imports; and the answer.
+// A reply is an array: the reason why the request is refused, or nil; the imports; and the answer.
 void Channel::begin(Reader &reply) {
   std::string problem;
   std::vector<std::string> imports;

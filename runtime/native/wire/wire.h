@@ -1,5 +1,4 @@
-// Messages to and from the service of `luthier run`, as MessagePack (https://msgpack.org/): `luthier.wire` declares
-// them.
+// Messages to and from the service of `luthier run`, as MessagePack (https://msgpack.org/). Declared in `luthier.wire`.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace luthier {
 
-// Throws `Failure` if memory that the service made begins with another digest than that of this library.
+// Throw `Failure` if the digest at the beginning of memory from the service differs from that of this library.
 void check_mapping(const char (&digest)[64], const char *part, const char *what);
 
 // Return the bytes of elements that are in memory one after the other.
@@ -74,7 +73,7 @@ public:
       (get(field), ...);
     });
   }
-  // Return how many elements an array has, which follow.
+  // Return the number of elements of the array that follows.
   uint64_t get_array();
   static void check(bool is_right);
 
@@ -90,7 +89,7 @@ private:
 // A connection to the service. Safe from several threads; throws `Failure`.
 class Channel {
 public:
-  // Called with the C functions that machine code has come to call, before the request that tells of them returns.
+  // Called with the C functions that machine code calls, before the request that reports them returns.
   using Imported = std::function<void(const std::vector<std::string> &)>;
 
   explicit Channel(const char *path, Imported imported = {});
@@ -109,7 +108,7 @@ public:
     reply.get(answer);
     return answer;
   }
-  // Returns when the other end is closed; beside the other functions, on any thread.
+  // Return when the other end is closed. May run beside the other functions, on any thread.
   void wait_for_end() const noexcept;
 
 private:
