@@ -1,9 +1,9 @@
-// Late results: registers of operations that need not be done hold a pattern, and their uses are found. Hazards
-// (hazards.h) are looked for at the same place.
+// Late results: registers of operations that may not be done have a pattern, and their uses are found. Hazards
+// (hazards.h) are checked in the same place.
 //
-// Every record of a watched worker leads to `step`, which looks at the instruction (layout::fact) and goes on with the
-// record's own function. An instruction has been executed when the next one of its wave begins: then what it gives is
-// put aside. How operations are done is said in luthier/hazards/wait_counters/model.py.
+// Every record of a watched worker leads to `step`, which checks the instruction (layout::fact) and continues with the
+// record's own function. An instruction has been executed when the next one of its wave begins: then its results are
+// put aside. luthier/hazards/wait_counters/model.py describes when operations are done.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ namespace luthier {
 
 class Watch {
 public:
-  // Makes ready for a launch; `wave` and `stride` of waves of that size.
+  // Prepare for a launch; `wave` and `stride` of waves of that size.
   void begin(const char *watch, unsigned wave_size, unsigned waves, const char *group);
   // The functions of a table of records.
   void add(const char *records, const uint64_t *functions);
@@ -28,7 +28,7 @@ public:
   static uint64_t entry();
 
 private:
-  struct Held { // a register of an operation that need not be done
+  struct Held { // a register of an operation that may not be done
     uint16_t unit;
     uint8_t half;
     uint64_t lanes;

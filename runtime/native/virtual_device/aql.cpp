@@ -47,7 +47,7 @@ void AqlQueue::abort() {
     launch_->abort();
 }
 
-// A packet is ours when its header says so, wherever the write index is: several producers finish theirs out of order.
+// The header of a packet decides whether it is ready, not the write index: several producers finish out of order.
 bool AqlQueue::process() {
   if (failed_ || next_ >= __atomic_load_n(write_, __ATOMIC_ACQUIRE))
     return false;
@@ -85,8 +85,8 @@ bool AqlQueue::process() {
 
 namespace {
 
-// Launches of a process while captures are wanted: one at a time, so that nothing else on the devices changes memory or
-// counts. One that would wait too long runs beside the other: they may wait for each other.
+// While captures are wanted, launches of a process run one at a time, so that nothing else on the devices changes
+// memory or counts. A launch that would wait too long runs beside the other: they may wait for each other.
 struct Turns {
   std::timed_mutex turn;
   std::atomic<bool> given_up{false}; // by somebody, for the launch that has the turn
@@ -99,7 +99,7 @@ struct Turns {
   }
 };
 
-// While it lives, another thread finds the launch at `place` and may abort it.
+// Publishes a launch at `place` during its lifetime, so that another thread may abort it.
 class Abortable {
 public:
   Abortable(std::mutex &mutex, Launch *&place, Launch &launch) : mutex_(mutex), place_(place) { put(&launch); }
@@ -282,7 +282,8 @@ void AqlQueue::complete(hsa::SignalHandle handle, uint64_t begin) {
     room_.events.raise(event);
 }
 
-// The queue stops, as on hardware: a memory fault goes to the driver, all else to the signal that the runtime watches.
+// Stop the queue, as hardware does: report a memory fault to the driver, other faults to the signal that the runtime
+// watches.
 void AqlQueue::fail(const Fault &fault, const hsa::DispatchPacket *packet) {
   failed_ = true;
   std::string text = "luthier: " + fault.text + "\n";

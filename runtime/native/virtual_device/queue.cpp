@@ -36,8 +36,8 @@ void Queue::stop() {
   room_.order.leave(member_);
 }
 
-// A packet is announced by stores to memory, so somebody must look: all the time just after there was work, then less
-// and less often.
+// Packets are announced by stores to memory, so the thread polls: continuously just after there was work, then less and
+// less often.
 void Queue::run() {
   prctl(PR_SET_NAME, "luthier-queue");
   prctl(PR_SET_TIMERSLACK, 1);

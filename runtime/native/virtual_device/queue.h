@@ -1,4 +1,4 @@
-// Queues: a thread each, which takes packets as a command processor or a copy engine does.
+// Queues. Each has a thread, which processes packets as a command processor or a copy engine does.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace luthier {
 // Time stamps of the device: hundredths of a microsecond of the system clock.
 uint64_t device_clock();
 
-// State that queues share.
+// The state that queues share.
 struct Room {
   Service &service;
   Memory &memory;
@@ -34,26 +34,26 @@ struct Room {
 
 class Queue {
 public:
-  // `write`, `read`: indices into the ring, which begin at 0. Doorbells are rung without effect: the thread looks at
-  // the write index.
+  // `write`, `read`: indices into the ring, which begin at 0. Doorbells have no effect: the thread polls the write
+  // index.
   Queue(Room &room, unsigned node, char *ring, uint64_t size, uint64_t *write, uint64_t *read)
       : room_(room), node_(node), ring_(ring), size_(size), write_(write), read_(read) {}
   virtual ~Queue() = default;
 
   void start();
-  // Ends the thread, and what it executes.
+  // End the thread, and what it executes.
   void stop();
-  // Lets it rest, or go on.
+  // Suspend or resume it.
   void set_active(bool active) { active_.store(active); }
 
 protected:
-  // Takes what there is; false if there was nothing.
+  // Process the packets that there are; return false if there were none.
   virtual bool process() = 0;
-  // Return up to which place, an index as that of `begin` of the order, the program has submitted something.
+  // Return the place up to which the program has submitted packets, an index like that of QueueOrder::begin.
   virtual uint64_t submitted() const = 0;
   virtual void abort() {}
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
-  // Waits until `done` says so or the queue is to end; false then.
+  // Wait until `done` returns true; return false if the queue must end.
   bool wait_until(const std::function<bool()> &done);
 
   Room &room_;
@@ -73,7 +73,7 @@ private:
 class AqlQueue : public Queue {
 public:
   AqlQueue(Room &room, unsigned node, unsigned gpu, char *ring, uint64_t size, uint64_t *write, uint64_t *read);
-  // Kernels of this queue run with all their work-groups at once.
+  // Kernels of this queue run all their work-groups at once.
   void set_cooperative() { cooperative_ = true; }
 
 protected:

@@ -44,7 +44,7 @@ bool compare(unsigned function, uint32_t value, uint32_t reference) {
 
 } // namespace
 
-// An access outside is a fault that the driver reports.
+// Report an access outside of memory, a fault of the driver.
 char *SdmaQueue::fail(const char *what, uint64_t place, uint64_t size) {
   failed_ = true;
   char text[160];
@@ -62,7 +62,7 @@ char *SdmaQueue::reach(const char *what, uint64_t place, uint64_t size) {
   return host ? host : fail(what, place, size);
 }
 
-// The first piece of what may be in several places: contiguous addresses of the device may be parts of several objects.
+// Return the first contiguous piece: contiguous addresses of the device may be parts of several objects.
 RangeTable::Piece SdmaQueue::reach_piece(const char *what, uint64_t place, uint64_t size) {
   RangeTable::Piece found = room_.memory.table(node_)->piece(place);
   if (!found.size)
@@ -71,13 +71,13 @@ RangeTable::Piece SdmaQueue::reach_piece(const char *what, uint64_t place, uint6
   return found;
 }
 
-// Whoever is told by a mailbox that an event is there looks at the signal.
+// A thread that is notified of an event by a mailbox reads the signal.
 void SdmaQueue::publish(const char *place) {
   if (!room_.events.is_mailbox(place))
     room_.order.publish(member_, place);
 }
 
-// A copy, or with no source a fill, has ended.
+// Note that a copy, or, without a source, a fill, has ended.
 void SdmaQueue::ended(const char *from, const RangeTable::Piece &to) {
   room_.order.end(member_, {{reinterpret_cast<uint64_t>(from), from ? to.size : 0},
                             {reinterpret_cast<uint64_t>(to.host), to.size}});
@@ -96,7 +96,7 @@ bool SdmaQueue::copy(uint64_t to, uint64_t from, uint64_t size) {
   return true;
 }
 
-// Of words; pieces are of whole pages.
+// Fill words. Pieces are whole pages.
 bool SdmaQueue::fill(uint64_t to, uint32_t value, uint64_t size) {
   while (size) {
     const auto target = reach_piece("write", to, size);
@@ -110,7 +110,7 @@ bool SdmaQueue::fill(uint64_t to, uint32_t value, uint64_t size) {
   return true;
 }
 
-// Copies a box of elements: slices of rows. Sizes are one less than they are, pitches in elements.
+// Copy a box of elements: slices of rows. The packet has sizes minus one, and pitches in elements.
 bool SdmaQueue::copy_box(const uint32_t *p) {
   struct Side {
     uint64_t base, pitch, slice;
@@ -148,14 +148,14 @@ bool SdmaQueue::process() {
   return true;
 }
 
-// Executes one packet; its length in words, or 0 if the queue cannot go on.
+// Execute one packet; return its length in words, or 0 if the queue cannot continue.
 size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
   const unsigned operation = p[0] & 0xFF, sub = p[0] >> 8 & 0xFF;
   const auto malformed = [&](size_t needed) {
     if (needed && needed <= words)
       return false;
     failed_ = true;
-    std::fprintf(stderr, "luthier: a copy engine got packet %u.%u, which it does not know\n", operation, sub);
+    std::fprintf(stderr, "luthier: a copy engine got the unknown packet %u.%u\n", operation, sub);
     room_.memory_fault(node_, reinterpret_cast<uint64_t>(p));
     return true;
   };
