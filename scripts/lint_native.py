@@ -1,12 +1,12 @@
 """Run clang-tidy over the native code: the sources that setup.py compiles, and those of the compiler plugin.
 
-What is looked for stands in `.clang-tidy`. How a source is compiled is asked of what compiles it: `setup.py
-compile_commands` and `luthier_build.plugin`. A source without findings is not looked at again (Luthier's cache folder
-keeps that) until it, a file of the project that it includes, its flags, `.clang-tidy` or clang-tidy changes. Headers of
-others, as LLVM's, are taken not to change.
+`.clang-tidy` selects the checks. The flags of a source come from the code that compiles it: `setup.py compile_commands`
+and `luthier_build.plugin`. A source without findings is not checked again (Luthier's cache folder keeps that) until it,
+a file of the project that it includes, its flags, `.clang-tidy` or clang-tidy changes. Other headers, such as LLVM's,
+are assumed not to change.
 
-Use: python scripts/lint_native.py [--analyse]    (exit code 1 if there are findings; --analyse: the static analyser of
-clang, too, which takes five times as long as all else)
+Use: python scripts/lint_native.py [--analyse]    (exit code 1 if there are findings; --analyse: also run clang's static
+analyser, which takes five times as long as everything else)
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ BUILD = Path("build/native")
 """Folder for the compilation database and the headers that are made."""
 FOLDERS = ("runtime/native", "compiler_plugin/src")
 WITHOUT_ANALYSER = "-clang-analyzer-*"
-"""Checks that are left out of what `.clang-tidy` says, or none."""
+"""Checks of `.clang-tidy` that are left out by default."""
 OTHER_COMPILERS = ("-Qunused-arguments", "-Wno-unknown-warning-option")
-"""Flags for clang, where what else is given are flags for another compiler."""
+"""Flags that let clang accept the flags of another compiler."""
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 
 
@@ -53,7 +53,7 @@ class Unit:
 
 
 def native_units(root: Path = ROOT) -> list[Unit]:
-    """Return the sources that setup.py compiles; it makes the headers that they include.
+    """Return the sources that setup.py compiles, and make the headers that they include.
 
     Raises:
         BuildError: setup.py fails.
@@ -65,10 +65,10 @@ def native_units(root: Path = ROOT) -> list[Unit]:
 
 
 def plugin_units(root: Path = ROOT) -> list[Unit]:
-    """Return the sources of the compiler plugin, as one that includes them: to read LLVM's headers is most of the work.
+    """Return the sources of the compiler plugin, as one that includes them: reading LLVM's headers is most of the work.
 
     Raises:
-        BuildError: what it is built with is missing.
+        BuildError: the toolchain of the plugin is missing.
     """
     flags = tuple(plugin_compile_flags(Toolchain.find()))
     source = root / BUILD / "compiler_plugin.cpp"
@@ -77,27 +77,27 @@ def plugin_units(root: Path = ROOT) -> list[Unit]:
 
 
 def include_folders(unit: Unit, root: Path) -> list[Path]:
-    """Return the folders of the project in which a source's includes are looked for."""
+    """Return the folders of the project in which includes of a source are searched."""
     flags = unit.flags
     named = [flag[2:] or following for flag, following in zip(flags, (*flags[1:], ""), strict=True) if flag[:2] == "-I"]
-    found = [(root / folder).resolve() for folder in named]
-    return [folder for folder in found if folder.is_relative_to(root) and ".venv" not in folder.parts]
+    folders = [(root / folder).resolve() for folder in named]
+    return [folder for folder in folders if folder.is_relative_to(root) and ".venv" not in folder.parts]
 
 
 def closure(unit: Unit, root: Path = ROOT) -> list[Path]:
-    """Return the files of the project that a source may include, itself first; conditions are not looked at."""
-    folders, found = include_folders(unit, root), [unit.source.resolve()]
-    for path in found:  # grows meanwhile
+    """Return the files of the project that a source may include, itself first; preprocessor conditions are ignored."""
+    folders, paths = include_folders(unit, root), [unit.source.resolve()]
+    for path in paths:  # grows meanwhile
         for name in INCLUDE.findall(path.read_text("utf-8")):
             for folder in (path.parent, *folders):
-                inner = (folder / name).resolve()
-                if inner.is_file() and inner not in found:
-                    found.append(inner)
-    return found
+                included = (folder / name).resolve()
+                if included.is_file() and included not in paths:
+                    paths.append(included)
+    return paths
 
 
 def key_of(unit: Unit, version: str, root: Path = ROOT, checks: str = "") -> bytes:
-    """Return a digest of all that a source's findings follow from; the same wherever the project lies."""
+    """Return a digest of everything that determines a source's findings, independent of the project's location."""
     flags = [flag.replace(os.fspath(root), ".") for flag in unit.flags]
     digest = hashlib.sha256(json.dumps([version, checks, flags]).encode())
     for path in (CONFIGURATION, *closure(unit, root)):
@@ -107,10 +107,10 @@ def key_of(unit: Unit, version: str, root: Path = ROOT, checks: str = "") -> byt
 
 
 def findings(unit: Unit, root: Path = ROOT, checks: str = "") -> str:
-    """Return what clang-tidy says of a source; empty if it finds nothing.
+    """Return clang-tidy's findings in a source; empty if there are none.
 
     Args:
-        checks: added to those of `.clang-tidy`, or taken from them.
+        checks: added to those of `.clang-tidy`, or removed from them.
     """
     tidy = [os.fspath(TIDY), "--quiet", f"--config-file={CONFIGURATION}", f"--checks={checks}"]
     command = [*tidy, os.fspath(unit.source), "--", *unit.flags, *OTHER_COMPILERS]
@@ -122,33 +122,33 @@ def findings(unit: Unit, root: Path = ROOT, checks: str = "") -> str:
 
 
 def check(units: Sequence[Unit], kept: Store, root: Path = ROOT, checks: str = "") -> tuple[list[str], int]:
-    """Return what is found in sources, and how many were looked at: those that are not kept as without findings."""
+    """Return the findings in sources, and the number of sources that were checked: those without a kept result."""
     version = run([TIDY, "--version"])
     keys = {unit: key_of(unit, version, root, checks) for unit in units}
     known = kept.get(keys.values())
     changed = [unit for unit in units if keys[unit] not in known]
 
-    def look_at(unit: Unit) -> str:
-        found = findings(unit, root, checks)
-        if not found:
-            kept.put({keys[unit]: b""})  # at once: a run that is ended is not lost
-        return found
+    def check_unit(unit: Unit) -> str:
+        text = findings(unit, root, checks)
+        if not text:
+            kept.put({keys[unit]: b""})  # at once: an aborted run keeps its results
+        return text
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        return [found for found in pool.map(look_at, changed) if found], len(changed)
+        return [text for text in pool.map(check_unit, changed) if text], len(changed)
 
 
 def unchecked(units: Iterable[Unit], root: Path = ROOT) -> Iterator[Path]:
-    """Yield the sources that are neither compiled here nor included by one that is."""
+    """Yield the sources that are neither compiled nor included by a compiled one."""
     reached = {path for unit in units for path in closure(unit, root)}
     for folder in FOLDERS:
         yield from (path for path in sorted((root / folder).rglob("*.cpp")) if path.resolve() not in reached)
 
 
 def main() -> int:
-    """Print what is found; the exit code says whether anything is."""
+    """Print the findings; return 1 if there are any."""
     parser = argparse.ArgumentParser(description="Run clang-tidy over the native code.")
-    parser.add_argument("--analyse", action="store_true", help="have the static analyser look, too")
+    parser.add_argument("--analyse", action="store_true", help="also run the static analyser")
     checks = "" if parser.parse_args().analyse else WITHOUT_ANALYSER
     units = native_units()
     try:
@@ -156,14 +156,14 @@ def main() -> int:
     except BuildError as problem:
         say_text(f"clang-tidy: the compiler plugin is not checked: {problem}", file=sys.stderr)
     for path in unchecked(units):
-        say(f"clang-tidy: not checked, as it is not compiled here: {path.relative_to(ROOT)}", file=sys.stderr)
+        say(f"clang-tidy: not checked, because it is not compiled: {path.relative_to(ROOT)}", file=sys.stderr)
     folder = cache_root()
     kept = Store(folder / "lint" / "native.sqlite") if folder else Store(ROOT / BUILD / "lint.sqlite")
-    found, looked_at = check(units, kept, ROOT, checks)
-    for text in found:
+    texts, checked = check(units, kept, ROOT, checks)
+    for text in texts:
         say_text(text)
-    say(f"clang-tidy: {len(units)} sources, {looked_at} of them changed, {len(found)} with findings")
-    return bool(found)
+    say(f"clang-tidy: {len(units)} sources, {checked} of them changed, {len(texts)} with findings")
+    return bool(texts)
 
 
 if __name__ == "__main__":

@@ -35,35 +35,35 @@
 
 namespace luthier::compat {
 
-/// Adds `Pass` at the end of the optimizer's pipeline, at every optimization level. LLVM 20 gave the callback a
-/// parameter more, and ROCm's releases are cut from in between; so it takes any.
-template <typename PassT> void addOptimizerLastPass(llvm::PassBuilder &Builder, PassT Pass) {
-  Builder.registerOptimizerLastEPCallback(
-      [Pass](llvm::ModulePassManager &Passes, auto &&...) { Passes.addPass(PassT(Pass)); });
+/// Add `pass` at the end of the optimizer's pipeline, at every optimization level. LLVM 20 added a parameter to the
+/// callback, and ROCm's releases are cut from in between, so it takes any.
+template <typename PassT> void add_optimizer_last_pass(llvm::PassBuilder &builder, PassT pass) {
+  builder.registerOptimizerLastEPCallback(
+      [pass](llvm::ModulePassManager &passes, auto &&...) { passes.addPass(PassT(pass)); });
 }
 
-inline llvm::Triple targetTriple(const llvm::Module &M) { return llvm::Triple(M.getTargetTriple()); }
+inline llvm::Triple target_triple(const llvm::Module &m) { return llvm::Triple(m.getTargetTriple()); }
 
-/// The attributes of these names, those left out that this release does not have.
-inline llvm::AttributeMask attributesNamed(std::initializer_list<llvm::StringRef> Names) {
-  llvm::AttributeMask Mask;
-  for (llvm::StringRef Name : Names)
-    if (auto Kind = llvm::Attribute::getAttrKindFromName(Name); Kind != llvm::Attribute::None)
-      Mask.addAttribute(Kind);
-  return Mask;
+/// Return the attributes of these names that this release has.
+inline llvm::AttributeMask attributes_named(std::initializer_list<llvm::StringRef> names) {
+  llvm::AttributeMask mask;
+  for (llvm::StringRef name : names)
+    if (auto kind = llvm::Attribute::getAttrKindFromName(name); kind != llvm::Attribute::None)
+      mask.addAttribute(kind);
+  return mask;
 }
 
-/// Function attributes that the optimizer concluded from the bodies of intrinsics, which do not stay. `memory` took the
-/// place of those after it in LLVM 16.
-inline llvm::AttributeMask inferredFunctionAttributes() {
-  return attributesNamed({"nofree", "nosync", "norecurse", "willreturn", "speculatable", "nocallback", "memory",
-                          "argmemonly", "inaccessiblememonly", "inaccessiblemem_or_argmemonly", "readnone", "readonly",
-                          "writeonly"});
+/// Return the function attributes that the optimizer infers from the bodies of intrinsics, which are removed. `memory`
+/// replaced those after it in LLVM 16.
+inline llvm::AttributeMask inferred_function_attributes() {
+  return attributes_named({"nofree", "nosync", "norecurse", "willreturn", "speculatable", "nocallback", "memory",
+                           "argmemonly", "inaccessiblememonly", "inaccessiblemem_or_argmemonly", "readnone", "readonly",
+                           "writeonly"});
 }
 
 /// Return the inferred attributes of parameters. `captures` took the place of `nocapture` in LLVM 21.
-inline llvm::AttributeMask inferredParameterAttributes() {
-  return attributesNamed({"nofree", "readnone", "readonly", "writeonly", "returned", "captures", "nocapture"});
+inline llvm::AttributeMask inferred_parameter_attributes() {
+  return attributes_named({"nofree", "readnone", "readonly", "writeonly", "returned", "captures", "nocapture"});
 }
 
 } // namespace luthier::compat

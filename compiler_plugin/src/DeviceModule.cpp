@@ -27,10 +27,10 @@ using namespace llvm;
 
 namespace luthier {
 
-void reportError(Module &M, const Twine &Message) { M.getContext().emitError("luthier: " + Message); }
+void report_error(Module &m, const Twine &message) { m.getContext().emitError("luthier: " + message); }
 
-bool isLuthierDeviceModule(const Module &M) {
-  return compat::targetTriple(M).isAMDGCN() && M.getNamedValue(ReservedVariable);
+bool is_luthier_device_module(const Module &m) {
+  return compat::target_triple(m).isAMDGCN() && m.getNamedValue(kReservedVariable);
 }
 
 namespace {
@@ -41,457 +41,462 @@ namespace {
 
 /// Name of a function in the source.
 struct SourceName {
-  std::string Qualified; ///< `namespace::name`, without template arguments
-  std::string Full;      ///< `namespace::name<arguments>(parameters)`
+  std::string qualified; ///< `namespace::name`, without template arguments
+  std::string full;      ///< `namespace::name<arguments>(parameters)`
 };
 
-/// Reads an Itanium name; a C name stays as it is.
-SourceName sourceName(const std::string &Symbol) {
-  ItaniumPartialDemangler Demangler; // refers to the text of `Symbol`
-  if (Demangler.partialDemangle(Symbol.c_str()) || !Demangler.isFunction())
-    return {Symbol, Symbol};
-  auto Take = [](char *Text) {
-    std::string Result = Text ? Text : "";
-    std::free(Text);
-    return Result;
+/// Demangle an Itanium name; return a C name unchanged.
+SourceName source_name(const std::string &symbol) {
+  ItaniumPartialDemangler demangler; // refers to the text of `symbol`
+  if (demangler.partialDemangle(symbol.c_str()) || !demangler.isFunction())
+    return {symbol, symbol};
+  auto take = [](char *text) {
+    std::string result = text ? text : "";
+    std::free(text);
+    return result;
   };
-  std::string Context = Take(Demangler.getFunctionDeclContextName(nullptr, nullptr));
-  std::string Base = Take(Demangler.getFunctionBaseName(nullptr, nullptr));
-  return {Context.empty() ? Base : Context + "::" + Base,
-          Take(Demangler.getFunctionName(nullptr, nullptr)) + Take(Demangler.getFunctionParameters(nullptr, nullptr))};
+  std::string context = take(demangler.getFunctionDeclContextName(nullptr, nullptr));
+  std::string base = take(demangler.getFunctionBaseName(nullptr, nullptr));
+  return {context.empty() ? base : context + "::" + base,
+          take(demangler.getFunctionName(nullptr, nullptr)) + take(demangler.getFunctionParameters(nullptr, nullptr))};
 }
 
 //===----------------------------------------------------------------------===//
 // Annotations
 //===----------------------------------------------------------------------===//
 
-bool isKernel(const Function &F) { return F.getCallingConv() == CallingConv::AMDGPU_KERNEL; }
+bool is_kernel(const Function &f) { return f.getCallingConv() == CallingConv::AMDGPU_KERNEL; }
 
-bool canBeHook(const Function &F) {
-  return F.getReturnType()->isVoidTy() && !F.isVarArg() && !isKernel(F) && !F.isDeclaration();
+bool can_be_hook(const Function &f) {
+  return f.getReturnType()->isVoidTy() && !f.isVarArg() && !is_kernel(f) && !f.isDeclaration();
 }
 
 /// `Tool` of `luthier::detail::membersAreHooks<Tool>()`.
-std::string classOfMarker(const Function &Marker) {
-  std::string Name = sourceName(Marker.getName().str()).Full;
-  size_t Open = Name.find('<'), Close = Name.rfind('>');
-  return Open < Close && Close != std::string::npos ? Name.substr(Open + 1, Close - Open - 1) : "";
+std::string class_of_marker(const Function &marker) {
+  std::string name = source_name(marker.getName().str()).full;
+  size_t open = name.find('<'), close = name.rfind('>');
+  return open < close && close != std::string::npos ? name.substr(open + 1, close - open - 1) : "";
 }
 
-/// Adds the hooks that are no more than `__attribute__((device, used)) static void` members of a class that `Marker` is
+/// Add the hooks that are only `__attribute__((device, used)) static void` members of a class that `marker` is
 /// for.
-void addMembers(Module &M, const Function &Marker, SmallPtrSetImpl<const Function *> &Seen, Annotations &Result) {
-  std::string Prefix = classOfMarker(Marker) + "::";
-  SmallVector<GlobalValue *, 16> Used;
-  collectUsedGlobalVariables(M, Used, /*CompilerUsed=*/false);
-  collectUsedGlobalVariables(M, Used, /*CompilerUsed=*/true);
-  SmallPtrSet<const GlobalValue *, 16> IsUsed(Used.begin(), Used.end());
-  for (Function &F : M) {
-    bool IsMember = sourceName(F.getName().str()).Qualified.compare(0, Prefix.size(), Prefix) == 0;
-    if (IsMember && IsUsed.count(&F) && canBeHook(F) && Seen.insert(&F).second)
-      Result.Hooks.push_back({&F, /*File=*/"", /*Line=*/0});
+void add_members(Module &m, const Function &marker, SmallPtrSetImpl<const Function *> &seen, Annotations &result) {
+  std::string prefix = class_of_marker(marker) + "::";
+  SmallVector<GlobalValue *, 16> used;
+  collectUsedGlobalVariables(m, used, /*CompilerUsed=*/false);
+  collectUsedGlobalVariables(m, used, /*CompilerUsed=*/true);
+  SmallPtrSet<const GlobalValue *, 16> is_used(used.begin(), used.end());
+  for (Function &f : m) {
+    bool is_member = source_name(f.getName().str()).qualified.compare(0, prefix.size(), prefix) == 0;
+    if (is_member && is_used.count(&f) && can_be_hook(f) && seen.insert(&f).second)
+      result.hooks.push_back({&f, /*File=*/"", /*Line=*/0});
   }
 }
 
-StringRef stringConstant(const Constant *Pointer) {
-  auto *Global = dyn_cast<GlobalVariable>(Pointer->stripPointerCasts());
-  auto *Data = Global && Global->hasInitializer() ? dyn_cast<ConstantDataArray>(Global->getInitializer()) : nullptr;
-  return Data && Data->isCString() ? Data->getAsCString() : StringRef();
+StringRef string_constant(const Constant *pointer) {
+  auto *global = dyn_cast<GlobalVariable>(pointer->stripPointerCasts());
+  auto *data = global && global->hasInitializer() ? dyn_cast<ConstantDataArray>(global->getInitializer()) : nullptr;
+  return data && data->isCString() ? data->getAsCString() : StringRef();
 }
 
-Annotations readAnnotations(Module &M) {
-  Annotations Result;
-  auto *Table = M.getGlobalVariable("llvm.global.annotations");
-  auto *Rows = Table && Table->hasInitializer() ? dyn_cast<ConstantArray>(Table->getInitializer()) : nullptr;
-  if (!Rows)
-    return Result;
-  SmallPtrSet<const Function *, 16> Seen;
-  SmallVector<const Function *, 2> Markers;
-  for (const Use &Row : Rows->operands()) {
+Annotations read_annotations(Module &m) {
+  Annotations result;
+  auto *table = m.getGlobalVariable("llvm.global.annotations");
+  auto *rows = table && table->hasInitializer() ? dyn_cast<ConstantArray>(table->getInitializer()) : nullptr;
+  if (!rows)
+    return result;
+  SmallPtrSet<const Function *, 16> seen;
+  SmallVector<const Function *, 2> markers;
+  for (const Use &row : rows->operands()) {
     // { annotated value, annotation, file, line, arguments }
-    auto *Fields = dyn_cast<ConstantStruct>(Row);
-    if (!Fields || Fields->getNumOperands() < 4)
+    auto *fields = dyn_cast<ConstantStruct>(row);
+    if (!fields || fields->getNumOperands() < 4)
       continue;
-    auto *Annotated = dyn_cast<Function>(Fields->getOperand(0)->stripPointerCastsAndAliases());
-    StringRef Kind = stringConstant(Fields->getOperand(1));
-    if (Annotated && Kind == MembersAnnotation)
-      Markers.push_back(Annotated);
-    if (!Annotated || (Kind != HookAttribute && Kind != IntrinsicAttribute) || !Seen.insert(Annotated).second)
+    auto *annotated = dyn_cast<Function>(fields->getOperand(0)->stripPointerCastsAndAliases());
+    StringRef kind = string_constant(fields->getOperand(1));
+    if (annotated && kind == kMembersAnnotation)
+      markers.push_back(annotated);
+    if (!annotated || (kind != kHookAttribute && kind != kIntrinsicAttribute) || !seen.insert(annotated).second)
       continue;
-    auto *Line = dyn_cast<ConstantInt>(Fields->getOperand(3));
-    AnnotatedFunction Entry{Annotated, stringConstant(Fields->getOperand(2)).str(),
-                            Line ? unsigned(Line->getZExtValue()) : 0};
-    (Kind == HookAttribute ? Result.Hooks : Result.Intrinsics).push_back(std::move(Entry));
+    auto *line = dyn_cast<ConstantInt>(fields->getOperand(3));
+    AnnotatedFunction entry{annotated, string_constant(fields->getOperand(2)).str(),
+                            line ? unsigned(line->getZExtValue()) : 0};
+    (kind == kHookAttribute ? result.hooks : result.intrinsics).push_back(std::move(entry));
   }
-  for (const Function *Marker : Markers)
-    addMembers(M, *Marker, Seen, Result);
-  return Result;
+  for (const Function *marker : markers)
+    add_members(m, *marker, seen, result);
+  return result;
 }
 
 //===----------------------------------------------------------------------===//
 // Checks
 //===----------------------------------------------------------------------===//
 
-/// The globals that `Roots` need, themselves included: through calls, operands, initialisers.
-SetVector<GlobalValue *> reachable(ArrayRef<GlobalValue *> Roots, const SmallPtrSetImpl<const Function *> &Opaque) {
-  SetVector<GlobalValue *> Found(Roots.begin(), Roots.end());
-  SmallPtrSet<const Constant *, 32> Seen;
-  SmallVector<const Constant *, 32> Constants;
-  for (unsigned I = 0; I < Found.size(); ++I) { // grows while it runs
-    auto Visit = [&](const Value *Operand) {
-      if (auto *C = dyn_cast<Constant>(Operand))
-        Constants.push_back(C);
-      while (!Constants.empty()) {
-        const Constant *C = Constants.pop_back_val();
-        if (auto *Global = dyn_cast<GlobalValue>(C)) {
-          Found.insert(const_cast<GlobalValue *>(Global));
-        } else if (Seen.insert(C).second) {
-          for (const Use &Operand : C->operands())
-            if (auto *Inner = dyn_cast<Constant>(Operand))
-              Constants.push_back(Inner);
+/// Return the globals that `roots` need, themselves included: through calls, operands, initialisers.
+SetVector<GlobalValue *> reachable(ArrayRef<GlobalValue *> roots, const SmallPtrSetImpl<const Function *> &opaque) {
+  SetVector<GlobalValue *> found(roots.begin(), roots.end());
+  SmallPtrSet<const Constant *, 32> seen;
+  SmallVector<const Constant *, 32> constants;
+  for (unsigned i = 0; i < found.size(); ++i) { // grows while it runs
+    auto visit = [&](const Value *operand) {
+      if (auto *c = dyn_cast<Constant>(operand))
+        constants.push_back(c);
+      while (!constants.empty()) {
+        const Constant *c = constants.pop_back_val();
+        if (auto *global = dyn_cast<GlobalValue>(c)) {
+          found.insert(const_cast<GlobalValue *>(global));
+        } else if (seen.insert(c).second) {
+          for (const Use &operand : c->operands())
+            if (auto *inner = dyn_cast<Constant>(operand))
+              constants.push_back(inner);
         }
       }
     };
-    GlobalValue *Global = Found[I];
-    if (auto *F = dyn_cast<Function>(Global)) {
-      if (!Opaque.count(F))
-        for (const Instruction &Inst : instructions(*F))
-          for (const Use &Operand : Inst.operands())
-            Visit(Operand);
-    } else if (Global->getNumOperands()) {
-      Visit(Global->getOperand(0)); // the initialiser
+    GlobalValue *global = found[i];
+    if (auto *f = dyn_cast<Function>(global)) {
+      if (!opaque.count(f))
+        for (const Instruction &inst : instructions(*f))
+          for (const Use &operand : inst.operands())
+            visit(operand);
+    } else if (global->getNumOperands()) {
+      visit(global->getOperand(0)); // the initialiser
     }
   }
-  return Found;
+  return found;
 }
 
 /// Return whether an inline assembly template produces no instruction: empty, or comments alone, as used to hide values
-/// from the optimizer. `Constraints` must leave the choice of registers to the compiler.
-bool isEmptyAssembly(const InlineAsm &Asm) {
-  StringRef Rest = Asm.getAsmString();
-  while (!Rest.empty()) {
-    Rest = Rest.ltrim(" \t\n\r");
-    if (Rest.empty() || Rest.front() == ';' || Rest.take_front(2) == "//")
-      Rest = Rest.split('\n').second;
+/// from the optimizer. `constraints` must leave the choice of registers to the compiler.
+bool is_empty_assembly(const InlineAsm &assembly) {
+  StringRef rest = assembly.getAsmString();
+  while (!rest.empty()) {
+    rest = rest.ltrim(" \t\n\r");
+    if (rest.empty() || rest.front() == ';' || rest.take_front(2) == "//")
+      rest = rest.split('\n').second;
     else
       return false;
   }
-  for (const InlineAsm::ConstraintInfo &Constraint : Asm.ParseConstraints())
-    for (const std::string &Code : Constraint.Codes)
-      if (StringRef(Code).take_front(1) == "{" && Code != "{memory}")
+  for (const InlineAsm::ConstraintInfo &constraint : assembly.ParseConstraints())
+    for (const std::string &code : constraint.Codes)
+      if (StringRef(code).take_front(1) == "{" && code != "{memory}")
         return false;
   return true;
 }
 
-/// Reports inline assembly in `F`; clang shows the source line by the call's `srcloc`.
-bool hasInlineAssembly(Function &F) {
-  bool Found = false;
-  for (Instruction &Inst : instructions(F)) {
-    auto *Call = dyn_cast<CallBase>(&Inst);
-    auto *Asm = Call ? dyn_cast<InlineAsm>(Call->getCalledOperand()) : nullptr;
-    if (!Asm || isEmptyAssembly(*Asm))
+/// Report inline assembly in `f`; clang shows the source line by the call's `srcloc`.
+bool has_inline_assembly(Function &f) {
+  bool found = false;
+  for (Instruction &inst : instructions(f)) {
+    auto *call = dyn_cast<CallBase>(&inst);
+    auto *assembly = call ? dyn_cast<InlineAsm>(call->getCalledOperand()) : nullptr;
+    if (!assembly || is_empty_assembly(*assembly))
       continue;
-    std::string Place;
-    if (const DebugLoc &Location = Call->getDebugLoc())
-      Place = (Location->getFilename() + ":" + Twine(Location.getLine()) + ": ").str();
-    std::string Message = Place +
-                          "luthier: inline assembly is not allowed in hooks and what they call, for its registers "
-                          "cannot be known; use an intrinsic (in function '" +
-                          demangle(F.getName().str()) + "')";
-    F.getContext().diagnose(DiagnosticInfoInlineAsm(*Call, Message, DS_Error));
-    Found = true;
+    std::string place;
+    if (const DebugLoc &location = call->getDebugLoc())
+      place = (location->getFilename() + ":" + Twine(location.getLine()) + ": ").str();
+    std::string message = place +
+                          "luthier: inline assembly is not allowed in hooks and what they call, because its registers "
+                          "are not known; use an intrinsic (in function '" +
+                          demangle(f.getName().str()) + "')";
+    f.getContext().diagnose(DiagnosticInfoInlineAsm(*call, message, DS_Error));
+    found = true;
   }
-  return Found;
+  return found;
 }
 
 //===----------------------------------------------------------------------===//
 // Steps
 //===----------------------------------------------------------------------===//
 
-void eraseGlobal(GlobalValue &Global) {
-  Global.replaceAllUsesWith(PoisonValue::get(Global.getType()));
-  Global.eraseFromParent();
+void erase_global(GlobalValue &global) {
+  global.replaceAllUsesWith(PoisonValue::get(global.getType()));
+  global.eraseFromParent();
 }
 
 /// `llvm.used` and the like, and everything else in sections that only the compiler reads.
-void eraseCompilerGlobals(Module &M) {
-  for (GlobalVariable &Global : make_early_inc_range(M.globals()))
-    if (Global.hasAppendingLinkage())
-      eraseGlobal(Global);
-  for (GlobalVariable &Global : make_early_inc_range(M.globals()))
-    if (Global.getSection() == "llvm.metadata")
-      eraseGlobal(Global);
+void erase_compiler_globals(Module &m) {
+  for (GlobalVariable &global : make_early_inc_range(m.globals()))
+    if (global.hasAppendingLinkage())
+      erase_global(global);
+  for (GlobalVariable &global : make_early_inc_range(m.globals()))
+    if (global.getSection() == "llvm.metadata")
+      erase_global(global);
 }
 
-void resolveAliases(Module &M, Manifest &Record) {
-  for (GlobalAlias &Alias : make_early_inc_range(M.aliases())) {
-    APInt Offset(M.getDataLayout().getIndexTypeSizeInBits(Alias.getType()), 0);
-    const Value *Base =
-        Alias.getAliasee()->stripAndAccumulateConstantOffsets(M.getDataLayout(), Offset, /*AllowNonInbounds=*/true);
-    if (auto *Global = dyn_cast<GlobalValue>(Base); Global && !Alias.hasLocalLinkage())
-      Record.addAlias(Alias.getName(), Global->getName(), Offset.getSExtValue());
-    Alias.replaceAllUsesWith(Alias.getAliasee());
-    Alias.eraseFromParent();
+void resolve_aliases(Module &m, Manifest &record) {
+  for (GlobalAlias &alias : make_early_inc_range(m.aliases())) {
+    APInt offset(m.getDataLayout().getIndexTypeSizeInBits(alias.getType()), 0);
+    const Value *base =
+        alias.getAliasee()->stripAndAccumulateConstantOffsets(m.getDataLayout(), offset, /*AllowNonInbounds=*/true);
+    if (auto *global = dyn_cast<GlobalValue>(base); global && !alias.hasLocalLinkage())
+      record.add_alias(alias.getName(), global->getName(), offset.getSExtValue());
+    alias.replaceAllUsesWith(alias.getAliasee());
+    alias.eraseFromParent();
   }
 }
 
 /// `<namespace::name>[.<return type>].<argument types…>` in LLVM's type spelling.
-std::string intrinsicName(const std::string &QualifiedName, const FunctionType &Signature) {
-  std::string Name = QualifiedName;
-  raw_string_ostream Stream(Name);
-  if (!Signature.getReturnType()->isVoidTy()) {
-    Stream << '.';
-    Signature.getReturnType()->print(Stream, /*IsForDebug=*/false, /*NoDetails=*/true);
+std::string intrinsic_name(const std::string &qualified_name, const FunctionType &signature) {
+  std::string name = qualified_name;
+  raw_string_ostream stream(name);
+  if (!signature.getReturnType()->isVoidTy()) {
+    stream << '.';
+    signature.getReturnType()->print(stream, /*IsForDebug=*/false, /*NoDetails=*/true);
   }
-  for (Type *Parameter : Signature.params()) {
-    Stream << '.';
-    Parameter->print(Stream, /*IsForDebug=*/false, /*NoDetails=*/true);
+  for (Type *parameter : signature.params()) {
+    stream << '.';
+    parameter->print(stream, /*IsForDebug=*/false, /*NoDetails=*/true);
   }
-  return Stream.str();
+  return stream.str();
 }
 
-/// Turns an intrinsic's definition into a declaration of which nothing is assumed. Two instantiations that have the
-/// same name by LLVM's types (readReg<int>, readReg<unsigned>) become one.
-void finalizeIntrinsic(Function &F, Manifest &Record) {
-  LLVMContext &Context = F.getContext();
-  std::string Symbol = F.getName().str();
-  SourceName Source = sourceName(Symbol);
-  std::string Name = intrinsicName(Source.Qualified, *F.getFunctionType());
-  Record.addIntrinsic(Name, Source.Full);
+/// Turn an intrinsic's definition into a declaration about which nothing is assumed. Two instantiations with the same
+/// name by LLVM's types (readReg<int>, readReg<unsigned>) become one.
+void finalize_intrinsic(Function &f, Manifest &record) {
+  LLVMContext &context = f.getContext();
+  std::string symbol = f.getName().str();
+  SourceName source = source_name(symbol);
+  std::string name = intrinsic_name(source.qualified, *f.getFunctionType());
+  record.add_intrinsic(name, source.full);
 
-  F.deleteBody(); // also makes it external
-  F.setComdat(nullptr);
-  F.clearMetadata();
-  F.setAttributes({});
-  F.setVisibility(GlobalValue::DefaultVisibility);
-  F.setUnnamedAddr(GlobalValue::UnnamedAddr::None);
-  F.setDSOLocal(false);
-  F.addFnAttr(Attribute::Convergent);
-  F.addFnAttr(Attribute::NoUnwind);
-  F.addFnAttr(IntrinsicAttribute, Source.Qualified);
-  for (User *U : F.users())
-    if (auto *Call = dyn_cast<CallInst>(U); Call && Call->getCalledOperand() == &F) {
-      Call->setAttributes(
-          AttributeList().addFnAttribute(Context, Attribute::Convergent).addFnAttribute(Context, Attribute::NoUnwind));
-      Call->setTailCallKind(CallInst::TCK_None);
-      Call->dropUnknownNonDebugMetadata();
-      if (isa<FPMathOperator>(Call))
-        Call->copyFastMathFlags(FastMathFlags());
+  f.deleteBody(); // also makes it external
+  f.setComdat(nullptr);
+  f.clearMetadata();
+  f.setAttributes({});
+  f.setVisibility(GlobalValue::DefaultVisibility);
+  f.setUnnamedAddr(GlobalValue::UnnamedAddr::None);
+  f.setDSOLocal(false);
+  f.addFnAttr(Attribute::Convergent);
+  f.addFnAttr(Attribute::NoUnwind);
+  f.addFnAttr(kIntrinsicAttribute, source.qualified);
+  for (User *u : f.users())
+    if (auto *call = dyn_cast<CallInst>(u); call && call->getCalledOperand() == &f) {
+      call->setAttributes(
+          AttributeList().addFnAttribute(context, Attribute::Convergent).addFnAttribute(context, Attribute::NoUnwind));
+      call->setTailCallKind(CallInst::TCK_None);
+      call->dropUnknownNonDebugMetadata();
+      if (isa<FPMathOperator>(call))
+        call->copyFastMathFlags(FastMathFlags());
     }
 
-  Module &M = *F.getParent();
-  if (Function *Same = M.getFunction(Name); Same && Same != &F && Same->getFunctionType() == F.getFunctionType()) {
-    F.replaceAllUsesWith(Same);
-    F.eraseFromParent();
+  Module &m = *f.getParent();
+  if (Function *same = m.getFunction(name); same && same != &f && same->getFunctionType() == f.getFunctionType()) {
+    f.replaceAllUsesWith(same);
+    f.eraseFromParent();
   } else {
-    F.setName(Name);
+    f.setName(name);
   }
 }
 
-/// Drops from a function everything that holds only where it was compiled: optimization settings of -O0, and what the
-/// optimizer concluded from the bodies of intrinsics or about launches.
-void neutralizeAttributes(Function &F) {
+/// Remove from a function all attributes that hold only in its own compilation: optimization settings of -O0, and what
+/// the optimizer inferred from the bodies of intrinsics or about launches.
+void neutralize_attributes(Function &f) {
   // -O0 gives every function optnone and noinline. Where noinline is the author's own, it is left as a wish: code that
   // is spliced into a kernel has no other place for what it calls unless the runtime makes one.
-  if (F.hasFnAttribute(Attribute::NoInline) && !F.hasFnAttribute(Attribute::OptimizeNone))
-    F.addFnAttr(NoInlineWish);
-  F.removeFnAttr(Attribute::OptimizeNone);
-  F.removeFnAttr(Attribute::NoInline);
-  F.removeFnAttrs(compat::inferredFunctionAttributes());
-  for (Argument &Parameter : F.args())
-    F.removeParamAttrs(Parameter.getArgNo(), compat::inferredParameterAttributes());
-  SmallVector<StringRef, 32> Launch;
-  for (Attribute Attr : F.getAttributes().getFnAttrs())
-    if (Attr.isStringAttribute())
-      if (StringRef Kind = Attr.getKindAsString(); Kind.take_front(7) == "amdgpu-" || Kind == "uniform-work-group-size")
-        Launch.push_back(Kind);
-  for (StringRef Kind : Launch)
-    F.removeFnAttr(Kind);
+  if (f.hasFnAttribute(Attribute::NoInline) && !f.hasFnAttribute(Attribute::OptimizeNone))
+    f.addFnAttr(kNoInlineWish);
+  f.removeFnAttr(Attribute::OptimizeNone);
+  f.removeFnAttr(Attribute::NoInline);
+  f.removeFnAttrs(compat::inferred_function_attributes());
+  for (Argument &parameter : f.args())
+    f.removeParamAttrs(parameter.getArgNo(), compat::inferred_parameter_attributes());
+  SmallVector<StringRef, 32> launch;
+  for (Attribute attr : f.getAttributes().getFnAttrs())
+    if (attr.isStringAttribute())
+      if (StringRef kind = attr.getKindAsString(); kind.take_front(7) == "amdgpu-" || kind == "uniform-work-group-size")
+        launch.push_back(kind);
+  for (StringRef kind : launch)
+    f.removeFnAttr(kind);
 }
 
-void finalizeHook(Function &F) {
-  F.removeFnAttr(NoInlineWish);
-  F.addFnAttr(Attribute::AlwaysInline);
-  F.addFnAttr(HookAttribute);
-  F.setLinkage(GlobalValue::ExternalLinkage);
-  F.setVisibility(GlobalValue::DefaultVisibility);
-  F.setDSOLocal(false);
+void finalize_hook(Function &f) {
+  f.removeFnAttr(kNoInlineWish);
+  f.addFnAttr(Attribute::AlwaysInline);
+  f.addFnAttr(kHookAttribute);
+  f.setLinkage(GlobalValue::ExternalLinkage);
+  f.setVisibility(GlobalValue::DefaultVisibility);
+  f.setDSOLocal(false);
 }
 
-bool isCuid(const GlobalVariable &Global) { return Global.getName().take_front(sizeof(CuidPrefix) - 1) == CuidPrefix; }
+bool is_cuid(const GlobalVariable &global) {
+  return global.getName().take_front(sizeof(kCuidPrefix) - 1) == kCuidPrefix;
+}
 
 /// Return whether nothing can change the variable's value, so that it may be folded into code.
-bool isKnownConstant(const GlobalVariable &Global) {
-  return Global.isConstant() && Global.hasDefinitiveInitializer() && !isa<UndefValue>(Global.getInitializer());
+bool is_known_constant(const GlobalVariable &global) {
+  return global.isConstant() && global.hasDefinitiveInitializer() && !isa<UndefValue>(global.getInitializer());
 }
 
-/// Makes a variable a declaration, to be bound to what the runtime allocated or the HIP runtime loaded.
-void externalize(GlobalVariable &Global) {
-  Global.setComdat(nullptr);
-  Global.clearMetadata();
-  if (isKnownConstant(Global)) {
+/// Make a variable a declaration, to be bound to memory that the runtime allocates or the HIP runtime loads.
+void externalize(GlobalVariable &global) {
+  global.setComdat(nullptr);
+  global.clearMetadata();
+  if (is_known_constant(global)) {
     // A declaration all the same, whose value is known: so tables and strings fold where a hook is inlined.
-    Global.setLinkage(GlobalValue::AvailableExternallyLinkage);
+    global.setLinkage(GlobalValue::AvailableExternallyLinkage);
   } else {
-    Global.setInitializer(nullptr);
-    Global.setLinkage(GlobalValue::ExternalLinkage);
+    global.setInitializer(nullptr);
+    global.setLinkage(GlobalValue::ExternalLinkage);
   }
-  Global.setVisibility(GlobalValue::DefaultVisibility);
-  Global.setDSOLocal(false);
+  global.setVisibility(GlobalValue::DefaultVisibility);
+  global.setDSOLocal(false);
 }
 
-void externalizeVariables(Module &M, Manifest &Record) {
+void externalize_variables(Module &m, Manifest &record) {
   // Storage of managed variables first: NAME.managed belongs to NAME.
-  DenseMap<GlobalVariable *, GlobalVariable *> ManagedStorage;
-  for (GlobalVariable &Global : M.globals())
-    if (Global.getName().take_back(sizeof(ManagedSuffix) - 1) == ManagedSuffix)
-      if (GlobalVariable *Pointer = M.getGlobalVariable(Global.getName().drop_back(sizeof(ManagedSuffix) - 1), true))
-        ManagedStorage[Pointer] = &Global;
-  SmallPtrSet<GlobalVariable *, 8> Storages;
-  for (auto [Pointer, Storage] : ManagedStorage)
-    Storages.insert(Storage);
+  DenseMap<GlobalVariable *, GlobalVariable *> managed_storage;
+  for (GlobalVariable &global : m.globals())
+    if (global.getName().take_back(sizeof(kManagedSuffix) - 1) == kManagedSuffix)
+      if (GlobalVariable *pointer = m.getGlobalVariable(global.getName().drop_back(sizeof(kManagedSuffix) - 1), true))
+        managed_storage[pointer] = &global;
+  SmallPtrSet<GlobalVariable *, 8> storages;
+  for (auto [pointer, storage] : managed_storage)
+    storages.insert(storage);
 
-  SmallVector<GlobalVariable *, 16> Variables;
-  for (GlobalVariable &Global : M.globals())
-    if (!isCuid(Global) && !Storages.count(&Global) && Global.getName() != ReservedVariable)
-      Variables.push_back(&Global);
-  for (GlobalVariable *Global : Variables)
-    if (!Global->hasName())
-      Global->setName("__luthier_constant"); // LLVM makes it unique
+  SmallVector<GlobalVariable *, 16> variables;
+  for (GlobalVariable &global : m.globals())
+    if (!is_cuid(global) && !storages.count(&global) && global.getName() != kReservedVariable)
+      variables.push_back(&global);
+  for (GlobalVariable *global : variables)
+    if (!global->hasName())
+      global->setName("__luthier_constant"); // LLVM makes it unique
   // Variables are shared between the variants of a module, by name; constants that only code can name need not be the
   // same.
-  if (waveVariantOutput())
-    for (GlobalVariable *Global : Variables)
-      if (Global->hasLocalLinkage() && isKnownConstant(*Global))
-        Global->setName(Global->getName() + ".wave" + Twine(waveSize(M)));
-  for (GlobalVariable *Global : Variables) {
-    auto Storage = ManagedStorage.find(Global);
-    Record.addVariable(*Global, Storage == ManagedStorage.end() ? *Global : *Storage->second);
+  if (wave_variant_output())
+    for (GlobalVariable *global : variables)
+      if (global->hasLocalLinkage() && is_known_constant(*global))
+        global->setName(global->getName() + ".wave" + Twine(wave_size(m)));
+  for (GlobalVariable *global : variables) {
+    auto storage = managed_storage.find(global);
+    record.add_variable(*global, storage == managed_storage.end() ? *global : *storage->second);
   }
-  for (GlobalVariable *Global : Variables)
-    externalize(*Global);
-  for (GlobalVariable *Storage : Storages)
-    eraseGlobal(*Storage);
-  if (GlobalVariable *Reserved = M.getGlobalVariable(ReservedVariable, /*AllowInternal=*/true))
-    eraseGlobal(*Reserved);
+  for (GlobalVariable *global : variables)
+    externalize(*global);
+  for (GlobalVariable *storage : storages)
+    erase_global(*storage);
+  if (GlobalVariable *reserved = m.getGlobalVariable(kReservedVariable, /*AllowInternal=*/true))
+    erase_global(*reserved);
 }
 
-/// Constants without a value are how HIP's headers implement threadIdx and its like, by properties.
-bool canBeNamedByHost(const GlobalVariable &Global) {
-  bool HasValue = Global.hasInitializer() && !isa<UndefValue>(Global.getInitializer());
-  return !Global.hasLocalLinkage() && !Global.isDiscardableIfUnused() && (HasValue || !Global.isConstant());
+/// HIP's headers implement threadIdx and similar objects with constants without a value, by properties.
+bool can_be_named_by_host(const GlobalVariable &global) {
+  bool has_value = global.hasInitializer() && !isa<UndefValue>(global.getInitializer());
+  return !global.hasLocalLinkage() && !global.isDiscardableIfUnused() && (has_value || !global.isConstant());
 }
 
-/// Removes what no hook needs: unused functions, and variables that only the module's own code can name.
-void eraseUnreachable(Module &M, const Annotations &Found) {
-  SmallVector<GlobalValue *, 32> Roots;
-  SmallPtrSet<const Function *, 8> Opaque;
-  for (const AnnotatedFunction &Intrinsic : Found.Intrinsics) {
-    Opaque.insert(Intrinsic.Function);
-    Roots.push_back(Intrinsic.Function);
+/// Remove what no hook needs: unused functions, and variables that only the module's own code can name.
+void erase_unreachable(Module &m, const Annotations &found) {
+  SmallVector<GlobalValue *, 32> roots;
+  SmallPtrSet<const Function *, 8> opaque;
+  for (const AnnotatedFunction &intrinsic : found.intrinsics) {
+    opaque.insert(intrinsic.function);
+    roots.push_back(intrinsic.function);
   }
-  for (const AnnotatedFunction &Hook : Found.Hooks)
-    Roots.push_back(Hook.Function);
-  for (GlobalVariable &Global : M.globals())
-    if (canBeNamedByHost(Global))
-      Roots.push_back(&Global);
-  SetVector<GlobalValue *> Needed = reachable(Roots, Opaque);
+  for (const AnnotatedFunction &hook : found.hooks)
+    roots.push_back(hook.function);
+  for (GlobalVariable &global : m.globals())
+    if (can_be_named_by_host(global))
+      roots.push_back(&global);
+  SetVector<GlobalValue *> needed = reachable(roots, opaque);
 
-  SmallVector<GlobalObject *, 32> Dead;
-  for (GlobalObject &Global : M.global_objects())
-    if (!Needed.count(&Global))
-      Dead.push_back(&Global);
-  for (GlobalObject *Global : Dead) { // they may refer to each other
-    if (auto *F = dyn_cast<Function>(Global))
-      F->deleteBody();
+  SmallVector<GlobalObject *, 32> dead;
+  for (GlobalObject &global : m.global_objects())
+    if (!needed.count(&global))
+      dead.push_back(&global);
+  for (GlobalObject *global : dead) { // they may refer to each other
+    if (auto *f = dyn_cast<Function>(global))
+      f->deleteBody();
     else
-      cast<GlobalVariable>(Global)->setInitializer(nullptr);
+      cast<GlobalVariable>(global)->setInitializer(nullptr);
   }
-  for (GlobalObject *Global : Dead)
-    eraseGlobal(*Global);
+  for (GlobalObject *global : dead)
+    erase_global(*global);
 }
 
 } // namespace
 
 namespace {
 
-/// LLVM has a diagnostic of any severity for plugins only since release 20 or so.
+/// LLVM has diagnostics of any severity for plugins only since about release 20.
 class Warning : public DiagnosticInfo {
 public:
-  explicit Warning(std::string Message)
-      : DiagnosticInfo(getNextAvailablePluginDiagnosticKind(), DS_Warning), Message(std::move(Message)) {}
-  void print(DiagnosticPrinter &Printer) const override { Printer << Message; }
+  explicit Warning(std::string message)
+      : DiagnosticInfo(getNextAvailablePluginDiagnosticKind(), DS_Warning), message_(std::move(message)) {}
+  void print(DiagnosticPrinter &printer) const override { printer << message_; }
 
 private:
-  std::string Message;
+  std::string message_;
 };
 
 } // namespace
 
-void reportWarning(Module &M, const Twine &Message) { M.getContext().diagnose(Warning(("luthier: " + Message).str())); }
+void report_warning(Module &m, const Twine &message) {
+  m.getContext().diagnose(Warning(("luthier: " + message).str()));
+}
 
-void warnOfLostHooks(Module &M) {
-  if (!compat::targetTriple(M).isAMDGCN())
+void warn_of_lost_hooks(Module &m) {
+  if (!compat::target_triple(m).isAMDGCN())
     return;
-  for (const AnnotatedFunction &Hook : readAnnotations(M).Hooks) {
-    if (Hook.Function->isDeclaration())
+  for (const AnnotatedFunction &hook : read_annotations(m).hooks) {
+    if (hook.function->isDeclaration())
       continue;
-    reportWarning(M, Twine(Hook.File) + ":" + Twine(Hook.Line) + ": hook '" + demangle(Hook.Function->getName().str()) +
-                         "' cannot be inserted: its source says no MARK_LUTHIER_DEVICE_MODULE");
+    report_warning(m, Twine(hook.file) + ":" + Twine(hook.line) + ": hook '" +
+                          demangle(hook.function->getName().str()) +
+                          "' cannot be inserted: its source lacks MARK_LUTHIER_DEVICE_MODULE");
   }
 }
 
-bool prepareDeviceModule(Module &M, const WaveVariant &Variant) {
-  Annotations Found = readAnnotations(M);
-  eraseCompilerGlobals(M);
-  Manifest Record(M);
-  resolveAliases(M, Record);
-  M.setModuleInlineAsm(""); // no hook can reach it except by symbols of the application
+bool prepare_device_module(Module &m, const WaveVariant &variant) {
+  Annotations found = read_annotations(m);
+  erase_compiler_globals(m);
+  Manifest record(m);
+  resolve_aliases(m, record);
+  m.setModuleInlineAsm(""); // no hook can reach it except by symbols of the application
 
-  bool Failed = false;
-  for (const AnnotatedFunction &Hook : Found.Hooks) {
-    if (canBeHook(*Hook.Function))
+  bool failed = false;
+  for (const AnnotatedFunction &hook : found.hooks) {
+    if (can_be_hook(*hook.function))
       continue;
-    reportError(M, Twine(Hook.File) + ":" + Twine(Hook.Line) + ": hook '" + demangle(Hook.Function->getName().str()) +
-                       "' must be a device function, defined here, that returns nothing and has a fixed number of "
-                       "parameters");
-    Failed = true;
+    report_error(m, Twine(hook.file) + ":" + Twine(hook.line) + ": hook '" + demangle(hook.function->getName().str()) +
+                        "' must be a device function, defined here, that returns nothing and has a fixed number of "
+                        "parameters");
+    failed = true;
   }
-  for (Function &F : make_early_inc_range(M))
-    if (isKernel(F))
-      eraseGlobal(F);
-  eraseUnreachable(M, Found);
-  SmallPtrSet<const Function *, 8> Intrinsics;
-  for (const AnnotatedFunction &Intrinsic : Found.Intrinsics)
-    Intrinsics.insert(Intrinsic.Function);
-  for (Function &F : M)
-    if (!Intrinsics.count(&F))
-      Failed |= hasInlineAssembly(F);
-  if (Failed)
+  for (Function &f : make_early_inc_range(m))
+    if (is_kernel(f))
+      erase_global(f);
+  erase_unreachable(m, found);
+  SmallPtrSet<const Function *, 8> intrinsics;
+  for (const AnnotatedFunction &intrinsic : found.intrinsics)
+    intrinsics.insert(intrinsic.function);
+  for (Function &f : m)
+    if (!intrinsics.count(&f))
+      failed |= has_inline_assembly(f);
+  if (failed)
     return false;
 
-  for (const AnnotatedFunction &Hook : Found.Hooks)
-    Record.addHook(Hook);
-  for (const AnnotatedFunction &Intrinsic : Found.Intrinsics)
-    finalizeIntrinsic(*Intrinsic.Function, Record);
-  for (Function &F : M) {
-    if (F.isDeclaration())
+  for (const AnnotatedFunction &hook : found.hooks)
+    record.add_hook(hook);
+  for (const AnnotatedFunction &intrinsic : found.intrinsics)
+    finalize_intrinsic(*intrinsic.function, record);
+  for (Function &f : m) {
+    if (f.isDeclaration())
       continue;
-    neutralizeAttributes(F);
-    F.setComdat(nullptr);
-    F.setLinkage(GlobalValue::InternalLinkage);
-    F.setVisibility(GlobalValue::DefaultVisibility);
+    neutralize_attributes(f);
+    f.setComdat(nullptr);
+    f.setLinkage(GlobalValue::InternalLinkage);
+    f.setVisibility(GlobalValue::DefaultVisibility);
   }
-  for (const AnnotatedFunction &Hook : Found.Hooks)
-    finalizeHook(*Hook.Function);
-  externalizeVariables(M, Record);
-  StripDebugInfo(M);
-  Record.write(Variant);
+  for (const AnnotatedFunction &hook : found.hooks)
+    finalize_hook(*hook.function);
+  externalize_variables(m, record);
+  StripDebugInfo(m);
+  record.write(variant);
 
-  std::string Problem;
-  raw_string_ostream Stream(Problem);
-  if (verifyModule(M, &Stream)) {
-    reportError(M, "the prepared module is broken, which is a bug of Luthier's compiler plugin: " + Stream.str());
+  std::string problem;
+  raw_string_ostream stream(problem);
+  if (verifyModule(m, &stream)) {
+    report_error(m, "the prepared module is broken, which is a bug of Luthier's compiler plugin: " + stream.str());
     return false;
   }
   return true;

@@ -17,48 +17,47 @@
 namespace luthier {
 
 /// The variable that MARK_LUTHIER_DEVICE_MODULE defines.
-constexpr char ReservedVariable[] = "__luthier_reserved";
+constexpr char kReservedVariable[] = "__luthier_reserved";
 /// Managed variable NAME is a pointer NAME and its initial contents NAME.managed.
-constexpr char ManagedSuffix[] = ".managed";
+constexpr char kManagedSuffix[] = ".managed";
 /// Prefix of the symbol that identifies one source across targets; followed by its hash.
-constexpr char CuidPrefix[] = "__hip_cuid_";
+constexpr char kCuidPrefix[] = "__hip_cuid_";
 /// Function attributes, and the annotations they come from.
-constexpr char HookAttribute[] = "luthier_hook";
-constexpr char IntrinsicAttribute[] = "luthier_intrinsic";
+constexpr char kHookAttribute[] = "luthier_hook";
+constexpr char kIntrinsicAttribute[] = "luthier_intrinsic";
 /// Annotation of instances of a function template for the class whose static members are hooks where they are `used`.
-constexpr char MembersAnnotation[] = "luthier_members";
+constexpr char kMembersAnnotation[] = "luthier_members";
 /// In place of `noinline` on functions that hooks call.
-constexpr char NoInlineWish[] = "luthier_noinline";
+constexpr char kNoInlineWish[] = "luthier_noinline";
 
 /// A function with the source place of its annotation.
 struct AnnotatedFunction {
-  llvm::Function *Function;
-  std::string File; ///< empty where nothing was annotated
-  unsigned Line;
+  llvm::Function *function;
+  std::string file; ///< empty where nothing was annotated
+  unsigned line;
 };
 
 /// Contents of `llvm.global.annotations`, without duplicates, in module order; then the hooks among members of classes.
 struct Annotations {
-  llvm::SmallVector<AnnotatedFunction, 8> Hooks;
-  llvm::SmallVector<AnnotatedFunction, 8> Intrinsics;
+  llvm::SmallVector<AnnotatedFunction, 8> hooks;
+  llvm::SmallVector<AnnotatedFunction, 8> intrinsics;
 };
 
-/// Return whether `M` is device code of a Luthier tool, not host code nor device code of another program.
-bool isLuthierDeviceModule(const llvm::Module &M);
+/// Return whether `m` is device code of a Luthier tool, not host code or device code of another program.
+bool is_luthier_device_module(const llvm::Module &m);
 
-/// Warn of hooks in device code that is no Luthier device module: they could not be inserted.
-void warnOfLostHooks(llvm::Module &M);
+/// Warn of hooks in device code that is not a Luthier device module: they cannot be inserted.
+void warn_of_lost_hooks(llvm::Module &m);
 
-/// Turns a copy of the module into what the runtime instruments with. The format is described in
-/// compiler_plugin/README.md. `Variant` is what it was also compiled to, for the other wave size. Returns false after
-/// reporting why it cannot be done.
-bool prepareDeviceModule(llvm::Module &M, const WaveVariant &Variant);
+/// Turn a copy of the module into the form that the runtime uses for instrumentation (compiler_plugin/README.md).
+/// `variant` is the module compiled for the other wave size. Return false after reporting why it cannot be done.
+bool prepare_device_module(llvm::Module &m, const WaveVariant &variant);
 
-/// Warns by LLVM's diagnostics.
-void reportWarning(llvm::Module &M, const llvm::Twine &Message);
+/// Warn by LLVM's diagnostics.
+void report_warning(llvm::Module &m, const llvm::Twine &message);
 
-/// Reports an error that makes the compilation fail.
-void reportError(llvm::Module &M, const llvm::Twine &Message);
+/// Report an error that makes the compilation fail.
+void report_error(llvm::Module &m, const llvm::Twine &message);
 
 } // namespace luthier
 

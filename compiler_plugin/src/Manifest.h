@@ -18,31 +18,31 @@
 
 namespace luthier {
 
-/// Stands in the manifest where the digest of the bitcode goes, which is known only once the bitcode is written.
-constexpr llvm::StringLiteral DigestPlaceholder("0000000000000000000000000000000000000000000000000000000000000000");
+/// Placeholder in the manifest for the digest of the bitcode, which is known only after the bitcode is written.
+constexpr llvm::StringLiteral kDigestPlaceholder("0000000000000000000000000000000000000000000000000000000000000000");
 
-/// Puts the SHA-256 of `Bitcode`, taken with the placeholder in place, where the placeholder is.
-void sealManifest(std::string &Bitcode);
+/// Replace the placeholder with the SHA-256 of `bitcode`, which is computed with the placeholder in place.
+void seal_manifest(std::string &bitcode);
 
 class Manifest {
 public:
-  explicit Manifest(llvm::Module &M);
+  explicit Manifest(llvm::Module &m);
 
-  void addHook(const AnnotatedFunction &Hook);
-  /// `Name` is the IR name of the intrinsic, `Source` how the source names it. Several functions may share a name.
-  void addIntrinsic(llvm::StringRef Name, llvm::StringRef Source);
-  /// `Storage` holds the contents and the alignment: the variable itself, or NAME.managed of a managed one.
-  void addVariable(const llvm::GlobalVariable &Variable, const llvm::GlobalVariable &Storage);
-  void addAlias(llvm::StringRef Name, llvm::StringRef Aliasee, int64_t Offset);
+  void add_hook(const AnnotatedFunction &hook);
+  /// `name` is the IR name of the intrinsic, `source` its name in the source. Several functions may share a name.
+  void add_intrinsic(llvm::StringRef name, llvm::StringRef source);
+  /// `storage` has the contents and the alignment: the variable itself, or NAME.managed of a managed one.
+  void add_variable(const llvm::GlobalVariable &variable, const llvm::GlobalVariable &storage);
+  void add_alias(llvm::StringRef name, llvm::StringRef aliasee, int64_t offset);
   /// Writes everything into the module's metadata, with what is known of the other wave size.
-  void write(const WaveVariant &Variant);
+  void write(const WaveVariant &variant);
 
 private:
-  llvm::Module &M;
-  std::string Target;
-  unsigned WaveSize;
-  llvm::json::Array Hooks, Variables, Aliases;
-  std::map<std::string, llvm::json::Array> Intrinsics; // by name
+  llvm::Module &m_;
+  std::string target_;
+  unsigned wave_size_;
+  llvm::json::Array hooks_, variables_, aliases_;
+  std::map<std::string, llvm::json::Array> intrinsics_; // by name
 };
 
 } // namespace luthier

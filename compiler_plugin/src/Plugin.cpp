@@ -22,69 +22,69 @@ using namespace llvm;
 
 namespace {
 
-constexpr char BitcodeSection[] = ".llvmbc";
+constexpr char kBitcodeSection[] = ".llvmbc";
 
 /// Return whether clang was given -fgpu-rdc. Its driver gives every other compilation of HIP this backend option, in
 /// all releases seen so far; with later ones the check in luthier.h must do.
-bool isRelocatableDeviceCode() {
+bool is_relocatable_device_code() {
   if (LLVM_VERSION_MAJOR > 22)
     return false;
-  auto &Options = cl::getRegisteredOptions();
-  auto Found = Options.find("amdgpu-internalize-symbols");
-  return Found != Options.end() && Found->second->getNumOccurrences() == 0;
+  auto &options = cl::getRegisteredOptions();
+  auto found = options.find("amdgpu-internalize-symbols");
+  return found != options.end() && found->second->getNumOccurrences() == 0;
 }
 
-bool carriesBitcode(const Module &M) {
-  return any_of(M.globals(), [](const GlobalVariable &Global) { return Global.getSection() == BitcodeSection; });
+bool carries_bitcode(const Module &m) {
+  return any_of(m.globals(), [](const GlobalVariable &global) { return global.getSection() == kBitcodeSection; });
 }
 
 /// Put bitcode, that of the other wave size after the module's, into a section that no loader maps: `.llvmbc` is not
 /// allocated, and survives the link.
-void embed(Module &M, StringRef Bitcode) {
-  Constant *Data = ConstantDataArray::getString(M.getContext(), Bitcode, /*AddNull=*/false);
-  auto *Global = new GlobalVariable(M, Data->getType(), /*isConstant=*/true, GlobalValue::PrivateLinkage, Data,
+void embed(Module &m, StringRef bitcode) {
+  Constant *data = ConstantDataArray::getString(m.getContext(), bitcode, /*AddNull=*/false);
+  auto *global = new GlobalVariable(m, data->getType(), /*isConstant=*/true, GlobalValue::PrivateLinkage, data,
                                     "luthier.embedded.bitcode");
-  Global->setSection(BitcodeSection);
-  Global->setAlignment(Align(1));
-  appendToCompilerUsed(M, {Global});
+  global->setSection(kBitcodeSection);
+  global->setAlignment(Align(1));
+  appendToCompilerUsed(m, {global});
 }
 
 class EmbedDeviceModulePass : public PassInfoMixin<EmbedDeviceModulePass> {
 public:
-  PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
-    if (!luthier::isLuthierDeviceModule(M)) {
-      luthier::warnOfLostHooks(M);
+  PreservedAnalyses run(Module &m, ModuleAnalysisManager &) {
+    if (!luthier::is_luthier_device_module(m)) {
+      luthier::warn_of_lost_hooks(m);
       return PreservedAnalyses::all();
     }
-    if (carriesBitcode(M)) {
-      luthier::reportError(M,
-                           "this Luthier device module already carries embedded bitcode in section '.llvmbc': is the "
-                           "Luthier plugin loaded twice, or -fembed-bitcode given?");
+    if (carries_bitcode(m)) {
+      luthier::report_error(m,
+                            "this Luthier device module already carries embedded bitcode in section '.llvmbc': is the "
+                            "Luthier plugin loaded twice, or -fembed-bitcode given?");
       return PreservedAnalyses::all();
     }
-    if (isRelocatableDeviceCode()) {
-      luthier::reportError(M,
-                           "a Luthier device module cannot be compiled with -fgpu-rdc: device code is then generated "
-                           "at link time, where the module's IR can no longer be embedded");
+    if (is_relocatable_device_code()) {
+      luthier::report_error(m,
+                            "a Luthier device module cannot be compiled with -fgpu-rdc: device code is then generated "
+                            "at link time, where the module's IR can no longer be embedded");
       return PreservedAnalyses::all();
     }
-    const std::optional<int> Output = luthier::waveVariantOutput();
-    const luthier::WaveVariant Variant = Output ? luthier::WaveVariant() : luthier::compileWaveVariant(M);
-    if (!Variant.Problem.empty())
-      luthier::reportWarning(M, "no hooks for kernels of " + Twine(96 - luthier::waveSize(M)) +
-                                    " lanes a wave (LUTHIER_ONE_WAVE_SIZE: none wanted): " + Variant.Problem);
-    std::unique_ptr<Module> Clone = CloneModule(M);
-    if (!luthier::prepareDeviceModule(*Clone, Variant))
+    const std::optional<int> output = luthier::wave_variant_output();
+    const luthier::WaveVariant variant = output ? luthier::WaveVariant() : luthier::compile_wave_variant(m);
+    if (!variant.problem.empty())
+      luthier::report_warning(m, "no hooks for kernels of " + Twine(96 - luthier::wave_size(m)) +
+                                     " lanes a wave (LUTHIER_ONE_WAVE_SIZE: none wanted): " + variant.problem);
+    std::unique_ptr<Module> clone = CloneModule(m);
+    if (!luthier::prepare_device_module(*clone, variant))
       return PreservedAnalyses::all(); // reported; the compilation fails
-    std::string Bitcode;
-    raw_string_ostream Stream(Bitcode);
-    WriteBitcodeToFile(*Clone, Stream);
-    Stream.flush();
-    luthier::sealManifest(Bitcode);
-    if (!Output)
-      embed(M, Bitcode + Variant.Bitcode);
-    else if (!luthier::writeWaveVariant(*Output, Bitcode))
-      luthier::reportError(M, "cannot hand over the bitcode for the other wave size");
+    std::string bitcode;
+    raw_string_ostream stream(bitcode);
+    WriteBitcodeToFile(*clone, stream);
+    stream.flush();
+    luthier::seal_manifest(bitcode);
+    if (!output)
+      embed(m, bitcode + variant.bitcode);
+    else if (!luthier::write_wave_variant(*output, bitcode))
+      luthier::report_error(m, "cannot hand over the bitcode for the other wave size");
     return PreservedAnalyses::none();
   }
 
@@ -94,24 +94,24 @@ public:
 /// For tests of the transformation itself: turns the module into its clone, bitcode left out.
 class PrepareDeviceModulePass : public PassInfoMixin<PrepareDeviceModulePass> {
 public:
-  PreservedAnalyses run(Module &M, ModuleAnalysisManager &) {
-    if (!luthier::isLuthierDeviceModule(M))
+  PreservedAnalyses run(Module &m, ModuleAnalysisManager &) {
+    if (!luthier::is_luthier_device_module(m))
       return PreservedAnalyses::all();
-    luthier::prepareDeviceModule(M, {});
+    luthier::prepare_device_module(m, {});
     return PreservedAnalyses::none();
   }
 
   static bool isRequired() { return true; }
 };
 
-void registerPasses(PassBuilder &Builder) {
-  luthier::compat::addOptimizerLastPass(Builder, EmbedDeviceModulePass());
-  Builder.registerPipelineParsingCallback(
-      [](StringRef Name, ModulePassManager &Passes, ArrayRef<PassBuilder::PipelineElement>) {
-        if (Name == "luthier-embed")
-          Passes.addPass(EmbedDeviceModulePass());
-        else if (Name == "luthier-prepare")
-          Passes.addPass(PrepareDeviceModulePass());
+void register_passes(PassBuilder &builder) {
+  luthier::compat::add_optimizer_last_pass(builder, EmbedDeviceModulePass());
+  builder.registerPipelineParsingCallback(
+      [](StringRef name, ModulePassManager &passes, ArrayRef<PassBuilder::PipelineElement>) {
+        if (name == "luthier-embed")
+          passes.addPass(EmbedDeviceModulePass());
+        else if (name == "luthier-prepare")
+          passes.addPass(PrepareDeviceModulePass());
         else
           return false;
         return true;
@@ -121,5 +121,5 @@ void registerPasses(PassBuilder &Builder) {
 } // namespace
 
 extern "C" PassPluginLibraryInfo llvmGetPassPluginInfo() {
-  return {LLVM_PLUGIN_API_VERSION, "luthier", LLVM_VERSION_STRING, registerPasses};
+  return {LLVM_PLUGIN_API_VERSION, "luthier", LLVM_VERSION_STRING, register_passes};
 }

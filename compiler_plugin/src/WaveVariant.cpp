@@ -30,210 +30,210 @@ namespace luthier {
 namespace {
 
 /// Environment variable with the file descriptor that a compilation for the other wave size writes its bitcode to.
-constexpr char OutputVariable[] = "LUTHIER_WAVE_VARIANT_OUTPUT";
+constexpr char kOutputVariable[] = "LUTHIER_WAVE_VARIANT_OUTPUT";
 /// HIP's headers before release 7 size their masks by this macro, which not every clang defines.
-constexpr char SizeMacro[] = "__AMDGCN_WAVEFRONT_SIZE";
+constexpr char kSizeMacro[] = "__AMDGCN_WAVEFRONT_SIZE";
 
-/// Return what a function was compiled for, from the first that has the attribute.
-StringRef attributeOf(const Module &M, StringRef Name) {
-  for (const Function &F : M)
-    if (Attribute Found = F.getFnAttribute(Name); Found.isValid())
-      return Found.getValueAsString();
+/// Return the value of an attribute, from the first function that has it.
+StringRef attribute_of(const Module &m, StringRef name) {
+  for (const Function &f : m)
+    if (Attribute found = f.getFnAttribute(name); found.isValid())
+      return found.getValueAsString();
   return "";
 }
 
-bool startsWith(StringRef Text, StringRef Start) { return Text.take_front(Start.size()) == Start; }
-bool endsWith(StringRef Text, StringRef End) { return Text.take_back(End.size()) == End; }
+bool starts_with(StringRef text, StringRef start) { return text.take_front(start.size()) == start; }
+bool ends_with(StringRef text, StringRef end) { return text.take_back(end.size()) == end; }
 
-bool isGfx10(StringRef Processor) { return startsWith(Processor, "gfx10"); }
+bool is_gfx10(StringRef processor) { return starts_with(processor, "gfx10"); }
 
 /// Return whether the processor, generic or not, runs waves of both sizes.
-bool hasBothWaveSizes(StringRef Processor) {
-  return isGfx10(Processor) || startsWith(Processor, "gfx11") ||
-         (startsWith(Processor, "gfx12") && !startsWith(Processor, "gfx125") && !startsWith(Processor, "gfx12-5"));
+bool has_both_wave_sizes(StringRef processor) {
+  return is_gfx10(processor) || starts_with(processor, "gfx11") ||
+         (starts_with(processor, "gfx12") && !starts_with(processor, "gfx125") && !starts_with(processor, "gfx12-5"));
 }
 
 /// Return whether the author asked for one wave size, by LUTHIER_ONE_WAVE_SIZE (luthier.h).
-bool wantsOneWaveSize(const Module &M) {
-  const GlobalVariable *Reserved =
-      M.getGlobalVariable((StringRef(ReservedVariable) + ManagedSuffix).str(), /*AllowInternal=*/true);
-  if (!Reserved || !Reserved->hasInitializer())
-    Reserved = M.getGlobalVariable(ReservedVariable, /*AllowInternal=*/true);
-  auto *Value = Reserved && Reserved->hasInitializer() ? dyn_cast<ConstantInt>(Reserved->getInitializer()) : nullptr;
-  return Value && !Value->isZero();
+bool wants_one_wave_size(const Module &m) {
+  const GlobalVariable *reserved =
+      m.getGlobalVariable((StringRef(kReservedVariable) + kManagedSuffix).str(), /*AllowInternal=*/true);
+  if (!reserved || !reserved->hasInitializer())
+    reserved = m.getGlobalVariable(kReservedVariable, /*AllowInternal=*/true);
+  auto *value = reserved && reserved->hasInitializer() ? dyn_cast<ConstantInt>(reserved->getInitializer()) : nullptr;
+  return value && !value->isZero();
 }
 
-/// A file in memory, which the other process inherits.
+/// A file in memory that the other process inherits.
 class MemoryFile {
 public:
-  MemoryFile() : Descriptor(memfd_create("luthier", 0)) {}
+  MemoryFile() : descriptor(memfd_create("luthier", 0)) {}
   ~MemoryFile() {
-    if (Descriptor >= 0)
-      close(Descriptor);
+    if (descriptor >= 0)
+      close(descriptor);
   }
   MemoryFile(const MemoryFile &) = delete;
   MemoryFile &operator=(const MemoryFile &) = delete;
 
   std::string contents() const {
-    std::string Text;
-    char Buffer[1 << 16];
-    lseek(Descriptor, 0, SEEK_SET);
-    for (ssize_t Count; (Count = read(Descriptor, Buffer, sizeof(Buffer))) > 0;)
-      Text.append(Buffer, size_t(Count));
-    return Text;
+    std::string text;
+    char buffer[1 << 16];
+    lseek(descriptor, 0, SEEK_SET);
+    for (ssize_t count; (count = read(descriptor, buffer, sizeof(buffer))) > 0;)
+      text.append(buffer, size_t(count));
+    return text;
   }
 
-  const int Descriptor;
+  const int descriptor;
 };
 
-/// The arguments of this process.
-std::vector<std::string> ownArguments() {
-  std::ifstream File("/proc/self/cmdline", std::ios::binary);
-  std::string Text((std::istreambuf_iterator<char>(File)), std::istreambuf_iterator<char>());
-  std::vector<std::string> Arguments;
-  for (size_t Start = 0, End; (End = Text.find('\0', Start)) != std::string::npos; Start = End + 1)
-    Arguments.push_back(Text.substr(Start, End - Start));
-  return Arguments;
+/// Return the arguments of this process.
+std::vector<std::string> own_arguments() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::vector<std::string> arguments;
+  for (size_t start = 0, end; (end = text.find('\0', start)) != std::string::npos; start = end + 1)
+    arguments.push_back(text.substr(start, end - start));
+  return arguments;
 }
 
-/// Return why the source cannot be compiled again by these arguments of clang's frontend; empty where it can.
-std::string whyNotAgain(const std::vector<std::string> &Arguments) {
-  if (Arguments.size() < 2 || Arguments[1] != "-cc1")
+/// Return why the source cannot be compiled again with these arguments of clang's frontend; empty if it can.
+std::string why_not_again(const std::vector<std::string> &arguments) {
+  if (arguments.size() < 2 || arguments[1] != "-cc1")
     return "this is no process of clang's frontend alone (-fno-integrated-cc1 makes it one)";
-  if (any_of(Arguments, [](const std::string &Argument) { return Argument[0] == '@'; }))
+  if (any_of(arguments, [](const std::string &argument) { return argument[0] == '@'; }))
     return "the compiler's arguments are in a file";
-  if (Arguments.back() == "-")
+  if (arguments.back() == "-")
     return "the source is read from standard input";
-  for (size_t I = 0; I + 1 < Arguments.size(); ++I)
-    if (Arguments[I] == "-x" && Arguments[I + 1] != "hip")
-      return "the source is no longer HIP but " + Arguments[I + 1] + " (-save-temps, or a compiler cache)";
+  for (size_t i = 0; i + 1 < arguments.size(); ++i)
+    if (arguments[i] == "-x" && arguments[i + 1] != "hip")
+      return "the source is no longer HIP but " + arguments[i + 1] + " (-save-temps, or a compiler cache)";
   return "";
 }
 
-/// The arguments for the same without any output.
-std::vector<std::string> argumentsFor(const std::vector<std::string> &Own, unsigned WaveSize, StringRef Processor) {
-  static const StringRef WithValue[] = {"-o",
-                                        "-dependency-file",
-                                        "-include-pch", // of headers as the other size sees them
-                                        "-MT",
-                                        "-MQ",
-                                        "-serialize-diagnostic-file",
-                                        "-opt-record-file",
-                                        "-header-include-file",
-                                        "-diagnostic-log-file"};
-  static const StringRef Alone[] = {"-stats-file=", "-ftime-trace", "-emit-obj", "-emit-llvm-bc", "-emit-llvm", "-S"};
-  const std::string Libraries[] = {"oclc_wavefrontsize64_off.bc", "oclc_wavefrontsize64_on.bc"};
-  std::vector<std::string> Result;
-  bool SetsMacro = false;
-  for (size_t I = 0; I < Own.size(); ++I) {
-    StringRef Argument = Own[I];
-    if (any_of(WithValue, [&](StringRef Name) { return Argument == Name; })) {
-      ++I;
+/// Return the arguments for the same compilation without any output.
+std::vector<std::string> arguments_for(const std::vector<std::string> &own, unsigned wave_size, StringRef processor) {
+  static const StringRef with_value[] = {"-o",
+                                         "-dependency-file",
+                                         "-include-pch", // of headers as the other size sees them
+                                         "-MT",
+                                         "-MQ",
+                                         "-serialize-diagnostic-file",
+                                         "-opt-record-file",
+                                         "-header-include-file",
+                                         "-diagnostic-log-file"};
+  static const StringRef alone[] = {"-stats-file=", "-ftime-trace", "-emit-obj", "-emit-llvm-bc", "-emit-llvm", "-S"};
+  const std::string libraries[] = {"oclc_wavefrontsize64_off.bc", "oclc_wavefrontsize64_on.bc"};
+  std::vector<std::string> result;
+  bool sets_macro = false;
+  for (size_t i = 0; i < own.size(); ++i) {
+    StringRef argument = own[i];
+    if (any_of(with_value, [&](StringRef name) { return argument == name; })) {
+      ++i;
       continue;
     }
-    if (any_of(Alone, [&](StringRef Start) { return startsWith(Argument, Start); }))
+    if (any_of(alone, [&](StringRef start) { return starts_with(argument, start); }))
       continue;
-    if (Argument == "-target-feature" && I + 1 < Own.size() &&
-        StringRef(Own[I + 1]).find("wavefrontsize") != StringRef::npos) {
-      ++I;
+    if (argument == "-target-feature" && i + 1 < own.size() &&
+        StringRef(own[i + 1]).find("wavefrontsize") != StringRef::npos) {
+      ++i;
       continue;
     }
-    SetsMacro |= startsWith(Argument, (StringRef(SizeMacro) + "=").str());
-    for (const std::string &Library : Libraries)
-      if (endsWith(Argument, Library))
-        Argument = Argument.drop_back(Library.size());
-    Result.push_back(Argument.str());
-    if (Argument.size() != Own[I].size())
-      Result.back() += Libraries[WaveSize == 64];
+    sets_macro |= starts_with(argument, (StringRef(kSizeMacro) + "=").str());
+    for (const std::string &library : libraries)
+      if (ends_with(argument, library))
+        argument = argument.drop_back(library.size());
+    result.push_back(argument.str());
+    if (argument.size() != own[i].size())
+      result.back() += libraries[wave_size == 64];
   }
-  std::string Source = std::move(Result.back()); // stays the last one
-  Result.pop_back();
-  auto Add = [&](std::initializer_list<std::string> More) { Result.insert(Result.end(), More); };
-  Add({"-target-feature", "+wavefrontsize" + std::to_string(WaveSize), "-emit-llvm-only", "-w"});
-  if (SetsMacro)
-    Add({std::string("-U") + SizeMacro, std::string("-D") + SizeMacro + "=" + std::to_string(WaveSize)});
-  if (WaveSize == 64 && isGfx10(Processor))
-    Add({"-include", "luthier/support/wave64_on_gfx10.h"});
-  Result.push_back(std::move(Source));
-  return Result;
+  std::string source = std::move(result.back()); // stays the last one
+  result.pop_back();
+  auto add = [&](std::initializer_list<std::string> more) { result.insert(result.end(), more); };
+  add({"-target-feature", "+wavefrontsize" + std::to_string(wave_size), "-emit-llvm-only", "-w"});
+  if (sets_macro)
+    add({std::string("-U") + kSizeMacro, std::string("-D") + kSizeMacro + "=" + std::to_string(wave_size)});
+  if (wave_size == 64 && is_gfx10(processor))
+    add({"-include", "luthier/support/wave64_on_gfx10.h"});
+  result.push_back(std::move(source));
+  return result;
 }
 
-/// Runs this program with other arguments; returns what `waitpid` says of it, or -1.
-int runAgain(const std::vector<std::string> &Arguments, const MemoryFile &Output, const MemoryFile &Errors) {
-  std::vector<char *> Words, Environment;
-  for (const std::string &Argument : Arguments)
-    Words.push_back(const_cast<char *>(Argument.c_str()));
-  Words.push_back(nullptr);
-  std::string Setting = std::string(OutputVariable) + "=" + std::to_string(Output.Descriptor);
-  for (char **Entry = environ; *Entry; ++Entry)
-    Environment.push_back(*Entry);
-  Environment.push_back(Setting.data());
-  Environment.push_back(nullptr);
+/// Run this program with other arguments; return the status from `waitpid`, or -1.
+int run_again(const std::vector<std::string> &arguments, const MemoryFile &output, const MemoryFile &errors) {
+  std::vector<char *> words, environment;
+  for (const std::string &argument : arguments)
+    words.push_back(const_cast<char *>(argument.c_str()));
+  words.push_back(nullptr);
+  std::string setting = std::string(kOutputVariable) + "=" + std::to_string(output.descriptor);
+  for (char **entry = environ; *entry; ++entry)
+    environment.push_back(*entry);
+  environment.push_back(setting.data());
+  environment.push_back(nullptr);
 
-  posix_spawn_file_actions_t Actions;
-  posix_spawn_file_actions_init(&Actions);
-  posix_spawn_file_actions_addopen(&Actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&Actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_adddup2(&Actions, Errors.Descriptor, STDERR_FILENO);
-  pid_t Child = 0;
-  int Failed = posix_spawn(&Child, "/proc/self/exe", &Actions, nullptr, Words.data(), Environment.data());
-  posix_spawn_file_actions_destroy(&Actions);
-  if (Failed)
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, errors.descriptor, STDERR_FILENO);
+  pid_t child = 0;
+  int failed = posix_spawn(&child, "/proc/self/exe", &actions, nullptr, words.data(), environment.data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed)
     return -1;
-  int Status = 0;
-  while (waitpid(Child, &Status, 0) < 0)
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
     if (errno != EINTR)
       return -1;
-  return Status;
+  return status;
 }
 
-/// The first error in a compiler's messages.
-std::string firstError(StringRef Messages) {
-  size_t At = Messages.find("error: ");
-  if (At == StringRef::npos)
+/// Return the first error in a compiler's messages.
+std::string first_error(StringRef messages) {
+  size_t at = messages.find("error: ");
+  if (at == StringRef::npos)
     return "the compiler ended without a message";
-  size_t Start = Messages.take_front(At).rfind('\n');
-  return Messages.drop_front(Start == StringRef::npos ? 0 : Start + 1).split('\n').first.str();
+  size_t start = messages.take_front(at).rfind('\n');
+  return messages.drop_front(start == StringRef::npos ? 0 : start + 1).split('\n').first.str();
 }
 
 } // namespace
 
-unsigned waveSize(const Module &M) {
-  if (!hasBothWaveSizes(attributeOf(M, "target-cpu")))
-    return startsWith(attributeOf(M, "target-cpu"), "gfx12") ? 32 : 64;
-  return attributeOf(M, "target-features").find("+wavefrontsize64") == StringRef::npos ? 32 : 64;
+unsigned wave_size(const Module &m) {
+  if (!has_both_wave_sizes(attribute_of(m, "target-cpu")))
+    return starts_with(attribute_of(m, "target-cpu"), "gfx12") ? 32 : 64;
+  return attribute_of(m, "target-features").find("+wavefrontsize64") == StringRef::npos ? 32 : 64;
 }
 
-WaveVariant compileWaveVariant(const Module &M) {
-  StringRef Processor = attributeOf(M, "target-cpu");
-  if (!hasBothWaveSizes(Processor) || wantsOneWaveSize(M))
+WaveVariant compile_wave_variant(const Module &m) {
+  StringRef processor = attribute_of(m, "target-cpu");
+  if (!has_both_wave_sizes(processor) || wants_one_wave_size(m))
     return {};
-  const std::vector<std::string> Own = ownArguments();
-  if (std::string Problem = whyNotAgain(Own); !Problem.empty())
-    return {"", Problem};
-  MemoryFile Output, Errors;
-  if (Output.Descriptor < 0 || Errors.Descriptor < 0)
+  const std::vector<std::string> own = own_arguments();
+  if (std::string problem = why_not_again(own); !problem.empty())
+    return {"", problem};
+  MemoryFile output, errors;
+  if (output.descriptor < 0 || errors.descriptor < 0)
     return {"", "no file in memory can be made"};
-  int Status = runAgain(argumentsFor(Own, 96 - waveSize(M), Processor), Output, Errors);
-  std::string Bitcode = Output.contents();
-  if (Status != 0 || Bitcode.empty())
-    return {"", firstError(Errors.contents())};
-  return {std::move(Bitcode), ""};
+  int status = run_again(arguments_for(own, 96 - wave_size(m), processor), output, errors);
+  std::string bitcode = output.contents();
+  if (status != 0 || bitcode.empty())
+    return {"", first_error(errors.contents())};
+  return {std::move(bitcode), ""};
 }
 
-std::optional<int> waveVariantOutput() {
-  const char *Text = std::getenv(OutputVariable);
-  char *End = nullptr;
-  long Descriptor = Text ? std::strtol(Text, &End, 10) : -1;
-  return Descriptor > 2 && *End == '\0' ? std::optional<int>(int(Descriptor)) : std::nullopt;
+std::optional<int> wave_variant_output() {
+  const char *text = std::getenv(kOutputVariable);
+  char *end = nullptr;
+  long descriptor = text ? std::strtol(text, &end, 10) : -1;
+  return descriptor > 2 && *end == '\0' ? std::optional<int>(int(descriptor)) : std::nullopt;
 }
 
-bool writeWaveVariant(int Output, StringRef Bitcode) {
-  while (!Bitcode.empty()) {
-    ssize_t Count = write(Output, Bitcode.data(), Bitcode.size());
-    if (Count < 0)
+bool write_wave_variant(int output, StringRef bitcode) {
+  while (!bitcode.empty()) {
+    ssize_t count = write(output, bitcode.data(), bitcode.size());
+    if (count < 0)
       return false;
-    Bitcode = Bitcode.drop_front(size_t(Count));
+    bitcode = bitcode.drop_front(size_t(count));
   }
   return true;
 }

@@ -2,10 +2,9 @@
 //
 // Part of Luthier, under the Apache License v2.0.
 //
-// GFX10 and later run waves of 32 or of 64 lanes, and code for one size means something else in the other: the
-// preprocessor, headers and the optimizer have long made `warpSize`, lane ids and ballots what they are in one of them.
-// So the source is compiled once more, by clang itself with the arguments of this very compilation but for the wave
-// size, and no further than the optimizer.
+// GFX10 and later run waves of 32 or of 64 lanes, and code for one size is wrong for the other: the preprocessor,
+// headers and the optimizer have already fixed `warpSize`, lane ids and ballots for one of them. So clang compiles the
+// source again, with the arguments of this compilation except for the wave size, up to the optimizer.
 //
 //===----------------------------------------------------------------------===//
 #ifndef LUTHIER_WAVEVARIANT_H
@@ -19,23 +18,24 @@
 
 namespace luthier {
 
-/// Lanes a wave that the module's code is for: 32 or 64.
-unsigned waveSize(const llvm::Module &M);
+/// Return the lanes a wave for which the module is compiled: 32 or 64.
+unsigned wave_size(const llvm::Module &m);
 
-/// The prepared bitcode for the other wave size. Neither is set where the target has but one, or the author wants one.
+/// The prepared bitcode for the other wave size. Neither member is set if the target has only one, or the author wants
+/// one.
 struct WaveVariant {
-  std::string Bitcode; ///< with a sealed manifest
-  std::string Problem; ///< why there is none
+  std::string bitcode; ///< with a sealed manifest
+  std::string problem; ///< why there is none
 };
 
-/// Compiles the source of `M` for the other wave size. Only for a Luthier device module.
-WaveVariant compileWaveVariant(const llvm::Module &M);
+/// Compile the source of `m` for the other wave size. Only for a Luthier device module.
+WaveVariant compile_wave_variant(const llvm::Module &m);
 
-/// In such a compilation: where its bitcode goes.
-std::optional<int> waveVariantOutput();
+/// Return, in such a compilation, the file descriptor for its bitcode.
+std::optional<int> wave_variant_output();
 
-/// In such a compilation: hands the bitcode over. Returns false where that fails.
-bool writeWaveVariant(int Output, llvm::StringRef Bitcode);
+/// Write, in such a compilation, the bitcode. Return false if that fails.
+bool write_wave_variant(int output, llvm::StringRef bitcode);
 
 } // namespace luthier
 

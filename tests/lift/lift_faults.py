@@ -27,12 +27,12 @@ MAIN = """\
 #include "unit_numbers.h"
 #define LUTHIER_VGPRS 256
 #define LUTHIER_FLOW planted
-static int chosenFault = -1;
+static int chosen_fault = -1;
 #include "lifting/widths/sources.h"
-namespace luthier { void answerSignals() {} }
+namespace luthier { void answer_signals() {} }
 PYBIND11_MODULE(planted_liveness, m) {
-  luthier::planted::bindFlow(m, "");
-  m.def("plant", [](int number) { chosenFault = number; });
+  luthier::planted::bind_flow(m, "");
+  m.def("plant", [](int number) { chosen_fault = number; });
 }
 """
 
@@ -61,14 +61,14 @@ class Fault:
         """
         assert text.count(self.right) == 1, f"{self.file}: {text.count(self.right)} times {self.right!r}"
         if self.wrong.endswith((";", "}")) and not self.wrong.endswith("{}"):
-            both = f"if (chosenFault == {number}) {{ {self.wrong} }} else {self.right}"
+            both = f"if (chosen_fault == {number}) {{ {self.wrong} }} else {self.right}"
         else:
-            both = f"(chosenFault == {number} ? ({self.wrong}) : ({self.right}))"
+            both = f"(chosen_fault == {number} ? ({self.wrong}) : ({self.right}))"
         return text.replace(self.right, both)
 
 
 EVALUATED = "return {everything & ~where[0], where[1]};"
-FORGETS = "return writes.has(unitOf(entry.key));"
+FORGETS = "return writes.has(unit_of(entry.key));"
 FAULTS: dict[str, Fault] = {
     # What operations do with masks
     "saves_the_new_mask": Fault(
@@ -87,18 +87,18 @@ FAULTS: dict[str, Fault] = {
     ),
     "a_compare_into_exec_keeps_all_lanes": Fault(
         "mask_operations.cpp",
-        "spread = action == WriteExec ? newExec(*this, state) : state.changeExec({0, state.on});",
-        "if (action == WriteExec) spread = newExec(*this, state);",
+        "spread = action == kWriteExec ? new_exec(*this, state) : state.change_exec({0, state.on});",
+        "if (action == kWriteExec) spread = new_exec(*this, state);",
         246,
     ),
     "overwritten_masks_stay_known": Fault("lane_masks.cpp", FORGETS, "return false;", 73),
     "a_mask_kept_in_a_lane_survives": Fault(
-        "lane_masks.cpp", FORGETS, "return !isLane(entry.key) && writes.has(unitOf(entry.key)) ;", 73
+        "lane_masks.cpp", FORGETS, "return !is_lane(entry.key) && writes.has(unit_of(entry.key)) ;", 73
     ),
     "halves_are_interchangeable": Fault(
         "lane_masks.cpp",
         "return held(source);",
-        "std::optional<Held> any = this->held(source); if (any) any->half = EitherHalf; return any;",
+        "std::optional<Held> any = this->held(source); if (any) any->half = kEitherHalf; return any;",
         246,
     ),
     "a_selected_mask_is_the_first": Fault(
@@ -106,8 +106,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "half_of_exec_is_nothing": Fault(
         "mask_operations.cpp",
-        "spread = state.changeExec({(lanes & BecomesInactive",
-        "spread = state.changeExec({on, on});",
+        "spread = state.change_exec({(lanes & kBecomesInactive",
+        "spread = state.change_exec({on, on});",
         17,
     ),
     "whatever_comes_from_a_lane_was_there_before": Fault(
@@ -123,22 +123,22 @@ FAULTS: dict[str, Fault] = {
     ),
     "groups_are_taken_together_blindly": Fault(
         "lane_masks.cpp",
-        "if (count <= MostGroups)",
+        "if (count <= kMostGroups)",
         "std::vector<int> to; for (int group = 0; group < count; ++group) to.push_back(std::min(group, 2));"
         "if (count > 3) { renumber(to, 3); for (Groups &groups : spread) { Groups changed = 0;"
-        "eachGroup(groups, [&](int group) { changed |= Groups(1) << to[size_t(group)]; }); groups = changed; } }"
+        "each_group(groups, [&](int group) { changed |= Groups(1) << to[size_t(group)]; }); groups = changed; } }"
         "return;",
         17,
     ),
     "no_lane_is_active_on_either_way": Fault(
         "lane_flow.cpp",
         "empty && state.on != state.everything() ? state.on : 0",
-        "block.exit == Exit::Conditional && state.on != state.everything() ? state.on : 0",
+        "block.exit == Exit::kConditional && state.on != state.everything() ? state.on : 0",
         17,
     ),
     "lanes_stay_where_they_are": Fault(
         "liveness.cpp",
-        "eachGroup(spread[group], [&](int behind) { before[group] |= live[size_t(behind)]; });",
+        "each_group(spread[group], [&](int behind) { before[group] |= live[size_t(behind)]; });",
         "before[group] = live[size_t(__builtin_ctzll(spread[group]))];",
         17,
     ),
@@ -154,29 +154,29 @@ FAULTS: dict[str, Fault] = {
         "lane_masks.cpp", "changed |= origins->join(*other.origins);", ";", 320
     ),
     "calls_fill_nothing": Fault("written.cpp", "if (!call.known)", "return total;", 71),
-    "callees_run_with_all_lanes": Fault("written.cpp", "lookAtCallers();", ";", 17),
+    "callees_run_with_all_lanes": Fault("written.cpp", "look_at_callers();", ";", 17),
     "what_callers_read_is_dead_in_callees": Fault("liveness.cpp", "known = all;", ";", 17),
     "inactive_lanes_pass_nothing_through_calls": Fault(
-        "liveness.cpp", "repeat<Sets>(through.inactiveInactive)", "Bits<Sets>()", 17
+        "liveness.cpp", "repeat<Sets>(through.inactive_inactive)", "Bits<Sets>()", 17
     ),
     # What registers are filled by
     "the_launch_fills_nothing": Fault(
-        "written.cpp", "result[size_t(root.block)] = {atLaunch, {}};", "result[size_t(root.block)] = {};", 17
+        "written.cpp", "result[size_t(root.block)] = {at_launch, {}};", "result[size_t(root.block)] = {};", 17
     ),
     "only_writes_in_the_block_fill": Fault(
         "written.cpp",
         "for (size_t number = 0; number < result.size(); ++number)",
-        "return std::vector<Filled>(result.size(), Filled{atLaunch, {}});",
+        "return std::vector<Filled>(result.size(), Filled{at_launch, {}});",
         17,
     ),
     "only_launched_lanes_are_ever_active": Fault(
-        "written.cpp", "return !(lanes.on & ~lanes.own) && all(block, enteredInside_);", "return true;", 73
+        "written.cpp", "return !(lanes.on & ~lanes.own) && all(block, entered_inside_);", "return true;", 73
     ),
     "no_lane_is_written_unless_active": Fault(
-        "segments.cpp", "segment.writesAnywhere |= effects.writes & Vectors;", ";", 73
+        "segments.cpp", "segment.writes_anywhere |= effects.writes & kVectors;", ";", 73
     ),
     "inactive_lanes_were_never_launched": Fault(
-        "written.cpp", "return all(block, enteredFull_) ? lanes.outside : 0;", "return ~lanes.on;", 17
+        "written.cpp", "return all(block, entered_full_) ? lanes.outside : 0;", "return ~lanes.on;", 17
     ),
     "what_is_stored_unwritten_is_nothing": Fault("written.cpp", "return seen;", "return {};", 2),
     # Backward over instructions
@@ -186,14 +186,14 @@ FAULTS: dict[str, Fault] = {
     "inactive_lanes_are_overwritten": Fault(
         "liveness.cpp", "live[group] -= active ? kills : hard;", "live[group] -= kills;", 17
     ),
-    "scalars_are_dead_before_calls": Fault("liveness.cpp", "live[0] & repeat<Sets>(Scalars)", "Bits<Sets>()"),
+    "scalars_are_dead_before_calls": Fault("liveness.cpp", "live[0] & repeat<Sets>(kScalars)", "Bits<Sets>()"),
 }
 IMPRECISE = {
     "nothing_is_known_of_masks": Fault("lane_masks.cpp", "if (value == Mask{0, everything()})", "return;"),
     "everything_is_filled": Fault(
         "written.cpp",
-        "result[size_t(root.block)] = {atLaunch, {}};",
-        "result[size_t(root.block)] = {Vectors, Vectors};",
+        "result[size_t(root.block)] = {at_launch, {}};",
+        "result[size_t(root.block)] = {kVectors, kVectors};",
     ),
     "lanes_are_active_where_exec_is_zero": Fault(
         "lane_flow.cpp", "empty && state.on != state.everything() ? state.on : 0", "Groups(0)"

@@ -15,7 +15,7 @@ uint64_t wave_stride(unsigned wave_size) {
 
 namespace {
 
-// Bytes of copied tables that a worker keeps; of code that it runs, all.
+// Bytes of copied tables that a worker keeps. It keeps all tables of code that it runs.
 constexpr uint64_t kKept = 64 << 20;
 
 } // namespace
@@ -31,7 +31,7 @@ Worker::~Worker() {
   ExecutionCounters::get().leave(*this, engine_.counts_wanted);
 }
 
-// Before LDS is given back: others will have its addresses.
+// Called before LDS is freed: its addresses will be reused.
 void Worker::leave_lds() {
   if (undefined_)
     UndefinedMemory::get().define(reinterpret_cast<uint64_t>(lds_.data()), lds_.size());
@@ -187,13 +187,13 @@ Worker::Part::~Part() {
   worker_.takes_part_ = false;
 }
 
-// Records may be added meanwhile: their number is told after where they, and the functions of their runs, are.
+// Records may be added meanwhile: their number is published after the records and the functions of their runs.
 uint64_t Worker::records_size() const {
   const char *count = plan_ + plan::record_count.offset;
   return __atomic_load_n(reinterpret_cast<const uint64_t *>(count), __ATOMIC_ACQUIRE) * record::kSize;
 }
 
-// A function is one word, which compiled code reads anew each time: whichever it finds, the same is executed.
+// A function is one word, which compiled code reads each time: old and new functions execute the same.
 void Worker::take_runs() {
   std::lock_guard lock(mutex_);
   if (!takes_part_ || watched_)
@@ -250,7 +250,7 @@ void Worker::sync(uint64_t key, uint64_t record, Host &host) {
   const char *source = pointer<const char *>(master, master::records);
   // Who watches each instruction wants each to be executed by itself.
   const auto *runs = watched_ ? nullptr : pointer<const uint64_t *>(master, master::runs);
-  constexpr Field slots = layout::record::slots;
+  constexpr Field kSlots = layout::record::slots;
   for (uint64_t at = 0; at < size; at += layout::record::kSize) {
     char *mine = copy.records.data() + at;
     const uint64_t run = runs ? __atomic_load_n(runs + at / layout::record::kSize, __ATOMIC_ACQUIRE) : 0;
@@ -260,9 +260,9 @@ void Worker::sync(uint64_t key, uint64_t record, Host &host) {
                               __ATOMIC_ACQUIRE);
     uint64_t *own = watched_ ? &copy.functions[at / layout::record::kSize] : nullptr;
     if ((own ? *own : get(mine, layout::record::function)) == function &&
-        !std::memcmp(mine + slots.offset, source + at + slots.offset, slots.size))
+        !std::memcmp(mine + kSlots.offset, source + at + kSlots.offset, kSlots.size))
       continue;
-    std::memcpy(mine + slots.offset, source + at + slots.offset, slots.size);
+    std::memcpy(mine + kSlots.offset, source + at + kSlots.offset, kSlots.size);
     if (own)
       *own = function;
     put(mine, layout::record::function, own ? Watch::entry() : function);

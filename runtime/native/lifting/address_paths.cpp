@@ -9,21 +9,21 @@
 namespace luthier::LUTHIER_FLOW {
 namespace {
 
-constexpr int StepsOfVisit = 16;
-constexpr size_t WaysOfMeeting = 4; // of a block to others, where paths do not meet in between, for that to pay
+constexpr int kStepsOfVisit = 16;
+constexpr size_t kWaysOfMeeting = 4; // of a block to others, where paths do not meet in between, for that to pay
 
-Units execUnits() { return pairOfUnits(ExecLo, 2); }
+Units exec_units() { return pair_of_units(ExecLo, 2); }
 
-/// Units that a followed operation reads on which its results depend.
-Units valueReads(uint16_t role, const Units &reads) {
-  if (role & UsesCarry)
+/// Return the units that a followed operation reads and on which its results depend.
+Units value_reads(uint16_t role, const Units &reads) {
+  if (role & kUsesCarry)
     return reads;
-  if (role & UsesExecAlone)
-    return reads & execUnits();
-  const Units others = reads - pairOfUnits(Scc, 1);
-  if (role & UsesLanes)
-    return others | execUnits();
-  return role & AnyLanes ? others - execUnits() : others;
+  if (role & kUsesExecAlone)
+    return reads & exec_units();
+  const Units others = reads - pair_of_units(Scc, 1);
+  if (role & kUsesLanes)
+    return others | exec_units();
+  return role & kAnyLanes ? others - exec_units() : others;
 }
 
 } // namespace
@@ -31,12 +31,12 @@ Units valueReads(uint16_t role, const Units &reads) {
 AddressPaths::AddressPaths(const EffectTable &table, const Code &code, const Units &vectors, const Units &everything,
                            const code::Blocks &blocks, const std::vector<int> &roots, const uint16_t *roles)
     : table_(table), code_(code), vectors_(vectors), everything_(everything) {
-  findBlocks(blocks, roots);
+  find_blocks(blocks, roots);
   for (Block &block : blocks_)
-    addSteps(block, blocks.all[size_t(block.number)], roles);
+    add_steps(block, blocks.all[size_t(block.number)], roles);
 }
 
-void AddressPaths::findBlocks(const code::Blocks &blocks, const std::vector<int> &roots) {
+void AddressPaths::find_blocks(const code::Blocks &blocks, const std::vector<int> &roots) {
   std::vector<int> order;
   std::unordered_map<int, int> places;
   Work work;
@@ -70,13 +70,13 @@ void AddressPaths::findBlocks(const code::Blocks &blocks, const std::vector<int>
     found_.push_back(places[number]);
 }
 
-void AddressPaths::addSteps(Block &block, const code::Block &extent, const uint16_t *roles) const {
+void AddressPaths::add_steps(Block &block, const code::Block &extent, const uint16_t *roles) const {
   Effects effects;
   bool open = false; // whether the last step goes on
   for (int index = extent.first; index <= extent.last; ++index) {
-    answerSignals();
-    effectsOf(table_, *table_.form(code_.opcode[index]), operandsOf(code_, index), vectors_, everything_, effects);
-    const bool alone = roles[index] || effects.writes & execUnits();
+    answer_signals();
+    effects_of(table_, *table_.form(code_.opcode[index]), operands_of(code_, index), vectors_, everything_, effects);
+    const bool alone = roles[index] || effects.writes & exec_units();
     if (alone || !open)
       block.steps.push_back({index, index, roles[index], {}, {}, {}});
     open = !alone;
@@ -93,7 +93,7 @@ void AddressPaths::addSteps(Block &block, const code::Block &extent, const uint1
   }
 }
 
-int AddressPaths::placeOf(int number) const {
+int AddressPaths::place_of(int number) const {
   const auto at = std::lower_bound(blocks_.begin(), blocks_.end(), number,
                                    [](const Block &block, int wanted) { return block.number < wanted; });
   if (at == blocks_.end() || at->number != number)
@@ -101,10 +101,10 @@ int AddressPaths::placeOf(int number) const {
   return int(at - blocks_.begin());
 }
 
-/// Count a visit; true if there are too many.
-bool AddressPaths::isSpent(const Block &block) {
-  answerSignals();
-  visits += 1 + int64_t(block.steps.size()) / StepsOfVisit;
+/// Count a visit; return true if there are too many.
+bool AddressPaths::is_spent(const Block &block) {
+  answer_signals();
+  visits += 1 + int64_t(block.steps.size()) / kStepsOfVisit;
   return visits > most;
 }
 
@@ -114,14 +114,14 @@ std::vector<int> AddressPaths::relevant(bool called, bool finished) {
   bool any = false;
   for (const Block &block : blocks_)
     for (const Step &step : block.steps)
-      any |= step.has(Followed);
+      any |= step.has(kFollowed);
   if (!any)
     return {};
   forward();
   for (Block &block : blocks_)
     for (Step &step : block.steps)
-      if (step.has(NeedsCounter) && !step.derived)
-        step.role &= uint16_t(~Followed);
+      if (step.has(kNeedsCounter) && !step.derived)
+        step.role &= uint16_t(~kFollowed);
   backward(finished, called ? restorable() : Units());
   std::vector<int> result;
   for (const Block &block : blocks_)
@@ -142,29 +142,29 @@ void AddressPaths::forward() {
   Work work;
   for (const Block &block : blocks_)
     for (const Step &step : block.steps)
-      if (step.has(ReadsCounter))
+      if (step.has(kReadsCounter))
         work.insert(roots_.begin(), roots_.end());
   while (!work.empty()) {
     const size_t place = size_t(*work.begin());
     work.erase(work.begin());
     Block &block = blocks_[place];
-    if (isSpent(block))
+    if (is_spent(block))
       return;
     Units fresh = before[place].fresh, derived = before[place].derived;
     for (Step &step : block.steps) {
-      const bool readsFresh(step.reads & fresh), reads(step.reads & derived);
-      const Units lost = step.kills & Scalars; // the value in a lane is never assumed to be lost
+      const bool reads_fresh(step.reads & fresh), reads(step.reads & derived);
+      const Units lost = step.kills & kScalars; // the value in a lane is never assumed to be lost
       fresh -= lost;
       derived -= lost;
-      if (step.has(ReadsCounter)) {
+      if (step.has(kReadsCounter)) {
         step.fresh = step.derived = true;
         fresh |= step.writes;
         derived |= step.writes;
-      } else if (reads && step.has(Followed)) {
+      } else if (reads && step.has(kFollowed)) {
         step.derived = true;
-        step.fresh |= readsFresh;
+        step.fresh |= reads_fresh;
         derived |= step.writes;
-        if (readsFresh && step.has(Moves))
+        if (reads_fresh && step.has(kMoves))
           fresh |= step.writes;
       }
     }
@@ -178,9 +178,9 @@ void AddressPaths::forward() {
   }
 }
 
-/// Return the scalar units that may get back what they held at the entry: such a value moves through copies.
+/// Return the scalar units that may get back their values at the entry, which move through copies.
 ///
-/// EXEC is left out: what a function does to it does not matter (`AddressAnalysis._return_from_call`).
+/// EXEC is left out: its changes in a function do not matter (`AddressAnalysis._return_from_call`).
 Units AddressPaths::restorable() const {
   struct Copy {
     Units reads, writes;
@@ -188,9 +188,9 @@ Units AddressPaths::restorable() const {
   std::vector<Copy> copies;
   for (const Block &block : blocks_)
     for (const Step &step : block.steps)
-      if (step.has(Followed) && step.has(Copies))
-        if (const Units reads = valueReads(step.role, step.reads))
-          copies.push_back({reads, step.writes - (reads & execUnits())});
+      if (step.has(kFollowed) && step.has(kCopies))
+        if (const Units reads = value_reads(step.role, step.reads))
+          copies.push_back({reads, step.writes - (reads & exec_units())});
   for (Units around, before; !copies.empty(); before = around) {
     Units read, written;
     for (const Copy &copy : copies) {
@@ -199,7 +199,7 @@ Units AddressPaths::restorable() const {
     }
     around = read & written;
     if (around == before)
-      return (around & Scalars) - execUnits();
+      return (around & kScalars) - exec_units();
     copies.erase(std::remove_if(copies.begin(), copies.end(),
                                 [&](const Copy &copy) { return !(copy.reads & around) || !(copy.writes & around); }),
                  copies.end());
@@ -209,7 +209,7 @@ Units AddressPaths::restorable() const {
 
 /// Find the steps that can matter, from what is needed at each point: units whose known values can matter later.
 void AddressPaths::backward(bool finished, const Units &restored) {
-  const auto isSeed = [&](const Step &step) { return step.has(Followed) && (finished ? step.derived : step.fresh); };
+  const auto is_seed = [&](const Step &step) { return step.has(kFollowed) && (finished ? step.derived : step.fresh); };
   std::vector<std::vector<int>> predecessors(blocks_.size());
   std::vector<uint8_t> plain(blocks_.size(), 1);
   Work work;
@@ -217,8 +217,8 @@ void AddressPaths::backward(bool finished, const Units &restored) {
     for (const int successor : blocks_[place].successors)
       predecessors[size_t(successor)].push_back(int(place));
     for (Step &step : blocks_[place].steps) {
-      step.relevant = isSeed(step);
-      plain[place] &= !step.has(Followed | ByRegister);
+      step.relevant = is_seed(step);
+      plain[place] &= !step.has(kFollowed | kByRegister);
     }
     work.insert(work.end(), int(place));
   }
@@ -227,29 +227,29 @@ void AddressPaths::backward(bool finished, const Units &restored) {
     const int place = *work.rbegin(); // what comes later first
     work.erase(place);
     Block &block = blocks_[size_t(place)];
-    if (isSpent(block))
+    if (is_spent(block))
       return;
     Units needed;
     for (const int successor : block.successors)
       needed |= before[size_t(successor)];
-    if (plain[size_t(place)] && !(needed & block.writes & execUnits()))
+    if (plain[size_t(place)] && !(needed & block.writes & exec_units()))
       needed -= block.writes;
     else
       for (size_t i = block.steps.size(); i-- > 0;) {
         Step &step = block.steps[i];
         // A load to lanes reveals which are active.
-        const Units tells = step.writes & Vectors ? step.writes | execUnits() : step.writes;
+        const Units tells = step.writes & kVectors ? step.writes | exec_units() : step.writes;
         // What is known of EXEC outlives most of its writes, and an operation on lanes may leave the others alone.
-        if (step.has(ByRegister)) {
+        if (step.has(kByRegister)) {
           needed = (needed - step.writes) | step.reads;
-          if (step.has(MayReturn))
+          if (step.has(kMayReturn))
             needed |= restored;
-        } else if (step.has(Followed) && (step.relevant || tells & needed)) {
+        } else if (step.has(kFollowed) && (step.relevant || tells & needed)) {
           step.relevant = true;
-          needed = (needed - ((step.writes & Scalars) - execUnits())) | valueReads(step.role, step.reads);
-        } else if (!step.has(Followed) && step.writes & needed & execUnits()) {
+          needed = (needed - ((step.writes & kScalars) - exec_units())) | value_reads(step.role, step.reads);
+        } else if (!step.has(kFollowed) && step.writes & needed & exec_units()) {
           step.relevant = true;
-          needed -= step.writes - execUnits();
+          needed -= step.writes - exec_units();
         } else {
           needed -= step.writes;
         }
@@ -269,7 +269,7 @@ void AddressPaths::cut(const std::vector<int> &relevant) {
     block.special = false;
     for (const Step &step : block.steps) {
       const bool followed = std::binary_search(relevant.begin(), relevant.end(), step.first);
-      const bool alone = followed || step.has(Leaves);
+      const bool alone = followed || step.has(kLeaves);
       block.special |= alone;
       if (alone || block.parts.empty() || block.parts.back().alone)
         block.parts.push_back({step.first, step.last, alone, followed, {}, {}, {}});
@@ -280,12 +280,12 @@ void AddressPaths::cut(const std::vector<int> &relevant) {
       part.kills |= step.kills;
     }
   }
-  addMeetings();
+  add_meetings();
 }
 
-/// Where many blocks have parts and each may come to each other one, there are as many ways as pairs of them. Then ways
-/// end where paths meet, too: a search goes through there once for all.
-void AddressPaths::addMeetings() {
+/// If many blocks have parts and each can reach each other one, there are as many ways as pairs of them. Then ways also
+/// end where paths meet, so that a search passes there once for all.
+void AddressPaths::add_meetings() {
   std::vector<int> predecessors(blocks_.size());
   size_t looked = 0;
   for (const Block &block : blocks_) {
@@ -297,7 +297,7 @@ void AddressPaths::addMeetings() {
   size_t meetings = 0;
   for (size_t place = 0; place < blocks_.size(); ++place)
     meetings += meets(place);
-  if (looked * looked <= WaysOfMeeting * (looked + meetings))
+  if (looked * looked <= kWaysOfMeeting * (looked + meetings))
     return;
   for (size_t place = 0; place < blocks_.size(); ++place)
     blocks_[place].special |= meets(place);
@@ -318,7 +318,7 @@ template <typename Each> bool AddressPaths::settle(Work &work, Each each) {
     const Block &block = blocks_[size_t(place)];
     if (block.special)
       continue;
-    if (isSpent(block))
+    if (is_spent(block))
       return false;
     each(place, block);
   }
@@ -329,16 +329,16 @@ std::vector<AddressPaths::Way> AddressPaths::ways(const std::vector<int> &from) 
   std::unordered_map<int, Way> before;
   Work work;
   const auto arrive = [&](int place, const Units &writes, const Units &kills) {
-    const auto [at, isNew] = before.try_emplace(place, Way{place, writes, kills});
+    const auto [at, is_new] = before.try_emplace(place, Way{place, writes, kills});
     Way &way = at->second;
-    if (isNew || writes - way.writes || way.kills - kills) {
+    if (is_new || writes - way.writes || way.kills - kills) {
       way.writes |= writes;
       way.kills &= kills;
       work.insert(place);
     }
   };
   for (const int number : from)
-    arrive(placeOf(number), {}, {});
+    arrive(place_of(number), {}, {});
   const bool settled = settle(work, [&](int place, const Block &block) {
     const Way way = before.at(place);
     for (const int successor : block.successors)
@@ -365,30 +365,30 @@ std::vector<AddressPaths::Use> AddressPaths::uses(const std::vector<int> &from, 
     }
   };
   for (const int number : from)
-    arrive(placeOf(number), held);
+    arrive(place_of(number), held);
   const bool settled = settle(work, [&](int place, const Block &block) {
     for (const int successor : block.successors)
-      arrive(successor, before.at(place) - (block.kills & Scalars));
+      arrive(successor, before.at(place) - (block.kills & kScalars));
   });
   if (!settled)
     return {};
   std::vector<Use> result;
   for (const auto &[place, units] : before)
     if (const Block &block = blocks_[size_t(place)]; !block.special && block.reads & units)
-      for (const Use &use : usesBetween(block.steps.front().first, block.steps.back().last, units))
+      for (const Use &use : uses_between(block.steps.front().first, block.steps.back().last, units))
         result.push_back(use);
   return result;
 }
 
-std::vector<AddressPaths::Use> AddressPaths::usesBetween(int first, int last, Units held) const {
+std::vector<AddressPaths::Use> AddressPaths::uses_between(int first, int last, Units held) const {
   std::vector<Use> result;
   Effects effects;
   for (int index = first; index <= last && held; ++index) {
-    answerSignals();
-    effectsOf(table_, *table_.form(code_.opcode[index]), operandsOf(code_, index), vectors_, everything_, effects);
+    answer_signals();
+    effects_of(table_, *table_.form(code_.opcode[index]), operands_of(code_, index), vectors_, everything_, effects);
     if (const Units units = effects.reads & held)
       result.push_back({index, units});
-    held -= effects.kills & Scalars;
+    held -= effects.kills & kScalars;
   }
   return result;
 }

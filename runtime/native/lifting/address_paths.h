@@ -1,6 +1,5 @@
-// The blocks of one function as the search for where register jumps go sees them
-// (luthier/lifting/addresses/analysis.py): which instructions can matter, and what the many blocks without any do on
-// the way from one that has some to the next.
+// The blocks of one function for the search for the targets of register jumps (luthier/lifting/addresses/analysis.py):
+// the instructions that can matter, and the effects of the many other blocks on the way from one of them to the next.
 #pragma once
 
 #include "code/blocks.h"
@@ -10,25 +9,25 @@
 
 namespace luthier::LUTHIER_FLOW {
 
-/// What an operation is to that search, told by luthier.lifting.addresses.operations.OperationRole.
+/// The role of an operation in that search, from luthier.lifting.addresses.operations.OperationRole.
 enum Role : uint16_t {
-  Followed = 1,        ///< its results may be known
-  ReadsCounter = 2,    ///< it reads the program counter
-  NeedsCounter = 4,    ///< it makes values only from ones made of a program counter
-  Moves = 8,           ///< its result is one of its sources
-  Copies = 16,         ///< it may pass on what a register held at the function's entry
-  ByRegister = 32,     ///< it goes to an address in registers
-  MayReturn = 64,      ///< it may leave for the caller
-  Leaves = 128,        ///< control may leave the function there
-  UsesCarry = 256,     ///< its results depend on all that it reads
-  UsesExecAlone = 512, ///< its results depend on EXEC alone
-  UsesLanes = 1024,    ///< its results depend on what is known of EXEC
-  AnyLanes = 2048      ///< its results do not depend on EXEC, which it reads
+  kFollowed = 1,        ///< its results may be known
+  kReadsCounter = 2,    ///< it reads the program counter
+  kNeedsCounter = 4,    ///< it makes values only from ones made of a program counter
+  kMoves = 8,           ///< its result is one of its sources
+  kCopies = 16,         ///< it may pass on what a register held at the function's entry
+  kByRegister = 32,     ///< it goes to an address in registers
+  kMayReturn = 64,      ///< it may leave for the caller
+  kLeaves = 128,        ///< control may leave the function there
+  kUsesCarry = 256,     ///< its results depend on all that it reads
+  kUsesExecAlone = 512, ///< its results depend on EXEC alone
+  kUsesLanes = 1024,    ///< its results depend on what is known of EXEC
+  kAnyLanes = 2048      ///< its results do not depend on EXEC, which it reads
 };
 
 class AddressPaths {
 public:
-  /// One instruction that can matter or that control may leave at, or several in a row of which none does.
+  /// One instruction that can matter or at which control may leave, or several consecutive others.
   struct Part {
     int first, last; ///< inclusive
     bool alone;      ///< it is looked at by itself
@@ -57,27 +56,26 @@ public:
   /// Two passes over sets of units, both over-approximations: forward, what a program counter may be in; backward, what
   /// holds something that matters.
   /// @param called whether it matters which registers the function restores
-  /// @param finished whether it matters where all addresses made from a program counter go, and not only how they are
-  /// made
+  /// @param finished whether it matters where all addresses made from a program counter go, not only how they are made
   std::vector<int> relevant(bool called, bool finished);
 
-  /// Cut the blocks at these instructions, and at those at which control may leave; tell where ways end.
+  /// Cut the blocks at these instructions, and at those at which control may leave; set where ways end.
   void cut(const std::vector<int> &relevant);
 
   /// Return the blocks that such instructions are in, and others where ways end, as a search that goes on with the
   /// lowest block finds them.
   std::vector<int> special() const;
-  const std::vector<Part> &parts(int block) const { return blocks_[size_t(placeOf(block))].parts; }
+  const std::vector<Part> &parts(int block) const { return blocks_[size_t(place_of(block))].parts; }
 
   /// Return the ways from these blocks' beginnings to blocks of `special`.
   std::vector<Way> ways(const std::vector<int> &from);
   /// Return the reads of what these units held at those beginnings, on the ways.
   std::vector<Use> uses(const std::vector<int> &from, const Units &held);
   /// Return the same of instructions `first` to `last`.
-  std::vector<Use> usesBetween(int first, int last, Units held) const;
+  std::vector<Use> uses_between(int first, int last, Units held) const;
 
   int64_t visits = 0;       ///< of blocks, so far
-  int64_t most = INT64_MAX; ///< where passes stop, with what they have
+  int64_t most = INT64_MAX; ///< number at which passes stop, with partial results
 
 private:
   /// Instructions of a block: one that has a role or writes EXEC, or several in a row of which none does.
@@ -97,25 +95,25 @@ private:
     Units reads, writes, kills;
     bool special = false;
   };
-  /// Blocks that are to be looked at again, the lowest first.
+  /// Blocks to visit again, the lowest first.
   using Work = std::set<int>;
 
-  void findBlocks(const code::Blocks &blocks, const std::vector<int> &roots);
-  void addSteps(Block &block, const code::Block &extent, const uint16_t *roles) const;
+  void find_blocks(const code::Blocks &blocks, const std::vector<int> &roots);
+  void add_steps(Block &block, const code::Block &extent, const uint16_t *roles) const;
   void forward();
   Units restorable() const;
   void backward(bool finished, const Units &restored);
-  void addMeetings();
-  int placeOf(int number) const;
-  bool isSpent(const Block &block);
-  /// Calls `each(place, block)` for blocks that there is work in, until there is none; special ones end it. False if
-  /// the work is spent.
+  void add_meetings();
+  int place_of(int number) const;
+  bool is_spent(const Block &block);
+  /// Call `each(place, block)` for blocks with work until there is none; special blocks end it. Return false if the
+  /// limit of visits is reached.
   template <typename Each> bool settle(Work &work, Each each);
 
   const EffectTable &table_;
   const Code code_;
   const Units vectors_, everything_;
-  std::vector<Block> blocks_; ///< that control gets to, ascending
+  std::vector<Block> blocks_; ///< reachable ones, ascending
   std::vector<int> roots_;    ///< places in `blocks_`, as all that follows
   std::vector<int> found_;    ///< in the order of `special`
 };

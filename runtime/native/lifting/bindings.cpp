@@ -14,19 +14,19 @@ namespace py = pybind11;
 namespace luthier::LUTHIER_FLOW {
 namespace {
 
-Units unitsOf(const py::bytes &bytes) {
+Units units_of(const py::bytes &bytes) {
   const std::string_view view = bytes;
-  if (view.size() != PublicBytes)
-    throw std::invalid_argument("a set of units has " + std::to_string(PublicBytes) + " bytes");
+  if (view.size() != kPublicBytes)
+    throw std::invalid_argument("a set of units has " + std::to_string(kPublicBytes) + " bytes");
   PublicUnits given;
-  std::memcpy(given.data(), view.data(), PublicBytes);
-  return toSet(given);
+  std::memcpy(given.data(), view.data(), kPublicBytes);
+  return to_set(given);
 }
 
 py::object integer(const Units &units) {
-  const PublicUnits known = fromSet(units);
+  const PublicUnits known = from_set(units);
   const auto *bytes = reinterpret_cast<const unsigned char *>(known.data());
-  return py::reinterpret_steal<py::object>(_PyLong_FromByteArray(bytes, PublicBytes, 1, 0));
+  return py::reinterpret_steal<py::object>(_PyLong_FromByteArray(bytes, kPublicBytes, 1, 0));
 }
 
 template <typename T> using Column = py::array_t<T, py::array::c_style | py::array::forcecast>;
@@ -39,12 +39,12 @@ struct BoundCode {
   Column<int64_t> value;
   Units vectors, everything;
   Code code;
-  py::ssize_t checked = 0; ///< instructions that `checkAll` has seen
+  py::ssize_t checked = 0; ///< instructions that `check_all` has seen
 
   BoundCode(std::shared_ptr<EffectTable> given, Column<int32_t> opcodes, Column<int32_t> starts, Column<uint8_t> kinds,
-            Column<int64_t> values, const py::bytes &vectorUnits, const py::bytes &everyUnit)
+            Column<int64_t> values, const py::bytes &vector_units, const py::bytes &every_unit)
       : table(std::move(given)), opcode(std::move(opcodes)), start(std::move(starts)), kind(std::move(kinds)),
-        value(std::move(values)), vectors(unitsOf(vectorUnits)), everything(unitsOf(everyUnit)) {
+        value(std::move(values)), vectors(units_of(vector_units)), everything(units_of(every_unit)) {
     code = {opcode.data(), start.data(), kind.data(), value.data()};
     const py::ssize_t operands = value.size();
     if (start.size() != opcode.size() + 1 || kind.size() != operands || start.data()[0] != 0 ||
@@ -60,12 +60,12 @@ struct BoundCode {
     if (index < 0 || index >= opcode.size())
       throw py::index_error("no such instruction");
     const OpcodeForm *form = table->form(code.opcode[index]);
-    if (!form || operandsOf(code, int(index)).count < form->operands)
+    if (!form || operands_of(code, int(index)).count < form->operands)
       throw std::invalid_argument("instruction " + std::to_string(index) + " has an opcode that was not told");
   }
 
-  /// The same of all instructions; found out once.
-  void checkAll() {
+  /// Check all instructions, once.
+  void check_all() {
     for (; checked < opcode.size(); ++checked)
       check(checked);
   }
@@ -73,9 +73,9 @@ struct BoundCode {
   py::tuple effects(py::ssize_t index) const {
     check(index);
     Effects out;
-    effectsOf(*table, *table->form(code.opcode[index]), operandsOf(code, int(index)), vectors, everything, out);
-    return py::make_tuple(integer(out.reads), integer(out.crossReads), integer(out.writes), integer(out.kills),
-                          integer(out.hardKills), out.lanes);
+    effects_of(*table, *table->form(code.opcode[index]), operands_of(code, int(index)), vectors, everything, out);
+    return py::make_tuple(integer(out.reads), integer(out.cross_reads), integer(out.writes), integer(out.kills),
+                          integer(out.hard_kills), out.lanes);
   }
 
   /// Return what instructions `first` to `last` read, write and replace.
@@ -83,9 +83,9 @@ struct BoundCode {
     Effects out;
     Units reads, writes, kills;
     for (py::ssize_t index = first; index <= last; ++index) {
-      answerSignals();
+      answer_signals();
       check(index);
-      effectsOf(*table, *table->form(code.opcode[index]), operandsOf(code, int(index)), vectors, everything, out);
+      effects_of(*table, *table->form(code.opcode[index]), operands_of(code, int(index)), vectors, everything, out);
       reads |= out.reads;
       writes |= out.writes;
       kills |= out.kills;
@@ -109,19 +109,19 @@ template <typename Number> size_t within(Number number, size_t limit, const char
   return size_t(number);
 }
 
-/// The blocks of one function for the search for addresses, with the code it speaks of.
+/// The blocks of one function for the search for addresses, with their code.
 struct BoundPaths {
   std::shared_ptr<BoundCode> code;
   std::unique_ptr<AddressPaths> paths;
 };
 
-std::unique_ptr<BoundPaths> makePaths(const std::shared_ptr<BoundCode> &code, const code::Blocks &blocks,
-                                      const std::vector<int> &roots, const Column<uint16_t> &roles) {
+std::unique_ptr<BoundPaths> make_paths(const std::shared_ptr<BoundCode> &code, const code::Blocks &blocks,
+                                       const std::vector<int> &roots, const Column<uint16_t> &roles) {
   if (roles.size() != code->opcode.size() || (!blocks.all.empty() && blocks.all.back().last >= roles.size()))
     throw std::invalid_argument("blocks, roles and code are not of the same instructions");
   for (const int root : roots)
     within(root, blocks.all.size(), "block");
-  code->checkAll();
+  code->check_all();
   auto result = std::make_unique<BoundPaths>();
   result->code = code;
   py::gil_scoped_release release;
@@ -130,7 +130,7 @@ std::unique_ptr<BoundPaths> makePaths(const std::shared_ptr<BoundCode> &code, co
   return result;
 }
 
-py::list partsOf(const BoundPaths &self, int block) {
+py::list parts_of(const BoundPaths &self, int block) {
   py::list result;
   for (const AddressPaths::Part &part : self.paths->parts(block))
     result.append(py::make_tuple(part.first, part.last, part.alone, part.followed, integer(part.reads),
@@ -138,21 +138,21 @@ py::list partsOf(const BoundPaths &self, int block) {
   return result;
 }
 
-py::list waysFrom(const BoundPaths &self, const std::vector<int> &blocks) {
+py::list ways_from(const BoundPaths &self, const std::vector<int> &blocks) {
   py::list result;
   for (const AddressPaths::Way &way : self.paths->ways(blocks))
     result.append(py::make_tuple(way.to, integer(way.writes), integer(way.kills)));
   return result;
 }
 
-py::list usesTold(const std::vector<AddressPaths::Use> &uses) {
+py::list uses_told(const std::vector<AddressPaths::Use> &uses) {
   py::list result;
   for (const AddressPaths::Use &use : uses)
     result.append(py::make_tuple(use.index, integer(use.units)));
   return result;
 }
 
-/// A program and its masks, with the code it speaks of.
+/// A program and its masks, with its code.
 struct BoundFlow {
   std::shared_ptr<BoundCode> code;
   Program program;
@@ -163,7 +163,7 @@ struct BoundFlow {
 
   /// Return which of the program's blocks holds an instruction, or the end after the last, given by its block and
   /// number there.
-  int partOf(int block, int offset) const {
+  int part_of(int block, int offset) const {
     const size_t number = within(block, parts.size() - 1, "block");
     within(offset,
            size_t(program.blocks[size_t(parts[number + 1]) - 1].last - program.blocks[size_t(parts[number])].first) + 2,
@@ -174,42 +174,42 @@ struct BoundFlow {
 
 using CallRow = std::tuple<int, bool, bool, std::vector<int>>;           // block, tail, known, callees
 using FunctionRow = std::tuple<int, std::vector<int>, std::vector<int>>; // entry block, blocks, calls
-enum EdgeKind { FallthroughEdge, TakenEdge, IndirectEdge };
+enum EdgeKind { kFallthroughEdge, kTakenEdge, kIndirectEdge };
 
 /// reads, cross reads, writes, kills, hard kills, lanes, opaque, whether what is inserted sets lanes
 using OverrideRow = std::tuple<py::bytes, py::bytes, py::bytes, py::bytes, py::bytes, int, bool, bool>;
 using Overrides = std::map<int, OverrideRow>;
 
-void setOverrides(Program &program, const BoundCode &code, const Overrides &overrides) {
+void set_overrides(Program &program, const BoundCode &code, const Overrides &overrides) {
   for (const auto &[index, row] : overrides) {
-    const auto &[reads, cross, writes, kills, hard, lanes, opaque, setsLanes] = row;
+    const auto &[reads, cross, writes, kills, hard, lanes, opaque, sets_lanes] = row;
     code.check(index);
     program.overrides[index] = {
-        {unitsOf(reads), unitsOf(cross), unitsOf(writes), unitsOf(kills), unitsOf(hard), uint8_t(lanes)},
+        {units_of(reads), units_of(cross), units_of(writes), units_of(kills), units_of(hard), uint8_t(lanes)},
         opaque,
-        setsLanes};
+        sets_lanes};
   }
 }
 
 void analyse(BoundFlow &flow) {
-  flow.segments = cutBlocks(flow.program);
+  flow.segments = cut_blocks(flow.program);
   if (!flow.lanes)
     flow.lanes = std::make_shared<LaneFlow>(flow.program, flow.segments);
 }
 
-void addEdge(Program &program, int from, const Edge &edge) {
+void add_edge(Program &program, int from, const Edge &edge) {
   program.blocks[size_t(from)].successors.push_back(edge);
   program.blocks[size_t(edge.to)].predecessors.push_back(from);
 }
 
-/// A block, as several that fall through from one to the next where it is longer than `longest`.
-void addBlock(Program &program, int first, int last, Exit exit, int longest) {
+/// Add a block; one that is longer than `longest` becomes several that fall through from one to the next.
+void add_block(Program &program, int first, int last, Exit exit, int longest) {
   const size_t begin = program.blocks.size();
   for (; last - first >= longest; first += longest)
-    program.blocks.push_back({first, first + longest - 1, Exit::Fallthrough, {}, {}, {}});
+    program.blocks.push_back({first, first + longest - 1, Exit::kFallthrough, {}, {}, {}});
   program.blocks.push_back({first, last, exit, {}, {}, {}});
   for (size_t part = begin + 1; part < program.blocks.size(); ++part)
-    addEdge(program, int(part) - 1, {int(part), false, true, true});
+    add_edge(program, int(part) - 1, {int(part), false, true, true});
 }
 
 /// An attribute of Python's objects, a number or one of some names.
@@ -232,15 +232,15 @@ private:
 };
 
 /// @param blocks luthier.lifting.BasicBlock, @param exits, kinds names of their exits and of their edges' kinds
-std::shared_ptr<BoundFlow> makeFlow(const std::shared_ptr<BoundCode> &code, const py::tuple &blocks,
-                                    const py::tuple &exits, const py::tuple &kinds,
-                                    const std::vector<FunctionRow> &functions, const std::vector<CallRow> &calls,
-                                    const std::vector<int> &entries, const Overrides &overrides, int launched,
-                                    bool unknown, int longest) {
+std::shared_ptr<BoundFlow> make_flow(const std::shared_ptr<BoundCode> &code, const py::tuple &blocks,
+                                     const py::tuple &exits, const py::tuple &kinds,
+                                     const std::vector<FunctionRow> &functions, const std::vector<CallRow> &calls,
+                                     const std::vector<int> &entries, const Overrides &overrides, int launched,
+                                     bool unknown, int longest) {
   if (longest < 1)
     throw std::invalid_argument("blocks of no instruction");
-  const Attribute firstOfBlock("first"), lastOfBlock("last"), exitOfBlock("exit", exits), edgesOfBlock("successors"),
-      to("to"), kindOfEdge("kind", kinds);
+  const Attribute first_of_block("first"), last_of_block("last"), exit_of_block("exit", exits),
+      edges_of_block("successors"), to("to"), kind_of_edge("kind", kinds);
   auto flow = std::make_shared<BoundFlow>();
   flow->code = code;
   flow->longest = longest;
@@ -252,62 +252,64 @@ std::shared_ptr<BoundFlow> makeFlow(const std::shared_ptr<BoundCode> &code, cons
   program.launched = launched;
   program.unknown = unknown;
   for (const py::handle block : blocks) {
-    const int first = firstOfBlock.number(block), last = lastOfBlock.number(block), exit = exitOfBlock.number(block);
+    const int first = first_of_block.number(block), last = last_of_block.number(block),
+              exit = exit_of_block.number(block);
     if (first > last)
       throw std::invalid_argument("a block without instructions");
     for (int index = first; index <= last; ++index)
       code->check(index);
-    within(exit, size_t(Exit::Unknown) + 1, "exit");
+    within(exit, size_t(Exit::kUnknown) + 1, "exit");
     flow->parts.push_back(int(program.blocks.size()));
-    addBlock(program, first, last, Exit(exit), longest);
+    add_block(program, first, last, Exit(exit), longest);
   }
   flow->parts.push_back(int(program.blocks.size()));
-  const auto firstOf = [&](int block) { return flow->parts[within(block, flow->parts.size() - 1, "block")]; };
-  const auto lastOf = [&](int block) { return flow->parts[within(block, flow->parts.size() - 1, "block") + 1] - 1; };
+  const auto first_of = [&](int block) { return flow->parts[within(block, flow->parts.size() - 1, "block")]; };
+  const auto last_of = [&](int block) { return flow->parts[within(block, flow->parts.size() - 1, "block") + 1] - 1; };
   for (size_t number = 0; number < blocks.size(); ++number)
-    for (const py::handle edge : edgesOfBlock.of(blocks[number])) {
-      const int kind = kindOfEdge.number(edge);
-      addEdge(program, lastOf(int(number)), {firstOf(to.number(edge)), kind == TakenEdge, kind == FallthroughEdge});
+    for (const py::handle edge : edges_of_block.of(blocks[number])) {
+      const int kind = kind_of_edge.number(edge);
+      add_edge(program, last_of(int(number)),
+               {first_of(to.number(edge)), kind == kTakenEdge, kind == kFallthroughEdge});
     }
-  program.callOf.assign(program.blocks.size(), -1);
+  program.call_of.assign(program.blocks.size(), -1);
   for (const auto &[block, tail, known, callees] : calls) {
-    program.callOf[size_t(lastOf(block))] = int(program.calls.size());
+    program.call_of[size_t(last_of(block))] = int(program.calls.size());
     for (const int callee : callees)
       within(callee, functions.size(), "function");
-    program.calls.push_back({lastOf(block), tail, known, callees});
+    program.calls.push_back({last_of(block), tail, known, callees});
   }
   for (const auto &[entry, members, made] : functions) {
     std::vector<int> own;
     for (const int block : members)
-      for (int part = firstOf(block); part <= lastOf(block); ++part) {
+      for (int part = first_of(block); part <= last_of(block); ++part) {
         program.blocks[size_t(part)].owners.push_back(int(program.functions.size()));
         own.push_back(part);
       }
     for (const int call : made)
       within(call, calls.size(), "call");
-    program.functions.push_back({firstOf(entry), own, made});
+    program.functions.push_back({first_of(entry), own, made});
   }
   for (const int block : entries)
-    program.entries.push_back(firstOf(block));
+    program.entries.push_back(first_of(block));
   for (const Block &block : program.blocks)
-    if (block.exit == Exit::Tail && program.callOf[size_t(&block - program.blocks.data())] < 0)
+    if (block.exit == Exit::kTail && program.call_of[size_t(&block - program.blocks.data())] < 0)
       throw std::invalid_argument("a tail call without callees");
-  setOverrides(program, *code, overrides);
+  set_overrides(program, *code, overrides);
   py::gil_scoped_release release;
   analyse(*flow);
   return flow;
 }
 
-/// Return the same program with other effects of some instructions; `keepLanes` where they do not change what is known
+/// Return the same program with other effects of some instructions; `keep_lanes` where they do not change what is known
 /// of masks.
-std::shared_ptr<BoundFlow> changed(const BoundFlow &flow, const Overrides &overrides, bool keepLanes) {
+std::shared_ptr<BoundFlow> changed(const BoundFlow &flow, const Overrides &overrides, bool keep_lanes) {
   auto result = std::make_shared<BoundFlow>();
   result->code = flow.code;
   result->program = flow.program;
   result->longest = flow.longest;
   result->parts = flow.parts;
-  setOverrides(result->program, *flow.code, overrides);
-  if (keepLanes)
+  set_overrides(result->program, *flow.code, overrides);
+  if (keep_lanes)
     result->lanes = flow.lanes;
   py::gil_scoped_release release;
   analyse(*result);
@@ -315,8 +317,8 @@ std::shared_ptr<BoundFlow> changed(const BoundFlow &flow, const Overrides &overr
 }
 
 /// Return groups of lanes in a block: its segments, over its call, after it, along its edges. A block that is followed
-/// as several is told as one: where one ends without a change of EXEC, the next goes on with the same groups.
-py::tuple lanesIn(const BoundFlow &flow, int block) {
+/// as several is reported as one: if a part ends without a change of EXEC, the next continues with the same groups.
+py::tuple lanes_in(const BoundFlow &flow, int block) {
   const size_t number = within(block, flow.parts.size() - 1, "block");
   std::vector<SegmentLanes> segments;
   for (int part = flow.parts[number]; part < flow.parts[number + 1]; ++part)
@@ -343,8 +345,8 @@ struct BoundLiveness {
   std::unique_ptr<Liveness> liveness;
 };
 
-std::unique_ptr<BoundLiveness> makeLiveness(const std::shared_ptr<BoundFlow> &flow, const py::bytes &touched) {
-  const Units units = unitsOf(touched);
+std::unique_ptr<BoundLiveness> make_liveness(const std::shared_ptr<BoundFlow> &flow, const py::bytes &touched) {
+  const Units units = units_of(touched);
   auto result = std::make_unique<BoundLiveness>();
   result->flow = flow;
   py::gil_scoped_release release;
@@ -356,15 +358,15 @@ std::unique_ptr<BoundLiveness> makeLiveness(const std::shared_ptr<BoundFlow> &fl
 py::tuple packed(const std::vector<Live> &points) {
   uint64_t matrix = 0;
   for (const Live &live : points)
-    for (size_t i = Agpr / 64; i < UnitWords; ++i)
+    for (size_t i = kAgpr / 64; i < kUnitWords; ++i)
       matrix |= live.active.word[i] | live.inactive.word[i];
-  const size_t bytes = matrix ? PublicBytes : Agpr / 8;
+  const size_t bytes = matrix ? kPublicBytes : kAgpr / 8;
   py::bytes sets(nullptr, 2 * bytes * points.size());
   char *at = PyBytes_AS_STRING(sets.ptr());
   for (const Live &live : points)
     for (const Units *set : {&live.active, &live.inactive}) {
       if (matrix)
-        std::memcpy(at, fromSet(*set).data(), bytes);
+        std::memcpy(at, from_set(*set).data(), bytes);
       else
         std::memcpy(at, set->word.data(), bytes);
       at += bytes;
@@ -379,51 +381,51 @@ py::array_t<uint64_t> columns(const BoundLiveness &self, const Column<int32_t> &
   const size_t count = size_t(blocks.size());
   if (size_t(offsets.size()) != count)
     throw std::invalid_argument("blocks and offsets have different lengths");
-  constexpr size_t words = PublicBytes / sizeof(uint64_t);
-  py::array_t<uint64_t> result({size_t(2), words, count});
+  constexpr size_t kWords = kPublicBytes / sizeof(uint64_t);
+  py::array_t<uint64_t> result({size_t(2), kWords, count});
   uint64_t *at = result.mutable_data();
-  std::map<int, std::vector<size_t>> inPart;
+  std::map<int, std::vector<size_t>> in_part;
   for (size_t i = 0; i < count; ++i)
-    inPart[self.flow->partOf(blocks.data()[i], offsets.data()[i])].push_back(i);
-  for (const auto &[part, wanted] : inPart) {
-    answerSignals();
+    in_part[self.flow->part_of(blocks.data()[i], offsets.data()[i])].push_back(i);
+  for (const auto &[part, wanted] : in_part) {
+    answer_signals();
     const std::vector<Live> points = self.liveness->points(part);
     for (const size_t i : wanted) {
       const Block &whole = self.flow->program.blocks[size_t(self.flow->parts[size_t(blocks.data()[i])])];
       const int index = whole.first + offsets.data()[i];
       const Live &live = points[size_t(index - self.flow->program.blocks[size_t(part)].first)];
-      const PublicUnits active = fromSet(live.active), inactive = fromSet(live.inactive);
-      for (size_t word = 0; word < words; ++word) {
+      const PublicUnits active = from_set(live.active), inactive = from_set(live.inactive);
+      for (size_t word = 0; word < kWords; ++word) {
         at[word * count + i] = active[word];
-        at[(words + word) * count + i] = inactive[word];
+        at[(kWords + word) * count + i] = inactive[word];
       }
     }
   }
   return result;
 }
 
-Special specialOf(const std::string &name) {
+Special special_of(const std::string &name) {
   static const std::map<std::string, Special> names = {
-      {"", Special::None},
-      {"dpp", Special::Dpp},
-      {"sdwa", Special::Sdwa},
-      {"getreg", Special::GetHardware},
-      {"setreg", Special::SetHardware},
-      {"relative vector", Special::RelativeVector},
-      {"relative scalar", Special::RelativeScalar},
-      {"coordinates", Special::Coordinates},
-      {"everything", Special::Everything},
+      {"", Special::kNone},
+      {"dpp", Special::kDpp},
+      {"sdwa", Special::kSdwa},
+      {"getreg", Special::kGetHardware},
+      {"setreg", Special::kSetHardware},
+      {"relative vector", Special::kRelativeVector},
+      {"relative scalar", Special::kRelativeScalar},
+      {"coordinates", Special::kCoordinates},
+      {"everything", Special::kEverything},
   };
   return names.at(name);
 }
 
-MaskKind maskKindOf(const std::string &name) {
+MaskKind mask_kind_of(const std::string &name) {
   static const std::map<std::string, MaskKind> names = {
-      {"other", MaskKind::Other},      {"logic", MaskKind::Logic},
-      {"save", MaskKind::Save},        {"write", MaskKind::Write},
-      {"select", MaskKind::Select},    {"keep", MaskKind::Keep},
-      {"compare", MaskKind::Compare},  {"compare_exec", MaskKind::CompareExec},
-      {"put_lane", MaskKind::PutLane}, {"get_lane", MaskKind::GetLane},
+      {"other", MaskKind::kOther},      {"logic", MaskKind::kLogic},
+      {"save", MaskKind::kSave},        {"write", MaskKind::kWrite},
+      {"select", MaskKind::kSelect},    {"keep", MaskKind::kKeep},
+      {"compare", MaskKind::kCompare},  {"compare_exec", MaskKind::kCompareExec},
+      {"put_lane", MaskKind::kPutLane}, {"get_lane", MaskKind::kGetLane},
   };
   return names.at(name);
 }
@@ -432,16 +434,16 @@ void tell(EffectTable &table, int32_t opcode, const py::dict &given) {
   auto form = std::make_unique<OpcodeForm>();
   const auto take = [&](const char *name, auto &into) { into = given[name].cast<std::decay_t<decltype(into)>>(); };
   take("reads", form->reads);
-  take("full_writes", form->fullWrites);
-  take("partial_writes", form->partialWrites);
-  form->implicitReads = unitsOf(given["implicit_reads"].cast<py::bytes>());
-  form->implicitWrites = unitsOf(given["implicit_writes"].cast<py::bytes>());
-  form->implicitKills = unitsOf(given["implicit_kills"].cast<py::bytes>());
-  take("cross_lane", form->crossLane);
-  take("ignores_exec", form->ignoresExec);
-  take("writes_anywhere", form->writesAnywhere);
+  take("full_writes", form->full_writes);
+  take("partial_writes", form->partial_writes);
+  form->implicit_reads = units_of(given["implicit_reads"].cast<py::bytes>());
+  form->implicit_writes = units_of(given["implicit_writes"].cast<py::bytes>());
+  form->implicit_kills = units_of(given["implicit_kills"].cast<py::bytes>());
+  take("cross_lane", form->cross_lane);
+  take("ignores_exec", form->ignores_exec);
+  take("writes_anywhere", form->writes_anywhere);
   take("stores", form->stores);
-  form->special = specialOf(given["special"].cast<std::string>());
+  form->special = special_of(given["special"].cast<std::string>());
   take("row_mask", form->row);
   take("bank_mask", form->bank);
   take("bound_ctrl", form->bound);
@@ -453,16 +455,16 @@ void tell(EffectTable &table, int32_t opcode, const py::dict &given) {
   take("vaddr", form->address);
   take("coordinates", form->coordinates);
   take("lanes", form->lanes);
-  take("lanes_if_ones", form->lanesIfOnes);
-  take("lanes_if_first", form->lanesIfFirst);
-  take("lanes_if_second", form->lanesIfSecond);
-  take("half_of_exec", form->halfOfExec);
-  form->mask = maskKindOf(given["mask"].cast<std::string>());
+  take("lanes_if_ones", form->lanes_if_ones);
+  take("lanes_if_first", form->lanes_if_first);
+  take("lanes_if_second", form->lanes_if_second);
+  take("half_of_exec", form->half_of_exec);
+  form->mask = mask_kind_of(given["mask"].cast<std::string>());
   take("table", form->table);
   take("width", form->width);
-  form->emptyWay = int8_t(given["empty_way"].cast<int>());
+  form->empty_way = int8_t(given["empty_way"].cast<int>());
   take("operands", form->operands);
-  const std::vector<const std::vector<uint8_t> *> positions = {&form->reads, &form->fullWrites, &form->partialWrites};
+  const std::vector<const std::vector<uint8_t> *> positions = {&form->reads, &form->full_writes, &form->partial_writes};
   for (const std::vector<uint8_t> *each : positions)
     for (const uint8_t position : *each)
       within(int(position), size_t(form->operands), "operand");
@@ -470,7 +472,7 @@ void tell(EffectTable &table, int32_t opcode, const py::dict &given) {
                              form->failure, form->warning, form->address})
     if (position >= form->operands)
       throw std::invalid_argument("no such operand");
-  if (form->special == Special::Coordinates && form->address < 0)
+  if (form->special == Special::kCoordinates && form->address < 0)
     throw std::invalid_argument("no operand has the coordinates");
   if (table.forms.size() <= size_t(opcode))
     table.forms.resize(size_t(opcode) + 1);
@@ -479,7 +481,7 @@ void tell(EffectTable &table, int32_t opcode, const py::dict &given) {
 
 } // namespace
 
-void bindFlow(py::module_ &m, const std::string &prefix) {
+void bind_flow(py::module_ &m, const std::string &prefix) {
   const auto named = [&](const char *name) { return prefix + name; };
   py::class_<EffectTable, std::shared_ptr<EffectTable>>(m, named("EffectTable").c_str())
       .def(py::init<std::vector<int32_t>, std::vector<int32_t>, std::vector<uint8_t>, bool>(), py::arg("first_unit"),
@@ -498,8 +500,8 @@ void bindFlow(py::module_ &m, const std::string &prefix) {
   py::class_<BoundCode, std::shared_ptr<BoundCode>>(m, named("Code").c_str())
       .def("effects", &BoundCode::effects, py::arg("index"))
       .def("together", &BoundCode::together, py::arg("first"), py::arg("last"))
-      .def("address_paths", &makePaths, py::arg("blocks"), py::arg("roots"), py::arg("roles"))
-      .def("flow", &makeFlow, py::arg("blocks"), py::arg("exits"), py::arg("kinds"), py::arg("functions"),
+      .def("address_paths", &make_paths, py::arg("blocks"), py::arg("roots"), py::arg("roles"))
+      .def("flow", &make_flow, py::arg("blocks"), py::arg("exits"), py::arg("kinds"), py::arg("functions"),
            py::arg("calls"), py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"),
            py::arg("longest"));
   py::class_<BoundPaths>(m, named("AddressPaths").c_str())
@@ -518,12 +520,12 @@ void bindFlow(py::module_ &m, const std::string &prefix) {
           "cut", [](BoundPaths &self, const std::vector<int> &relevant) { self.paths->cut(relevant); },
           py::arg("relevant"))
       .def("special", [](const BoundPaths &self) { return self.paths->special(); })
-      .def("parts", partsOf, py::arg("block"))
-      .def("ways", waysFrom, py::arg("blocks"))
+      .def("parts", parts_of, py::arg("block"))
+      .def("ways", ways_from, py::arg("blocks"))
       .def(
           "uses",
           [](const BoundPaths &self, const std::vector<int> &blocks, const py::bytes &held) {
-            return usesTold(self.paths->uses(blocks, unitsOf(held)));
+            return uses_told(self.paths->uses(blocks, units_of(held)));
           },
           py::arg("blocks"), py::arg("held"))
       .def(
@@ -531,18 +533,18 @@ void bindFlow(py::module_ &m, const std::string &prefix) {
           [](const BoundPaths &self, int first, int last, const py::bytes &held) {
             within(first, size_t(self.code->opcode.size()), "instruction");
             within(last, size_t(self.code->opcode.size()), "instruction");
-            return usesTold(self.paths->usesBetween(first, last, unitsOf(held)));
+            return uses_told(self.paths->uses_between(first, last, units_of(held)));
           },
           py::arg("first"), py::arg("last"), py::arg("held"));
   py::class_<BoundFlow, std::shared_ptr<BoundFlow>>(m, named("Flow").c_str())
       .def("changed", &changed, py::arg("overrides"), py::arg("keep_lanes"))
-      .def("liveness", &makeLiveness, py::arg("touched"))
-      .def("lanes", &lanesIn, py::arg("block"));
+      .def("liveness", &make_liveness, py::arg("touched"))
+      .def("lanes", &lanes_in, py::arg("block"));
   py::class_<BoundLiveness>(m, named("Liveness").c_str())
       .def(
           "points",
           [](const BoundLiveness &self, int block, int offset) {
-            return packed(self.liveness->points(self.flow->partOf(block, offset)));
+            return packed(self.liveness->points(self.flow->part_of(block, offset)));
           },
           py::arg("block"), py::arg("offset"))
       .def("columns", columns, py::arg("blocks"), py::arg("offsets"));

@@ -1,7 +1,7 @@
 // `LaneMasks` at every point of a kernel and its functions.
 //
-// Functions are analysed once for all their callers, from a state that knows nothing but which lanes are active. What a
-// caller keeps knowing over a call is what the callee is seen to leave alone: EXEC, and scalar registers.
+// Functions are analysed once for all their callers, from a state that knows only which lanes are active. After a call,
+// a caller still knows what the callee is seen to preserve: EXEC, and scalar registers.
 #pragma once
 
 #include "segments.h"
@@ -42,10 +42,10 @@ public:
   std::vector<Root> roots;
 
 private:
-  std::vector<Units> writtenByFunctions() const;
-  std::vector<Units> scalarsReadLater() const;
+  std::vector<Units> written_by_functions() const;
+  std::vector<Units> scalars_read_later() const;
   bool enter(int block, const LaneMasks &state, Groups vacant, std::vector<int> &into);
-  bool goOn(int block, const LaneMasks &state, std::vector<int> &into);
+  bool go_on(int block, const LaneMasks &state, std::vector<int> &into);
   void run(std::set<int> work);
   void visit(int number, std::set<int> &again);
   void leave(int number, const LaneMasks &state, std::set<int> &again);
@@ -55,10 +55,10 @@ private:
   const Program &program_; // both only while the analysis runs
   const Segments &segments_;
   std::vector<std::optional<LaneMasks>> before_; ///< by block; only while the analysis runs
-  std::vector<uint8_t> keepsExec_;
+  std::vector<uint8_t> keeps_exec_;
   std::vector<Units> changes_;             ///< scalar units that may not hold their entry value when a function returns
   std::vector<Units> writes_;              ///< vector units a function may write
-  std::vector<Units> kept_;                ///< units of which it is worth knowing something at the start of a block
+  std::vector<Units> kept_;                ///< units whose knowledge is useful at the start of a block
   std::vector<std::vector<int>> callers_;  ///< blocks
   std::vector<int> version_;               ///< how often what is known at the start of a block has changed
   std::vector<std::vector<int>> versions_; ///< by block, the version of each successor that its edges were made for

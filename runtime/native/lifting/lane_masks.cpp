@@ -6,7 +6,7 @@
 namespace luthier::LUTHIER_FLOW {
 namespace {
 
-constexpr int OwnWeight = 64; // how much rather to keep what is known of the entry mask than of any other
+constexpr int kOwnWeight = 64; // weight of knowledge about the entry mask against that about another mask
 
 } // namespace
 
@@ -14,13 +14,13 @@ constexpr int OwnWeight = 64; // how much rather to keep what is known of the en
 
 int Origins::of(Key key) const {
   if (key < Vgpr)
-    return scalars_[size_t(key)] == Own ? key : scalars_[size_t(key)];
+    return scalars_[size_t(key)] == kOwn ? key : scalars_[size_t(key)];
   const auto at = std::lower_bound(lanes_.begin(), lanes_.end(), std::pair<Key, int16_t>(key, INT16_MIN));
-  return at != lanes_.end() && at->first == key ? at->second : None;
+  return at != lanes_.end() && at->first == key ? at->second : kNone;
 }
 
 void Origins::set(Key key, int origin) {
-  if (!isLane(key)) {
+  if (!is_lane(key)) {
     scalars_[size_t(key)] = int16_t(origin);
     return;
   }
@@ -34,19 +34,19 @@ void Origins::set(Key key, int origin) {
 void Origins::forget(const Units &writes) {
   if (!lanes_.empty())
     lanes_.erase(
-        std::remove_if(lanes_.begin(), lanes_.end(), [&](const auto &one) { return writes.has(unitOf(one.first)); }),
+        std::remove_if(lanes_.begin(), lanes_.end(), [&](const auto &one) { return writes.has(unit_of(one.first)); }),
         lanes_.end());
-  for (int i = 0; i < ScalarWords; ++i)
+  for (int i = 0; i < kScalarWords; ++i)
     for (uint64_t rest = writes.word[size_t(i)]; rest; rest &= rest - 1)
-      scalars_[size_t(i) * 64 + size_t(__builtin_ctzll(rest))] = None;
+      scalars_[size_t(i) * 64 + size_t(__builtin_ctzll(rest))] = kNone;
 }
 
 bool Origins::join(const Origins &other) {
   bool changed = false;
   const auto agree = [&](Key key) {
     const int mine = of(key);
-    if (mine != None && mine != other.of(key)) {
-      set(key, None);
+    if (mine != kNone && mine != other.of(key)) {
+      set(key, kNone);
       changed = true;
     }
   };
@@ -79,7 +79,7 @@ LaneMasks LaneMasks::nowhere(const LaneMasks &like, const Units &keep) {
   state.own = {};
   state.held_.clear();
   for (const Entry &entry : like.held_)
-    if (keep.has(unitOf(entry.key)))
+    if (keep.has(unit_of(entry.key)))
       state.held_.push_back({entry.key, {entry.held.half, {}}});
   return state;
 }
@@ -103,10 +103,10 @@ void LaneMasks::store(Key key, const Held &value) {
 
 Mask LaneMasks::mask(int source) const {
   const Mask nothing{0, everything()};
-  if (source == ExecSource)
+  if (source == kExecSource)
     return {on, on};
   if (source < 0)
-    return source == Zero ? Mask{} : source == Ones ? Mask{everything(), everything()} : nothing;
+    return source == kZero ? Mask{} : source == kOnes ? Mask{everything(), everything()} : nothing;
   const std::optional<Held> low = held(source);
   if (!low || low->half == 1)
     return nothing;
@@ -120,9 +120,9 @@ Mask LaneMasks::mask(int source) const {
 
 std::optional<Held> LaneMasks::half(int source) const {
   if (source < 0)
-    return source == Unknown ? std::nullopt : std::optional<Held>({EitherHalf, mask(source)});
-  if (source == ExecSource || (source == ExecSource + 1 && wide_))
-    return Held{uint8_t(source - ExecSource), {on, on}};
+    return source == kUnknown ? std::nullopt : std::optional<Held>({kEitherHalf, mask(source)});
+  if (source == kExecSource || (source == kExecSource + 1 && wide_))
+    return Held{uint8_t(source - kExecSource), {on, on}};
   return held(source);
 }
 
@@ -136,7 +136,7 @@ void LaneMasks::put(int unit, const Mask &value) {
 
 void LaneMasks::forget(const Units &writes) {
   held_.erase(
-      std::remove_if(held_.begin(), held_.end(), [&](const Entry &entry) { return writes.has(unitOf(entry.key)); }),
+      std::remove_if(held_.begin(), held_.end(), [&](const Entry &entry) { return writes.has(unit_of(entry.key)); }),
       held_.end());
   if (origins)
     origins->forget(writes);
@@ -160,7 +160,7 @@ template <typename Change> void LaneMasks::rewrite(Change change) {
     entry.held.mask = change(entry.held.mask);
 }
 
-std::vector<Groups> LaneMasks::changeExec(const Mask &value, const std::vector<Learnt> &learnt) {
+std::vector<Groups> LaneMasks::change_exec(const Mask &value, const std::vector<Learnt> &learnt) {
   std::vector<Groups> spread(static_cast<size_t>(count));
   for (int group = 0; group < count; ++group)
     spread[size_t(group)] = Groups(1) << group;
@@ -169,7 +169,7 @@ std::vector<Groups> LaneMasks::changeExec(const Mask &value, const std::vector<L
     Groups stays, leaves;
   };
   std::vector<Split> splits;
-  eachGroup(value.possible & ~value.certain, [&](int group) {
+  each_group(value.possible & ~value.certain, [&](int group) {
     splits.push_back({Groups(1) << group, Groups(1) << count});
     spread[size_t(group)] |= Groups(1) << count++;
   });
@@ -183,16 +183,16 @@ std::vector<Groups> LaneMasks::changeExec(const Mask &value, const std::vector<L
   };
   rewrite([&](const Mask &one) { return Mask{grow(one.certain), grow(one.possible)}; });
   for (const auto &[unit, told] : learnt) {
-    const auto &[onWithout, onWith, offWithout, offWith] = told;
+    const auto &[on_without, on_with, off_without, off_with] = told;
     auto [certain, possible] = mask(unit);
     for (const auto &[stays, leaves] : splits) {
-      if (!(onWithout & stays))
+      if (!(on_without & stays))
         certain |= stays;
-      if (!(onWith & stays))
+      if (!(on_with & stays))
         possible &= ~stays;
-      if (!(offWithout & stays))
+      if (!(off_without & stays))
         certain |= leaves;
-      if (!(offWith & stays))
+      if (!(off_with & stays))
         possible &= ~leaves;
     }
     put(unit, {certain, possible});
@@ -236,9 +236,9 @@ public:
 
 private:
   void note(const LaneMasks &state, size_t bit, const Mask &known) {
-    eachGroup(known.certain, [&](int group) { inside(group)[bit / 64] |= uint64_t(1) << (bit % 64); });
-    eachGroup(state.everything() & ~known.certain & ~known.possible,
-              [&](int group) { outside(group)[bit / 64] |= uint64_t(1) << (bit % 64); });
+    each_group(known.certain, [&](int group) { inside(group)[bit / 64] |= uint64_t(1) << (bit % 64); });
+    each_group(state.everything() & ~known.certain & ~known.possible,
+               [&](int group) { outside(group)[bit / 64] |= uint64_t(1) << (bit % 64); });
   }
 
   size_t words_;
@@ -246,7 +246,7 @@ private:
 };
 
 void LaneMasks::compact(std::vector<Groups> &spread) {
-  if (count <= MostGroups)
+  if (count <= kMostGroups)
     return;
   Signatures kinds(*this, held_, count);
   const size_t words = kinds.words(), bytes = words * sizeof(uint64_t);
@@ -263,7 +263,7 @@ void LaneMasks::compact(std::vector<Groups> &spread) {
       left.push_back(group);
     to[size_t(group)] = int(kind);
   }
-  while (left.size() > size_t(MostGroups)) {
+  while (left.size() > size_t(kMostGroups)) {
     int least = std::numeric_limits<int>::max(), i = -1, j = -1;
     for (int a = 0; a < int(left.size()); ++a) // of equally small differences, that of the first two
       for (int b = a + 1; b < int(left.size()); ++b) {
@@ -274,7 +274,7 @@ void LaneMasks::compact(std::vector<Groups> &spread) {
         for (size_t w = 0; w < words; ++w) {
           const uint64_t apart =
               (kinds.inside(one)[w] ^ kinds.inside(other)[w]) | (kinds.outside(one)[w] ^ kinds.outside(other)[w]);
-          cost += __builtin_popcountll(apart) + (w == 0 ? int(apart & 1) * OwnWeight : 0);
+          cost += __builtin_popcountll(apart) + (w == 0 ? int(apart & 1) * kOwnWeight : 0);
         }
         if (cost < least) {
           least = cost;
@@ -296,7 +296,7 @@ void LaneMasks::compact(std::vector<Groups> &spread) {
     renumber(to, int(left.size()));
   for (Groups &groups : spread) {
     Groups changed = 0;
-    eachGroup(groups, [&](int group) { changed |= Groups(1) << to[size_t(group)]; });
+    each_group(groups, [&](int group) { changed |= Groups(1) << to[size_t(group)]; });
     groups = changed;
   }
 }
@@ -335,16 +335,16 @@ bool LaneMasks::includes(const LaneMasks &other) const {
   return true;
 }
 
-/// Forget registers that hold different halves here and there.
-bool LaneMasks::joinHalves(const LaneMasks &other) {
+/// Forget registers that have different halves in the two states.
+bool LaneMasks::join_halves(const LaneMasks &other) {
   bool changed = false;
   std::vector<Entry> kept;
   kept.reserve(held_.size());
   for (Entry entry : held_) {
     const std::optional<Held> there = other.held(entry.key);
-    if (there && there->half != entry.held.half && there->half != EitherHalf) {
+    if (there && there->half != entry.held.half && there->half != kEitherHalf) {
       changed = true;
-      if (entry.held.half != EitherHalf)
+      if (entry.held.half != kEitherHalf)
         continue;
       entry.held.half = there->half;
     }
@@ -362,7 +362,7 @@ bool LaneMasks::join(const LaneMasks &other, Groups vacant, std::vector<int> &in
       into.push_back(vacant >> group & 1 ? -1 : group);
     return false;
   }
-  bool changed = joinHalves(other);
+  bool changed = join_halves(other);
   Signatures mine(*this, held_, count + other.count), theirs(other, held_, other.count);
   const size_t words = mine.words();
   const int settled = count;
@@ -382,7 +382,7 @@ bool LaneMasks::join(const LaneMasks &other, Groups vacant, std::vector<int> &in
       int loss = 0, apart = 0, known = 0;
       for (size_t w = 0; w < words; ++w) {
         const uint64_t lost = (a[w] & ~inside[w]) | (b[w] & ~outside[w]);
-        loss += __builtin_popcountll(lost) + (w == 0 ? int(lost & 1) * OwnWeight : 0);
+        loss += __builtin_popcountll(lost) + (w == 0 ? int(lost & 1) * kOwnWeight : 0);
         apart += __builtin_popcountll((a[w] ^ inside[w]) | (b[w] ^ outside[w]));
         known += __builtin_popcountll(a[w] | b[w]);
       }
@@ -393,7 +393,7 @@ bool LaneMasks::join(const LaneMasks &other, Groups vacant, std::vector<int> &in
         least = {loss, -known};
       }
     }
-    if (best < 0 || (least.first && count < MostJoined)) {
+    if (best < 0 || (least.first && count < kMostJoined)) {
       best = count++;
       on |= active << best;
       std::copy(inside, inside + words, mine.inside(best));

@@ -1,4 +1,4 @@
-// Knowledge of lane masks at a point: groups of lanes, and which groups each mask holds.
+// Knowledge about lane masks at a point: groups of lanes, and the groups in each mask.
 //
 // The lanes of a wave are divided into a few groups. Each is either active or inactive as a whole, and of each mask in
 // scalar registers it is known whether it holds all lanes of a group, none of them, or perhaps some. When EXEC is given
@@ -8,9 +8,9 @@
 // active before and no others, and the same goes for loops (`s_or` gathers the lanes that have left, `s_andn2` takes
 // them out of EXEC) and for the other arm of a branch.
 //
-// A group is a name given to lanes on the path of a wave through the code, nothing that exists in the machine: where
-// paths join, any group of the one may be declared to be any group of the other that is equally active. Which choice
-// keeps most of what is known is a matter of taste, not of correctness.
+// A group is a name for lanes on the path of a wave through the code; it does not exist in the machine. Where paths
+// join, any group of one path may be identified with any group of the other that is equally active. The choice affects
+// how much knowledge is kept, not correctness.
 #pragma once
 
 #include "units.h"
@@ -31,24 +31,25 @@ struct Mask {
 
 /// A scalar register unit, or a lane of a VGPR that a scalar was put into.
 using Key = int32_t;
-constexpr Key laneKey(int unit, int lane) { return SetUnits + unit * 64 + lane; }
-constexpr bool isLane(Key key) { return key >= SetUnits; }
-constexpr int unitOf(Key key) { return isLane(key) ? (key - SetUnits) / 64 : key; }
+constexpr Key lane_key(int unit, int lane) { return kSetUnits + unit * 64 + lane; }
+constexpr bool is_lane(Key key) { return key >= kSetUnits; }
+constexpr int unit_of(Key key) { return is_lane(key) ? (key - kSetUnits) / 64 : key; }
 
-/// Contents of a 32-bit register: half 0 or 1 of a mask, or `Either` for constants.
+/// Contents of a 32-bit register: half 0 or 1 of a mask, or `kEitherHalf` for constants.
 struct Held {
   uint8_t half;
   Mask mask;
   bool operator==(const Held &other) const { return half == other.half && mask == other.mask; }
 };
-constexpr uint8_t EitherHalf = 2;
+constexpr uint8_t kEitherHalf = 2;
 
 /// Sources of mask operations besides register units.
-constexpr int ExecSource = ExecLo, Zero = -1, Ones = -2, Unknown = -3;
+constexpr int kExecSource = ExecLo, kZero = -1, kOnes = -2, kUnknown = -3;
 
-constexpr int MostGroups = 10; ///< above this, the groups that differ least are taken together
-constexpr int MostJoined = 6;  ///< groups up to which a join makes a new one rather than forget something
-constexpr int GroupOutside = 0, GroupOwn = 1; ///< where a function is entered: lanes that are not active, and that are
+constexpr int kMostGroups = 10; ///< above this, the groups that differ least are taken together
+constexpr int kMostJoined = 6;  ///< groups up to which a join makes a new one rather than forget something
+constexpr int kGroupOutside = 0,
+              kGroupOwn = 1; ///< where a function is entered: lanes that are not active, and that are
 
 /// Relation of an operation's result to an operand: groups that may have lanes where the result is set and the operand
 /// clear, both are set, the result is clear and the operand clear, the result clear and the operand set.
@@ -62,20 +63,20 @@ struct Learnt {
 /// Unit whose value at the function's entry a register has.
 class Origins {
 public:
-  static constexpr int16_t None = -1, Own = -2;
-  Origins() : scalars_(Vgpr, Own) {}
+  static constexpr int16_t kNone = -1, kOwn = -2;
+  Origins() : scalars_(Vgpr, kOwn) {}
   bool operator==(const Origins &other) const { return scalars_ == other.scalars_ && lanes_ == other.lanes_; }
   /// The unit, -1 where it is that of none.
   int of(Key key) const;
   void set(Key key, int origin);
   void forget(const Units &writes);
-  /// Keeps what the two agree on; whether that changed anything.
+  /// Keep what both agree on; return whether that changed anything.
   bool join(const Origins &other);
   /// Scalar units that may not hold their own.
   Units changed() const;
 
 private:
-  std::vector<int16_t> scalars_;               ///< by unit; not in place, since most kernels have no use for it
+  std::vector<int16_t> scalars_;               ///< by unit; on the heap, because most kernels do not need it
   std::vector<std::pair<Key, int16_t>> lanes_; ///< ascending; those that are missing have none
 };
 
@@ -91,9 +92,9 @@ public:
   /// units in `keep` only.
   static LaneMasks nowhere(const LaneMasks &like, const Units &keep);
 
-  int count = 2;                          ///< groups, numbered from 0
-  Groups on = 1 << GroupOwn;              ///< those that are active
-  Mask own{1 << GroupOwn, 1 << GroupOwn}; ///< what EXEC was when the function was entered
+  int count = 2;                            ///< groups, numbered from 0
+  Groups on = 1 << kGroupOwn;               ///< those that are active
+  Mask own{1 << kGroupOwn, 1 << kGroupOwn}; ///< what EXEC was when the function was entered
   std::optional<Origins> origins;
 
   Groups everything() const { return (Groups(1) << count) - 1; }
@@ -102,18 +103,18 @@ public:
   /// Return what is known of one 32-bit register or constant.
   std::optional<Held> half(int source) const;
   std::optional<Held> held(Key key) const;
-  int origin(Key key) const { return origins ? origins->of(key) : isLane(key) ? -1 : key; }
+  int origin(Key key) const { return origins ? origins->of(key) : is_lane(key) ? -1 : key; }
 
-  /// A unit, or a pair, now holds a mask.
+  /// Note that a unit, or a pair, now has a mask.
   void put(int unit, const Mask &mask);
-  /// These units hold something else.
+  /// Note that these units have unknown contents.
   void forget(const Units &writes);
-  /// One register now holds this; `origin` is that of the same value before.
+  /// Note the contents of one register; `origin` is that of the same value before.
   void set(Key key, const std::optional<Held> &held, int origin);
 
   /// Give EXEC a new value: for each group before, the groups its lanes are in afterwards.
-  std::vector<Groups> changeExec(const Mask &mask, const std::vector<Learnt> &learnt = {});
-  /// Merge groups that nothing distinguishes, then those with the least difference until there are `MostGroups`;
+  std::vector<Groups> change_exec(const Mask &mask, const std::vector<Learnt> &learnt = {});
+  /// Merge groups that nothing distinguishes, then those with the least difference until there are `kMostGroups`;
   /// `spread` then refers to the new ones.
   void compact(std::vector<Groups> &spread);
   /// Make this state hold also where control comes with `other`, where groups in `vacant` have no lanes.
@@ -130,7 +131,7 @@ private:
   class Signatures;
 
   bool includes(const LaneMasks &other) const;
-  bool joinHalves(const LaneMasks &other);
+  bool join_halves(const LaneMasks &other);
   void store(Key key, const Held &held);
   void renumber(const std::vector<int> &to, int groups);
   template <typename Change> void rewrite(Change change);
@@ -145,7 +146,7 @@ private:
 Mask evaluate(int table, const Mask &one, const Mask &other, Groups everything, std::array<Told, 2> &about);
 
 /// Calls `visit` with each member.
-template <typename Visit> void eachGroup(Groups groups, Visit visit) {
+template <typename Visit> void each_group(Groups groups, Visit visit) {
   for (; groups; groups &= groups - 1)
     visit(__builtin_ctz(groups));
 }

@@ -8,8 +8,8 @@ namespace {
 /// Return the same set in each of the parts.
 template <int Sets> Bits<Sets> repeat(const Units &units) {
   Bits<Sets> result;
-  for (int i = 0; i < Bits<Sets>::Words; ++i)
-    result.word[size_t(i)] = units.word[size_t(i % UnitWords)];
+  for (int i = 0; i < Bits<Sets>::kWords; ++i)
+    result.word[size_t(i)] = units.word[size_t(i % kUnitWords)];
   return result;
 }
 
@@ -23,14 +23,14 @@ template <int Sets> Bits<Sets> constant(const Units &units) {
 /// Every unit of one part.
 template <int Sets> Bits<Sets> unknowns(int part) {
   Bits<Sets> result;
-  for (int i = 0; i < UnitWords; ++i)
-    result.word[size_t(part) * UnitWords + size_t(i)] = ~uint64_t(0);
+  for (int i = 0; i < kUnitWords; ++i)
+    result.word[size_t(part) * kUnitWords + size_t(i)] = ~uint64_t(0);
   return result;
 }
 
 Units part(const TripleUnits &units, int which) {
   Units result;
-  std::copy_n(units.word.begin() + ptrdiff_t(which) * UnitWords, UnitWords, result.word.begin());
+  std::copy_n(units.word.begin() + ptrdiff_t(which) * kUnitWords, kUnitWords, result.word.begin());
   return result;
 }
 
@@ -40,7 +40,7 @@ template <typename Set> void gather(std::vector<Set> &live, const std::vector<Gr
     return;
   std::vector<Set> before(spread.size());
   for (size_t group = 0; group < spread.size(); ++group)
-    eachGroup(spread[group], [&](int behind) { before[group] |= live[size_t(behind)]; });
+    each_group(spread[group], [&](int behind) { before[group] |= live[size_t(behind)]; });
   live = std::move(before);
 }
 
@@ -57,19 +57,19 @@ void over(std::vector<Set> &live, Groups on, const Set &reads, const Set &kills,
 } // namespace
 
 Transfer &Transfer::operator|=(const Transfer &other) {
-  activeActive |= other.activeActive;
-  activeInactive |= other.activeInactive;
-  inactiveActive |= other.inactiveActive;
-  inactiveInactive |= other.inactiveInactive;
-  gainActive |= other.gainActive;
-  gainInactive |= other.gainInactive;
+  active_active |= other.active_active;
+  active_inactive |= other.active_inactive;
+  inactive_active |= other.inactive_active;
+  inactive_inactive |= other.inactive_inactive;
+  gain_active |= other.gain_active;
+  gain_inactive |= other.gain_inactive;
   return *this;
 }
 
 Liveness::Liveness(const Program &program, const Segments &segments, const LaneFlow &flow, const Units &touched)
     : program_(program), segments_(segments), flow_(flow), written_(program, segments, flow, touched),
       summary_(program.functions.size()), return_(program.functions.size()) {
-  unknown_.gainActive = unknown_.gainInactive = program.everything;
+  unknown_.gain_active = unknown_.gain_inactive = program.everything;
   if (program.functions.size() > 1)
     summarise();
   solve();
@@ -85,9 +85,9 @@ std::vector<Live> Liveness::points(int number) const {
   std::vector<Live> result(filled.size());
   ByGroup<1> live;
   behind<1>(number, in_, live);
-  result.back() = publicAt(lanes.behind, live, filled.back(), written_.never(number, lanes.behind));
-  if (program_.callOf[size_t(number)] >= 0)
-    beforeCall<1>(number, live);
+  result.back() = public_at(lanes.behind, live, filled.back(), written_.never(number, lanes.behind));
+  if (program_.call_of[size_t(number)] >= 0)
+    before_call<1>(number, live);
   for (size_t i = lanes.segments.size(); i-- > 0;) {
     const Segment &segment = segments_[size_t(number)][i];
     const SegmentLanes &here = lanes.segments[i];
@@ -96,15 +96,15 @@ std::vector<Live> Liveness::points(int number) const {
     for (int index = segment.last; index >= segment.first; --index) {
       const size_t point = size_t(index - block.first);
       const Effects &own = effects[point];
-      over(live, here.on, own.reads, own.kills, own.crossReads, own.hardKills);
-      result[point] = publicAt(here, live, filled[point], never);
+      over(live, here.on, own.reads, own.kills, own.cross_reads, own.hard_kills);
+      result[point] = public_at(here, live, filled[point], never);
     }
   }
   return result;
 }
 
 /// Return the liveness at a point. A scalar has one value per wave: it is live for all lanes or none.
-Live Liveness::publicAt(const SegmentLanes &lanes, const ByGroup<1> &live, const Filled &filled, Groups never) const {
+Live Liveness::public_at(const SegmentLanes &lanes, const ByGroup<1> &live, const Filled &filled, Groups never) const {
   Live result;
   for (size_t group = 0; group < live.size(); ++group) {
     if (lanes.on >> group & 1)
@@ -112,9 +112,9 @@ Live Liveness::publicAt(const SegmentLanes &lanes, const ByGroup<1> &live, const
     else
       result.inactive |= live[group] & (never >> group & 1 ? filled.unlaunched : filled.anywhere);
   }
-  const Units scalars = live[0] & Scalars;
-  result.active = (result.active & Vectors) | scalars;
-  result.inactive = (result.inactive & Vectors) | scalars;
+  const Units scalars = live[0] & kScalars;
+  result.active = (result.active & kVectors) | scalars;
+  result.inactive = (result.inactive & kVectors) | scalars;
   return result;
 }
 
@@ -125,7 +125,7 @@ template <int Sets> void Liveness::behind(int number, const ByBlock<Sets> &in, B
   const Block &block = program_.blocks[size_t(number)];
   const BlockLanes &lanes = flow_.blocks[size_t(number)];
   Bits<Sets> active, inactive;
-  if (block.exit == Exit::Return || block.exit == Exit::Tail) {
+  if (block.exit == Exit::kReturn || block.exit == Exit::kTail) {
     if constexpr (Sets == 3) {
       active = unknowns<3>(1);
       inactive = unknowns<3>(2);
@@ -135,12 +135,12 @@ template <int Sets> void Liveness::behind(int number, const ByBlock<Sets> &in, B
         inactive |= return_[size_t(function)].inactive;
       }
     }
-  } else if (block.exit == Exit::Unknown) {
-    active = inactive = constant<Sets>(unknown_.gainActive);
+  } else if (block.exit == Exit::kUnknown) {
+    active = inactive = constant<Sets>(unknown_.gain_active);
   }
   live.assign(size_t(lanes.behind.groups), inactive);
-  eachGroup(lanes.behind.on, [&](int group) { live[size_t(group)] = active; });
-  const Bits<Sets> scalars = repeat<Sets>(Scalars);
+  each_group(lanes.behind.on, [&](int group) { live[size_t(group)] = active; });
+  const Bits<Sets> scalars = repeat<Sets>(kScalars);
   for (size_t i = 0; i < block.successors.size(); ++i) {
     const ByGroup<Sets> &there = in[size_t(block.successors[i].to)];
     const std::vector<int> &into = lanes.edges[i];
@@ -150,9 +150,9 @@ template <int Sets> void Liveness::behind(int number, const ByBlock<Sets> &in, B
 }
 
 /// Go from after a call or tail call to before it.
-template <int Sets> void Liveness::beforeCall(int number, ByGroup<Sets> &live) const {
+template <int Sets> void Liveness::before_call(int number, ByGroup<Sets> &live) const {
   const BlockLanes &lanes = flow_.blocks[size_t(number)];
-  const Call &call = program_.calls[size_t(program_.callOf[size_t(number)])];
+  const Call &call = program_.calls[size_t(program_.call_of[size_t(number)])];
   Transfer through;
   if (!call.known)
     through = unknown_;
@@ -160,18 +160,18 @@ template <int Sets> void Liveness::beforeCall(int number, ByGroup<Sets> &live) c
     through |= summary_[size_t(callee)];
   const SegmentLanes &here = lanes.segments.back(), &after = lanes.behind;
   // A scalar is the wave's, not its lanes': it counts on both sides even where one has no lanes.
-  const Bits<Sets> scalars = live[0] & repeat<Sets>(Scalars);
+  const Bits<Sets> scalars = live[0] & repeat<Sets>(kScalars);
   ByGroup<Sets> result(static_cast<size_t>(here.groups));
   for (size_t group = 0; group < result.size(); ++group) {
     Bits<Sets> active = scalars, inactive = scalars;
-    eachGroup(lanes.call.empty() ? Groups(1) << group : lanes.call[group],
-              [&](int place) { (after.on >> place & 1 ? active : inactive) |= live[size_t(place)]; });
+    each_group(lanes.call.empty() ? Groups(1) << group : lanes.call[group],
+               [&](int place) { (after.on >> place & 1 ? active : inactive) |= live[size_t(place)]; });
     if (here.on >> group & 1)
-      result[group] = (active & repeat<Sets>(through.activeActive)) |
-                      (inactive & repeat<Sets>(through.activeInactive)) | constant<Sets>(through.gainActive);
+      result[group] = (active & repeat<Sets>(through.active_active)) |
+                      (inactive & repeat<Sets>(through.active_inactive)) | constant<Sets>(through.gain_active);
     else
-      result[group] = (active & repeat<Sets>(through.inactiveActive)) |
-                      (inactive & repeat<Sets>(through.inactiveInactive)) | constant<Sets>(through.gainInactive);
+      result[group] = (active & repeat<Sets>(through.inactive_active)) |
+                      (inactive & repeat<Sets>(through.inactive_inactive)) | constant<Sets>(through.gain_inactive);
   }
   live = std::move(result);
 }
@@ -183,13 +183,13 @@ template <int Sets> void Liveness::start(int number, ByGroup<Sets> &live) const 
     const Segment &segment = segments_[size_t(number)][i];
     gather(live, lanes.segments[i].spread);
     over(live, lanes.segments[i].on, constant<Sets>(segment.reads), repeat<Sets>(segment.kills),
-         constant<Sets>(segment.crossReads), repeat<Sets>(segment.hardKills));
+         constant<Sets>(segment.cross_reads), repeat<Sets>(segment.hard_kills));
   }
 }
 
 // Whole functions
 
-template <int Sets> Liveness::ByBlock<Sets> Liveness::nothingLive() const {
+template <int Sets> Liveness::ByBlock<Sets> Liveness::nothing_live() const {
   ByBlock<Sets> result;
   for (const BlockLanes &lanes : flow_.blocks)
     result.emplace_back(size_t(lanes.segments.front().groups));
@@ -198,7 +198,7 @@ template <int Sets> Liveness::ByBlock<Sets> Liveness::nothingLive() const {
 
 /// Find the summaries of all functions, callees and callers together until nothing changes.
 void Liveness::summarise() {
-  ByBlock<3> in = nothingLive<3>();
+  ByBlock<3> in = nothing_live<3>();
   std::vector<std::vector<int>> callers(program_.functions.size());
   for (const Call &call : program_.calls)
     for (const int callee : call.callees)
@@ -208,12 +208,12 @@ void Liveness::summarise() {
     work.insert(int(number));
   ByGroup<3> live;
   while (!work.empty()) {
-    answerSignals();
+    answer_signals();
     const int number = *work.rbegin(); // what comes later first
     work.erase(number);
     behind<3>(number, in, live);
-    if (program_.callOf[size_t(number)] >= 0)
-      beforeCall<3>(number, live);
+    if (program_.call_of[size_t(number)] >= 0)
+      before_call<3>(number, live);
     start<3>(number, live);
     if (live == in[size_t(number)])
       continue;
@@ -235,15 +235,15 @@ void Liveness::summarise() {
 
 void Liveness::solve() {
   const size_t count = program_.blocks.size();
-  in_ = nothingLive<1>();
-  // Whoever is called must learn what is live where it comes back to: by an unknown target, perhaps any function.
+  in_ = nothing_live<1>();
+  // A callee depends on what is live where it returns to; with an unknown target, any function may be the callee.
   std::vector<int> anyone;
   std::vector<std::vector<int>> returns(program_.functions.size());
   for (size_t function = 0; function < returns.size(); ++function) {
     if (function)
       anyone.push_back(int(function));
     for (const int block : program_.functions[function].blocks)
-      if (const Exit exit = program_.blocks[size_t(block)].exit; exit == Exit::Return || exit == Exit::Tail)
+      if (const Exit exit = program_.blocks[size_t(block)].exit; exit == Exit::kReturn || exit == Exit::kTail)
         returns[function].push_back(block);
   }
   std::set<int> work;
@@ -251,14 +251,14 @@ void Liveness::solve() {
     work.insert(int(number));
   ByGroup<1> live;
   while (!work.empty()) {
-    answerSignals();
+    answer_signals();
     const int number = *work.rbegin();
     work.erase(number);
     const Block &block = program_.blocks[size_t(number)];
     behind<1>(number, in_, live);
-    const int which = program_.callOf[size_t(number)];
+    const int which = program_.call_of[size_t(number)];
     const std::vector<int> *informed = nullptr;
-    if (block.exit == Exit::Unknown)
+    if (block.exit == Exit::kUnknown)
       informed = &anyone;
     else if (which >= 0)
       informed = program_.calls[size_t(which)].known ? &program_.calls[size_t(which)].callees : &anyone;
@@ -274,13 +274,13 @@ void Liveness::solve() {
       }
     }
     if (which >= 0)
-      beforeCall<1>(number, live);
+      before_call<1>(number, live);
     start<1>(number, live);
     const SegmentLanes &first = flow_.blocks[size_t(number)].segments.front();
     const Groups never = written_.never(number, first);
     const Filled &filled = written_.before[size_t(number)];
-    for (size_t group = 0; group < live.size(); ++group) // a value that nothing has put there cannot matter
-      live[group] &= Scalars | (never >> group & 1 ? filled.unlaunched : filled.anywhere);
+    for (size_t group = 0; group < live.size(); ++group) // undefined contents cannot matter
+      live[group] &= kScalars | (never >> group & 1 ? filled.unlaunched : filled.anywhere);
     if (live != in_[size_t(number)]) {
       in_[size_t(number)] = live;
       work.insert(block.predecessors.begin(), block.predecessors.end());
@@ -294,7 +294,7 @@ Live Liveness::merged(int number, const ByGroup<1> &behind) const {
   Live result;
   for (size_t group = 0; group < behind.size(); ++group)
     (lanes.on >> group & 1 ? result.active : result.inactive) |= behind[group];
-  const Units scalars = behind[0] & Scalars;
+  const Units scalars = behind[0] & kScalars;
   result.active |= scalars;
   result.inactive |= scalars;
   return result;

@@ -1,4 +1,4 @@
-// Register liveness that is right for divergent code; luthier/lifting/liveness.py says how it works.
+// Register liveness that is correct for divergent code; luthier/lifting/liveness.py explains it.
 #pragma once
 
 #include "written.h"
@@ -11,11 +11,11 @@ struct Live {
   bool operator!=(const Live &other) const { return active != other.active || inactive != other.inactive; }
 };
 
-/// Transfer from liveness after a call to liveness before it: `active = activeActive & behind.active | activeInactive &
-/// behind.inactive | gainActive`, the other likewise.
+/// Transfer from liveness after a call to liveness before it: `active = active_active & behind.active | active_inactive
+/// & behind.inactive | gain_active`, the other likewise.
 struct Transfer {
-  Units activeActive, activeInactive, inactiveActive, inactiveInactive;
-  Units gainActive, gainInactive;
+  Units active_active, active_inactive, inactive_active, inactive_inactive;
+  Units gain_active, gain_inactive;
 
   Transfer &operator|=(const Transfer &other); ///< either of two ways
 };
@@ -34,14 +34,14 @@ private:
   template <int Sets> using ByGroup = std::vector<Bits<Sets>>;
   template <int Sets> using ByBlock = std::vector<ByGroup<Sets>>;
 
-  template <int Sets> ByBlock<Sets> nothingLive() const;
+  template <int Sets> ByBlock<Sets> nothing_live() const;
   template <int Sets> void behind(int block, const ByBlock<Sets> &in, ByGroup<Sets> &live) const;
-  template <int Sets> void beforeCall(int block, ByGroup<Sets> &live) const;
+  template <int Sets> void before_call(int block, ByGroup<Sets> &live) const;
   template <int Sets> void start(int block, ByGroup<Sets> &live) const;
   void summarise();
   void solve();
   Live merged(int block, const ByGroup<1> &behind) const;
-  Live publicAt(const SegmentLanes &lanes, const ByGroup<1> &live, const Filled &filled, Groups never) const;
+  Live public_at(const SegmentLanes &lanes, const ByGroup<1> &live, const Filled &filled, Groups never) const;
 
   const Program &program_;
   const Segments &segments_;

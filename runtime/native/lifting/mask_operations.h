@@ -6,30 +6,30 @@
 
 namespace luthier::LUTHIER_FLOW {
 
-/// One instruction that changes masks, or several that do no more than overwrite some.
+/// One instruction that changes masks, or several that only overwrite some.
 struct MaskOperation {
   enum Action : uint8_t {
-    Forget,
-    ExecUnknown,
-    LogicOperation,
-    LogicExec,
-    SaveExec,
-    WriteExec,
-    CompareOperation,
-    CompareIntoExec,
-    Copy,
-    SelectOperation,
-    PutInLane,
-    GetFromLane,
+    kForget,
+    kExecUnknown,
+    kLogicOperation,
+    kLogicExec,
+    kSaveExec,
+    kWriteExec,
+    kCompareOperation,
+    kCompareIntoExec,
+    kCopy,
+    kSelectOperation,
+    kPutInLane,
+    kGetFromLane,
   };
-  Action action = Forget;
-  bool setsExec = false;
+  Action action = kForget;
+  bool sets_exec = false;
   uint8_t lanes = 0;
   uint8_t table = 0, width = 1;
   int8_t lane = -1; ///< for scalars in lanes; -1 if it is not constant
   int target = -1;  ///< first unit written, besides EXEC in operations that write both; -1 if none
-  std::array<int, 2> sources{Zero, Zero}; ///< first units, or Zero, Ones, Unknown
-  Units writes;                           ///< scalar units that change, and VGPRs in whose lanes scalars are kept
+  std::array<int, 2> sources{kZero, kZero}; ///< first units, or kZero, kOnes, kUnknown
+  Units writes;                             ///< scalar units that change, and VGPRs in whose lanes scalars are kept
 
   /// Change the state; for writes of EXEC, set for each group before the groups its lanes are in afterwards.
   void run(LaneMasks &state, std::vector<Groups> &spread) const;
@@ -40,12 +40,12 @@ struct MaskOperations {
   const EffectTable &table;
   Units interesting; ///< units whose writes change what is known of masks
 
-  /// @param lanesKept VGPRs in whose lanes scalars are put
-  MaskOperations(const EffectTable &table, const Units &lanesKept);
+  /// @param lanes_kept VGPRs in whose lanes scalars are put
+  MaskOperations(const EffectTable &table, const Units &lanes_kept);
 
-  /// The operation of an instruction of which only its effects are known.
+  /// Return the operation of an instruction of which only the effects are known.
   MaskOperation unknown(const Effects &effects) const;
-  /// The operation of one instruction that writes something `interesting`.
+  /// Return the operation of one instruction that writes something `interesting`.
   MaskOperation make(const OpcodeForm &form, const Effects &effects, const Operands &operands) const;
 };
 

@@ -36,17 +36,17 @@ struct Call {
 };
 
 struct Function {
-  int entryBlock;
+  int entry_block;
   std::vector<int> blocks;
   std::vector<int> calls; ///< indices in `Program::calls`
 };
 
-/// Effects of an instruction that are not those of its encoding: it runs in a mode that changes them, or stands also
-/// for what is inserted before it.
+/// Effects of an instruction that differ from those of its encoding: it runs in a mode that changes them, or includes
+/// code that is inserted before it.
 struct Override {
   Effects effects;
-  bool opaque = false;    ///< what it does to masks is not what its opcode does
-  bool setsLanes = false; ///< what is inserted writes EXEC: the instruction itself runs behind that
+  bool opaque = false;     ///< its effect on masks is not that of its opcode
+  bool sets_lanes = false; ///< what is inserted writes EXEC: the instruction itself runs behind that
 };
 
 /// A lifted kernel, as luthier.lifting.model describes it.
@@ -56,41 +56,41 @@ struct Program {
   std::vector<Block> blocks;
   std::vector<Function> functions; ///< the kernel first
   std::vector<Call> calls;
-  std::vector<int> callOf;   ///< by block, -1 where none ends it
+  std::vector<int> call_of;  ///< by block, -1 where none ends it
   std::vector<int> entries;  ///< blocks at which hardware starts the kernel
   Units vectors, everything; ///< units the kernel may touch
   int launched;              ///< VGPRs the launch sets
-  bool unknown;              ///< some jump or call may go where it is not known
+  bool unknown;              ///< some jump or call may go to an unknown target
 
   std::unordered_map<int, Override> overrides; ///< by instruction
 
-  const Override *overrideOf(int index) const {
+  const Override *override_of(int index) const {
     if (overrides.empty())
       return nullptr;
     const auto at = overrides.find(index);
     return at == overrides.end() ? nullptr : &at->second;
   }
   void effects(int index, Effects &out) const {
-    if (const Override *given = overrideOf(index))
+    if (const Override *given = override_of(index))
       out = given->effects;
     else
-      effectsOf(*table, *table->form(code.opcode[index]), operandsOf(code, index), vectors, everything, out);
+      effects_of(*table, *table->form(code.opcode[index]), operands_of(code, index), vectors, everything, out);
   }
 };
 
-/// Instructions of a block up to a write of EXEC, or to the block's end. What they do together, as units.
+/// Instructions of a block up to a write of EXEC, or to the block's end, with their combined effects.
 struct Segment {
-  int first, last;             ///< inclusive
-  Units reads, kills;          ///< read in active lanes before anything here replaces them; and scalars
-  Units crossReads, hardKills; ///< read in any lane before anything here replaces them in every lane; and scalars
+  int first, last;               ///< inclusive
+  Units reads, kills;            ///< read in active lanes before anything here replaces them; and scalars
+  Units cross_reads, hard_kills; ///< read in any lane before anything here replaces them in every lane; and scalars
   Units writes;
-  Units writesAnywhere;                  ///< written in lanes that may not be active
-  Units storesUnwritten;                 ///< put where others can see them, and not written here before
+  Units writes_anywhere;                 ///< written in lanes that may not be active
+  Units stores_unwritten;                ///< put where others can see them, and not written here before
   std::vector<MaskOperation> operations; ///< on masks; the last one is the write of EXEC if there is one
 };
 
 using Segments = std::vector<std::vector<Segment>>; ///< by block
 
-Segments cutBlocks(const Program &program);
+Segments cut_blocks(const Program &program);
 
 } // namespace luthier::LUTHIER_FLOW

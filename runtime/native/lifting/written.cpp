@@ -5,18 +5,18 @@
 namespace luthier::LUTHIER_FLOW {
 
 Written::Written(const Program &program, const Segments &segments, const LaneFlow &flow, const Units &touched)
-    : program_(program), segments_(segments), flow_(flow), unknownCalls_(program.unknown),
-      enteredInside_(program.functions.size(), 1), enteredFull_(program.functions.size(), 1),
-      ofFunctions_(program.functions.size()) {
+    : program_(program), segments_(segments), flow_(flow), unknown_calls_(program.unknown),
+      entered_inside_(program.functions.size(), 1), entered_full_(program.functions.size(), 1),
+      of_functions_(program.functions.size()) {
   for (const Call &call : program.calls)
-    unknownCalls_ |= !call.known;
-  lookAtCallers();
+    unknown_calls_ |= !call.known;
+  look_at_callers();
   for (size_t block = 0; block < program.blocks.size(); ++block)
-    fills_.push_back(fillOf(int(block)));
+    fills_.push_back(fill_of(int(block)));
   summarise();
-  const Units first = pairOfUnits(Vgpr, program.launched);
+  const Units first = pair_of_units(Vgpr, program.launched);
   before = solve(first);
-  if (const Units seen = storedUnwritten() | (touched & Vectors))
+  if (const Units seen = stored_unwritten() | (touched & kVectors))
     before = solve(first | seen);
 }
 
@@ -26,12 +26,12 @@ bool Written::all(int block, const std::vector<uint8_t> &functions) const {
 }
 
 Groups Written::never(int block, const SegmentLanes &lanes) const {
-  return all(block, enteredFull_) ? lanes.outside : 0;
+  return all(block, entered_full_) ? lanes.outside : 0;
 }
 
 /// Return whether only lanes that were launched are active.
 bool Written::launched(int block, const SegmentLanes &lanes) const {
-  return !(lanes.on & ~lanes.own) && all(block, enteredInside_);
+  return !(lanes.on & ~lanes.own) && all(block, entered_inside_);
 }
 
 std::vector<Filled> Written::inside(int number, const std::vector<Effects> &effects) const {
@@ -40,46 +40,46 @@ std::vector<Filled> Written::inside(int number, const std::vector<Effects> &effe
   result.reserve(size_t(block.last - block.first) + 2);
   for (size_t i = 0; i < segments_[size_t(number)].size(); ++i) {
     const Segment &segment = segments_[size_t(number)][i];
-    const bool inLaunched = launched(number, flow_.blocks[size_t(number)].segments[i]);
+    const bool in_launched = launched(number, flow_.blocks[size_t(number)].segments[i]);
     for (int index = segment.first; index <= segment.last; ++index) {
-      const Units writes = effects[size_t(index - block.first)].writes & Vectors;
+      const Units writes = effects[size_t(index - block.first)].writes & kVectors;
       Filled now = result.back();
       now.anywhere |= writes;
-      now.unlaunched |= inLaunched ? writes & segment.writesAnywhere : writes;
+      now.unlaunched |= in_launched ? writes & segment.writes_anywhere : writes;
       result.push_back(now);
     }
   }
-  if (const int call = program_.callOf[size_t(number)]; call >= 0)
-    result.back() |= throughCall(program_.calls[size_t(call)]);
+  if (const int call = program_.call_of[size_t(number)]; call >= 0)
+    result.back() |= through_call(program_.calls[size_t(call)]);
   return result;
 }
 
-/// Return what a call or tail call fills before it returns.
-Filled Written::throughCall(const Call &call) const {
+/// Return the units that a call or tail call defines before it returns.
+Filled Written::through_call(const Call &call) const {
   Filled total;
   if (!call.known)
-    total = {Vectors, Vectors};
+    total = {kVectors, kVectors};
   for (const int callee : call.callees)
-    total |= ofFunctions_[size_t(callee)];
+    total |= of_functions_[size_t(callee)];
   return total;
 }
 
-void Written::lookAtCallers() {
-  if (unknownCalls_)
+void Written::look_at_callers() {
+  if (unknown_calls_)
     for (size_t function = 1; function < program_.functions.size(); ++function)
-      enteredInside_[function] = enteredFull_[function] = 0;
+      entered_inside_[function] = entered_full_[function] = 0;
   for (bool changed = true; changed;) {
     changed = false;
     for (const Call &call : program_.calls) {
       const SegmentLanes &lanes = flow_.blocks[size_t(call.block)].segments.back();
       const bool inside = launched(call.block, lanes);
       const Groups inactive = ((Groups(1) << lanes.groups) - 1) & ~lanes.on;
-      const bool full = !(inactive & ~lanes.outside) && all(call.block, enteredFull_);
+      const bool full = !(inactive & ~lanes.outside) && all(call.block, entered_full_);
       for (const int one : call.callees) {
         const size_t callee = size_t(one);
-        if ((enteredInside_[callee] && !inside) || (enteredFull_[callee] && !full)) {
-          enteredInside_[callee] = enteredInside_[callee] && inside;
-          enteredFull_[callee] = enteredFull_[callee] && full;
+        if ((entered_inside_[callee] && !inside) || (entered_full_[callee] && !full)) {
+          entered_inside_[callee] = entered_inside_[callee] && inside;
+          entered_full_[callee] = entered_full_[callee] && full;
           changed = true;
         }
       }
@@ -87,12 +87,12 @@ void Written::lookAtCallers() {
   }
 }
 
-Filled Written::fillOf(int block) const {
+Filled Written::fill_of(int block) const {
   Filled total;
   for (size_t i = 0; i < segments_[size_t(block)].size(); ++i) {
     const Segment &segment = segments_[size_t(block)][i];
-    const Units writes = segment.writes & Vectors;
-    total |= {writes, launched(block, flow_.blocks[size_t(block)].segments[i]) ? segment.writesAnywhere : writes};
+    const Units writes = segment.writes & kVectors;
+    total |= {writes, launched(block, flow_.blocks[size_t(block)].segments[i]) ? segment.writes_anywhere : writes};
   }
   return total;
 }
@@ -100,34 +100,34 @@ Filled Written::fillOf(int block) const {
 void Written::summarise() {
   for (bool changed = true; changed;) {
     changed = false;
-    for (size_t function = 0; function < ofFunctions_.size(); ++function) {
-      Filled total = ofFunctions_[function];
+    for (size_t function = 0; function < of_functions_.size(); ++function) {
+      Filled total = of_functions_[function];
       for (const int block : program_.functions[function].blocks)
         total |= fills_[size_t(block)];
       for (const int call : program_.functions[function].calls)
-        total |= throughCall(program_.calls[size_t(call)]);
-      if (total != ofFunctions_[function]) {
-        ofFunctions_[function] = total;
+        total |= through_call(program_.calls[size_t(call)]);
+      if (total != of_functions_[function]) {
+        of_functions_[function] = total;
         changed = true;
       }
     }
   }
 }
 
-std::vector<Filled> Written::solve(const Units &atLaunch) const {
+std::vector<Filled> Written::solve(const Units &at_launch) const {
   std::vector<Filled> result(program_.blocks.size());
   for (const Root &root : flow_.roots) {
     const bool kernel = std::find(root.functions.begin(), root.functions.end(), 0) != root.functions.end();
     if (kernel)
-      result[size_t(root.block)] = {atLaunch, {}};
-    else if (unknownCalls_)
-      result[size_t(root.block)] = {Vectors, Vectors};
+      result[size_t(root.block)] = {at_launch, {}};
+    else if (unknown_calls_)
+      result[size_t(root.block)] = {kVectors, kVectors};
   }
   std::set<int> work;
   for (size_t number = 0; number < result.size(); ++number)
     work.insert(int(number));
   while (!work.empty()) {
-    answerSignals();
+    answer_signals();
     const int number = *work.begin();
     work.erase(work.begin());
     const auto enter = [&](int to, const Filled &filled) {
@@ -140,11 +140,11 @@ std::vector<Filled> Written::solve(const Units &atLaunch) const {
     };
     Filled after = result[size_t(number)];
     after |= fills_[size_t(number)];
-    if (const int which = program_.callOf[size_t(number)]; which >= 0) {
+    if (const int which = program_.call_of[size_t(number)]; which >= 0) {
       const Call &call = program_.calls[size_t(which)];
       for (const int callee : call.callees)
-        enter(program_.functions[size_t(callee)].entryBlock, after);
-      after |= throughCall(call);
+        enter(program_.functions[size_t(callee)].entry_block, after);
+      after |= through_call(call);
     }
     for (const Edge &edge : program_.blocks[size_t(number)].successors)
       enter(edge.to, after);
@@ -154,13 +154,13 @@ std::vector<Filled> Written::solve(const Units &atLaunch) const {
 
 /// Registers that are stored before anything has written them.
 ///
-/// Their contents depend on nothing the program does, but can be observed, so they are left unchanged.
-Units Written::storedUnwritten() const {
+/// Their contents do not depend on the program, but can be observed, so they are preserved.
+Units Written::stored_unwritten() const {
   Units seen;
   for (size_t block = 0; block < program_.blocks.size(); ++block) {
     Units filled = before[block].anywhere;
     for (const Segment &segment : segments_[block]) {
-      seen |= segment.storesUnwritten - filled;
+      seen |= segment.stores_unwritten - filled;
       filled |= segment.writes;
     }
   }

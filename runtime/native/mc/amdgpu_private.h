@@ -1,8 +1,7 @@
 // Functions that LLVM's AMDGPU libraries export but whose headers LLVM does not install.
 //
-// Only their names and signatures are repeated here. Enumeration values are never repeated by hand: operand names are
-// calibrated against known opcodes (luthier.isa.operand_names), so that a library with another numbering is noticed and
-// not misread.
+// Only names and signatures are repeated here, never values of enumerations: operand names are calibrated with known
+// opcodes (luthier.isa.operand_names), so that a library with another numbering is detected.
 #pragma once
 
 #include "llvm/MC/MCExpr.h"
@@ -10,6 +9,7 @@
 
 #include <cstdint>
 
+// NOLINTBEGIN(readability-identifier-naming): the names are LLVM's
 namespace llvm {
 class MCContext;
 class MCInstrDesc;
@@ -46,3 +46,4 @@ int getDefaultDepCtrEncoding(const MCSubtargetInfo &STI);
 }
 } // namespace AMDGPU
 } // namespace llvm
+// NOLINTEND(readability-identifier-naming)

@@ -26,37 +26,37 @@ using namespace llvm;
 
 namespace luthier {
 
-/// Receives what the parser understands and keeps the part that is code.
+/// Receives the parser's output and keeps the code.
 class Collector : public MCStreamer {
 public:
   Collector(MCContext &context, const Isa &isa, MCCodeEmitter &emitter, AssemblyResult &result)
       : MCStreamer(context), isa_(isa), emitter_(emitter), result_(result) {
-    result_.instructions.operandStart.push_back(0);
+    result_.instructions.operand_start.push_back(0);
   }
 
   void emitLabel(MCSymbol *symbol, SMLoc location) override {
     MCStreamer::emitLabel(symbol, location);
-    if (inText()) {
-      flushData();
+    if (in_text()) {
+      flush_data();
       result_.labels.emplace_back(symbol->getName().str(), int32_t(count()));
     }
   }
 
   void emitInstruction(const MCInst &inst, const MCSubtargetInfo &) override {
-    if (!inText())
+    if (!in_text())
       return;
-    flushData();
+    flush_data();
     add(inst);
   }
 
   void emitBytes(StringRef data) override {
-    if (inText())
+    if (in_text())
       data_ += data;
   }
 
   void emitValueImpl(const MCExpr *value, unsigned size, SMLoc location) override {
     MCStreamer::emitValueImpl(value, size, location);
-    if (!inText())
+    if (!in_text())
       return;
     int64_t number;
     if (!value->evaluateAsAbsolute(number))
@@ -75,7 +75,7 @@ public:
   bool emitSymbolAttribute(MCSymbol *, MCSymbolAttr) override { return true; }
   void emitCommonSymbol(MCSymbol *, uint64_t, Align) override {}
 
-  void flushData() {
+  void flush_data() {
     if (data_.empty())
       return;
     const std::string data = std::move(data_);
@@ -84,22 +84,22 @@ public:
     const Instructions more =
         isa_.decode(ArrayRef<uint8_t>(reinterpret_cast<const uint8_t *>(data.data()), data.size()), base, false);
     Instructions &all = result_.instructions;
-    const int32_t operandBase = int32_t(all.operandKind.size());
+    const int32_t operand_base = int32_t(all.operand_kind.size());
     for (size_t i = 0; i < more.opcode.size(); ++i) {
       all.offset.push_back(int64_t(base) + more.offset[i]);
       all.size.push_back(more.size[i]);
       all.opcode.push_back(more.opcode[i]);
       all.flags.push_back(more.flags[i]);
       all.target.push_back(more.target[i]);
-      all.operandStart.push_back(operandBase + more.operandStart[i + 1]);
+      all.operand_start.push_back(operand_base + more.operand_start[i + 1]);
     }
-    all.operandKind.insert(all.operandKind.end(), more.operandKind.begin(), more.operandKind.end());
-    all.operandValue.insert(all.operandValue.end(), more.operandValue.begin(), more.operandValue.end());
+    all.operand_kind.insert(all.operand_kind.end(), more.operand_kind.begin(), more.operand_kind.end());
+    all.operand_value.insert(all.operand_value.end(), more.operand_value.begin(), more.operand_value.end());
     result_.code += data;
   }
 
 private:
-  bool inText() const {
+  bool in_text() const {
     const MCSection *section = getCurrentSectionOnly();
     return section && section->isText();
   }
@@ -126,9 +126,9 @@ private:
       if (isa_.append(operand, all))
         continue;
       if (operand.isExpr()) {
-        symbolic.push_back({operand.getExpr(), all.operandValue.size()});
-        all.operandKind.push_back(KindExpression);
-        all.operandValue.push_back(-1);
+        symbolic.push_back({operand.getExpr(), all.operand_value.size()});
+        all.operand_kind.push_back(kKindExpression);
+        all.operand_value.push_back(-1);
       } else {
         throw McError("LLVM assembled an operand that is neither register, immediate nor expression");
       }
@@ -140,29 +140,29 @@ private:
     for (const MCFixup &fixup : fixups)
       for (const Symbolic &one : symbolic)
         if (one.expression == fixup.getValue()) {
-          all.operandValue[one.operand] = int64_t(result_.fixups.size());
+          all.operand_value[one.operand] = int64_t(result_.fixups.size());
           result_.fixups.push_back(describe(index, fixup));
         }
     for (const Symbolic &one : symbolic)
-      if (all.operandValue[one.operand] < 0) {
+      if (all.operand_value[one.operand] < 0) {
         getContext().reportError(inst.getLoc(), "this operand cannot depend on a symbol");
-        all.operandKind[one.operand] = KindImmediate;
-        all.operandValue[one.operand] = 0;
+        all.operand_kind[one.operand] = kKindImmediate;
+        all.operand_value[one.operand] = 0;
       }
 
     all.offset.push_back(int64_t(result_.code.size()));
     all.size.push_back(int32_t(bytes.size()));
     all.opcode.push_back(int32_t(opcode));
     all.flags.push_back(isa_.flags(opcode));
-    all.target.push_back(isa_.branchTarget(inst, result_.code.size(), bytes.size()));
-    all.operandStart.push_back(int32_t(all.operandKind.size()));
+    all.target.push_back(isa_.branch_target(inst, result_.code.size(), bytes.size()));
+    all.operand_start.push_back(int32_t(all.operand_kind.size()));
     result_.code.append(bytes.data(), bytes.size());
   }
 
   Fixup describe(int32_t instruction, const MCFixup &fixup) {
     Fixup out{instruction, int32_t(fixup.getOffset()), "", "", "", 0, ""};
     switch (fixup.getKind()) {
-    case FirstTargetFixupKind: // the target has this one alone: the 16-bit displacement of SOPP branches
+    case FirstTargetFixupKind: // the only one of the target: the 16-bit displacement of SOPP branches
       out.kind = "sopp_branch";
       break;
     case FK_Data_4:
@@ -187,11 +187,11 @@ private:
         expression = binary->getLHS();
     }
     MCValue value;
-    const MCAsmInfo &asmInfo = *getContext().getAsmInfo();
+    const MCAsmInfo &asm_info = *getContext().getAsmInfo();
     if (!expression->evaluateAsRelocatable(value, nullptr)) {
       std::string text;
       raw_string_ostream stream(text);
-      asmInfo.printExpr(stream, *expression);
+      asm_info.printExpr(stream, *expression);
       getContext().reportError(fixup.getLoc(), "cannot express '" + text + "' as a symbol and an addend");
       return out;
     }
@@ -201,7 +201,7 @@ private:
       out.subtrahend = value.getSubSym()->getName().str();
     out.addend = value.getConstant();
     if (value.getSpecifier())
-      out.modifier = asmInfo.getSpecifierName(value.getSpecifier()).str();
+      out.modifier = asm_info.getSpecifierName(value.getSpecifier()).str();
     return out;
   }
 
@@ -215,12 +215,12 @@ namespace {
 
 /// Functions of expressions, and how many arguments LLVM takes from them, whether they are there or not
 /// (AMDGPUMCExpr.cpp).
-constexpr std::pair<StringLiteral, unsigned> Functions[] = {
+constexpr std::pair<StringLiteral, unsigned> kFunctions[] = {
     {"occupancy", 7}, {"extrasgprs", 3}, {"totalnumvgprs", 2}, {"alignto", 2}};
 
-/// Refuses a function at the beginning of `text` that has fewer arguments than LLVM takes: it would read beyond them.
-void refuseTooFewArguments(StringRef text, int line) {
-  for (const auto &[name, needed] : Functions) {
+/// Refuse a function at the beginning of `text` that has fewer arguments than LLVM reads.
+void refuse_too_few_arguments(StringRef text, int line) {
+  for (const auto &[name, needed] : kFunctions) {
     StringRef rest = text;
     if (!rest.consume_front(name))
       continue;
@@ -239,19 +239,20 @@ void refuseTooFewArguments(StringRef text, int line) {
   }
 }
 
-/// Refuses what LLVM's parser does not survive: it never comes back from an unterminated string or comment, and parses
-/// and evaluates expressions recursively, so that a statement of a hundred thousand brackets would overflow the stack.
-void refuseTheFatal(StringRef source) {
-  constexpr unsigned MostOperators = 2000; // in one line
+/// Refuse source that LLVM's parser does not survive. It never returns from an unterminated string or comment, and
+/// parses and evaluates expressions recursively, so that a statement of a hundred thousand brackets would overflow the
+/// stack.
+void refuse_the_fatal(StringRef source) {
+  constexpr unsigned kMostOperators = 2000; // in one line
   unsigned operators = 0;
   int line = 1;
-  bool inName = false;
+  bool in_name = false;
   for (size_t i = 0; i < source.size(); ++i) {
     const char c = source[i];
     const StringRef rest = source.substr(i);
-    if (!inName)
-      refuseTooFewArguments(rest, line);
-    inName = isAlnum(c) || StringRef("_.$@").contains(c);
+    if (!in_name)
+      refuse_too_few_arguments(rest, line);
+    in_name = isAlnum(c) || StringRef("_.$@").contains(c);
     if (c == '\n') {
       ++line;
       operators = 0;
@@ -271,7 +272,7 @@ void refuseTheFatal(StringRef source) {
       i = end + 1;
     } else if (c == ';' || rest.starts_with("//")) {
       i = std::min(source.find('\n', i), source.size()) - 1;
-    } else if (StringRef("([{+-~!*/%|&^<>=").contains(c) && ++operators > MostOperators) {
+    } else if (StringRef("([{+-~!*/%|&^<>=").contains(c) && ++operators > kMostOperators) {
       throw McError("expression is too long", line);
     }
   }
@@ -280,14 +281,14 @@ void refuseTheFatal(StringRef source) {
 } // namespace
 
 AssemblyResult Isa::assemble(const std::string &source) const {
-  refuseTheFatal(source);
+  refuse_the_fatal(source);
   AssemblyResult result;
-  if (!survives([&] { assembleInto(source, result); }))
+  if (!survives([&] { assemble_into(source, result); }))
     throw McError("LLVM's assembler crashed on this source");
   return result;
 }
 
-void Isa::assembleInto(const std::string &source, AssemblyResult &result) const {
+void Isa::assemble_into(const std::string &source, AssemblyResult &result) const {
   SourceMgr sources;
   sources.AddNewSourceBuffer(MemoryBuffer::getMemBufferCopy(source, "assembly"), SMLoc());
 
@@ -299,29 +300,29 @@ void Isa::assembleInto(const std::string &source, AssemblyResult &result) const 
   };
   sources.setDiagHandler(
       [](const SMDiagnostic &diagnostic, void *noter) { (*static_cast<decltype(note) *>(noter))(diagnostic); }, &note);
-  MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get(), &sources, &options_);
+  MCContext context(triple_, asm_info_.get(), register_info_.get(), subtarget_.get(), &sources, &options_);
   context.setDiagnosticHandler([&note](const SMDiagnostic &diagnostic, bool, const SourceMgr &,
                                        std::vector<const MDNode *> &) { note(diagnostic); });
-  std::unique_ptr<MCObjectFileInfo> objectFile(target_->createMCObjectFileInfo(context, /*PIC=*/true));
-  context.setObjectFileInfo(objectFile.get());
+  std::unique_ptr<MCObjectFileInfo> object_file(target_->createMCObjectFileInfo(context, /*PIC=*/true));
+  context.setObjectFileInfo(object_file.get());
 
-  std::unique_ptr<MCCodeEmitter> emitter(target_->createMCCodeEmitter(*instrInfo_, context));
+  std::unique_ptr<MCCodeEmitter> emitter(target_->createMCCodeEmitter(*instr_info_, context));
   // The parser may switch processor modes; it works on a subtarget of its own.
   MCSubtargetInfo &subtarget = context.getSubtargetCopy(*subtarget_);
   Collector collector(context, *this, *emitter, result);
   target_->createNullTargetStreamer(collector); // owned by the collector
-  std::unique_ptr<MCAsmParser> parser(createMCAsmParser(sources, context, collector, *asmInfo_));
-  std::unique_ptr<MCTargetAsmParser> targetParser(
-      target_->createMCAsmParser(subtarget, *parser, *instrInfo_, options_));
-  if (!targetParser)
+  std::unique_ptr<MCAsmParser> parser(createMCAsmParser(sources, context, collector, *asm_info_));
+  std::unique_ptr<MCTargetAsmParser> target_parser(
+      target_->createMCAsmParser(subtarget, *parser, *instr_info_, options_));
+  if (!target_parser)
     throw McError("LLVM has no assembly parser for this processor");
-  parser->setTargetParser(*targetParser);
+  parser->setTargetParser(*target_parser);
   const bool failed = parser->Run(/*NoInitialTextSection=*/false);
-  collector.flushData();
+  collector.flush_data();
   if (error)
     throw McError(error->first, error->second);
   if (failed)
-    throw McError("LLVM refused the source without saying why");
+    throw McError("LLVM refused the source without giving a reason");
 }
 
 } // namespace luthier

@@ -1,4 +1,4 @@
-// From opcode and operands to bytes, and to text.
+// Encodes opcodes and operands to bytes, and prints them.
 #include "isa.h"
 
 #include "amdgpu_private.h"
@@ -34,22 +34,22 @@ std::string tidied(StringRef text) {
   return tidy;
 }
 
-bool isConstant(const MCOperand &operand) {
+bool is_constant(const MCOperand &operand) {
   return operand.isImm() || (operand.isExpr() && AMDGPU::isLitExpr(operand.getExpr()));
 }
 
-int64_t valueOf(const MCOperand &constant) {
+int64_t value_of(const MCOperand &constant) {
   return constant.isImm() ? constant.getImm() : AMDGPU::getLitValue(constant.getExpr());
 }
 
 } // namespace
 
-/// The instruction in columns as an MCInst. Everything LLVM would index with is checked here: the columns are the
-/// caller's.
+/// Return an instruction in columns as an MCInst. Everything that LLVM uses as an index is checked here, because the
+/// columns are the caller's.
 MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &context) const {
   auto fail = [index](const std::string &what) { throw McError("instruction " + std::to_string(index) + ": " + what); };
   const int32_t opcode = columns.opcode[index];
-  if (opcode < 0 || unsigned(opcode) >= instrInfo_->getNumOpcodes())
+  if (opcode < 0 || unsigned(opcode) >= instr_info_->getNumOpcodes())
     fail("opcode " + std::to_string(opcode) + " does not exist");
   const int32_t begin = columns.start[index], end = columns.start[index + 1];
   if (begin < 0 || end < begin || size_t(end) > columns.operands)
@@ -59,21 +59,21 @@ MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &
   for (int32_t i = begin; i < end; ++i) {
     const int64_t value = columns.value[i];
     switch (columns.kind[i]) {
-    case KindRegister:
-      if (value < 0 || uint64_t(value) >= registerInfo_->getNumRegs())
+    case kKindRegister:
+      if (value < 0 || uint64_t(value) >= register_info_->getNumRegs())
         fail("register number " + std::to_string(value) + " does not exist");
       inst.addOperand(MCOperand::createReg(MCRegister(unsigned(value))));
       break;
-    case KindImmediate:
+    case kKindImmediate:
       inst.addOperand(MCOperand::createImm(value));
       break;
-    case KindExpression:
+    case kKindExpression:
       inst.addOperand(MCOperand::createExpr(
           MCSymbolRefExpr::create(context.getOrCreateSymbol("fixup" + std::to_string(value)), context)));
       break;
-    case KindLiteral:
-    case KindLiteral64: {
-      const LitModifier modifier = columns.kind[i] == KindLiteral ? LitModifier::Lit : LitModifier::Lit64;
+    case kKindLiteral:
+    case kKindLiteral64: {
+      const LitModifier modifier = columns.kind[i] == kKindLiteral ? LitModifier::Lit : LitModifier::Lit64;
       inst.addOperand(MCOperand::createExpr(AMDGPUMCExpr::createLit(modifier, value, context)));
       break;
     }
@@ -82,22 +82,22 @@ MCInst Isa::instruction(const OperandColumns &columns, size_t index, MCContext &
     }
   }
   if (const char *why = problem(inst))
-    fail(instrInfo_->getName(unsigned(opcode)).str() + ": " + why);
+    fail(instr_info_->getName(unsigned(opcode)).str() + ": " + why);
   return inst;
 }
 
-/// Return whether an encoding has one value for two constants: of two literals LLVM's encoder writes the first alone.
-bool Isa::dropsLiteral(const MCInst &inst, ArrayRef<char> encoded, MCContext &context) const {
-  const MCInstrDesc &desc = instrInfo_->get(inst.getOpcode());
+/// Return whether an encoding has one value for two constants: of two literals, LLVM's encoder writes only the first.
+bool Isa::drops_literal(const MCInst &inst, ArrayRef<char> encoded, MCContext &context) const {
+  const MCInstrDesc &desc = instr_info_->get(inst.getOpcode());
   SmallVector<unsigned, 4> sources;
   for (unsigned i = 0; i < inst.getNumOperands(); ++i)
-    if (isConstant(inst.getOperand(i)) && registerClass(desc.operands()[i]) >= 0)
+    if (is_constant(inst.getOperand(i)) && register_class(desc.operands()[i]) >= 0)
       sources.push_back(i);
   if (sources.size() < 2 || encoded.size() <= desc.getSize())
     return false;
   std::unique_ptr<MCDisassembler> disassembler(target_->createMCDisassembler(*subtarget_, context));
-  SmallVector<uint8_t, LongestInstruction> bytes(encoded.begin(), encoded.end());
-  bytes.resize(LongestInstruction);
+  SmallVector<uint8_t, kLongestInstruction> bytes(encoded.begin(), encoded.end());
+  bytes.resize(kLongestInstruction);
   MCInst again;
   uint64_t size = 0;
   if (disassembler->getInstruction(again, size, bytes, 0, nulls()) == MCDisassembler::Fail)
@@ -105,15 +105,15 @@ bool Isa::dropsLiteral(const MCInst &inst, ArrayRef<char> encoded, MCContext &co
   complete(again, bytes, size);
   for (const unsigned one : sources)
     for (const unsigned other : sources)
-      if (valueOf(inst.getOperand(one)) != valueOf(inst.getOperand(other)) && isConstant(again.getOperand(one)) &&
-          isConstant(again.getOperand(other)) && valueOf(again.getOperand(one)) == valueOf(again.getOperand(other)))
+      if (value_of(inst.getOperand(one)) != value_of(inst.getOperand(other)) && is_constant(again.getOperand(one)) &&
+          is_constant(again.getOperand(other)) && value_of(again.getOperand(one)) == value_of(again.getOperand(other)))
         return true;
   return false;
 }
 
 std::pair<std::string, std::vector<int32_t>> Isa::encode(const OperandColumns &columns) const {
-  MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
-  std::unique_ptr<MCCodeEmitter> emitter(target_->createMCCodeEmitter(*instrInfo_, context));
+  MCContext context(triple_, asm_info_.get(), register_info_.get(), subtarget_.get());
+  std::unique_ptr<MCCodeEmitter> emitter(target_->createMCCodeEmitter(*instr_info_, context));
   std::string code;
   std::vector<int32_t> offsets;
   offsets.reserve(columns.count + 1);
@@ -123,13 +123,13 @@ std::pair<std::string, std::vector<int32_t>> Isa::encode(const OperandColumns &c
   bool dropped = false;
   const bool finished = survives([&] {
     for (; i < columns.count; ++i) {
-      answerSignals();
+      answer_signals();
       offsets.push_back(int32_t(code.size()));
       bytes.clear();
       fixups.clear();
       const MCInst inst = instruction(columns, i, context);
       emitter->encodeInstruction(inst, bytes, fixups, *subtarget_);
-      if ((dropped = dropsLiteral(inst, bytes, context)))
+      if ((dropped = drops_literal(inst, bytes, context)))
         return;
       code.append(bytes.data(), bytes.size());
     }
@@ -143,7 +143,7 @@ std::pair<std::string, std::vector<int32_t>> Isa::encode(const OperandColumns &c
 }
 
 std::vector<std::string> Isa::print(const OperandColumns &columns, const int64_t *addresses) const {
-  MCContext context(triple_, asmInfo_.get(), registerInfo_.get(), subtarget_.get());
+  MCContext context(triple_, asm_info_.get(), register_info_.get(), subtarget_.get());
   std::unique_ptr<MCInstPrinter> printer = this->printer();
   std::vector<std::string> texts;
   texts.reserve(columns.count);
@@ -151,7 +151,7 @@ std::vector<std::string> Isa::print(const OperandColumns &columns, const int64_t
   size_t i = 0;
   const bool finished = survives([&] {
     for (; i < columns.count; ++i) {
-      answerSignals();
+      answer_signals();
       text.clear();
       raw_string_ostream stream(text);
       const MCInst inst = instruction(columns, i, context);

@@ -10,53 +10,55 @@ namespace {
 
 // Public flags; keep in step with luthier.isa.InstructionFlag (a test compares them through module constants).
 enum Flag : uint32_t {
-  Branch = 1u << 0,
-  Conditional = 1u << 1,
-  Indirect = 1u << 2,
-  Call = 1u << 3,
-  Return = 1u << 4,
-  Terminator = 1u << 5,
-  Barrier = 1u << 6,
-  Load = 1u << 7,
-  Store = 1u << 8,
-  SideEffects = 1u << 9,
-  Compare = 1u << 10,
-  Salu = 1u << 11,
-  Valu = 1u << 12,
-  Smem = 1u << 13,
-  Vmem = 1u << 14,
-  Flat = 1u << 15,
-  Ds = 1u << 16,
-  Export = 1u << 17,
-  Matrix = 1u << 18,
-  Trans = 1u << 19,
-  FlatGlobal = 1u << 20,
-  FlatScratch = 1u << 21,
-  Atomic = 1u << 22,
-  Image = 1u << 23,
-  Sdwa = 1u << 24,
-  Dpp = 1u << 25,
-  Packed = 1u << 26,
-  Dot = 1u << 27,
-  Gws = 1u << 28,
-  Interpolation = 1u << 29,
+  kBranch = 1u << 0,
+  kConditional = 1u << 1,
+  kIndirect = 1u << 2,
+  kCall = 1u << 3,
+  kReturn = 1u << 4,
+  kTerminator = 1u << 5,
+  kBarrier = 1u << 6,
+  kLoad = 1u << 7,
+  kStore = 1u << 8,
+  kSideEffects = 1u << 9,
+  kCompare = 1u << 10,
+  kSalu = 1u << 11,
+  kValu = 1u << 12,
+  kSmem = 1u << 13,
+  kVmem = 1u << 14,
+  kFlat = 1u << 15,
+  kDs = 1u << 16,
+  kExport = 1u << 17,
+  kMatrix = 1u << 18,
+  kTrans = 1u << 19,
+  kFlatGlobal = 1u << 20,
+  kFlatScratch = 1u << 21,
+  kAtomic = 1u << 22,
+  kImage = 1u << 23,
+  kSdwa = 1u << 24,
+  kDpp = 1u << 25,
+  kPacked = 1u << 26,
+  kDot = 1u << 27,
+  kGws = 1u << 28,
+  kInterpolation = 1u << 29,
 };
 
 // Bits of MCInstrDesc::TSFlags in LLVM 22 (SIInstrFlags in the private SIDefines.h); tests/isa/test_opcodes.py proves
 // each against opcodes whose class is known from their name.
 namespace ts {
 constexpr uint64_t bit(int n) { return uint64_t(1) << n; }
-constexpr uint64_t SALU = bit(0), VALU = bit(1), VINTRP = bit(13), SDWA = bit(14), DPP = bit(15), TRANS = bit(16);
-constexpr uint64_t MUBUF = bit(17), MTBUF = bit(18), SMRD = bit(19), MIMG = bit(20), VIMAGE = bit(21),
-                   VSAMPLE = bit(22);
-constexpr uint64_t EXP = bit(23), FLAT = bit(24), DS = bit(25), LDSDIR = bit(28), VINTERP = bit(29);
-constexpr uint64_t IsPacked = bit(49), FlatGlobal = bit(51), IsMAI = bit(54), IsDOT = bit(55), FlatScratch = bit(56);
-constexpr uint64_t IsAtomicNoRet = bit(57), IsAtomicRet = bit(58), IsWMMA = bit(59), GWS = bit(62), IsSWMMAC = bit(63);
+constexpr uint64_t kSalu = bit(0), kValu = bit(1), kVintrp = bit(13), kSdwa = bit(14), kDpp = bit(15), kTrans = bit(16);
+constexpr uint64_t kMubuf = bit(17), kMtbuf = bit(18), kSmrd = bit(19), kMimg = bit(20), kVimage = bit(21),
+                   kVsample = bit(22);
+constexpr uint64_t kExp = bit(23), kFlat = bit(24), kDs = bit(25), kLdsdir = bit(28), kVinterp = bit(29);
+constexpr uint64_t kIsPacked = bit(49), kFlatGlobal = bit(51), kIsMai = bit(54), kIsDot = bit(55),
+                   kFlatScratch = bit(56);
+constexpr uint64_t kIsAtomicNoRet = bit(57), kIsAtomicRet = bit(58), kIsWmma = bit(59), kGws = bit(62),
+                   kIsSwmmac = bit(63);
 } // namespace ts
 
 } // namespace
 
-uint32_t instructionFlags(const MCInstrDesc &real, const MCInstrDesc &generic, StringRef name) {
+uint32_t instruction_flags(const MCInstrDesc &real, const MCInstrDesc &generic, StringRef name) {
   uint32_t flags = 0;
   auto set = [&flags](bool condition, uint32_t bits) {
     if (condition)
@@ -64,54 +66,54 @@ uint32_t instructionFlags(const MCInstrDesc &real, const MCInstrDesc &generic, S
   };
   // LLVM copies most, not all, properties of a generic opcode to the real ones that are decoded.
   for (const MCInstrDesc *desc : {&real, &generic}) {
-    set(desc->isBranch(), Branch);
-    set(desc->isConditionalBranch(), Conditional);
-    set(desc->isIndirectBranch(), Indirect);
-    set(desc->isCall(), Call);
-    set(desc->isReturn(), Return);
-    set(desc->isTerminator(), Terminator);
-    set(desc->isBarrier(), Barrier);
-    set(desc->mayLoad(), Load);
-    set(desc->mayStore(), Store);
-    set(desc->isCompare(), Compare);
+    set(desc->isBranch(), kBranch);
+    set(desc->isConditionalBranch(), kConditional);
+    set(desc->isIndirectBranch(), kIndirect);
+    set(desc->isCall(), kCall);
+    set(desc->isReturn(), kReturn);
+    set(desc->isTerminator(), kTerminator);
+    set(desc->isBarrier(), kBarrier);
+    set(desc->mayLoad(), kLoad);
+    set(desc->mayStore(), kStore);
+    set(desc->isCompare(), kCompare);
   }
-  // A real opcode has no pattern to infer this from, so only the generic one's is meant.
-  set(generic.hasUnmodeledSideEffects(), SideEffects);
+  // A real opcode has no pattern from which to infer this, so only the flag of the generic one counts.
+  set(generic.hasUnmodeledSideEffects(), kSideEffects);
 
   const uint64_t bits = real.TSFlags | generic.TSFlags;
-  set(bits & ts::SALU, Salu);
+  set(bits & ts::kSalu, kSalu);
   // Loads into LDS carry the VALU bit too; they are memory instructions.
-  set(bits & ts::VALU && !(bits & (ts::MUBUF | ts::MTBUF | ts::FLAT | ts::DS)), Valu);
-  set(bits & ts::SMRD, Smem);
-  set(bits & (ts::MUBUF | ts::MTBUF | ts::MIMG | ts::VIMAGE | ts::VSAMPLE), Vmem);
-  set(bits & (ts::MIMG | ts::VIMAGE | ts::VSAMPLE), Image);
-  set(bits & ts::FLAT, Flat);
-  set(bits & ts::FlatGlobal, FlatGlobal);
-  set(bits & ts::FlatScratch, FlatScratch);
-  set(bits & ts::DS, Ds);
-  set(bits & ts::EXP, Export);
-  set(bits & (ts::IsMAI | ts::IsWMMA | ts::IsSWMMAC), Matrix);
-  set(bits & ts::TRANS, Trans);
-  // LLVM believes that plain LDS writes read, and calls some of them atomics; real LDS atomics read and write.
+  set(bits & ts::kValu && !(bits & (ts::kMubuf | ts::kMtbuf | ts::kFlat | ts::kDs)), kValu);
+  set(bits & ts::kSmrd, kSmem);
+  set(bits & (ts::kMubuf | ts::kMtbuf | ts::kMimg | ts::kVimage | ts::kVsample), kVmem);
+  set(bits & (ts::kMimg | ts::kVimage | ts::kVsample), kImage);
+  set(bits & ts::kFlat, kFlat);
+  set(bits & ts::kFlatGlobal, kFlatGlobal);
+  set(bits & ts::kFlatScratch, kFlatScratch);
+  set(bits & ts::kDs, kDs);
+  set(bits & ts::kExp, kExport);
+  set(bits & (ts::kIsMai | ts::kIsWmma | ts::kIsSwmmac), kMatrix);
+  set(bits & ts::kTrans, kTrans);
+  // In LLVM's tables, plain LDS writes also read, and some are atomics; real LDS atomics read and write.
   if (name.starts_with("DS_WRITE_B") || name.starts_with("DS_STORE_B"))
-    flags &= ~uint32_t(Load);
-  if (bits & ts::DS)
-    set((flags & Load) && (flags & Store) && !(bits & ts::GWS) && !name.contains("BVH_STACK"), Atomic);
+    flags &= ~uint32_t(kLoad);
+  if (bits & ts::kDs)
+    set((flags & kLoad) && (flags & kStore) && !(bits & ts::kGws) && !name.contains("BVH_STACK"), kAtomic);
   else
-    set(bits & (ts::IsAtomicNoRet | ts::IsAtomicRet), Atomic);
-  set(bits & ts::SDWA, Sdwa);
-  set(bits & ts::DPP, Dpp);
-  set(bits & ts::IsPacked, Packed);
-  set(bits & ts::IsDOT, Dot);
-  set(bits & ts::GWS, Gws);
-  set(bits & (ts::VINTRP | ts::VINTERP | ts::LDSDIR) || name.starts_with("V_INTERP_"), Interpolation);
+    set(bits & (ts::kIsAtomicNoRet | ts::kIsAtomicRet), kAtomic);
+  set(bits & ts::kSdwa, kSdwa);
+  set(bits & ts::kDpp, kDpp);
+  set(bits & ts::kIsPacked, kPacked);
+  set(bits & ts::kIsDot, kDot);
+  set(bits & ts::kGws, kGws);
+  set(bits & (ts::kVintrp | ts::kVinterp | ts::kLdsdir) || name.starts_with("V_INTERP_"), kInterpolation);
 
   // Control flow that LLVM, which never generates it, does not describe.
-  set(name.starts_with("S_SWAPPC_B64"), Indirect);
-  set(name.starts_with("S_CBRANCH_I_FORK"), Branch | Conditional | Terminator);
+  set(name.starts_with("S_SWAPPC_B64"), kIndirect);
+  set(name.starts_with("S_CBRANCH_I_FORK"), kBranch | kConditional | kTerminator);
   set(name.starts_with("S_CBRANCH_G_FORK") || name.starts_with("S_CBRANCH_JOIN"),
-      Branch | Conditional | Indirect | Terminator);
-  set(name.starts_with("S_RFE_"), Branch | Indirect | Terminator | Barrier);
+      kBranch | kConditional | kIndirect | kTerminator);
+  set(name.starts_with("S_RFE_"), kBranch | kIndirect | kTerminator | kBarrier);
   return flags;
 }
 

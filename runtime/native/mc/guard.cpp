@@ -10,8 +10,8 @@ using namespace llvm;
 namespace luthier {
 namespace {
 
-/// Signal handlers are process-wide, so they are in place only while a guarded call runs; whoever had them before gets
-/// them back, and gets meanwhile every signal that is not of a guarded call.
+/// Signal handlers are process-wide, so they are installed only while a guarded call runs. The previous handlers are
+/// restored, and meanwhile get every signal that does not come from a guarded call.
 class Handlers {
 public:
   Handlers() { change(+1); }

@@ -5,10 +5,10 @@
 
 namespace luthier {
 
-/// Runs `work`; false where it crashed (a signal such as SIGSEGV), true where it returned or threw, which is thrown on.
+/// Run `work`; return false if it crashed (a signal such as SIGSEGV), true if it returned. Exceptions pass through.
 ///
 /// LLVM's AMDGPU code is written for its own compiler's output: on malformed assembly text or reserved encodings a
-/// release build runs into undefined behaviour. What crashed leaks its memory and must not be used again.
+/// release build runs into undefined behaviour. An object that crashed leaks its memory and must not be used again.
 bool survives(llvm::function_ref<void()> work);
 
 } // namespace luthier

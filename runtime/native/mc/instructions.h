@@ -6,18 +6,18 @@
 
 namespace luthier {
 
-constexpr int64_t NoTarget = INT64_MIN;
+constexpr int64_t kNoTarget = INT64_MIN;
 
-/// Instructions in columns; operands of instruction i are [operandStart[i], operandStart[i + 1]).
+/// Instructions in columns; operands of instruction i are [operand_start[i], operand_start[i + 1]).
 struct Instructions {
   std::vector<int64_t> offset;
   std::vector<int32_t> size;
   std::vector<int32_t> opcode;
   std::vector<uint32_t> flags;
   std::vector<int64_t> target;
-  std::vector<int32_t> operandStart;
-  std::vector<uint8_t> operandKind;
-  std::vector<int64_t> operandValue;
+  std::vector<int32_t> operand_start;
+  std::vector<uint8_t> operand_kind;
+  std::vector<int64_t> operand_value;
 };
 
 } // namespace luthier

@@ -7,16 +7,16 @@ namespace py = pybind11;
 
 namespace luthier {
 
-void answerSignals() {
+void answer_signals() {
   using Clock = std::chrono::steady_clock;
-  constexpr auto Patience = std::chrono::milliseconds(100);
-  constexpr unsigned CallsBetweenLooks = 16; // at the clock
+  constexpr auto kPatience = std::chrono::milliseconds(100);
+  constexpr unsigned kCallsBetweenLooks = 16; // at the clock
   thread_local unsigned calls = 0;
   thread_local Clock::time_point answered = Clock::now();
-  if (++calls % CallsBetweenLooks)
+  if (++calls % kCallsBetweenLooks)
     return;
   const Clock::time_point now = Clock::now();
-  if (now - answered < Patience)
+  if (now - answered < kPatience)
     return;
   answered = now;
   const py::gil_scoped_acquire lock;

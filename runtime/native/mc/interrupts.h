@@ -3,8 +3,8 @@
 
 namespace luthier {
 
-/// To be called in loops that may go on for long, with or without the interpreter lock: lets Python answer signals now
-/// and then, and throws what their handlers raise. Asks for the lock at most once in a tenth of a second.
-void answerSignals();
+/// Let Python handle signals, and throw what their handlers raise. For loops that may run for long, with or without the
+/// interpreter lock, which is taken at most once in a tenth of a second.
+void answer_signals();
 
 } // namespace luthier

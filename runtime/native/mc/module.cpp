@@ -30,8 +30,8 @@ template <typename T> py::array_t<T> column(std::vector<T> &&values) {
 py::tuple columns(Instructions &&instructions) {
   return py::make_tuple(column(std::move(instructions.offset)), column(std::move(instructions.size)),
                         column(std::move(instructions.opcode)), column(std::move(instructions.flags)),
-                        column(std::move(instructions.target)), column(std::move(instructions.operandStart)),
-                        column(std::move(instructions.operandKind)), column(std::move(instructions.operandValue)));
+                        column(std::move(instructions.target)), column(std::move(instructions.operand_start)),
+                        column(std::move(instructions.operand_kind)), column(std::move(instructions.operand_value)));
 }
 
 template <typename T> using In = py::array_t<T, py::array::c_style | py::array::forcecast>;
@@ -64,10 +64,10 @@ py::list listing(const Isa &isa, const py::buffer &code, uint64_t address) {
   for (size_t i = 0; i < all.opcode.size(); ++i) {
     if (all.opcode[i] < 0)
       continue;
-    const auto from = all.operandStart[i], to = all.operandStart[i + 1];
+    const auto from = all.operand_start[i], to = all.operand_start[i + 1];
     opcode.push_back(all.opcode[i]);
-    kind.insert(kind.end(), all.operandKind.begin() + from, all.operandKind.begin() + to);
-    value.insert(value.end(), all.operandValue.begin() + from, all.operandValue.begin() + to);
+    kind.insert(kind.end(), all.operand_kind.begin() + from, all.operand_kind.begin() + to);
+    value.insert(value.end(), all.operand_value.begin() + from, all.operand_value.begin() + to);
     start.push_back(int32_t(kind.size()));
     addresses.push_back(all.offset[i] + int64_t(address));
   }
@@ -78,23 +78,23 @@ py::list listing(const Isa &isa, const py::buffer &code, uint64_t address) {
   for (size_t i = 0; i < all.opcode.size(); ++i) {
     const bool good = all.opcode[i] >= 0;
     rows.append(py::make_tuple(all.offset[i], all.size[i], good ? py::object(py::str(*text++)) : py::none(),
-                               all.target[i] == NoTarget ? py::object(py::none()) : py::int_(all.target[i])));
+                               all.target[i] == kNoTarget ? py::object(py::none()) : py::int_(all.target[i])));
   }
   return rows;
 }
 
-/// How many VGPRs, AGPRs and SGPRs a wave needs for what instructions name; of SGPRs those that always have that name.
-/// And whether any is for LDS, and any for private memory by FLAT_SCRATCH.
-py::tuple namedRegisters(const Isa &isa, const py::buffer &code, uint64_t address) {
+/// Return the numbers of VGPRs, AGPRs and SGPRs that a wave needs for the registers that instructions name (for SGPRs,
+/// those that always have that name), and whether any accesses LDS, and any private memory by FLAT_SCRATCH.
+py::tuple named_registers(const Isa &isa, const py::buffer &code, uint64_t address) {
   const Instructions all = decoded(isa, code, address, false);
   int vgprs = 0, agprs = 0, sgprs = 0;
   uint32_t flags = 0;
   for (const uint32_t each : all.flags)
     flags |= each;
-  for (size_t i = 0; i < all.operandKind.size(); ++i) {
-    if (all.operandKind[i] != KindRegister)
+  for (size_t i = 0; i < all.operand_kind.size(); ++i) {
+    if (all.operand_kind[i] != kKindRegister)
       continue;
-    const RegisterUnits named = isa.registerUnits(unsigned(all.operandValue[i]));
+    const RegisterUnits named = isa.register_units(unsigned(all.operand_value[i]));
     const int end = named.first + named.count;
     if (named.first >= units::Agpr)
       agprs = std::max(agprs, end - units::Agpr);
@@ -103,41 +103,41 @@ py::tuple namedRegisters(const Isa &isa, const py::buffer &code, uint64_t addres
     else if (named.first >= units::Sgpr && named.first < units::FlatScratchSgpr)
       sgprs = std::max(sgprs, end - units::Sgpr);
   }
-  return py::make_tuple(vgprs, agprs, sgprs, (flags & DsFlag) != 0, (flags & ScratchFlag) != 0);
+  return py::make_tuple(vgprs, agprs, sgprs, (flags & kDsFlag) != 0, (flags & kScratchFlag) != 0);
 }
 
-py::tuple describeOpcode(const Isa &isa, unsigned opcode) {
+py::tuple describe_opcode(const Isa &isa, unsigned opcode) {
   if (opcode >= isa.instructions().getNumOpcodes())
     throw McError("opcode " + std::to_string(opcode) + " does not exist");
   const llvm::MCInstrDesc &desc = isa.instructions().get(opcode);
   std::vector<std::string> named(desc.getNumOperands());
   // A few real opcodes are not in LLVM's table of names; the generic ones are.
-  for (const unsigned each : {isa.genericOpcode(opcode), opcode})
-    for (unsigned name = 0; name < operandNames().names.size(); ++name) {
+  for (const unsigned each : {isa.generic_opcode(opcode), opcode})
+    for (unsigned name = 0; name < operand_names().names.size(); ++name) {
       const int at = llvm::AMDGPU::getNamedOperandIdx(uint16_t(each), static_cast<llvm::AMDGPU::OpName>(name));
       if (at >= 0 && size_t(at) < named.size() &&
           (each == opcode || isa.instructions().get(each).getNumOperands() == named.size()))
-        named[size_t(at)] = operandNames().names[name];
+        named[size_t(at)] = operand_names().names[name];
     }
   py::list operands;
   for (unsigned i = 0; i < desc.getNumOperands(); ++i) {
     const llvm::MCOperandInfo &info = desc.operands()[i];
-    operands.append(py::make_tuple(named[i], i < desc.getNumDefs(), isa.tiedTo(opcode, i), int(info.OperandType),
-                                   isa.registerClass(info)));
+    operands.append(py::make_tuple(named[i], i < desc.getNumDefs(), isa.tied_to(opcode, i), int(info.OperandType),
+                                   isa.register_class(info)));
   }
   std::vector<uint32_t> uses(desc.implicit_uses().begin(), desc.implicit_uses().end());
   std::vector<uint32_t> defs(desc.implicit_defs().begin(), desc.implicit_defs().end());
   return py::make_tuple(isa.instructions().getName(opcode).str(), isa.mnemonic(opcode),
-                        isa.instructions().getName(isa.genericOpcode(opcode)).str(), isa.genericOpcode(opcode),
+                        isa.instructions().getName(isa.generic_opcode(opcode)).str(), isa.generic_opcode(opcode),
                         operands, uses, defs, int(desc.getSize()), isa.flags(opcode), uint64_t(desc.TSFlags),
                         desc.isPseudo());
 }
 
-/// The opcode called `name`, -1 where there is none.
-int opcodeNumber(const llvm::MCInstrInfo &instructions, llvm::StringRef name) {
+/// Return the opcode called `name`, -1 if there is none.
+int opcode_number(const llvm::MCInstrInfo &instructions, llvm::StringRef name) {
   const auto numbers = llvm::seq(0u, instructions.getNumOpcodes());
-  // LLVM puts those that are encoded at the end, by name; the others, or all in another LLVM, are looked for one by
-  // one.
+  // LLVM puts opcodes with encodings at the end, sorted by name. The others, or all in another LLVM, are searched one
+  // by one.
   const auto real = std::partition_point(numbers.begin(), numbers.end(),
                                          [&](unsigned each) { return instructions.get(each).isPseudo(); });
   const auto at =
@@ -154,11 +154,11 @@ int opcodeNumber(const llvm::MCInstrInfo &instructions, llvm::StringRef name) {
 
 PYBIND11_MODULE(_mc, m) {
   m.doc() = "LLVM's MC layer for AMDGPU. Use luthier.isa.";
-  initializeLLVM();
+  initialize_llvm();
   m.attr("LLVM_VERSION") = LLVM_VERSION_STRING;
-  luthier::code::bindCode(m);
-  luthier::flow256::bindFlow(m, "");
-  luthier::flow1024::bindFlow(m, "Wide");
+  luthier::code::bind_code(m);
+  luthier::flow256::bind_flow(m, "");
+  luthier::flow1024::bind_flow(m, "Wide");
 
   static py::handle error = py::exception<McError>(m, "McError", PyExc_ValueError).release();
   // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature is pybind11's
@@ -181,7 +181,7 @@ PYBIND11_MODULE(_mc, m) {
           },
           py::arg("code"), py::arg("address"), py::arg("patient") = false)
       .def("listing", &listing, py::arg("code"), py::arg("address"))
-      .def("named_registers", &namedRegisters, py::arg("code"), py::arg("address"))
+      .def("named_registers", &named_registers, py::arg("code"), py::arg("address"))
       .def(
           "encode",
           [](const Isa &isa, const In<int32_t> &opcode, const In<int32_t> &start, const In<uint8_t> &kind,
@@ -213,13 +213,13 @@ PYBIND11_MODULE(_mc, m) {
                                   fixups);
           },
           py::arg("source"))
-      .def("describe_opcode", &describeOpcode)
+      .def("describe_opcode", &describe_opcode)
       .def(
           "vgpr_places",
           [](const Isa &isa, unsigned opcode) {
             if (opcode >= isa.instructions().getNumOpcodes())
               throw McError("no such opcode");
-            return isa.vgprPlaces(opcode);
+            return isa.vgpr_places(opcode);
           },
           py::arg("opcode"))
       .def_property_readonly("register_count", [](const Isa &isa) { return isa.registers().getNumRegs(); })
@@ -227,9 +227,9 @@ PYBIND11_MODULE(_mc, m) {
            [](const Isa &isa, unsigned number) {
              if (number >= isa.registers().getNumRegs())
                throw McError("register " + std::to_string(number) + " does not exist");
-             const RegisterUnits units = isa.registerUnits(number);
+             const RegisterUnits units = isa.register_units(number);
              return py::make_tuple(std::string(isa.registers().getName(llvm::MCRegister(number))),
-                                   isa.registerText(number), units.first, units.count, units.half);
+                                   isa.register_text(number), units.first, units.count, units.half);
            })
       .def("register_units",
            [](const Isa &isa) {
@@ -237,7 +237,7 @@ PYBIND11_MODULE(_mc, m) {
              std::vector<int32_t> first(count), units(count);
              std::vector<uint8_t> half(count), encodes(count);
              for (unsigned i = 0; i < count; ++i) {
-               const RegisterUnits found = isa.registerUnits(i);
+               const RegisterUnits found = isa.register_units(i);
                first[i] = found.first;
                units[i] = found.count;
                half[i] = found.half;
@@ -269,9 +269,9 @@ PYBIND11_MODULE(_mc, m) {
         return all;
       });
 
-  m.def("set_operand_names", &setOperandNames, py::arg("numbers"));
+  m.def("set_operand_names", &set_operand_names, py::arg("numbers"));
   m.def("opcode_names", [] {
-    const std::unique_ptr<llvm::MCInstrInfo> instructions = instructionInfo();
+    const std::unique_ptr<llvm::MCInstrInfo> instructions = instruction_info();
     py::list names;
     for (unsigned i = 0; i < instructions->getNumOpcodes(); ++i)
       names.append(instructions->getName(i).str());
@@ -280,11 +280,11 @@ PYBIND11_MODULE(_mc, m) {
   m.def(
       "opcode_numbers",
       [](const std::vector<std::string> &names) {
-        const std::unique_ptr<llvm::MCInstrInfo> instructions = instructionInfo();
+        const std::unique_ptr<llvm::MCInstrInfo> instructions = instruction_info();
         std::vector<int> found;
         found.reserve(names.size());
         for (const std::string &name : names)
-          found.push_back(opcodeNumber(*instructions, name));
+          found.push_back(opcode_number(*instructions, name));
         return found;
       },
       py::arg("names"));

@@ -12,7 +12,7 @@ namespace {
 
 using namespace units;
 
-constexpr int32_t None = -1;
+constexpr int32_t kNone = -1;
 
 struct File {
   StringRef name;
@@ -20,8 +20,8 @@ struct File {
   unsigned limit;
 };
 
-/// The file that `name` is a member or tuple of: `SGPR4`, but not `SGPR_NULL`.
-const File *fileOf(StringRef name) {
+/// Return the register file of which `name` is a member or tuple: `SGPR4`, but not `SGPR_NULL`.
+const File *file_of(StringRef name) {
   static const File files[] = {
       {"SGPR", Sgpr, Sgprs}, {"VGPR", Vgpr, Vgprs}, {"AGPR", Agpr, Agprs}, {"TTMP", Ttmp, Ttmps}};
   for (const File &file : files)
@@ -30,25 +30,25 @@ const File *fileOf(StringRef name) {
   return nullptr;
 }
 
-/// `VGPR0_VGPR1_VGPR2`: first unit and number of units; none where the numbers have gaps or lie beyond the file.
+/// Return first unit and number of units of `VGPR0_VGPR1_VGPR2`; none if the numbers have gaps or are beyond the file.
 RegisterUnits members(StringRef name, const File &file) {
   unsigned first = 0, count = 0;
   while (!name.empty()) {
     unsigned number = 0;
     if (!name.consume_front(file.name) || name.consumeInteger(10, number) || (count && number != first + count))
-      return {None, 0, false};
+      return {kNone, 0, false};
     if (!count)
       first = number;
     ++count;
     name.consume_front("_");
   }
-  return first + count > file.limit ? RegisterUnits{None, 0, false}
+  return first + count > file.limit ? RegisterUnits{kNone, 0, false}
                                     : RegisterUnits{int32_t(file.first + first), int32_t(count), false};
 }
 
 RegisterUnits special(StringRef name, bool gfx9) {
   if (name.empty() || name.starts_with("SGPR_NULL"))
-    return {None, 0, false};
+    return {kNone, 0, false};
   StringRef stem = name;
   const bool high = stem.consume_back("_HI");
   const bool whole = !high && !stem.consume_back("_LO");
@@ -56,13 +56,13 @@ RegisterUnits special(StringRef name, bool gfx9) {
                            .Case("VCC", VccLo)
                            .Case("EXEC", ExecLo)
                            .Case("FLAT_SCR", gfx9 ? FlatScratchSgpr : FlatScratchLo)
-                           .Case("XNACK_MASK", gfx9 ? int32_t(XnackMask) : None)
-                           .Default(None);
-  if (pair != None)
+                           .Case("XNACK_MASK", gfx9 ? int32_t(XnackMask) : kNone)
+                           .Default(kNone);
+  if (pair != kNone)
     return {pair + high, whole ? 2 : 1, false};
   // Reading the "is zero" bits is reading the mask they summarise.
   return StringSwitch<RegisterUnits>(name)
-      .Cases({"PC_REG", "FP_REG", "SP_REG", "PRIVATE_RSRC_REG"}, {None, 0, false})
+      .Cases({"PC_REG", "FP_REG", "SP_REG", "PRIVATE_RSRC_REG"}, {kNone, 0, false})
       .Case("M0", {M0, 1, false})
       .Cases({"SCC", "SRC_SCC"}, {Scc, 1, false})
       .Case("MODE", {Mode, 1, false})
@@ -73,16 +73,16 @@ RegisterUnits special(StringRef name, bool gfx9) {
 
 } // namespace
 
-RegisterUnits registerUnits(StringRef name, bool gfx9, unsigned vgprs) {
+RegisterUnits register_units(StringRef name, bool gfx9, unsigned vgprs) {
   const bool half = name.consume_back("_LO16") || name.consume_back("_HI16");
   // Names of one register for different processors.
   for (const StringRef ending : {"_ci", "_vi", "_gfx9plus", "_gfxpre11", "_gfx11plus"})
     if (name.consume_back(ending))
       break;
-  const File *file = fileOf(name);
+  const File *file = file_of(name);
   RegisterUnits found = file ? members(name, *file) : special(name, gfx9);
   if (found.first >= Vgpr && found.first<Agpr &&unsigned(found.first - Vgpr + found.count)> vgprs)
-    found = {None, 0, false};
+    found = {kNone, 0, false};
   found.half = half;
   return found;
 }

@@ -1,4 +1,4 @@
-// HSA functions that tell of their calls: each stands in ROCr's table before the function that was there.
+// HSA functions that report their calls: each replaces a function in ROCr's table, and calls it.
 #include <array>
 #include <cstring>
 #include <span>
@@ -28,7 +28,7 @@ template <typename T> uint64_t word(T value) {
   }
 }
 
-// Return the bytes that a function may have written where an argument points; 0: none that can be reported as a number.
+// Return the bytes that a function may write where an argument points; 0 if they cannot be reported as a number.
 template <typename T> constexpr size_t output_size() {
   using Pointee = std::remove_pointer_t<T>;
   if constexpr (!std::is_pointer_v<T> || std::is_const_v<Pointee> || std::is_void_v<Pointee> ||
@@ -38,7 +38,7 @@ template <typename T> constexpr size_t output_size() {
     return sizeof(Pointee) <= sizeof(uint64_t) ? sizeof(Pointee) : 0;
 }
 
-// Facts of an argument's or a result's type, as data: code made for each of some 200 functions is slow to compile.
+// Facts of the type of an argument or result, as data: code for each of some 200 functions would be slow to compile.
 struct Kind {
   bool is_signed;
   bool is_output_signed;
@@ -63,8 +63,8 @@ std::vector<uint64_t> read_outputs(std::span<const Kind> kinds, const uint64_t *
 template <auto Member> struct Told;
 
 template <typename Table, typename Result, typename... Args, Result (*Table::*Member)(Args...)> struct Told<Member> {
-  static constexpr std::array<Kind, sizeof...(Args)> kinds{kKind<Args>...};
-  static constexpr bool is_signed = kSigned<Result>;
+  static constexpr std::array<Kind, sizeof...(Args)> kKinds{kKind<Args>...};
+  static constexpr bool kIsSigned = kSigned<Result>;
   static inline Result (*next)(Args...) = nullptr;
   static inline uint32_t id = 0;
 
@@ -78,7 +78,7 @@ template <typename Table, typename Result, typename... Args, Result (*Table::*Me
       const Result result = next(arguments...);
       const uint64_t bits = word(result);
       const bool failed = std::is_same_v<Result, hsa_status_t> && bits != HSA_STATUS_SUCCESS;
-      the_log->exit(id, number, &bits, failed ? std::vector<uint64_t>() : read_outputs(kinds, words));
+      the_log->exit(id, number, &bits, failed ? std::vector<uint64_t>() : read_outputs(kKinds, words));
       return result;
     }
   }
@@ -104,8 +104,8 @@ template <auto Member> Change change(void **slot, const char *name, const char *
           &Wrapper::id,
           name,
           arguments,
-          Wrapper::kinds,
-          Wrapper::is_signed};
+          Wrapper::kKinds,
+          Wrapper::kIsSigned};
 }
 
 ApiFunction describe(const Change &change) {

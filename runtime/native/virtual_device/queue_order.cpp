@@ -30,7 +30,7 @@ void add(VectorClock &clock, const VectorClock &other) {
     add(clock, queue, other[queue]);
 }
 
-// Return whether there are tools, which change signals of the program, and its kernels, by ways that are not seen.
+// Return whether tools are loaded, which change signals and kernels of the program unobserved.
 bool has_tools() {
   static const bool found = std::getenv("HSA_TOOLS_LIB") || std::getenv("ROCP_TOOL_LIBRARIES");
   return found;
@@ -44,9 +44,9 @@ QueueOrder::Member *QueueOrder::join(std::function<uint64_t()> submitted, std::f
   std::lock_guard lock(mutex_);
   members_.push_back(std::make_unique<Member>());
   Member &made = *members_.back();
-  made.number = members_.size() - 1;
-  made.submitted = std::move(submitted);
-  made.taken = std::move(taken);
+  made.number_ = members_.size() - 1;
+  made.submitted_ = std::move(submitted);
+  made.taken_ = std::move(taken);
   return &made;
 }
 
@@ -54,24 +54,24 @@ void QueueOrder::leave(Member *member) {
   if (!member)
     return;
   std::lock_guard lock(mutex_);
-  member->submitted = nullptr;
-  member->submissions.clear();
-  member->running = false;
+  member->submitted_ = nullptr;
+  member->submissions_.clear();
+  member->running_ = false;
 }
 
 void QueueOrder::begin(Member *member, uint64_t place, bool works) {
   if (!member)
     return;
   std::lock_guard lock(mutex_);
-  auto &known = member->submissions;
+  auto &known = member->submissions_;
   while (!known.empty() && known.front().end <= place)
     known.pop_front();
-  add(member->before, known.empty() ? seen_ : known.front().seen);
-  ++member->operations;
-  member->running = works;
+  add(member->before_, known.empty() ? seen_ : known.front().seen);
+  ++member->operations_;
+  member->running_ = works;
 }
 
-// Return what is known of the signal that a place in memory belongs to; null if that is none, or not all is known.
+// Return the known state of the signal at a place in memory; null if there is none, or it is not known completely.
 QueueOrder::Signals::value_type *QueueOrder::signal_at(const void *place) {
   const auto address = reinterpret_cast<uint64_t>(place);
   const auto after = signals_.upper_bound(address);
@@ -80,15 +80,15 @@ QueueOrder::Signals::value_type *QueueOrder::signal_at(const void *place) {
   return &*std::prev(after);
 }
 
-// Has what the host submits from now on be behind what it may have seen.
+// Order what the host submits from now on after what it may have seen.
 void QueueOrder::see(const VectorClock &clock) {
   VectorClock more = seen_;
   add(more, clock);
   if (more == seen_)
     return;
   for (const auto &each : members_) {
-    const uint64_t end = each->submitted ? each->submitted() : 0;
-    if (auto &known = each->submissions; known.empty() || known.back().end < end)
+    const uint64_t end = each->submitted_ ? each->submitted_() : 0;
+    if (auto &known = each->submissions_; known.empty() || known.back().end < end)
       known.push_back({end, seen_});
   }
   seen_ = std::move(more);
@@ -99,17 +99,17 @@ void QueueOrder::waited(Member *member, const void *place) {
     return;
   std::lock_guard lock(mutex_);
   if (const auto *signal = signal_at(place))
-    return add(member->before, signal->second.clock);
-  add(member->before, seen_);
-  add(member->before, ended_);
+    return add(member->before_, signal->second.clock);
+  add(member->before_, seen_);
+  add(member->before_, ended_);
 }
 
 void QueueOrder::publish(Member *member, const void *place) {
   if (!member)
     return;
   std::lock_guard lock(mutex_);
-  VectorClock clock = member->before;
-  add(clock, member->number, member->operations);
+  VectorClock clock = member->before_;
+  add(clock, member->number_, member->operations_);
   auto *const signal = signal_at(place);
   if (!signal)
     return see(clock);
@@ -147,7 +147,7 @@ void QueueOrder::looked_at(uint64_t handle, int64_t value) {
     see(value == signal->second.value_before ? signal->second.before : signal->second.clock);
 }
 
-// Whoever waits for it then is behind what the host has seen.
+// A queue that waits for it then comes after what the host has seen.
 void QueueOrder::changes(uint64_t handle) {
   std::lock_guard lock(mutex_);
   if (const auto signal = signals_.find(handle); signal != signals_.end()) {
@@ -165,25 +165,26 @@ void QueueOrder::copy_waits_for(uint64_t handle) {
   }
 }
 
-// Return the clock of one that is behind all that has begun.
+// Return the clock of an operation that comes after all that have begun.
 VectorClock QueueOrder::now() const {
   VectorClock all;
   for (const auto &member : members_)
-    add(all, member->number, member->operations);
+    add(all, member->number_, member->operations_);
   return all;
 }
 
-// Has a queue be behind all whose writes it may have seen: all that runs now, and what has ended of which that is so.
+// Order a queue after all operations whose writes it may have seen: the running ones, and such ones among those that
+// have ended.
 void QueueOrder::hear(Member &member, const std::function<bool(const Done &)> &hears_of) {
   const bool alone = std::none_of(members_.begin(), members_.end(),
-                                  [&](const auto &each) { return each->running && each->number != member.number; });
+                                  [&](const auto &each) { return each->running_ && each->number_ != member.number_; });
   if (!alone)
-    return add(member.before, now());
+    return add(member.before_, now());
   for (bool changed = true; changed;) {
     changed = false;
     for (const auto &each : done_)
-      if (at(member.before, each->queue) < each->number && (each->unknown || hears_of(*each))) {
-        add(member.before, each->after);
+      if (at(member.before_, each->queue) < each->number && (each->unknown || hears_of(*each))) {
+        add(member.before_, each->after);
         changed = true;
       }
   }
@@ -213,13 +214,13 @@ void QueueOrder::end(Member *member, std::shared_ptr<const AccessChecks> checks,
     const LaunchTrace &trace = *done->trace;
     std::lock_guard lock(mutex_);
     if (trace.hears()) {
-      add(member->before, seen_);
+      add(member->before_, seen_);
       hear(*member,
            [&](const Done &other) { return other.trace ? trace.hears_of(*other.trace) : trace.hears_of(other.copy); });
     }
-    done->queue = member->number;
-    done->number = member->operations;
-    done->before = member->before;
+    done->queue = member->number_;
+    done->number = member->operations_;
+    done->before = member->before_;
     if (!trace.tells())
       compare(*done, found);
     const bool tells = trace.tells();
@@ -255,10 +256,10 @@ void QueueOrder::end_unknown(Member *member, std::span<const uint64_t> arguments
     return end(member, *copy);
   std::lock_guard lock(mutex_);
   auto done = std::make_unique<Done>();
-  done->queue = member->number;
-  done->number = member->operations;
+  done->queue = member->number_;
+  done->number = member->operations_;
   done->unknown = true;
-  add(member->before, now());
+  add(member->before_, now());
   keep(*member, std::move(done), false);
 }
 
@@ -270,9 +271,9 @@ void QueueOrder::end(Member *member, const CopiedBytes &copy) {
   {
     std::lock_guard lock(mutex_);
     auto done = std::make_unique<Done>();
-    done->queue = member->number;
-    done->number = member->operations;
-    done->before = member->before;
+    done->queue = member->number_;
+    done->number = member->operations_;
+    done->before = member->before_;
     done->copy = copy;
     compare(*done, found);
     if (copy.from.size && copy.from.size <= kWidestFlag && memory_.is_private(copy.from.address))
@@ -287,8 +288,8 @@ void QueueOrder::end(Member *member, const CopiedBytes &copy) {
 
 // `tells`: the host may have seen in memory that it is done.
 void QueueOrder::keep(Member &member, std::unique_ptr<Done> done, bool tells) {
-  member.running = false;
-  done->after = member.before;
+  member.running_ = false;
+  done->after = member.before_;
   add(done->after, done->queue, done->number);
   add(ended_, done->after);
   if (tells)
@@ -298,22 +299,22 @@ void QueueOrder::keep(Member &member, std::unique_ptr<Done> done, bool tells) {
   forget();
 }
 
-// Return whether all that can still begin, or end, is behind an operation.
+// Return whether all operations that can still begin, or end, come after an operation.
 bool QueueOrder::is_over(const Done &done) const {
   if (at(seen_, done.queue) < done.number)
     return false;
   return std::all_of(members_.begin(), members_.end(), [&](const auto &each) {
-    if (each->number == done.queue || !each->submitted || at(each->before, done.queue) >= done.number)
+    if (each->number_ == done.queue || !each->submitted_ || at(each->before_, done.queue) >= done.number)
       return true;
-    const VectorClock &next = each->submissions.empty() ? seen_ : each->submissions.front().seen;
-    return !each->running && at(next, done.queue) >= done.number;
+    const VectorClock &next = each->submissions_.empty() ? seen_ : each->submissions_.front().seen;
+    return !each->running_ && at(next, done.queue) >= done.number;
   });
 }
 
 void QueueOrder::forget() {
   for (const auto &each : members_)
-    if (auto &known = each->submissions; each->submitted)
-      while (!known.empty() && known.front().end <= each->taken())
+    if (auto &known = each->submissions_; each->submitted_)
+      while (!known.empty() && known.front().end <= each->taken_())
         known.pop_front();
   for (auto each = done_.begin(); each != done_.end();)
     if (bytes_ > kMostBytes || done_.size() > kMostDone || is_over(**each)) {
@@ -329,7 +330,7 @@ void QueueOrder::tell(const std::vector<Meeting> &found) {
       race.has_copy ? tell_copy(race, each.copy) : service_.found(race);
 }
 
-// Tells of a race with a copy, and which call asked for one of these bytes last.
+// Report a race with a copy, and the last call that requested one of these bytes.
 void QueueOrder::tell_copy(const wire::Sighting &race, const CopiedBytes &copy) {
   const auto is_within = [](const Bytes &part, const Bytes &whole) {
     return part.address >= whole.address && part.address + part.size <= whole.address + whole.size;
@@ -358,7 +359,7 @@ void QueueOrder::calls(const CopyCall &call) {
 
 } // namespace luthier
 
-// The library that stands before HIP's functions tells of a call that copies, or with no source fills.
+// Called by the library that stands before HIP's functions, for a call that copies, or, without a source, fills.
 LUTHIER_EXPORT void luthier_copies(uint64_t to, uint64_t from, uint64_t size, const char *function, const void *site) {
   using namespace luthier;
   if (System *system = System::current(); system && system->service.setup().checks.races)
@@ -374,7 +375,7 @@ luthier::QueueOrder *order_of_races() {
 
 } // namespace
 
-// The library that stands before ROCr's functions of signals tells what the program does with one.
+// Called by the library that stands before ROCr's functions of signals, for the program's uses of one.
 LUTHIER_EXPORT void luthier_signal_made(uint64_t handle) {
   if (luthier::QueueOrder *order = order_of_races())
     order->add_signal(handle);

@@ -1,11 +1,12 @@
-// Order of what the queues of this process do: launches and copies that nothing orders race where they meet in memory.
+// The order of operations of this process's queues: launches and copies that are not ordered race where they access the
+// same memory.
 //
-// What is not known for sure counts as order; that something was over when something else began is none. Operations of
-// one queue are in order. A queue that has waited for a signal is behind what was done before that signal was changed.
-// So is what the program submits when it has looked at the signal; what it has submitted before is not, however late
-// that begins. Signals that the program may look at unseen, as those of ROCr itself, count as looked at when they are
-// changed. A launch that looks at what others store meanwhile is behind those whose stores it may have seen, one that
-// writes where the host may look before everything.
+// Whatever may order two operations counts as order, but not that one had ended when the other one began. Operations of
+// one queue are ordered. A queue that has waited for a signal comes after everything before the change of that signal.
+// So does what the program submits after it has read the signal, but not what it has submitted before, however late
+// that begins. Signals that the program may read unobserved, as those of ROCr itself, count as read when they are
+// changed. A launch that reads what others store meanwhile comes after those whose stores it may have seen; a launch
+// that writes where the host may read comes before everything later.
 #pragma once
 
 #include <deque>
@@ -39,30 +40,30 @@ public:
   // A queue of the device.
   class Member {
     friend QueueOrder;
-    // What was submitted up to a place in the queue, and what the host may have seen before.
+    // A place in the queue up to which was submitted, and what the host may have seen before.
     struct Submitted {
       uint64_t end;
       VectorClock seen;
     };
-    size_t number = 0;
-    uint64_t operations = 0; // begun
-    bool running = false;    // works in memory
-    VectorClock before;      // what is done before the queue's next operation begins
-    std::function<uint64_t()> submitted, taken;
-    std::deque<Submitted> submissions;
+    size_t number_ = 0;
+    uint64_t operations_ = 0; // begun
+    bool running_ = false;    // works in memory
+    VectorClock before_;      // what is done before the queue's next operation begins
+    std::function<uint64_t()> submitted_, taken_;
+    std::deque<Submitted> submissions_;
   };
 
-  // Return a new queue's place among the others; null where nobody asks for races. `submitted` returns up to which
-  // place in the queue the program has submitted something, `taken` up to which all is done.
+  // Add a queue; return null if races are not checked. `submitted` returns the place in the queue up to which the
+  // program has submitted, `taken` the place up to which all is done.
   Member *join(std::function<uint64_t()> submitted, std::function<uint64_t()> taken);
   void leave(Member *member);
 
-  // An operation begins, that is at a place in the queue: one that waits or tells, or one that works in memory and is
-  // said to end.
+  // An operation at a place in the queue begins: one that waits or signals, or, with `works`, one that accesses memory
+  // and whose end is reported.
   void begin(Member *member, uint64_t place, bool works = false);
-  // The queue has seen a signal, or another value in memory, that it waited for; null: there was nothing to wait for.
+  // The queue has seen a signal, or another value in memory, for which it waited; null: it did not wait.
   void waited(Member *member, const void *place);
-  // A signal is about to be changed, or other memory by which the host or a queue may know that an operation is done.
+  // A signal, or other memory that may show the host or a queue that an operation is done, is about to be changed.
   void publish(Member *member, const void *place);
 
   // Operations have ended: a launch whose accesses are known, a copy, a launch whose accesses are not known, with the
@@ -74,19 +75,19 @@ public:
   // The program calls a function that copies.
   void calls(const CopyCall &call);
 
-  // The program has a new signal, of which all is told that it does with it; it destroys it; from now on it, or another
-  // process, may look at its value unseen.
+  // The program has created a signal, whose uses are reported; destroys it; or may, as another process may, read its
+  // value unobserved from now on.
   void add_signal(uint64_t handle);
   void remove_signal(uint64_t handle);
   void open_signal(uint64_t handle);
-  // The program has got a signal's value, or is about to change it.
+  // The program has read a signal's value, or is about to change it.
   void looked_at(uint64_t handle, int64_t value);
   void changes(uint64_t handle);
-  // The program submits a copy that is to wait for it. ROCr looks at it first, and leaves out waits that are over.
+  // The program submits a copy that waits for a signal. ROCr reads the signal first, and omits waits that are over.
   void copy_waits_for(uint64_t handle);
 
 private:
-  // What is done when a signal has its value, and when it had the one before that a queue has changed.
+  // What is done when a signal has its value, and when it had its previous value, which a queue has changed.
   struct Known {
     VectorClock clock, before;
     int64_t value_before = 0;

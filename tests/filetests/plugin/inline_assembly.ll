@@ -7,8 +7,8 @@
 ; RUN: sed -e 's/s_nop 0", ""/", "~{s4}"/' %s > %t.clobber.ll
 ; RUN: not %opt -passes=luthier-prepare -S %t.clobber.ll -o %t 2>&1 | FileCheck %s --check-prefix=CLOBBER
 
-; CHECK: error: luthier: inline assembly is not allowed in hooks and what they call, for its registers cannot be known; use an intrinsic (in function 'hook')
-; HELPER: error: tool.hip:12: luthier: inline assembly is not allowed in hooks and what they call, for its registers cannot be known; use an intrinsic (in function 'helper(int)')
+; CHECK: error: luthier: inline assembly is not allowed in hooks and what they call, because its registers are not known; use an intrinsic (in function 'hook')
+; HELPER: error: tool.hip:12: luthier: inline assembly is not allowed in hooks and what they call, because its registers are not known; use an intrinsic (in function 'helper(int)')
 ; CLOBBER: (in function 'hook')
 
 ; FINE-NOT: module asm

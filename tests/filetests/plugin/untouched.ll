@@ -11,7 +11,7 @@
 ; RUN: %opt -passes=luthier-embed -S < %s | FileCheck %s
 
 ; Hooks in it are lost, which is said.
-; LOST: warning: luthier: tool.hip:7: hook 'hook' cannot be inserted: its source says no MARK_LUTHIER_DEVICE_MODULE
+; LOST: warning: luthier: tool.hip:7: hook 'hook' cannot be inserted: its source lacks MARK_LUTHIER_DEVICE_MODULE
 ; LOST-NOT: warning
 
 ; The tool's own device code keeps everything and gains a section.

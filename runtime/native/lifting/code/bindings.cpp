@@ -13,8 +13,9 @@ namespace {
 
 template <typename T> using Column = py::array_t<T, py::array::c_style | py::array::forcecast>;
 
-std::shared_ptr<Piece> makePiece(int64_t start, int64_t end, const Column<int64_t> &offset, const Column<int32_t> &size,
-                                 const Column<int64_t> &target, const Column<int8_t> &control) {
+std::shared_ptr<Piece> make_piece(int64_t start, int64_t end, const Column<int64_t> &offset,
+                                  const Column<int32_t> &size, const Column<int64_t> &target,
+                                  const Column<int8_t> &control) {
   if (size.size() != offset.size() || target.size() != offset.size() || control.size() != offset.size())
     throw std::invalid_argument("instruction columns have inconsistent lengths");
   if (!offset.size() || offset.data()[0] != 0)
@@ -30,14 +31,14 @@ std::shared_ptr<Piece> makePiece(int64_t start, int64_t end, const Column<int64_
   piece->columns =
       std::make_shared<std::tuple<py::object, py::object, py::object, py::object>>(offset, size, target, control);
   for (int index = 0; index < piece->count; ++index)
-    if (piece->control[index] != Control::Next)
+    if (piece->control[index] != Control::kNext)
       piece->stops.push_back(index);
   return piece;
 }
 
-std::shared_ptr<TextMap> makeText(const std::vector<std::pair<int64_t, int64_t>> &sections,
-                                  const std::vector<std::pair<int64_t, int64_t>> &functions,
-                                  std::vector<int64_t> starts) {
+std::shared_ptr<TextMap> make_text(const std::vector<std::pair<int64_t, int64_t>> &sections,
+                                   const std::vector<std::pair<int64_t, int64_t>> &functions,
+                                   std::vector<int64_t> starts) {
   auto text = std::make_shared<TextMap>();
   for (const auto &[first, end] : sections)
     text->sections.push_back({first, end});
@@ -93,13 +94,13 @@ py::list successors(const Blocks &blocks, int number) {
   return result;
 }
 
-/// Return all that some blocks are but for where their jumps go: addresses of first and last instructions, and of
-/// successors.
+/// Return the contents of some blocks without the targets of their register jumps: addresses of first and last
+/// instructions, and of successors.
 py::bytes shape(const Blocks &blocks, const std::vector<int> &members) {
   std::vector<int64_t> words;
   for (const int member : members) {
     const Block &block = blocks.all.at(size_t(member));
-    words.insert(words.end(), {block.address, block.lastAddress, int64_t(block.successors.size())});
+    words.insert(words.end(), {block.address, block.last_address, int64_t(block.successors.size())});
     for (const Block::Edge &edge : block.successors)
       words.push_back(blocks.all[size_t(edge.to)].address);
   }
@@ -110,30 +111,30 @@ py::bytes shape(const Blocks &blocks, const std::vector<int> &members) {
 /// for each of so many instructions the place of its block.
 ///
 /// @param exits, kinds their names
-/// @param makeBlock, makeEdge luthier.lifting.BasicBlock and Edge
+/// @param make_block, make_edge luthier.lifting.BasicBlock and Edge
 py::tuple arrange(const Blocks &blocks, const std::vector<std::vector<int>> &functions, int instructions,
-                  const py::tuple &exits, const py::tuple &kinds, const py::object &makeBlock,
-                  const py::object &makeEdge) {
+                  const py::tuple &exits, const py::tuple &kinds, const py::object &make_block,
+                  const py::object &make_edge) {
   const Blocks::Arrangement found = blocks.arrange(functions);
   py::list made(found.order.size());
-  std::vector<int32_t> placeOf(size_t(instructions), -1);
+  std::vector<int32_t> place_of(size_t(instructions), -1);
   for (size_t place = 0; place < found.order.size(); ++place) {
     const Block &block = blocks.all[size_t(found.order[place])];
-    std::fill(placeOf.begin() + block.first, placeOf.begin() + block.last + 1, int32_t(place));
+    std::fill(place_of.begin() + block.first, place_of.begin() + block.last + 1, int32_t(place));
     py::tuple successors(block.successors.size()), predecessors(found.predecessors[place].size());
     for (size_t at = 0; at < successors.size(); ++at)
       successors[at] =
-          makeEdge(kinds[size_t(block.successors[at].kind)], found.numbers[size_t(block.successors[at].to)]);
+          make_edge(kinds[size_t(block.successors[at].kind)], found.numbers[size_t(block.successors[at].to)]);
     for (size_t at = 0; at < predecessors.size(); ++at)
       predecessors[at] = found.predecessors[place][at];
-    made[place] = makeBlock(place, found.owners[place], block.first, block.last, exits[size_t(block.exit)], successors,
-                            predecessors);
+    made[place] = make_block(place, found.owners[place], block.first, block.last, exits[size_t(block.exit)], successors,
+                             predecessors);
   }
-  return py::make_tuple(found.numbers, made, py::array_t<int32_t>(py::ssize_t(placeOf.size()), placeOf.data()));
+  return py::make_tuple(found.numbers, made, py::array_t<int32_t>(py::ssize_t(place_of.size()), place_of.data()));
 }
 
 void lead(Blocks &blocks, int block, int exit, int kind, const std::vector<int64_t> &targets) {
-  if (exit < 0 || exit > int(Exit::Unknown) || kind < 0 || kind > int(EdgeKind::Indirect))
+  if (exit < 0 || exit > int(Exit::kUnknown) || kind < 0 || kind > int(EdgeKind::kIndirect))
     throw std::invalid_argument("no such exit, or no such kind of edge");
   blocks.lead(block, Exit(exit), EdgeKind(kind), targets);
 }
@@ -141,12 +142,12 @@ void lead(Blocks &blocks, int block, int exit, int kind, const std::vector<int64
 } // namespace
 } // namespace luthier::code
 
-void luthier::code::bindCode(py::module_ &m) {
+void luthier::code::bind_code(py::module_ &m) {
   py::class_<Piece, std::shared_ptr<Piece>>(m, "Piece")
-      .def(py::init(&makePiece), py::arg("start"), py::arg("end"), py::arg("offset"), py::arg("size"),
+      .def(py::init(&make_piece), py::arg("start"), py::arg("end"), py::arg("offset"), py::arg("size"),
            py::arg("target"), py::arg("control"));
   py::class_<TextMap, std::shared_ptr<TextMap>>(m, "TextMap")
-      .def(py::init(&makeText), py::arg("sections"), py::arg("functions"), py::arg("starts"))
+      .def(py::init(&make_text), py::arg("sections"), py::arg("functions"), py::arg("starts"))
       .def(
           "function",
           [](const TextMap &self, int64_t address) {
@@ -171,7 +172,7 @@ void luthier::code::bindCode(py::module_ &m) {
              for (const Blocks::Jump &jump : self.jumps) {
                const Block &block = self.all[size_t(jump.block)];
                result.append(
-                   py::make_tuple(jump.block, int(jump.control), block.address, block.lastAddress, jump.target));
+                   py::make_tuple(jump.block, int(jump.control), block.address, block.last_address, jump.target));
              }
              return result;
            })

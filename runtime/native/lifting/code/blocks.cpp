@@ -7,30 +7,30 @@
 namespace luthier::code {
 namespace {
 
-Exit exitOf(Control control) {
+Exit exit_of(Control control) {
   switch (control) {
-  case Control::Branch:
-    return Exit::Branch;
-  case Control::Conditional:
-    return Exit::Conditional;
-  case Control::Call:
-  case Control::CallRegister:
-    return Exit::Call;
-  case Control::JumpRegister:
-    return Exit::Unknown;
-  case Control::End:
-    return Exit::End;
-  case Control::Trap:
-    return Exit::Trap;
+  case Control::kBranch:
+    return Exit::kBranch;
+  case Control::kConditional:
+    return Exit::kConditional;
+  case Control::kCall:
+  case Control::kCallRegister:
+    return Exit::kCall;
+  case Control::kJumpRegister:
+    return Exit::kUnknown;
+  case Control::kEnd:
+    return Exit::kEnd;
+  case Control::kTrap:
+    return Exit::kTrap;
   default:
-    return Exit::Fallthrough;
+    return Exit::kFallthrough;
   }
 }
 
 using Parts = std::vector<const Explorer::Part *>;
 
 /// Check that reached instructions do not overlap, and return those that a part has beyond its end, as addresses.
-std::vector<int64_t> reachedBeyond(const Parts &parts) {
+std::vector<int64_t> reached_beyond(const Parts &parts) {
   struct Reached {
     int64_t address, end;
   };
@@ -63,10 +63,10 @@ public:
     const bool cut = std::any_of(parts.begin(), parts.end(),
                                  [](const Explorer::Part *part) { return part->end < part->piece->end; });
     if (cut)
-      beyond_ = reachedBeyond(parts);
+      beyond_ = reached_beyond(parts);
     std::sort(beyond_.begin(), beyond_.end());
     for (const int64_t address : beyond_)
-      if (const Explorer::Part *part = partOf(address); !part || part->piece->indexOf(address) < 0)
+      if (const Explorer::Part *part = part_of(address); !part || part->piece->index_of(address) < 0)
         throw Problem{"two readings of the same bytes as code", address};
   }
 
@@ -77,7 +77,7 @@ public:
   Control control() const { return piece().control[index_]; }
   /// Whether control gets here and may not go on to the next.
   bool stops() const {
-    return control() != Control::Next &&
+    return control() != Control::kNext &&
            (parts_[part_]->reached[size_t(index_)] || std::binary_search(beyond_.begin(), beyond_.end(), address()));
   }
   /// Go to the next instruction; false, and nothing done, where there is none before `limit`.
@@ -98,7 +98,7 @@ public:
 
 private:
   /// The part that an address counts in.
-  const Explorer::Part *partOf(int64_t address) const {
+  const Explorer::Part *part_of(int64_t address) const {
     const auto behind =
         std::upper_bound(parts_.begin(), parts_.end(), address,
                          [](int64_t wanted, const Explorer::Part *part) { return wanted < part->piece->start; });
@@ -118,7 +118,7 @@ Blocks::Blocks(Explorer &explorer, const Explorer::Decode &decode)
     return;
   Cursor place(parts);
   for (const int64_t begin : begins_) {
-    answerSignals();
+    answer_signals();
     while (place.address() < begin && place.next(INT64_MAX)) {
     }
     if (place.address() != begin)
@@ -127,7 +127,7 @@ Blocks::Blocks(Explorer &explorer, const Explorer::Decode &decode)
     const auto following = std::upper_bound(begins_.begin(), begins_.end(), begin);
     while (!place.stops() && place.next(following == begins_.end() ? INT64_MAX : *following)) {
     }
-    all.push_back({first, place.number(), exitOf(place.control()), {}, begin, place.address()});
+    all.push_back({first, place.number(), exit_of(place.control()), {}, begin, place.address()});
     leave(place, explorer, decode);
   }
 }
@@ -138,17 +138,17 @@ void Blocks::leave(const Cursor &place, Explorer &explorer, const Explorer::Deco
   const int64_t behind = place.piece().behind(place.index()), target = place.piece().target[place.index()];
   const int after = at(behind);
   std::vector<Block::Edge> &successors = all.back().successors;
-  if (control == Control::Call || control == Control::CallRegister || control == Control::JumpRegister)
+  if (control == Control::kCall || control == Control::kCallRegister || control == Control::kJumpRegister)
     jumps.push_back({int(all.size()) - 1, control, target});
-  if (control == Control::Branch || control == Control::Conditional) {
+  if (control == Control::kBranch || control == Control::kConditional) {
     if (at(target) < 0)
       throw Problem{"two readings of the same bytes as code", place.address()};
-    successors.push_back({EdgeKind::Taken, at(target)});
+    successors.push_back({EdgeKind::kTaken, at(target)});
   }
-  const bool returns = control == Control::Call || control == Control::CallRegister || control == Control::Trap;
-  if (after >= 0 && (control == Control::Next || control == Control::Conditional ||
-                     (returns && explorer.comesBack(place.address(), behind, decode))))
-    successors.push_back({EdgeKind::Fallthrough, after});
+  const bool returns = control == Control::kCall || control == Control::kCallRegister || control == Control::kTrap;
+  if (after >= 0 && (control == Control::kNext || control == Control::kConditional ||
+                     (returns && explorer.comes_back(place.address(), behind, decode))))
+    successors.push_back({EdgeKind::kFallthrough, after});
 }
 
 void Blocks::lead(int block, Exit exit, EdgeKind kind, const std::vector<int64_t> &targets) {
@@ -197,7 +197,7 @@ std::vector<int> Blocks::reach(const std::vector<int> &roots) const {
   for (const int root : roots)
     find(root);
   while (!work.empty()) {
-    answerSignals();
+    answer_signals();
     const int block = work.back();
     work.pop_back();
     for (const Block::Edge &edge : all[size_t(block)].successors)

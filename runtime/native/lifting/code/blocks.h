@@ -6,10 +6,10 @@
 namespace luthier::code {
 
 /// How control leaves a block: luthier.lifting.model.BlockExit.
-enum class Exit : uint8_t { Fallthrough, Branch, Conditional, Call, Tail, Return, End, Trap, Unknown };
+enum class Exit : uint8_t { kFallthrough, kBranch, kConditional, kCall, kTail, kReturn, kEnd, kTrap, kUnknown };
 
 /// luthier.lifting.model.EdgeKind
-enum class EdgeKind : uint8_t { Fallthrough, Taken, Indirect };
+enum class EdgeKind : uint8_t { kFallthrough, kTaken, kIndirect };
 
 struct Block {
   struct Edge {
@@ -18,8 +18,8 @@ struct Block {
   };
   int first, last; ///< instructions, inclusive
   Exit exit;
-  std::vector<Edge> successors; ///< a call's to where it returns
-  int64_t address, lastAddress; ///< of those instructions
+  std::vector<Edge> successors;  ///< a call's to where it returns
+  int64_t address, last_address; ///< of those instructions
 };
 
 /// All blocks of a kernel, in address order.
@@ -32,12 +32,12 @@ public:
     int64_t target; ///< of a call that has one
   };
 
-  /// Cut what was reached. Where register jumps go is told by `lead`.
+  /// Cut the reached code to blocks. `lead` adds the targets of register jumps.
   /// @throws Problem reached instructions overlap
   Blocks(Explorer &explorer, const Explorer::Decode &decode);
 
-  /// Say how control leaves the block that a register jump ends, and to which blocks, by their addresses: those that
-  /// there are.
+  /// Set how control leaves the block that a register jump ends, and its successors, by address; addresses without a
+  /// block are ignored.
   void lead(int block, Exit exit, EdgeKind kind, const std::vector<int64_t> &targets);
   /// Return the block that begins at an address, -1 where none does.
   int at(int64_t address) const;

@@ -10,27 +10,27 @@ namespace luthier::code {
 namespace {
 
 /// The last range that begins at or before an address; null where there is none.
-const Range *lastFrom(const std::vector<Range> &ranges, int64_t address) {
+const Range *last_from(const std::vector<Range> &ranges, int64_t address) {
   const auto behind = std::upper_bound(ranges.begin(), ranges.end(), address,
                                        [](int64_t wanted, const Range &range) { return wanted < range.first; });
   return behind == ranges.begin() ? nullptr : &behind[-1];
 }
 
 /// The greatest number up to `most`, in ascending ones; `none` where there is none.
-int64_t lastUpTo(const std::vector<int64_t> &numbers, int64_t most, int64_t none) {
+int64_t last_up_to(const std::vector<int64_t> &numbers, int64_t most, int64_t none) {
   const auto behind = std::upper_bound(numbers.begin(), numbers.end(), most);
   return behind == numbers.begin() ? none : behind[-1];
 }
 
 /// The least number beyond `least`, in ascending ones; `none` where there is none.
-int64_t firstBeyond(const std::vector<int64_t> &numbers, int64_t least, int64_t none) {
+int64_t first_beyond(const std::vector<int64_t> &numbers, int64_t least, int64_t none) {
   const auto at = std::upper_bound(numbers.begin(), numbers.end(), least);
   return at == numbers.end() ? none : *at;
 }
 
 } // namespace
 
-int Piece::indexOf(int64_t address) const {
+int Piece::index_of(int64_t address) const {
   const int64_t *at = std::lower_bound(offset, offset + count, address - start);
   return at != offset + count && *at == address - start ? int(at - offset) : -1;
 }
@@ -42,12 +42,12 @@ const Range *TextMap::section(int64_t address) const {
 }
 
 const Range *TextMap::function(int64_t address) const {
-  const Range *found = lastFrom(functions, address);
+  const Range *found = last_from(functions, address);
   return found && address < found->end ? found : nullptr;
 }
 
-bool TextMap::beginsFunction(int64_t address) const {
-  const Range *found = lastFrom(functions, address);
+bool TextMap::begins_function(int64_t address) const {
+  const Range *found = last_from(functions, address);
   return found && found->first == address;
 }
 
@@ -56,7 +56,7 @@ Explorer::Explorer(std::shared_ptr<const TextMap> text) : text_(std::move(text))
 void Explorer::reach(int64_t address, int64_t origin, const Decode &decode) {
   go(address, origin);
   while (!work_.empty()) {
-    answerSignals();
+    answer_signals();
     const int64_t next = work_.back();
     work_.pop_back();
     run(next, decode);
@@ -72,7 +72,7 @@ void Explorer::go(int64_t address, int64_t origin) {
   work_.push_back(address);
 }
 
-Explorer::Part &Explorer::partAt(int64_t start, const Decode &decode) {
+Explorer::Part &Explorer::part_at(int64_t start, const Decode &decode) {
   Part &part = parts_[start];
   if (!part.piece)
     part.piece = decode(start, std::nullopt);
@@ -80,9 +80,9 @@ Explorer::Part &Explorer::partAt(int64_t start, const Decode &decode) {
 }
 
 Explorer::Place Explorer::locate(int64_t address, const Decode &decode) {
-  const int64_t start = std::max(lastUpTo(text_->starts, address, INT64_MIN), lastUpTo(more_, address, INT64_MIN));
-  Part &part = partAt(start, decode);
-  const int index = part.piece->indexOf(address);
+  const int64_t start = std::max(last_up_to(text_->starts, address, INT64_MIN), last_up_to(more_, address, INT64_MIN));
+  Part &part = part_at(start, decode);
+  const int index = part.piece->index_of(address);
   if (index >= 0)
     return {&part, index};
   if (address >= part.piece->end)
@@ -92,7 +92,7 @@ Explorer::Place Explorer::locate(int64_t address, const Decode &decode) {
   const int64_t end = text_->section(address)->end;
   Part &fresh = parts_[address];
   fresh.piece =
-      decode(address, std::min({end, firstBeyond(text_->starts, address, end), firstBeyond(more_, address, end)}));
+      decode(address, std::min({end, first_beyond(text_->starts, address, end), first_beyond(more_, address, end)}));
   return {&fresh, 0};
 }
 
@@ -102,9 +102,9 @@ void Explorer::run(int64_t address, const Decode &decode) {
     const auto [part, first] = locate(address, decode);
     const Piece &piece = *part->piece;
     part->reached.resize(size_t(piece.count));
-    const auto stopAt = std::lower_bound(piece.stops.begin(), piece.stops.end(), first);
-    const bool stops = stopAt != piece.stops.end();
-    const int last = stops ? *stopAt : piece.count - 1;
+    const auto stop_at = std::lower_bound(piece.stops.begin(), piece.stops.end(), first);
+    const bool stops = stop_at != piece.stops.end();
+    const int last = stops ? *stop_at : piece.count - 1;
     uint8_t *seen = part->reached.data();
     const auto *met = static_cast<uint8_t *>(std::memchr(seen + first, 1, size_t(last + 1 - first)));
     const int behind = met ? int(met - seen) : last + 1;
@@ -119,7 +119,7 @@ void Explorer::run(int64_t address, const Decode &decode) {
       return leave(piece, last, decode);
     if (!text_->section(end))
       throw Problem{"control falls off the end of the executable code", end};
-    if (text_->beginsFunction(end))
+    if (text_->begins_function(end))
       throw Problem{"control falls into the function", end, end};
     address = end;
   }
@@ -128,42 +128,42 @@ void Explorer::run(int64_t address, const Decode &decode) {
 void Explorer::leave(const Piece &piece, int index, const Decode &decode) {
   const Control control = piece.control[index];
   const int64_t address = piece.address(index), following = piece.behind(index), target = piece.target[index];
-  if (control == Control::Undecodable)
+  if (control == Control::kUndecodable)
     throw Problem{"control reaches bytes that are no instruction", address};
-  if (control == Control::Refused)
+  if (control == Control::kRefused)
     throw Problem{"", address};
-  if (control == Control::Branch || control == Control::Conditional || control == Control::Call) {
-    if (target == NoTarget)
+  if (control == Control::kBranch || control == Control::kConditional || control == Control::kCall) {
+    if (target == kNoTarget)
       throw Problem{"a branch whose target LLVM does not tell", address};
-    if (control == Control::Call)
+    if (control == Control::kCall)
       calls.push_back({target, piece.start, index});
     go(target, address);
   }
-  if (control == Control::Conditional) {
-    checkFall(address, following);
+  if (control == Control::kConditional) {
+    check_fall(address, following);
     go(following, address);
-  } else if (control == Control::Call || control == Control::CallRegister || control == Control::Trap) {
-    if (comesBack(address, following, decode))
+  } else if (control == Control::kCall || control == Control::kCallRegister || control == Control::kTrap) {
+    if (comes_back(address, following, decode))
       go(following, address);
   }
 }
 
 /// Refuse a fall-through from the last instruction of a function.
-void Explorer::checkFall(int64_t address, int64_t following) const {
+void Explorer::check_fall(int64_t address, int64_t following) const {
   const Range *function = text_->function(address);
   if (function && following >= function->end)
     throw Problem{"control falls off the end of", following, function->first};
-  if (text_->beginsFunction(following))
+  if (text_->begins_function(following))
     throw Problem{"control falls into the function", following, following};
 }
 
-bool Explorer::comesBack(int64_t address, int64_t following, const Decode &decode) {
+bool Explorer::comes_back(int64_t address, int64_t following, const Decode &decode) {
   const Range *function = text_->function(address);
-  if ((function && following >= function->end) || text_->beginsFunction(following) || !text_->section(following))
+  if ((function && following >= function->end) || text_->begins_function(following) || !text_->section(following))
     return false;
   const auto [part, index] = locate(following, decode);
   const Control control = part->piece->control[index];
-  return control != Control::Undecodable && control != Control::Refused;
+  return control != Control::kUndecodable && control != Control::kRefused;
 }
 
 std::vector<const Explorer::Part *> Explorer::parts() {
@@ -173,7 +173,7 @@ std::vector<const Explorer::Part *> Explorer::parts() {
       continue;
     const Piece &piece = *part.piece;
     part.end =
-        std::min({piece.end, firstBeyond(text_->starts, start, piece.end), firstBeyond(more_, start, piece.end)});
+        std::min({piece.end, first_beyond(text_->starts, start, piece.end), first_beyond(more_, start, piece.end)});
     part.count = int(std::lower_bound(piece.offset, piece.offset + piece.count, part.end - start) - piece.offset);
     found.push_back(&part);
   }

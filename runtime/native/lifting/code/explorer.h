@@ -1,5 +1,5 @@
-// Finding the reachable code: from each entry along branches and calls (luthier/lifting/code/explore.py, which has the
-// entries, and what registers hold).
+// Finds the reachable code, from each entry along branches and calls. luthier/lifting/code/explore.py has the entries
+// and the contents of registers.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 
 namespace luthier::code {
 
-/// How control leaves an instruction: luthier.lifting.instructions.semantics.Control; or that the bytes are none.
+/// How control leaves an instruction: luthier.lifting.instructions.semantics.Control, or that it is undecodable.
 enum class Control : int8_t {
-  Undecodable = -1,
-  Next,
-  Branch,
-  Conditional,
-  Call,
-  CallRegister,
-  JumpRegister,
-  End,
-  Trap,
-  Refused
+  kUndecodable = -1,
+  kNext,
+  kBranch,
+  kConditional,
+  kCall,
+  kCallRegister,
+  kJumpRegister,
+  kEnd,
+  kTrap,
+  kRefused
 };
 
 /// A run of text decoded from its first byte: borrowed columns.
@@ -40,7 +40,7 @@ struct Piece {
 
   int64_t address(int index) const { return start + offset[index]; }
   int64_t behind(int index) const { return address(index) + size[index]; }
-  int indexOf(int64_t address) const; ///< -1 where no instruction begins
+  int index_of(int64_t address) const; ///< -1 where no instruction begins
 };
 
 struct Range {
@@ -56,12 +56,12 @@ struct TextMap {
   const Range *section(int64_t address) const;
   /// The function of known size that holds an address; null where there is none.
   const Range *function(int64_t address) const;
-  bool beginsFunction(int64_t address) const;
+  bool begins_function(int64_t address) const;
 };
 
-/// Why code cannot be followed, to be told by luthier.lifting.code.explore.
+/// Why code cannot be followed; luthier.lifting.code.explore reports it.
 struct Problem {
-  std::string message; ///< empty: the instruction at `address` is one that is refused
+  std::string message; ///< empty: the instruction at `address` is refused
   int64_t address;
   std::optional<int64_t> function = {}; ///< whose name ends the message
   std::optional<int64_t> number = {};   ///< that ends it
@@ -84,14 +84,14 @@ public:
 
   explicit Explorer(std::shared_ptr<const TextMap> text);
 
-  /// Explore everything that control reaches from an address, and note calls.
+  /// Explore all code that is reachable from an address, and note calls.
   /// @throws Problem control gets to bytes that are no code, or to operations that cannot be followed
   void reach(int64_t address, int64_t origin, const Decode &decode);
 
   /// Return whether control can return to after the call or trap at `address`.
   ///
-  /// Compilers put nothing after a call that never returns: the function ends there, or what follows is no code.
-  bool comesBack(int64_t address, int64_t following, const Decode &decode);
+  /// Compilers put nothing after a call that never returns: the function ends there, or data follows.
+  bool comes_back(int64_t address, int64_t following, const Decode &decode);
 
   /// Return the pieces of which something is reached, ascending.
   std::vector<const Part *> parts();
@@ -106,11 +106,11 @@ private:
   };
 
   Place locate(int64_t address, const Decode &decode);
-  Part &partAt(int64_t start, const Decode &decode);
+  Part &part_at(int64_t start, const Decode &decode);
   void go(int64_t address, int64_t origin);
   void run(int64_t address, const Decode &decode);
   void leave(const Piece &piece, int index, const Decode &decode);
-  void checkFall(int64_t address, int64_t following) const;
+  void check_fall(int64_t address, int64_t following) const;
 
   std::shared_ptr<const TextMap> text_;
   std::vector<int64_t> more_; ///< starts besides the text's, ascending: data lies before these
