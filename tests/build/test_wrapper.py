@@ -148,7 +148,7 @@ def test_response_files_are_taken_apart_as_clang_does(analyse: Analyse, toolchai
         arguments += [f"@{number}", f"end of {number}"]
     done = subprocess.run([toolchain.clang, "-c", *arguments], cwd=tmp_path, capture_output=True)
     names = done.stderr.decode().split("no such file or directory: '")[1:]
-    words = iter([text.rpartition("'")[0] for text in said if not text.startswith("'\n")])
+    words = iter([text.rpartition("'")[0] for text in names if not text.startswith("'\n")])
     found = set()
     with contextlib.chdir(tmp_path):
         for number in range(len(texts)):
