@@ -8,6 +8,9 @@ facades   A module imports only modules from the packages that contain it: their
           first used, so that a small import may load any module of the package.
 names     Dotted names of Luthier and paths of its sources in docstrings and C++ comments exist.
 english   Summaries of docstrings begin with a verb, those of modules and classes with a noun: not with "What" or "How".
+          PHRASES are in no docstring, comment, message or page. An error's message is a sentence.
+classes   The name of a class stands for one class of the product (docs/naming.md).
+locals    No variable or parameter has a name of NO_NAMES, which say nothing; comprehensions may.
 foreign   Output passes luthier.terminal, which makes unprintable characters in names from files visible.
 
 import-linter checks imports between packages by the contracts in pyproject.toml.
@@ -21,7 +24,8 @@ import ast
 import functools
 import re
 import sys
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 FACTS_LIVE_IN = ("runtime/luthier/arch/", "runtime/luthier/emulator/operations/")
@@ -64,6 +68,17 @@ NO_SUMMARY = re.compile(
     r"(What|How|Of|Whether|Where|When|Which|Who|Why|If|That|It|Is|Are|In|By|To|For|From|At|On|With)\b"
 )
 """Words that must not begin the summary of a docstring, because they begin a clause without a sentence."""
+
+NO_NAMES = {"one", "found", "told", "said", "here", "there", "mine", "others"}
+PHRASES = re.compile(
+    r"(?i)\b(nobody (knows|asked)|of a stranger|strangers?'|(says|told) of (it|them|itself)|is no error if|X are it|"
+    r"went on behind it|are of no line|of which nothing is|has it that|one behind the other)(?!\w)"
+)
+"""Phrases of another language's grammar, or that need the author."""
+NO_WORDS = {"scripts/house_rules.py", "tests/house/test_rules.py", "docs/naming.md", "CHANGELOG.md", "docs/api.md"}
+"""Files that quote what the rules forbid, or are made from sources."""
+NO_SENTENCE = re.compile(r"(\{\}\s*)?[\w-]+(\s*\{\})?")
+"""Errors' messages of one word and a value: they do not say what is wrong."""
 
 NO_MODULES = re.compile(
     r"luthier\.(commands|refreshers|compilers|tools|checks|report_formats"  # groups of entry points
@@ -113,6 +128,60 @@ def _everywhere(path: str, tree: ast.Module) -> Iterator[str]:
     yield from _foreign(path, tree)
     yield from _names(path, _docstrings(tree))
     yield from _english(path, tree)
+    yield from _locals(path, tree)
+    yield from _messages(path, tree)
+
+
+def _locals(path: str, tree: ast.Module) -> Iterator[str]:
+    exempt = set()  # names in comprehensions, and fields of classes
+    for node in ast.walk(tree):
+        targets = [node.target] if isinstance(node, ast.comprehension) else []
+        if isinstance(node, ast.ClassDef):
+            targets = [part.target for part in node.body if isinstance(part, ast.AnnAssign)]
+        exempt |= {id(name) for target in targets for name in ast.walk(target)}
+    for node in ast.walk(tree):
+        bound = node.arg if isinstance(node, ast.arg) else None
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in exempt:
+            bound = node.id
+        if bound in NO_NAMES:
+            yield f"{path}:{node.lineno}: locals: {bound} does not say what it is"  # type: ignore[attr-defined]
+
+
+def _messages(path: str, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+            message = node.exc.args[0]
+            if ast.unparse(node.exc.func).endswith("Error") and isinstance(message, ast.JoinedStr | ast.Constant):
+                parts = message.values if isinstance(message, ast.JoinedStr) else [message]
+                text = "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in parts)
+                if NO_SENTENCE.fullmatch(text):
+                    yield f"{path}:{node.lineno}: english: an error without a sentence: {text}"
+
+
+def _phrases(path: str, text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := PHRASES.search(line):
+            yield f"{path}:{number}: english: write it plainly: {match[0]}"
+
+
+def worded(path: str, text: str) -> Iterator[str]:
+    """Yield what breaks a rule about words in a file: a test, an example, a script, a page."""
+    if path not in NO_WORDS:
+        yield from _phrases(path, text)
+        if path.endswith(".py"):
+            yield from _locals(path, ast.parse(text))
+
+
+def shared_classes(texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the classes of the product that share their name with another."""
+    places = defaultdict(list)
+    for path, text in texts.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and not (node.name == "Options" and "options" in path):
+                places[node.name].append(f"{path}:{node.lineno}")
+    for name, where in places.items():
+        if len(where) > 1:
+            yield f"{where[0]}: classes: {name} is the name of {len(where)} classes, also at {', '.join(where[1:])}"
 
 
 def _facts(path: str, tree: ast.Module) -> Iterator[str]:
@@ -315,15 +384,27 @@ def sources(root: Path) -> Iterator[Path]:
             yield from (path for path in paths if "build" not in path.relative_to(root).parts)
 
 
+def worded_files(root: Path) -> Iterator[Path]:
+    """Yield the files outside the product that rules about words are about."""
+    for folder in ("tests", "benchmarks", "scripts", "examples", "docs"):
+        ending = "md" if folder == "docs" else "py"
+        for path in sorted((root / folder).rglob(f"*.{ending}")):
+            if not {"build", "tools"} & set(path.relative_to(root).parts[1:]) or folder == "tests":
+                yield path
+    yield from sorted(root.glob("*.md"))
+
+
 def main() -> int:
     """Print the violations; return 1 if there are any."""
-    messages = [
-        message
-        for path in sources(ROOT)
-        for message in findings(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
-    ]
-    print("\n".join(messages) or "the house rules hold")
-    return bool(messages)
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in sources(ROOT)}
+    breaches = [breach for path, text in texts.items() for breach in findings(path, text)]
+    breaches += shared_classes(
+        {path: text for path, text in texts.items() if path.endswith(".py") and not path.startswith("examples/")}
+    )
+    for path in worded_files(ROOT):
+        breaches += worded(path.relative_to(ROOT).as_posix(), path.read_text("utf-8"))
+    print("\n".join(breaches) or "the house rules hold")
+    return bool(breaches)
 
 
 if __name__ == "__main__":

@@ -149,14 +149,14 @@ def test_response_files_are_taken_apart_as_clang_does(analyse: Analyse, toolchai
     done = subprocess.run([toolchain.clang, "-c", *arguments], cwd=tmp_path, capture_output=True)
     names = done.stderr.decode().split("no such file or directory: '")[1:]
     words = iter([text.rpartition("'")[0] for text in names if not text.startswith("'\n")])
-    found = set()
+    verdicts = set()
     with contextlib.chdir(tmp_path):
         for number in range(len(texts)):
             inner = list(itertools.takewhile(lambda word: word != f"end of {number}", words))  # noqa: B023
             is_hip = any(os.path.splitext(word)[1] == ".hip" for word in inner if not word.startswith("-"))
             assert analyse("cc", f"@{number}")[1] == (GENERATES if is_hip else NOTHING), texts[number]
-            found.add(is_hip)
-    assert found == {True, False}
+            verdicts.add(is_hip)
+    assert verdicts == {True, False}
 
 
 @pytest.mark.parametrize("kind", ["pipe", "null"])

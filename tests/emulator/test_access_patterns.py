@@ -162,7 +162,7 @@ def test_offsets_from_a_scalar(target: str, wave_size: int, mask: str, width: in
 
 @pytest.mark.parametrize("form", ["offsets", "addresses"])
 def test_a_row_that_wraps(form: str) -> None:
-    """The low 32 bits go on one behind the other, the addresses do not: that is 4 GiB away."""
+    """The low 32 bits are consecutive, the addresses are not: they are 4 GiB apart."""
     memory = AllocationTable()
     target = memory.allocate(ROOM)
     if form == "offsets":

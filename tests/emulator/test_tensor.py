@@ -171,7 +171,7 @@ def test_tiles(given: Descriptor, code: int) -> None:
 @pytest.mark.parametrize("pad", [(0, 0), (1, 3), (2, 7), (4, 127), (7, 3)])
 @pytest.mark.parametrize("tensor", [(40, 20), (25, 3)])
 def test_padding(code: int, pad: tuple[int, int], tensor: tuple[int, int]) -> None:
-    """Behind each interval of LDS some is left as it is; stores read what lies one behind the other."""
+    """Some LDS after each interval is left unchanged; stores read consecutive elements."""
     if pad == (4, 127) and code == 3:
         pad = (5, 63)
     compare(Descriptor((32, 5), tensor, (48,), code, lds=16, pad=pad))

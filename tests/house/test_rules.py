@@ -104,6 +104,47 @@ def test_summaries_without_a_verb_are_found(code: str, text: str, path: str) -> 
     assert list(findings(path, code.format("Return it. What is it?"))) == []
 
 
+@pytest.mark.parametrize("name", ["one", "found", "told", "said", "here", "there", "mine", "others"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "{} = 1",
+        "for {} in values: pass",
+        "def f({}): pass",
+        "def f(*, {}=1): pass",
+        "key = lambda {}: 1",
+        "with open(path) as {}: pass",
+        "a, {} = values",
+    ],
+)
+def test_names_that_say_nothing_are_found(code: str, name: str) -> None:
+    for check in (findings, RULES.worded):
+        assert any(": locals: " in breach for breach in check("tests/run/test_x.py", code.format(name)))
+    assert list(findings("runtime/luthier/cli/run.py", f"names = [{name}.name for {name} in values]")) == []
+
+
+def test_classes_that_share_a_name_are_found() -> None:
+    texts = {"runtime/luthier/a.py": "class Step: pass", "luthier_build/b.py": "def f():\n    class Step: pass"}
+    (breach,) = RULES.shared_classes(texts)
+    assert breach.startswith("runtime/luthier/a.py:1: classes: Step")
+    assert "luthier_build/b.py:2" in breach
+    assert list(RULES.shared_classes({"a.py": "class Step: pass", "b.py": "class Stop: pass"})) == []
+
+
+@pytest.mark.parametrize("text", ["control is nobody knows where", "names of strangers' files", "it is no error if so"])
+def test_phrases_are_found(text: str) -> None:
+    for path in ("docs/running.md", "tests/run/test_x.py"):
+        assert any(": english: " in breach for breach in RULES.worded(path, f'"""{text}"""'))
+
+
+@pytest.mark.parametrize("message", ['f"{count} times"', '"wrong"', 'f"no {name}"'])
+def test_messages_that_are_no_sentences_are_found(message: str) -> None:
+    code = f"def f():\n    raise LuthierError({message})"
+    assert any(": english: " in breach for breach in findings("runtime/luthier/cli/run.py", code))
+    good = code.replace(message, '"--times must be at least 1, not 0"')
+    assert list(findings("runtime/luthier/cli/run.py", good)) == []
+
+
 @pytest.mark.parametrize("path", ["runtime/luthier/hazards/wait_states/kinds.py", "runtime/luthier/isa/native.py"])
 @pytest.mark.parametrize("code", DECIDES)
 def test_comparing_generations_is_found(code: str, path: str) -> None:
@@ -185,7 +226,7 @@ def test_names_from_the_package_a_module_is_in(path: str, code: str, broken: boo
         ("luthier.objects.load_object", True),  # by way of the package
         ("luthier.wire.tool_requests.LaunchRequest.grid_x", True),
         ("luthier._mc.Isa", True),
-        ("luthier_build.wrapper.analyse", True),
+        ("luthier_build.wrapper.main", True),
         ("luthier.isa/", True),
         ("luthier/errors.py", True),
         ("runtime/native/wire/wire.h", True),

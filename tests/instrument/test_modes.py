@@ -114,8 +114,10 @@ SKIPPED = (
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
 def test_every_way_into_vector_skip_mode(everywhere: Everywhere, target: str) -> None:
-    """With every source one behind the other, also with the last use of its SGPR there, and the mode set anew while it
-    is on; hooks that overwrite whatever is free stand everywhere."""
+    """Every source in turn, one with the last use of its SGPR, and the mode set again while it is on.
+
+    Hooks at every instruction overwrite all free registers.
+    """
     lines = ["s_load_dwordx2 s[4:5], s[0:1], 0x0", "v_lshlrev_b32 v1, 3, v0", "v_mov_b32 v2, v0", "v_mov_b32 v4, 0"]
     lines += ["v_mov_b32 v3, 0", "s_mov_b32 s10, 0", "s_waitcnt 0"]
     for round, source in enumerate(SKIP_SOURCES):

@@ -28,7 +28,7 @@ def planted() -> Planted:
 
 @pytest.fixture(scope="module")
 def prepared(assembled: Callable[..., CodeObject]) -> Prepared:
-    """A random program by its number, and what the reference says of it."""
+    """A random program by its number, and the reference for it."""
 
     @functools.cache
     def prepared(seed: int | None) -> tuple[Sample, Live]:

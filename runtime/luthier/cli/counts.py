@@ -1,4 +1,4 @@
-"""How often the instructions of a kernel ran, read from results of other commands."""
+"""Executions of a kernel's instructions, read from results of other commands."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def make(cpu: str, features: str) -> _mc.Isa:
 def _set_operand_names(generations: tuple[str, ...]) -> None:
     """Set the operand names of some generations, given by name."""
     read = read_so_far()
-    anchors = {name: text for generation in generations for name, text in read[generation].operand_anchors.items()}
+    anchors = {name: text for given in generations for name, text in read[given].operand_anchors.items()}
     numbers = zip(anchors, _mc.opcode_numbers(list(anchors)), strict=True)
     opcodes = {name: number for name, number in numbers if number >= 0}
     _mc.set_operand_names(operand_names.calibrate(anchors, opcodes, _mc.named_operand_positions))

@@ -23,7 +23,7 @@ Measures = Mapping[str, Cell]
 
 
 class Executions(Struct, frozen=True):
-    """How often the instructions of a kernel were executed."""
+    """Executions of a kernel's instructions."""
 
     addresses: NDArray[np.uint64]
     """Virtual addresses."""

@@ -97,7 +97,7 @@ def _first_of(names: Iterable[str], columns: Sequence[str]) -> str | None:
 
 
 class CountedKernel(Struct):
-    """What a run counted of a kernel, in all its launches."""
+    """Counters of a kernel that a run counted, summed over its launches."""
 
     names: set[str]
     """Its symbol and, demangled, its name in the source, as profilers may write them."""

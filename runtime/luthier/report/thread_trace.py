@@ -69,8 +69,9 @@ def read_thread_trace(path: Path) -> list[TracedInstruction]:
                 if text.startswith("; "):
                     kernel = text[2:].removesuffix(".kd")
                     continue
-                numbers = (int(row[name]) for name in ("Hitcount", "Latency", "Stall", "Idle"))
-                rows.append(TracedInstruction(kernel, int(row["Vaddr"]), text, *numbers, row.get("Source") or ""))
+                hits, latency, stall, idle = (int(row[name]) for name in ("Hitcount", "Latency", "Stall", "Idle"))
+                source = row.get("Source") or ""
+                rows.append(TracedInstruction(kernel, int(row["Vaddr"]), text, hits, latency, stall, idle, source))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, csv.Error) as problem:
         raise LuthierError(f"cannot read the thread trace {path}: {problem}") from None
     if not rows:

@@ -1,1 +1,1 @@
-"""From a task to payloads at their places."""
+"""Splicing: turns a task into payloads at their addresses."""
