@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 from compiling import compiled
-from costs import pytest_configure  # noqa: F401 - pytest finds it here
 from device_modules import device_module
 from kept import ROOT, kept
 from luthier.module import ToolModule

@@ -15,7 +15,7 @@ from luthier_build import sources
 from luthier_build.package import compile_tool
 from luthier_build.settings import load_settings, read_table
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 MakeProject = Callable[[Mapping[str, str]], Path]
 
@@ -130,7 +130,7 @@ def test_a_good_module_is_checked_once(make_project: MakeProject, capsys: pytest
         build(project)
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("members", ["int a[40]", "int a[2]", "char a[3]; short b; int c[3]"])
 def test_structures_are_refused_without_libclang_too(
     make_project: MakeProject, monkeypatch: pytest.MonkeyPatch, members: str

@@ -24,7 +24,7 @@ from luthier_build.settings import ModuleSettings, Settings, load_settings
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 TARGETS = ("gfx942", "gfx1100")
 MakeProject = Callable[[Mapping[str, str]], Path]
@@ -220,7 +220,7 @@ def embedded_manifest(bitcode: bytes) -> Mapping[str, list[Mapping[str, object]]
     return value
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("target", "version", "compress"),
     [
@@ -251,7 +251,7 @@ def test_the_same_source_with_the_compiler_of_debians_hipcc(
         assert [hook["name"] for hook in manifest["hooks"]] == ["count"]
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("source", "message"),
     [

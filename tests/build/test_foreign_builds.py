@@ -87,6 +87,7 @@ def test_flags_with_blanks_and_quotes_stay_whole(commands: Path, tmp_path: Path)
     assert shlex.split(option.removeprefix("$<$<COMPILE_LANGUAGE:HIP>:SHELL:").removesuffix(">")) == flags
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

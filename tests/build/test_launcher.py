@@ -239,7 +239,7 @@ def test_a_read_only_cache_that_has_all_is_enough(place: Place, toolchain: Toolc
     assert b"which is not writable; set LUTHIER_CACHE_DIR to a writable folder" in failed.stderr
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("how", ["link", "copy", "link to Python's", "copy of Python's", "script"])
 def test_under_the_name_hipcc_it_finds_the_real_one(place: Place, tmp_path: Path, how: str) -> None:
     """The first hipcc on the path is luthier-hipcc itself; luthier-cc before it adds nothing twice."""

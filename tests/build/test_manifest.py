@@ -164,7 +164,7 @@ def test_a_foreign_module_called_clang_is_no_libclang(monkeypatch: pytest.Monkey
     assert not sources_module.available()
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("parameter", "shown"),
     [

@@ -26,7 +26,7 @@ from luthier_build.setuptools_version import OLDEST
 
 from .conftest import copied_sources, wheel_of
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 ROOT = Path(__file__).parents[2]
 MakeProject = Callable[[Mapping[str, str]], Path]
@@ -478,6 +478,7 @@ def test_one_setuptools_is_asked_for_everywhere() -> None:
     assert asked.strip('"') in extras["build"]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -25,7 +25,7 @@ __global__ void scale(float* data, int count) {
 }
 """
 MakeProject = Callable[[Mapping[str, str]], Path]
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +52,7 @@ def warm(beginning: Beginning, source: Path) -> list[str]:
     return flags
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("flags", [(), ("-Os",), ("-DNDEBUG", "-std=c++20"), ("-Wall", "-ffp-contract=off")])
 @pytest.mark.parametrize("text", [KERNEL, "// What it does.\n\n" + KERNEL, KERNEL.replace("__fmaf_rn", "fmaf")])
 def test_the_same_bytes(toolchain: Toolchain, tmp_path: Path, cache: Path, flags: Sequence[str], text: str) -> None:
@@ -66,6 +67,7 @@ def test_the_same_bytes(toolchain: Toolchain, tmp_path: Path, cache: Path, flags
     assert made[1:] == made[:1] * 2
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", [TARGET, "gfx1030", "gfx1100", "gfx1201"])
 def test_modules_of_tools(
     toolchain: Toolchain, hook: str, make_project: MakeProject, tmp_path: Path, target: str

@@ -22,7 +22,7 @@ from luthier.verify import verify_object
 from luthier_build.compile import compile_application
 from luthier_build.toolchain import Toolchain
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 PACKAGES = Path(__file__).parents[1] / "packages"
 

@@ -21,7 +21,7 @@ from luthier_build.settings import load_settings, read_table
 from luthier_build.stubs import GENERATED
 from luthier_build.toolchain import Toolchain
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 ROOT = Path(__file__).parents[2]
 MakeProject = Callable[[Mapping[str, str]], Path]
@@ -325,7 +325,7 @@ def test_a_src_layout_and_leftovers_of_an_editable_install(project: Path) -> Non
     assert sorted(path.name for path in (project / OUTPUT).iterdir()) == sorted([*EVERYTHING, "more.py"])
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("file", "change", "message"),
     [

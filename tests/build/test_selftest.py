@@ -21,7 +21,7 @@ from luthier_build.selftest import devices, kernel
 from luthier_build.selftest.steps import SelftestStep, Skip, run_steps
 from luthier_build.toolchain import Toolchain
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 
 def selftest(tmp_path: Path, *arguments: str) -> tuple[int, dict[tuple[str, str], dict[str, Any]]]:
@@ -54,6 +54,7 @@ def test_a_target_without_rocm(tmp_path: Path) -> None:
     assert all(step["detail"] for step in steps.values())
 
 
+@pytest.mark.rows(18)
 @pytest.mark.parametrize("target", [name for name, target in TARGETS.items() if not target.is_generic])
 def test_the_kernel_is_right_everywhere(target: str) -> None:
     device = luthier.open_device(f"emu:{target}")

@@ -124,6 +124,7 @@ def test_a_tool_without_device_code(install: Install, capsys: pytest.CaptureFixt
     assert (row["modules"], row["hooks"], row["problems"]) == ([], [], [])
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize(
     ("tool", "problem"),
     [

@@ -226,6 +226,7 @@ def test_run_all_keeps_order_and_stops_after_a_failure() -> None:
     assert jobs.run_all([], 0) == []
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("room", [0, 10, 4096, 20_000])
 def test_a_full_disk_is_one_line_and_leaves_everything_as_it_was(hook: str, tmp_path: Path, room: int) -> None:
     """`luthier build` where no file may grow beyond `room` bytes, at every stage, by the kernel's own limit."""

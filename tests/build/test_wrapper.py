@@ -271,7 +271,7 @@ def test_device_code_gets_its_bitcode_and_host_code_nothing(wrap: Wrap, source: 
     assert (folder / "plain.o").read_bytes() == (folder / "wrapped.o").read_bytes()
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("option", [*ONLY_ASKING, *NO_CODE, *HOST_ONLY])
 def test_options_for_which_there_is_no_plugin_make_no_device_code(
     tmp_path: Path, toolchain: Toolchain, option: str
@@ -283,7 +283,7 @@ def test_options_for_which_there_is_no_plugin_make_no_device_code(
     assert not (tmp_path / "a.s").exists() or "s_endpgm" not in (tmp_path / "a.s").read_text(errors="replace")
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("flags", [["-save-temps"], ["-foffload-lto"], ["-O0"], ["-g"], ["--cuda-device-only"]])
 def test_flags_that_change_how_device_code_is_made(
     wrap: Wrap, source: Path, toolchain: Toolchain, flags: list[str]

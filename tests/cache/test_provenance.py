@@ -50,6 +50,7 @@ def new_provenance(root: Path, *makers: str) -> Provenance:
     return provenance_of(*makers, root=root)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("what", MAKERS)
 def test_it_is_the_same_wherever_the_sources_are(copy: Path, what: str) -> None:
     assert named(copy, what).digest == named(PACKAGE, what).digest
@@ -161,6 +162,7 @@ CHANGES = [
 ]
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("what", MAKERS)
 def test_each_source_counts(copy: Path, what: str) -> None:
     before = named(copy, what)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .conftest import TARGETS, Loaded, patterns
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 MakeModule = Callable[..., ToolModule]
 Trace = Callable[..., Loaded]
@@ -84,6 +84,7 @@ def rows(values: NDArray[Any]) -> list[bytes]:
     return sorted(data.view(f"V{data.shape[1] * data.itemsize}").ravel().tolist())
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("together", [1, 3])
 def test_every_record_once(make_module: MakeModule, trace: Trace, target: str, together: int) -> None:
@@ -117,6 +118,7 @@ def check(loaded: Loaded, number: int, keys: NDArray[np.uint64]) -> None:
     channel.ring._dropped[0] = 0
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_records_of_a_wave_are_together(make_module: MakeModule, trace: Trace, target: str) -> None:
     """Records are in the order of their lanes and contiguous, although many waves push at the same time."""
@@ -312,6 +314,7 @@ BAD = {
 }
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("what", BAD)
 def test_refused_by_the_compiler(make_module: MakeModule, what: str) -> None:
     source, message = BAD[what]

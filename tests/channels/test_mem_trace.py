@@ -23,7 +23,7 @@ from luthier.verify.launch_plan import LaunchPlan, read_plans
 
 from .conftest import TARGETS
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 ROOT = Path(__file__).parents[2]
 PLANS = read_plans(ROOT / "examples" / "apps" / "launch.toml")
@@ -85,6 +85,7 @@ def observed(device: EmulatedDevice, object: Any, plan: LaunchPlan, arguments: A
     return sorted(rows)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", APPS)
 def test_as_the_device_sees_them(app: Any, tracer: Callable[..., Any], name: str, target: str) -> None:
@@ -115,6 +116,7 @@ def module_instructions(object: Any, kernel: str) -> Any:
     return InstrumentationTask(lift(object, kernel)).instructions
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize(
     ("options", "spaces", "kinds"),
     [

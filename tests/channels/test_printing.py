@@ -161,6 +161,7 @@ LUTHIER_HOOK_ANNOTATE say(uint32_t stored) {
 """
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1201"])
 def test_hooks_print(
     make_module: Callable[..., ToolModule],
@@ -186,6 +187,7 @@ def test_hooks_print(
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -44,6 +44,7 @@ def tickets(batches: list[NDArray[Any]]) -> list[int]:
     return [int(ticket) for ticket in records["ticket"]]
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_tickets_in_order_whatever_the_order_of_waves(seed: int) -> None:
     """Some waves are killed: what they left half-done is lost, nothing else."""

@@ -64,7 +64,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("name", COMMANDS)
 def test_what_cannot_be_read(tmp_path: Path, name: str) -> None:
     broken = tmp_path / "broken"

@@ -149,6 +149,7 @@ REPORTS: tuple[list[str], ...] = (
 )
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("hostile", ["".join(HOSTILE), HOSTILE[3]])
 def test_reports(hostile: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run, other = hostile_run(tmp_path / "run", hostile), hostile_run(tmp_path / "other", f"other{hostile}")

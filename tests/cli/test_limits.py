@@ -50,7 +50,7 @@ def with_hole(path: Path) -> Path:
     return path
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("make", [padded, with_hole])
 @pytest.mark.parametrize(
     "arguments",
@@ -124,7 +124,7 @@ def test_a_table_of_more_entries_than_fit_is_refused(tmp_path: Path) -> None:
     assert (ended.code, "section headers" in ended.error) == (1, True), ended.error
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ["lift", "disasm", "check", "patch", "cost", "verify"])
 def test_interrupted_at_once(name: str, tmp_path: Path) -> None:
     """Whatever it is about, and without a traceback."""

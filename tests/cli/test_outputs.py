@@ -127,6 +127,7 @@ def read_from(path: Path) -> Iterator[list[bytes]]:
             got.append(path.read_bytes())
 
 
+@pytest.mark.rows(21)
 @pytest.mark.parametrize("size", [0, 7, 1 << 20, (1 << 24) + 5])
 @pytest.mark.parametrize("kind", GOOD)
 def test_results_arrive_and_what_is_there_stays_what_it_is(kind: str, size: int, tmp_path: Path) -> None:
@@ -238,6 +239,7 @@ def as_nobody(work: Callable[[], None]) -> str:
     return text
 
 
+@pytest.mark.rows(4)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 @pytest.mark.parametrize("folder_mode", [0o777, 0o755, 0o1777])
 @pytest.mark.parametrize("file_mode", [None, 0o666, 0o644])
@@ -289,6 +291,7 @@ def test_a_single_file_that_is_mounted(tmp_path: Path) -> None:
     assert len([*tmp_path.iterdir()]) == 2
 
 
+@pytest.mark.rows(10)
 @pytest.mark.parametrize("name", ["/dev/fd/1", "/proc/self/fd/1", "/proc/thread-self/fd/1", "link", "links"])
 @pytest.mark.parametrize("where", ["file", "pipe", "appended"])
 def test_the_processs_own_output(name: str, where: str, tmp_path: Path) -> None:
@@ -353,6 +356,7 @@ COMMANDS: dict[str, list[str]] = {
 """Every command that writes a file, but for those below."""
 
 
+@pytest.mark.rows(15)
 @pytest.mark.parametrize("kind", ["regular", "link", "fifo", "null", "full", "link to full", "folder"])
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands(
@@ -380,6 +384,7 @@ def test_commands(
         assert f"cannot write {path}: {BAD[kind][1]}" in output
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("kind", ["new", "link", "fifo", "full", "folder", "missing folder"])
 def test_run_json(kind: str, tmp_path: Path) -> None:
     """Outputs that cannot be written are reported before the program starts."""

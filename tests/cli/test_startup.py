@@ -34,6 +34,7 @@ print(json.dumps([status, [name for name in {SLOW!r} if name in sys.modules]]), 
 """
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize(
     "command",
     [
@@ -73,6 +74,7 @@ main(["tools", "--help"])
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stderr == f"{frozen}\n"
 
 
+@pytest.mark.rows(1)
 @pytest.mark.skipif(os.cpu_count() == 1, reason="one processor needs no second thread")
 @pytest.mark.parametrize("asked", [None, "2"])
 def test_threads_for_matrices_are_not_started(asked: str | None) -> None:

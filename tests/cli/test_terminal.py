@@ -35,6 +35,7 @@ def test_report_fits_the_terminal_and_pipes_get_everything(tmp_path: Path, capfd
     assert name in capfd.readouterr().out
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     "command", [["tools", "--json"], ["completion", "bash"], ["report"], ["report", "--format", "json"]]
 )
@@ -89,6 +90,7 @@ def test_completion_knows_every_command(shell: str, capfd: pytest.CaptureFixture
     assert "against" in script
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize(
     ("words", "wanted"),
     [

@@ -66,7 +66,7 @@ def joined(output: str) -> str:
 
 
 @pytest.mark.thorough
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize("tools", [["coalescing"], ["instr_count"], ["launch_log", "lds_bank_conflicts"]])
 def test_run_and_report(program: Path, tmp_path: Path, columns: int, tools: list[str]) -> None:
@@ -79,7 +79,7 @@ def test_run_and_report(program: Path, tmp_path: Path, columns: int, tools: list
         assert whole or len(cut) >= len(NAMES), text
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("columns", WIDTHS)
 @pytest.mark.parametrize(
     "command",
@@ -91,6 +91,7 @@ def test_commands_about_files(program: Path, columns: int, command: list[str]) -
     assert all(one in output for one in symbols)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_tools(columns: int) -> None:
     output = joined(fits(columns, "tools"))

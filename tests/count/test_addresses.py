@@ -51,6 +51,7 @@ def test_one_object_at_two_places(app, target: str) -> None:
         assert counters.read(module).executions.sum() == times * stats.instructions
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(("target", "most"), [("gfx90a", 7), ("gfx1030", 7), ("gfx1100", 8), ("gfx1201", 7)])
 def test_what_a_wave_costs(compile_object, target: str, most: int) -> None:
     """Code without branches has one counter if waves are to be counted, else none: one instruction sets it up, six give

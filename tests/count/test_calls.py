@@ -56,6 +56,7 @@ def endless(target: str) -> list[str]:
     return [*main, *down, "call 28, 29, down", "s_endpgm", "leave:", "s_nop 0", "s_endpgm"]
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("per", ["wave", "lane"])
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize(("make", "follow"), [(twice, {2}), (shared, {1}), (endless, {0, 1})])
@@ -66,6 +67,7 @@ def test_counts_are_the_truth(target: str, make, follow: set[int], given: bool, 
     assert check(object, "k", [0], lanes, given=given, per=per) - (given and per == "wave") in follow
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("per", ["wave", "lane"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_recursion(compile_object, target: str, per) -> None:

@@ -35,6 +35,7 @@ def tool(monkeypatch: pytest.MonkeyPatch):
     return make
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", APPS)
 def test_opcode_histogram(app, tool, name: str, target: str) -> None:
@@ -54,6 +55,7 @@ def test_opcode_histogram(app, tool, name: str, target: str) -> None:
     assert rows_of_lanes == {opcode: count for opcode, count in stats.opcode_lanes.items() if count}
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", APPS)
 def test_block_profile(app, tool, name: str, target: str) -> None:
@@ -65,6 +67,7 @@ def test_block_profile(app, tool, name: str, target: str) -> None:
     assert rows == {block.address: (block.executions, block.instructions // block.executions) for block in stats.blocks}
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1201"])
 @pytest.mark.parametrize("name", ["divergent_loop", "function_call"])
 def test_block_profile_of_waves(app, tool, name: str, target: str) -> None:

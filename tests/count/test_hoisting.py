@@ -68,7 +68,7 @@ def module(make_module):
     return make_module(SOURCE, *FAMILIES)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("per_wave", [False, True])
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", APPS)
@@ -98,6 +98,7 @@ def hoisted_alone(object, hook, *arguments) -> bool:
     return report.hoisted > 0
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_what_is_plain(app, module, target: str) -> None:
     object = load_object(app("divergent_loop", target))
@@ -198,7 +199,7 @@ def check(object, plan: LaunchPlan, module, budget: CounterBudget) -> None:
     assert patched[1].report.kernels[0].hoisted > 3 * patched[1].report.kernels[0].insertions // 5
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_hoisted_hooks_do_what_hooks_do(app, module, target: str, budget: str) -> None:
@@ -206,6 +207,7 @@ def test_hoisted_hooks_do_what_hooks_do(app, module, target: str, budget: str) -
         check(load_object(app(name, target)), PLANS[name], module, BUDGETS[budget])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_hoisted_hooks_in_random_kernels(module, target: str) -> None:
     plan = LaunchPlan("k", (WAVES, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64 * WAVES},))

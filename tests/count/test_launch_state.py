@@ -50,7 +50,7 @@ def check(object, name: str, module, budget: CounterBudget) -> None:
     assert loaded.variable("blocks").read(int) == waves * sum(range(1, plan.grid[0] + 1))
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_counters_beside_launch_state(app, module, target: str, budget: str) -> None:

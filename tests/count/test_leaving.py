@@ -163,7 +163,7 @@ KINDS = {"divergent": (), "uniform": ("-DUNIFORM",), "many": ("-DMANY",)}
     [("divergent", "-O0", 1.1), ("divergent", "-O3", 1.25), ("uniform", "-O3", 1.2), ("many", "-O3", 1.65)],
 )
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 def test_cost(compile_object, target: str, kind: str, level: str, most: float) -> None:
     """Wave-instructions of a kernel that does little but call by pointers: each is looked up, and counted."""
     object = load_object(compile_object(ROUNDS, target, level, *KINDS[kind]))
@@ -203,7 +203,7 @@ def check_originals(object: CodeObject, before, after) -> None:
     )
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("tail", [False, True], ids=["calls", "jumps"])
 @pytest.mark.parametrize("names", CALLED)
@@ -239,6 +239,7 @@ MORE = {
 }
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("scc", MORE)
 @pytest.mark.parametrize("target", TARGETS if EVERYTHING else TARGETS[1:])
 def test_lookups(target: str, scc: str) -> None:
@@ -256,6 +257,7 @@ def test_lookups(target: str, scc: str) -> None:
     check_originals(object, before, after)
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("names", ["known alone", "all registers", "ends"])
 @pytest.mark.parametrize("target", TARGETS if EVERYTHING else TARGETS[1:])
 def test_each_wave_has_its_row(target: str, names: str) -> None:

@@ -37,6 +37,7 @@ def kernel(compile_object, mode: str, target: str) -> CodeObject:
     return load_object(compile_object(source, target))
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("mode", SWITCHES)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942"])

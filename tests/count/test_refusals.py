@@ -68,7 +68,7 @@ def right_or_refused(object: CodeObject, budget: CounterBudget) -> bool:
     return True
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_crowded_kernels(target: str) -> None:
     budgets = (CounterBudget(), CounterBudget(vgprs=0), CounterBudget(sgprs=0, vgprs=0))

@@ -69,6 +69,7 @@ def test_groups(app, name: str, target: str) -> None:
         counts.by([1, 2, 3])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["divergent_loop", "reduction"])
 def test_edges(app, module, name: str, target: str) -> None:

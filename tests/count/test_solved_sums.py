@@ -71,6 +71,7 @@ def module(make_module):
     return make_module(ADDING, *FAMILIES)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_what_hooks_do_with_variables(make_module, module, target: str) -> None:
     id = TargetId.parse(target)
@@ -159,7 +160,7 @@ def check(object: CodeObject, plan: LaunchPlan, module, seed: int, budget: Count
     return spent.instructions - stats.instructions
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", APPS)
@@ -168,6 +169,7 @@ def test_sums_of_programs(app, module, name: str, target: str, budget: str) -> N
         check(load_object(app(name, target)), PLANS[name], module, seed, BUDGETS[budget])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_sums_of_random_kernels(module, target: str) -> None:
     plan = LaunchPlan("k", (WAVES, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64 * WAVES},))
@@ -180,6 +182,7 @@ def test_sums_of_random_kernels(module, target: str) -> None:
             raise
 
 
+@pytest.mark.rows(6)
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", APPS)
 def test_a_sum_costs_what_a_profile_costs(app, module, name: str, target: str) -> None:
@@ -217,6 +220,7 @@ def test_a_sum_costs_what_a_profile_costs(app, module, name: str, target: str) -
     assert set(patch_object(object, total, solve_sums=True).counters) == set()
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_code_without_branches_needs_no_addition(compile_object, module, target: str) -> None:
     source = """

@@ -112,7 +112,7 @@ def check_totals(object, plan: LaunchPlan, module, other, seed: int, budget: Cou
         assert loaded.variable("hooked").read(int) == int(lanes[hooked].sum())
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_sums_beside_hooks(app, module, other, target: str, budget: str) -> None:
@@ -120,6 +120,7 @@ def test_sums_beside_hooks(app, module, other, target: str, budget: str) -> None
         check_totals(load_object(app(name, target)), PLANS[name], module, other, seed, BUDGETS[budget])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_sums_of_random_kernels(module, other, target: str) -> None:
     plan = LaunchPlan("k", (WAVES, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64 * WAVES},))

@@ -72,6 +72,7 @@ def check_profile(
     return stats.instructions, spent.instructions
 
 
+@pytest.mark.rows(15)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", APPS)
@@ -79,7 +80,7 @@ def test_profiles_are_the_truth(app, name: str, target: str, budget: str) -> Non
     check_profile(load_object(app(name, target)), PLANS[name], BUDGETS[budget])
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("saturated", [False, True], ids=["", "saturated"])
 @pytest.mark.parametrize("calls", [False, True], ids=["", "calls"])
 @pytest.mark.parametrize("target", FAMILIES)
@@ -120,6 +121,7 @@ def test_code_without_branches_needs_no_counter(compile_object, target: str) -> 
         counters.counts(np.zeros(3, np.int64), 1)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
 @pytest.mark.parametrize("name", ["vector_add", "divergent_loop"])
 def test_kernels_with_preloaded_arguments(app, name: str, target: str) -> None:
@@ -201,6 +203,7 @@ CALLS_PLAN = LaunchPlan(
 )
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_calls_with_unknown_targets(compile_object, target: str) -> None:
     object = load_object(compile_object(CALLS, target, "-fvisibility=default"))
@@ -236,6 +239,7 @@ extern "C" __global__ void k(const unsigned *in, unsigned *out, unsigned n) {
 """
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 @pytest.mark.parametrize("target", FAMILIES)
 def test_addresses_of_functions_that_are_kept_over_calls_by_pointers(compile_object, target: str, level: str) -> None:

@@ -92,7 +92,7 @@ def check(object: CodeObject, plan: LaunchPlan, module, *, waves_given: bool) ->
     return stats.instructions, spent.instructions
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("waves_given", [False, True], ids=["counted", "given"])
 @pytest.mark.parametrize("target", FAMILIES)
 def test_early_exits(module, target: str, waves_given: bool) -> None:

@@ -115,6 +115,7 @@ def check(object: CodeObject, plan: LaunchPlan, budget: CounterBudget, *, lanes:
         assert len(after) <= len(before), after
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("target", [*FAMILIES, "gfx1100, wave64", "gfx1201, wave64"])
 def test_who_went_where(compile_object, target: str, budget: str) -> None:
@@ -129,7 +130,7 @@ def test_who_went_where(compile_object, target: str, budget: str) -> None:
         check(object, SHAPE, BUDGETS[budget])
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("calls", [False, True], ids=["", "calls"])
 @pytest.mark.parametrize("target", FAMILIES)
 def test_random_control_flow(target: str, calls: bool) -> None:
@@ -143,6 +144,7 @@ def test_random_control_flow(target: str, calls: bool) -> None:
             raise
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("room", [0, 1, 7, 23, 24])
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1201"])
 def test_waves_without_room_are_counted(compile_object, target: str, room: int) -> None:
@@ -191,6 +193,7 @@ def test_results(compile_object) -> None:
     np.testing.assert_array_equal(reread.runs, waves.runs)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_kernels_that_call_by_pointers(compile_object, target: str) -> None:
     object = load_object(compile_object(CALLS, target, "-fvisibility=default"))

@@ -268,6 +268,7 @@ def test_every_command_is_documented_and_has_help(command: str) -> None:
         assert "--json" in help_of(command)  # "those that tell about files or tools have `--json`"
 
 
+@pytest.mark.rows(9)
 @every_document
 def test_commands_and_options_exist(document: Path) -> None:
     for line in code_of(document):

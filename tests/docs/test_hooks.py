@@ -59,6 +59,7 @@ def test_every_block_of_the_page_is_an_example() -> None:
     assert len(set(NAMES)) == len(NAMES) > 10
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize(
     ("name", "python", "comment"), [(name, *one[1:]) for name, one in zip(NAMES, EXAMPLES, strict=True)], ids=NAMES
 )

@@ -49,6 +49,7 @@ def test_from_nvbit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, app) -> Non
     assert [table.rows for table in reported(tool, module, patched)] == [[(3 * 4 * 1000,)]]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("per_wave", [True, False])
 def test_from_cpp_luthier(per_wave: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, app) -> None:  # type: ignore[no-untyped-def]
     """Per wave, the count is the device's own; per lane, scalar instructions count once, others their lanes."""

@@ -11,7 +11,7 @@ from luthier.emulator.inspection.bench import run_assembly
 from luthier.emulator.running.memory import AllocationTable
 from luthier.errors import EmulationError
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 ROOM = 4096
 FULL = (1 << 64) - 1
@@ -50,6 +50,7 @@ def lanes_of(mask: int) -> np.ndarray:
     return np.array([mask >> lane & 1 for lane in range(64)], bool)
 
 
+@pytest.mark.rows(9)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(("pattern", "mask"), cases())
 def test_global(pattern: str, mask: str, width: int) -> None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from luthier_build.toolchain import Toolchain
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
 TARGETS = [*EMULATED, "gfx1250", "gfx1100 wave64", "gfx1201 wave64"]
@@ -86,7 +86,7 @@ def problem(name: str) -> NDArray[np.uint32]:
     return rows
 
 
-@pytest.mark.worth(3)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", [*SIZES, *GROUP_SIZES])
 def test_same_as_on_the_host(module: Module, host: ctypes.CDLL, name: str) -> None:
     inputs, outputs = (SIZES | GROUP_SIZES)[name]
@@ -101,6 +101,7 @@ def test_same_as_on_the_host(module: Module, host: ctypes.CDLL, name: str) -> No
     np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.rows(1)
 def test_no_instruction_is_refused(module: Module) -> None:
     """Also in code that these inputs do not reach; of unoptimized kernels, which are long, a few on each target."""
     names = list(module.object.kernels)

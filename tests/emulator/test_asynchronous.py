@@ -99,6 +99,7 @@ def elements(rows: NDArray[np.uint32], bits: int) -> list[list[int]]:
     return values
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("space", ["global", "ds"])
 @pytest.mark.parametrize(("bits", "units"), [(16, 4), (8, 2), (6, 3), (4, 2)])
 def test_transposing_loads(space: str, bits: int, units: int) -> None:
@@ -136,6 +137,7 @@ def sources(lane: int, bits: int) -> list[int]:
 D16 = {"u8": (1, False), "i8": (1, True), "b16": (2, False)}
 
 
+@pytest.mark.rows(18)
 @pytest.mark.parametrize("half", ["", "hi_"])
 @pytest.mark.parametrize("kind", D16)
 @pytest.mark.parametrize("space", ["global", "flat", "scratch", "buffer", "ds"])

@@ -60,6 +60,7 @@ WILD = {
 }
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("address", WILD)
 def test_wild_pointers(bad: Module, address: int) -> None:
     error = fails(bad, "small_groups", address, block=64)

@@ -78,6 +78,7 @@ def test_memory_never_written(checked: Module) -> None:
     assert findings(checked, "sum_of_two", out, source, 99, grid=1, block=128) == ()
 
 
+@pytest.mark.rows(2)
 def test_bytes_of_a_dword(checked: Module) -> None:
     """A partially written dword counts as written."""
     cells = checked.device.allocate(4 * 64)
@@ -170,6 +171,7 @@ def test_one_wave_is_in_order(checked: Module) -> None:
 # No findings in correct programs ------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(1)
 def test_right_kernels_are_left_alone(working: Module) -> None:
     data = np.arange(300, dtype=np.float32)
     sums = np.zeros(2, np.float32)

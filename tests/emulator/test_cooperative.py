@@ -24,6 +24,7 @@ def moved(cells: np.ndarray, steps: int) -> np.ndarray:
     return np.roll(cells, steps, axis=0) + steps
 
 
+@pytest.mark.rows(1)
 def test_barrier_made_of_atomics(module: Module) -> None:
     cells = np.arange(7 * 128, dtype=np.uint32).reshape(7, 128)
     actual, sync = cells.copy(), np.zeros(2, np.uint32)
@@ -33,6 +34,7 @@ def test_barrier_made_of_atomics(module: Module) -> None:
     assert stats.waves == 7 * 128 // module.object.kernels["software"].wave_size
 
 
+@pytest.mark.rows(2)
 def test_barrier_of_the_hardware(module: Module) -> None:
     if "hardware" not in module.object.kernels:
         return  # not compiled for the target

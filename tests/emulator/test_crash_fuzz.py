@@ -23,7 +23,7 @@ if EVERYTHING:
     TARGETS += ["gfx906", "gfx908", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1100 wave64"]
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_random_code(target: str, build_kernels: Callable[..., Path], tmp_path: Path) -> None:
     processor, _, wave = target.partition(" ")

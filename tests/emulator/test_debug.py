@@ -16,6 +16,7 @@ def vector_add(request: pytest.FixtureRequest, build_kernels: Callable[[str, str
     return open_device(f"emu:{request.param}").load(build_kernels("plain", request.param)).kernel("vector_add")
 
 
+@pytest.mark.rows(1)
 def test_trace_sees_every_instruction_once(vector_add: KernelHandle) -> None:
     a, b, c = (np.full(200, value, np.float32) for value in (1, 2, 0))
     seen: dict[int, int] = {}

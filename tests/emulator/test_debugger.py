@@ -36,6 +36,7 @@ def debug_add(kernel: KernelHandle, block: int = 64, grid: int = 1) -> tuple[Deb
     return kernel.module.device.debug(kernel, a, b, c, n, grid=grid, block=block), c
 
 
+@pytest.mark.rows(1)
 def test_every_instruction_in_order(vector_add: KernelHandle) -> None:
     session, c = debug_add(vector_add)
     code = vector_add.module.code(vector_add.kernel.wave_size)
@@ -218,6 +219,7 @@ def test_one_wave_among_many(groups: Module) -> None:
     assert addresses == [entry.address for entry in recorder.entries if entry.wave == 1]
 
 
+@pytest.mark.rows(2)
 def test_spinning_waves_get_their_turns(groups: Module) -> None:
     """Programs behave the same under a debugger, though every instruction returns to Python."""
     flag, out = np.zeros(1, np.uint32), np.zeros(1, np.uint32)

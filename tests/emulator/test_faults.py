@@ -198,6 +198,7 @@ def test_registers_beyond_the_descriptor(build_kernels: Callable[[str, str], Pat
         module.kernel("integers").launch(*arrays, 64, grid=1, block=64)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942"])
 def test_scalar_registers_beyond_the_descriptor(target: str, build_kernels: Callable[[str, str], Path]) -> None:
     code = load_object(build_kernels("plain", target))

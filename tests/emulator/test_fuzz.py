@@ -19,6 +19,7 @@ from luthier.isa import Isa
 STEP = 1 if EVERYTHING else max(1, 60 // FUZZ)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx950", "gfx1151"])
 def test_random_registers(target: str) -> None:
     random = np.random.default_rng(int(os.environ.get("LUTHIER_SEED", "3")))

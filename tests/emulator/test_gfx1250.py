@@ -180,6 +180,7 @@ def test_offsets_to_scalar_addresses_are_signed() -> None:
 PUT = "\n  global_store_b64 v1, v[2:3], s[4:5]"
 
 
+@pytest.mark.rows(6)
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
@@ -230,6 +231,7 @@ SCALED = {
 }
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("text", SCALED)
 def test_offsets_that_count_accesses(text: str) -> None:
     """``scale_offset`` multiplies the register by the bytes that a lane accesses."""
@@ -342,6 +344,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("text", REFUSED)
 def test_refusals_name_the_instruction(text: str) -> None:
     refused = made(f"here:\n  {text}")

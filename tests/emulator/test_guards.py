@@ -36,7 +36,7 @@ def found_in(code: Path, target: str, kernel: str) -> set[str]:
     return {finding.kind for finding in device.findings}
 
 
-@pytest.mark.covering(2)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -80,7 +80,7 @@ def state_of(wave: WaveState) -> bytes:
     return b"".join(part.tobytes() for part in (*registers, vectors))
 
 
-@pytest.mark.worth(9)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("target", "lanes"), ISAS)
 def test_instructions_of_a_run(target: str, lanes: int | None) -> None:
     isa = Isa.of(target, lanes)
@@ -220,7 +220,7 @@ def runs_of(device_code: DecodedCode) -> int:
     return sum(len(table.run_lengths) for table in device_code.plain_tables().values())
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1201"])
 def test_launches_while_code_becomes_hot(compile_object: Callable[..., Path], target: str) -> None:
     """Results and counts are the same before, after, and for a launch during which functions are compiled."""

@@ -13,7 +13,7 @@ from luthier.devices import open_device
 from luthier.emulator import Module
 from numpy.typing import NDArray
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 TARGETS = ("gfx90a", "gfx942", "gfx1100", "gfx1201", "gfx1250", "gfx1100 wave64")
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
@@ -67,6 +67,7 @@ def inputs(name: str, random: np.random.Generator) -> tuple[list[NDArray[Any]], 
     return [x64, random.standard_normal(ITEMS) * 1000], 12, np.float64
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ["vector_add", "collatz", "call_function", "stack", "integers", "floats", "doubles"])
 def test_same_as_on_the_host(plain: Module, host_kernels: ctypes.CDLL, name: str) -> None:
     sources, results, dtype = inputs(name, np.random.default_rng(7))
@@ -83,12 +84,14 @@ def test_same_as_on_the_host(plain: Module, host_kernels: ctypes.CDLL, name: str
     assert not wrong, [(index // results, index % results, actual[index], expected[index]) for index in wrong[:5]]
 
 
+@pytest.mark.rows(1)
 def test_no_instruction_is_refused(plain: Module, groups: Module) -> None:
     for module in (plain, groups):
         for name in module.object.kernels:
             assert module.kernel(name).refused() == {}
 
 
+@pytest.mark.rows(1)
 def test_reduction(groups: Module) -> None:
     data = np.random.default_rng(1).integers(0, 100, 2000).astype(np.float32)
     sums = np.zeros(8, np.float32)

@@ -20,7 +20,7 @@ from luthier.emulator import KernelHandle, Module
 from luthier.errors import EmulationError
 from luthier.isa.targets import target_named
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 WAVE64 = ("-mwavefrontsize64", "-U__AMDGCN_WAVEFRONT_SIZE", "-D__AMDGCN_WAVEFRONT_SIZE=64")
 CASES = [(name, 4 + index % 3) for index, name in enumerate([*EMULATED, "gfx1100 wave64", "gfx1201 wave64"])]
@@ -39,6 +39,7 @@ def module(request: pytest.FixtureRequest, build_kernels: Callable[..., Path]) -
     return module
 
 
+@pytest.mark.rows(1)
 def test_packet_and_hidden_arguments(module: Module) -> None:
     kernel = module.kernel("launch_state")
     grid, block, dynamic = (3, 2, 1), (8, 4, 2), 96
@@ -74,6 +75,7 @@ def test_packet_and_hidden_arguments(module: Module) -> None:
     assert struct.unpack_from("<Q", hidden, 200) == (pointers[1],)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("grid", "block", "dims"), [(3, 8, 1), ((3, 2), 8, 2), (3, (8, 2), 2), ((1, 1, 2), 1, 3)])
 def test_dimensions(module: Module, grid: tuple[int, ...], block: tuple[int, ...], dims: int) -> None:
     out, pointers = np.zeros(80, np.uint32), np.zeros(8, np.uint64)
@@ -227,6 +229,7 @@ def dump(request: pytest.FixtureRequest) -> KernelHandle:
     return open_device(f"emu:{processor}", threads=2).load(object).kernel("dump")
 
 
+@pytest.mark.rows(6)
 def test_registers_at_the_entry(dump: KernelHandle) -> None:
     device = dump.module.device
     target = device.target.target

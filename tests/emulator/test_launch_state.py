@@ -10,7 +10,7 @@ import pytest
 from luthier.devices import open_device
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030", "gfx1100"])
 @pytest.mark.parametrize("version", [4, 5, 6])
 def test_code_object_versions(target: str, version: int, build_kernels: Callable[..., Path]) -> None:
@@ -25,6 +25,7 @@ def test_code_object_versions(target: str, version: int, build_kernels: Callable
     assert np.array_equal(out, (x | y << 8 | z << 16 | (grid[2] * 16 + block[1]) << 24).astype(np.uint32))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
 def test_arguments_preloaded_into_sgprs(target: str, build_kernels: Callable[..., Path]) -> None:
     path = build_kernels("plain", target, "-mllvm", "-amdgpu-kernarg-preload-count=8")

@@ -49,6 +49,7 @@ def rows(state: WaveState, first: int, count: int) -> NDArray[np.uint32]:
     return np.stack([state.vgpr(first + index) for index in range(count)], axis=1)
 
 
+@pytest.mark.rows(23)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("dwords", [1, 2, 3, 4])
 def test_loads_and_stores(target: str, dwords: int) -> None:
@@ -71,6 +72,7 @@ def test_loads_and_stores(target: str, dwords: int) -> None:
     assert after.tobytes() == model
 
 
+@pytest.mark.rows(21)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("kind", "size"), [("u8", 1), ("i8", 1), ("u16", 2), ("i16", 2), ("u16_d16_hi", 2)])
 def test_small_loads_and_stores(target: str, kind: str, size: int) -> None:
@@ -91,6 +93,7 @@ def test_small_loads_and_stores(target: str, kind: str, size: int) -> None:
     assert run(target, f"{name} v0, v4", {0: places, 4: old}).lds.tobytes() == model
 
 
+@pytest.mark.rows(7)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("bits", [32, 64])
 def test_two_addresses(target: str, bits: int) -> None:

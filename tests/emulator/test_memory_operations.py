@@ -63,6 +63,7 @@ def expected_load(data: bytes, size: int, signed: bool, half: str, old: int) -> 
     return [value & 0xFFFFFFFF]
 
 
+@pytest.mark.rows(23)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("load", LOADS, ids=lambda load: load[0])
 @pytest.mark.parametrize("space", ["global", "global_saddr", "flat", "flat_lds", "scratch", "lds", "buffer"])
@@ -180,6 +181,7 @@ STORES += [
 ]
 
 
+@pytest.mark.rows(25)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("store", STORES, ids=lambda store: store[0])
 @pytest.mark.parametrize("space", ["global", "flat", "lds", "buffer"])
@@ -248,6 +250,7 @@ INTEGER_ATOMICS: dict[str, tuple[str, str, Callable[[int, int, int], int]]] = {
 }
 
 
+@pytest.mark.rows(25)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("name", INTEGER_ATOMICS)

@@ -35,6 +35,7 @@ def works(device: EmulatedDevice, module: Module) -> None:
     assert np.all(out == 5)
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("kernel", ["endless_barriers", "endless_jumps", "endless_sleep"])
 def test_kernels_that_never_end(bad: Module, kernel: str) -> None:
     began = time.perf_counter()
@@ -168,6 +169,7 @@ def test_variables_and_kernels_of_an_unloaded_module(bad: Module, build_kernels:
     works(bad.device, bad)
 
 
+@pytest.mark.rows(7)
 def test_memory_taken_away_during_a_launch(bad: Module, build_kernels: Callable[[str, str], Path]) -> None:
     """Memory of a running launch stays until it ends."""
     device = open_device(f"emu:{bad.device.target.target.name}", threads=2)
@@ -269,7 +271,7 @@ print("usable", bool(np.all(out == 5)), flush=True)
 """
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("kernel", ["endless_barriers", "endless_jumps", "endless_sleep"])
 @pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
 def test_interrupt(target: str, kernel: str, build_kernels: Callable[[str, str], Path]) -> None:

@@ -43,6 +43,7 @@ def register(target: str, number: int) -> str:
     return f"v{number}.l" if target.startswith(("gfx11", "gfx12")) else f"v{number}"
 
 
+@pytest.mark.rows(16)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("rounding", [0, 1, 2, 3])
 def test_conversion_to_half_saturates(target: str, rounding: int) -> None:
@@ -332,6 +333,7 @@ CODE = """\
 """
 
 
+@pytest.mark.rows(6)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030", "gfx1201"])
 @pytest.mark.parametrize("overflow", [0, 1])
 def test_the_descriptor_sets_it(target: str, overflow: int) -> None:

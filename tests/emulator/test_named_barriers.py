@@ -189,6 +189,7 @@ def test_nothing_is_waited_for_alone() -> None:
     np.testing.assert_array_equal(stored(body), [9, 9])
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize(
     ("body", "message"),
     [

@@ -46,6 +46,7 @@ def values(bits: int, lanes: int) -> np.ndarray:
     return np.resize(all_words, lanes).view(kind)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("bits", FORMATS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_output_modifiers(target: str, bits: int) -> None:

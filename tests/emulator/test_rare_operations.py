@@ -120,6 +120,7 @@ SOURCES: dict[str, Callable[[int, int, int], int]] = {
 }
 
 
+@pytest.mark.rows(11)
 @pytest.mark.parametrize("target", ["gfx906", "gfx908"])
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("name", SOURCES)

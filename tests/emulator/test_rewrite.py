@@ -67,6 +67,7 @@ class Loaded:
         return self.object.data[begin : begin + len(data)]
 
 
+@pytest.mark.rows(11)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("at", "text", "result"),

@@ -58,7 +58,7 @@ def shipped(request: pytest.FixtureRequest, app, tmp_path_factory: pytest.TempPa
     return folder
 
 
-@pytest.mark.worth(4)
+@pytest.mark.rows(1)
 def test_the_first_launch_compiles_nothing(app, shipped: Path, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     (file,) = shipped.iterdir()
     file.chmod(0o444)
@@ -68,7 +68,7 @@ def test_the_first_launch_compiles_nothing(app, shipped: Path, tmp_path: Path) -
     assert run(app("vector_add", "gfx90a"), tmp_path / "file" / "none", shipped)[1:] == (0, True)
 
 
-@pytest.mark.worth(5)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("damage", ["bits", "garbage", "cut", "empty", "other sources"])
 def test_what_is_unsound_is_not_used(app, shipped: Path, tmp_path: Path, damage: str) -> None:  # type: ignore[no-untyped-def]
     (file,) = shipped.iterdir()

@@ -31,6 +31,7 @@ def launch(kernel: KernelHandle, trace: Callable[[WaveStep], None] | None = None
     return kernel.launch(numbers * 6, numbers * 4, np.zeros_like(numbers), 150, grid=3, block=64, trace=trace)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ["reduction", "call_function", "histogram"])
 def test_counts_are_those_of_a_trace(build: Callable[[str], KernelHandle], name: str) -> None:
     kernel = build(name)

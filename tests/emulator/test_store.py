@@ -73,7 +73,7 @@ def test_cache_root() -> None:
     assert cache_root({}) == Path.home() / ".cache" / "luthier"
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("damage", ["bits", "garbage", "cut", "swapped", "empty"])
 def test_damage_is_noticed_and_made_good(tmp_path: Path, damage: str) -> None:
     launch(tmp_path)

@@ -223,6 +223,7 @@ def describe(target: str, place: DeviceAllocation, number: int, *, typed: bool =
     return [f"s_mov_b32 s1, {high:#x}", f"s_mov_b32 s3, {word:#x}"]
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("half", ["", "d16"])
 @pytest.mark.parametrize("typed", [False, True], ids=["mubuf", "mtbuf"])
@@ -299,6 +300,7 @@ def test_components_and_constants_are_selected(target: str) -> None:
             assert int(state.vgpr(8)[lane]) == low | (1 if kind == "UINT" else 0x3C00) << 16
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_fewer_components(target: str, count: int) -> None:
@@ -355,6 +357,7 @@ def register_values(lanes: int) -> np.ndarray:
     return values
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("half", ["", "d16"])
 @pytest.mark.parametrize("typed", [False, True], ids=["mubuf", "mtbuf"])
@@ -408,6 +411,7 @@ def widened(register: int, kind: str) -> int:
     return register if kind == "UINT" else bits_of(small_float(register, 16))
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("target", TARGETS)
 def test_stores_of_fewer_components(target: str) -> None:
     """GFX12 repeats the first component, earlier generations store 0; B and R may be exchanged."""
@@ -430,6 +434,7 @@ def test_stores_of_fewer_components(target: str) -> None:
 # Bounds and faults ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize(
     ("target", "first_byte_only"), [("gfx90a", True), ("gfx1030", True), ("gfx1100", False), ("gfx1201", False)]
 )
@@ -470,6 +475,7 @@ def faulting(target: str, source: str, number: int, selection: int = IDENTITY, o
     return str(problem.value)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_has_no_meaning_is_a_fault(target: str) -> None:
     numbers = {value: key for key, value in formats(target).items()}
@@ -567,6 +573,7 @@ define amdgpu_kernel void @k(<4 x i32> %r, ptr addrspace(1) %wide, ptr addrspace
 """
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1100", "gfx1201"])
 def test_compiled_kernel(target: str, tmp_path: Path) -> None:
     """LLVM's code for its format intrinsics, launched and checked for uninitialised reads."""

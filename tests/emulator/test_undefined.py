@@ -83,6 +83,7 @@ def inputs(target: str) -> dict[int, Row]:
     return rows
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_depends_on_undefined_bits_is_undefined(target: str) -> None:
     rows, random = inputs(target), np.random.default_rng(11)

@@ -120,7 +120,7 @@ def without_paths(text: str) -> str:
     return re.sub(r"\S*/(?=device\.hip)", "", text)
 
 
-@pytest.mark.worth(12)
+@pytest.mark.rows(20)
 @pytest.mark.parametrize(("case", "target"), PATCH.parameters())
 def test_patch(case: Case, target: str, make_module: MakeModule, bless: bool) -> None:
     names = sorted({processor(name)[0] for other in PATCH.cases if other.path == case.path for name in other.targets})
@@ -168,6 +168,7 @@ def check_run(case: Case, target: str, object: CodeObject, patched: Patched, aga
 # lift
 
 
+@pytest.mark.rows(13)
 @pytest.mark.parametrize(("case", "target"), LIFT.parameters())
 def test_lift(case: Case, target: str, bless: bool) -> None:
     object = code_object(case, target, case.source, prologue="", sgprs=96)
@@ -210,7 +211,7 @@ def kernel_of(line: Line) -> CodeObject:
     return kernel(line.target, re.sub(r"func (\w+);", r"=functions= \1: ;", line.body), **line.settings)
 
 
-@pytest.mark.worth(6)
+@pytest.mark.rows(32)
 @pytest.mark.parametrize("line", line_cases("check"))
 def test_check(line: Line, bless: bool) -> None:
     findings = CHECKS[line.path.stem.partition("_")[0]](lift(kernel_of(line), "k"))
@@ -235,8 +236,7 @@ def test_hazards_while_a_kernel_runs(line: Line) -> None:
 # plugin
 
 
-@pytest.mark.worth(4)
-@pytest.mark.covering(1)
+@pytest.mark.rows(7)
 @pytest.mark.parametrize("case", PLUGIN, ids=lambda case: case.stem)
 def test_plugin(case: Path, release: Release, tmp_path: Path) -> None:
     text = case.read_text().replace("\\\n; RUN:", "")

@@ -73,6 +73,7 @@ CASES = {
 }
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("case", CASES)
 def test_calls_are_as_if_inlined(case: str) -> None:
     target, draw, (body, between) = CASES[case]

@@ -32,8 +32,7 @@ HOLD = {"vector instruction, s_setreg of MODE": FILES, "LDS, branch, VMEM": ["vi
 it does not look for across calls."""
 
 
-@pytest.mark.worth(70)
-@pytest.mark.covering(1)
+@pytest.mark.rows(30)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(("target", "lanes"), WAVES)
 @pytest.mark.parametrize("file", FILES)
@@ -52,7 +51,7 @@ def test_compiled_kernels(compile_object, file: str, target: str, lanes: int, le
         assert list(map(str, every)) == []
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("target", ["gfx908", "gfx90a", "gfx942", "gfx950", "gfx9-4-generic"])
 def test_matrix_kernels(compile_object, target: str, level: str) -> None:
@@ -79,6 +78,7 @@ BUILT_IN = """
 """
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("dot", "names"), [(BUILT_IN, []), (WRITTEN, ["DOT, another DOT or VALU or memory reads its result"])]
 )

@@ -43,6 +43,7 @@ def nops(object: CodeObject) -> int:
 MARK = "s_nop 13"
 
 
+@pytest.mark.rows(12)
 @pytest.mark.parametrize("place", ["before", "after", "instead"])
 @pytest.mark.parametrize("consumer_added", [False, True])
 @pytest.mark.parametrize("between", [0, 1, 3])

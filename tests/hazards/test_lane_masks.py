@@ -30,6 +30,7 @@ BODIES = [
 ]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("mask", ["vcc", "s[8:9]"])
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1150"])
@@ -48,6 +49,7 @@ def test_masks_of_payloads(make_module, target: str, body: str, mask: str) -> No
     assert {str(one.hazard) for one in check_hazards(lift(patched, "k"), unneeded=False).findings} <= before
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("change", ["s_mov_b64 exec, s[8:9]", "s_and_saveexec_b64 s[8:9], vcc", "s_nop 0"])
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1150"])
 def test_behind_a_change_of_exec(target: str, change: str) -> None:

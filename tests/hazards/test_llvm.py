@@ -11,7 +11,7 @@ import pytest
 from llvm import states, through_llvm
 from sequences import Lack, isa_of, missing_states, pool, sequence, wave_sizes
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 COUNT = 150
 """Sequences of a test."""
@@ -85,6 +85,7 @@ def bodies(target: str, lanes: int, without: tuple[str, ...]) -> list[list[str]]
     return [chance.sample(texts, chance.randrange(2, 10)) for _ in range(COUNT)]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("target", "lanes"), wave_sizes())
 def test_nothing_is_found_behind_llvm(target: str, lanes: int) -> None:
     isa = isa_of(target, lanes)
@@ -103,6 +104,7 @@ def test_nothing_is_found_behind_llvm(target: str, lanes: int) -> None:
     assert mended or target in RARE
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"])
 def test_as_many_wait_states_as_llvm_inserts(target: str) -> None:
     isa = isa_of(target)

@@ -29,6 +29,7 @@ USES = [  # what uses M0 at once, and where it is one of the table's
 ]
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize(("use", "target"), [(use, target) for use, targets in USES for target in targets])
 def test_is_ready(make_module, use: str, target: str) -> None:
     module = make_module(HOOK, *GFX9)

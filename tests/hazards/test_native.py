@@ -63,6 +63,7 @@ def straight(target: str, seed: int) -> str:
     )
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1201"])
 def test_random_straight_code(target: str) -> None:
     total = 0
@@ -72,6 +73,7 @@ def test_random_straight_code(target: str) -> None:
     assert total or target == "gfx1030"
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_random_control_flow(target: str) -> None:
     for seed in sample(range(32), 16):

@@ -49,6 +49,7 @@ def around(target: str, before: str, behind: str = "s_nop 7") -> CodeObject:
     return kernel(target, "; ".join([*filled, "s_nop 7", before, "s_nop 1", behind, *live, *vectors]))
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_payloads_wait_for_what_was_written_right_before(hooks: ToolModule, target: str, name: str) -> None:
@@ -68,6 +69,7 @@ READERS = (
 )
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("target", TARGETS)

@@ -62,7 +62,7 @@ def cases(isa: Isa) -> list[tuple[Rule, list[str], int]]:
     return rows
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("target", TARGETS_OF_TESTS)
 def test_both_sides(target: str, shape: str) -> None:

@@ -56,6 +56,7 @@ BEHIND = [
 ]
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("lanes", [32, 64])
 @pytest.mark.parametrize(("behind", "needed"), BEHIND)
 def test_reads_of_a_payload(make_module, behind: str, needed: bool, lanes: int) -> None:
@@ -155,6 +156,7 @@ class Everywhere(Tool):
             task.count(list(task.instructions), per=self.rng.choice(("wave", "lane")))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("lanes", [32, 64])
 @pytest.mark.parametrize("seed", sample(range(100), 10))
 def test_any_code(make_module, seed: int, lanes: int) -> None:

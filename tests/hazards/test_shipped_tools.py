@@ -49,8 +49,7 @@ def test_entry_before_a_write_of_mode_on_gfx1250(
     test_nothing_is_added(make_module, app, tmp_path, "lds_race", "gfx1250", ())
 
 
-@pytest.mark.worth(4)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("target", "flags"), [*((one, ()) for one in TARGETS), *((one, (FLAG,)) for one in WAVE64)])
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_added(

@@ -81,7 +81,7 @@ def find_with_second(isa: Isa, rule: Rule) -> tuple[list[HazardStep], list[str],
     return None
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("target", "lanes"), wave_sizes())
 def test_every_row(target: str, lanes: int) -> None:
     isa = isa_of(target, lanes)

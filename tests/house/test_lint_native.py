@@ -35,6 +35,7 @@ def kept(tmp_path: Path) -> Store:
     return Store(tmp_path / "kept" / "native.sqlite")
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", DEFECTS)
 def test_a_planted_defect_is_found_each_time(tmp_path: Path, unit: Unit, kept: Store, name: str) -> None:
     unit.source.write_text(DEFECTS[name])

@@ -318,6 +318,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("file", "code", "contract"), PLANTED)
 def test_planted_imports_are_found(house: Path, file: str, code: str, contract: str) -> None:
     path = house / "luthier" / file

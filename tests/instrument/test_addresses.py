@@ -160,7 +160,7 @@ def instructions(isa: Isa) -> Iterator[tuple[Opcode, bytes]]:
                 yield opcode, raw
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_memory_instruction(target: str, module: ToolModule) -> None:
     isa = Isa.of(target)

@@ -17,7 +17,7 @@ from luthier.objects import CodeObject
 from luthier.payload.cache import template_for
 from luthier.tool.task import InstrumentationTask
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 WIDTHS = {16: "uint16_t", 32: "uint32_t", 64: "uint64_t"}
@@ -84,6 +84,7 @@ def moves(target: str) -> list[str]:
     return lines
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_values_of_operands(target: str, module: ToolModule) -> None:
     """What a move's source has before it is what its result has behind it."""
@@ -120,6 +121,7 @@ def test_values_of_operands(target: str, module: ToolModule) -> None:
 BRANCHES = ["scc0", "scc1", "vccz", "vccnz", "execz", "execnz"]
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_conditions_of_branches(target: str, module: ToolModule) -> None:
     """A branch is taken as often as its predicate says it will be."""
@@ -174,6 +176,7 @@ def test_conditions_of_branches(target: str, module: ToolModule) -> None:
     assert taken[101] == falls - 1  # the last branch falls to no s_nop
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("target", TARGETS)
 def test_numbers_of_a_points_own(target: str, module: ToolModule) -> None:
     """All points share one template, and each gets its numbers, whatever they are."""
@@ -236,6 +239,7 @@ def test_whatever_is_not_zero_is_true(target: str, module: ToolModule) -> None:
         np.testing.assert_array_equal(seen[2 * row + 1], (lanes & value) != 0)
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("target", TARGETS)
 def test_mode(target: str, module: ToolModule) -> None:
     """Hooks see MODE as the kernel has set it, right behind the instruction that does."""
@@ -311,6 +315,7 @@ def test_what_is_refused(module: ToolModule) -> None:
 SPECIAL = {"swizzled": (1 << 31, 0), "with the lane's number": (0, 1 << 23), "plain": (0, 0)}
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_descriptors_that_no_address_is_told_of(target: str, kind: str, module: ToolModule) -> None:

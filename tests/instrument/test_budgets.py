@@ -76,7 +76,7 @@ def many_of(target: str) -> int:
     return {"gfx906": 32}.get(target, 96 if family.vgpr_file_size(32) > 1024 else 64)
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_budgets(compile_object, hooks, target: str) -> None:
     object = load_object(compile_object(crowded(target, many_of(target), 12), target))
@@ -148,6 +148,7 @@ def test_results_of_what_is_left(compile_object, hooks) -> None:
         assert verdict.refused > 0
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("on_excess", ["keep", "refuse", "spill", "sample"])
 def test_a_hook_larger_than_its_budget(compile_object, hooks, on_excess: str) -> None:
     """No spilling makes room for it: each site is refused, unless it may have what it needs."""

@@ -83,7 +83,7 @@ def fits(binding: Binding, template: Template, sources: tuple[int, ...], live: L
     )
 
 
-@pytest.mark.covering(2)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("stretch", [60, 4096])
 @pytest.mark.parametrize("called", [False, True])
 @pytest.mark.parametrize("place", ["nowhere", "AGPRs", "LDS", "memory"])

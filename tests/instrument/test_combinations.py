@@ -239,6 +239,7 @@ def module(make_module) -> ToolModule:
     return make_module(SUPPORT + NOISE + "".join(model.source() for model in hook_models()), *TARGETS)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_registers_are_what_the_model_says(module: ToolModule, target: str) -> None:
     hooks = [hook for hook in hook_models() if usable(hook, target)]
@@ -340,6 +341,7 @@ def written_out(make_module) -> ToolModule:
     return make_module(SUPPORT + NOISE + Loop.TEXT + "".join(hook.source() for hook in WRITTEN_OUT), *TARGETS)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_single_hooks(written_out: ToolModule, target: str) -> None:
     units = frozenset(tracked(target)) - set(OTHERS)
@@ -349,6 +351,7 @@ def test_single_hooks(written_out: ToolModule, target: str) -> None:
         check(kernel(target, shape), written_out, target, shape, placed, f"hook {number}")
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("statement", "message"),
     [

@@ -14,7 +14,7 @@ from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
 from luthier.verify.launch_plan import LaunchPlan
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 KERNELS = Path(__file__).parents[1] / "emulator" / "kernels"
 TARGETS = ["gfx90a", "gfx942", "gfx1100"]
@@ -105,8 +105,7 @@ def objects(compile_object):
     return compiled
 
 
-@pytest.mark.worth(4)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("level", ["-O0", "-O3"])
 @pytest.mark.parametrize(("file", "name"), CASES)

@@ -54,7 +54,7 @@ def hooks(make_module):
     return make_module(HOOKS, *TARGETS)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("hook", ["stack", "deep", "rewrite"])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("level", ["-O0", "-O2"])

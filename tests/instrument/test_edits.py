@@ -15,7 +15,7 @@ from luthier.objects import CodeObject, load_object
 from luthier.tool.task import InstrumentationTask
 from random_kernels import WAVES, random_kernel
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 SOURCE = """
@@ -88,6 +88,7 @@ def apply(task: InstrumentationTask, kind: str) -> None:
         task.replace(instruction, new)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("hooks", [False, True])
 def test_changes(target: str, hooks: bool, module: ToolModule) -> None:
@@ -106,6 +107,7 @@ def test_changes(target: str, hooks: bool, module: ToolModule) -> None:
         assert np.array_equal(run(target, patched.data), wanted), kind
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("hooks", [False, True])
 def test_changes_that_change_nothing(target: str, hooks: bool, module: ToolModule) -> None:
@@ -142,6 +144,7 @@ def test_changes_that_change_nothing(target: str, hooks: bool, module: ToolModul
     assert changed > 50
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("target", TARGETS)
 def test_removed_memory_instructions_are_waited_for(target: str) -> None:
     """What waits count is still there to be waited for."""
@@ -163,6 +166,7 @@ def test_removed_memory_instructions_are_waited_for(target: str) -> None:
     run(target, patched.data)
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
 @pytest.mark.parametrize("text", ["", "s_nop 0", "v_mov_b32_e32 v3, 0\nv_mov_b32_e32 v4, 0"])
 def test_clauses_around_what_is_replaced_dissolve(target: str, text: str) -> None:

@@ -27,7 +27,7 @@ from luthier_build.compile import compile_device
 from luthier_build.toolchain import Toolchain
 from luthier_build.workspace import build_folder
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ["gfx90a", "gfx942", "gfx1100"]
@@ -110,6 +110,7 @@ def assert_equal(verdict: KernelVerdict) -> None:
     assert verdict.compared_bytes > 0
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("per_wave", [False, True])
 @pytest.mark.parametrize("target", EVERY_TARGET)
 @pytest.mark.parametrize("name", APPS)
@@ -121,6 +122,7 @@ def test_instr_count_is_the_truth(app, counter: type[Tool], name: str, target: s
         assert verdict.counters["counter"] == verdict.instructions[0]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", APPS)
 def test_hooks_before_and_after_everything_change_nothing(app, module, name: str, target: str) -> None:
@@ -146,6 +148,7 @@ def test_hooks_before_and_after_everything_change_nothing(app, module, name: str
     assert_equal(verify_kernel(load_object(app(name, target)), Inserting(insert, expect), PLANS[name]))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_vector_register_argument_is_the_value_of_each_active_lane(app, module, target: str) -> None:
     def insert(task: InstrumentationTask) -> None:
@@ -304,6 +307,7 @@ def test_a_wave_level_atomic_returns_the_old_value(app, module, target: str) -> 
     assert int(loaded.variable("values").read(np.uint64)[0]) == 1 + sum(range(7, 7 + waves))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_hook_can_write_registers(app, make_module, target: str) -> None:
     """Every stored value becomes three times itself plus one, through writeReg of the register that is stored."""
@@ -336,6 +340,7 @@ LUTHIER_HOOK_ANNOTATE change() {{
     np.testing.assert_array_equal(after[1], before[1] * 3 + 1)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", APPS)
 def test_spilled_sgprs_come_back(
@@ -356,7 +361,7 @@ def test_spilled_sgprs_come_back(
     assert any(scarce is not None and scarce.spilled_sgprs for scarce in bound)
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_branches_of_a_long_kernel_arrive(counter: type[Tool], tmp_path: Path, target: str) -> None:
     """More than 128 KiB of instrumented code in one loop: branches go over islands."""
@@ -381,6 +386,7 @@ def test_branches_of_a_long_kernel_arrive(counter: type[Tool], tmp_path: Path, t
     assert verdict.patch.patched_bytes > 2 * 131072
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
 @pytest.mark.parametrize("name", APPS)
 def test_kernels_with_preloaded_arguments_keep_both_entries(app, counter: type[Tool], name: str, target: str) -> None:
@@ -422,6 +428,7 @@ extern "C" __global__ void through_writable_table(const int *in, int *out, int n
 """
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("name", "unknown"), [("through_got", 0), ("through_table", 0), ("through_writable_table", 1)])
 def test_called_functions_are_the_instrumented_ones(
@@ -476,6 +483,7 @@ def test_calls_by_another_sum_are_unknown(size: str) -> None:
     assert len(lift(object, "k").unknown) == 1
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_patched_object_can_be_patched_again(app, counter: type[Tool], module, target: str) -> None:
     """The second tool counts the first one's payloads too: they are instructions of the object like any other."""

@@ -102,6 +102,7 @@ def patched(object: CodeObject, hooks: ToolModule, name: str, *, last: bool = Fa
     return patch_object(object, instrument, hoist=False).data
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("hook", ["", "count", "heavy"])
 def test_the_programs_own(compile_object: Callable[..., Path], hooks: ToolModule, hook: str, target: str) -> None:
@@ -121,6 +122,7 @@ def test_the_programs_own(compile_object: Callable[..., Path], hooks: ToolModule
             assert "hook" not in text
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_without_debug_information(compile_object: Callable[..., Path], hooks: ToolModule, target: str) -> None:
     """Functions and offsets; and the address is that of the original."""
@@ -243,6 +245,7 @@ def test_which_of_the_points_that_share_a_hook(
         assert f"{line_of('LAST')}:" in str(failed.value)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_kernel_that_never_ends(compile_object: Callable[..., Path], hooks: ToolModule, target: str) -> None:
     """Where each wave is, in the original and in its source, also within a hook."""

@@ -16,7 +16,7 @@ from luthier.tool.task import InstrumentationTask, reg
 from luthier.verify import verify_kernel
 from msgspec.structs import replace
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 """Of each family."""
@@ -113,7 +113,7 @@ class Everywhere(Tool):
         return {}
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("private", ["", PRIVATE], ids=["", "own"])
 @pytest.mark.parametrize("hook", ["stack", "deep", "count", "rewrite"])
 @pytest.mark.parametrize("target", TARGETS)
@@ -183,7 +183,7 @@ class WideEverywhere(Everywhere):
         return {"lanes": int(counts.active_lanes.sum())}
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("free", [True, False], ids=["free", "none"])
 @pytest.mark.parametrize("hook", ["wide", "count"])
 @pytest.mark.parametrize("target", AGPR_TARGETS)

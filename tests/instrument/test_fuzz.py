@@ -13,7 +13,7 @@ from luthier.patch import patch_object
 ROUNDS = (1000 if EVERYTHING else 250) * FUZZ
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("name", "target"), [("reduction", "gfx90a"), ("function_call", "gfx942"), ("divergent_loop", "gfx1100")]
 )

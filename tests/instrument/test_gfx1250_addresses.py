@@ -64,6 +64,7 @@ def offsets(module: ToolModule, line: str, fourth: int = STRIDE) -> np.ndarray |
     return None if (addresses[0] == np.uint64(2**64 - 1)).all() else addresses[0] - np.uint64(argument[0])
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -87,6 +88,7 @@ def test_they_are_where_the_instruction_accesses(module: ToolModule, line: str, 
     np.testing.assert_array_equal(offsets(module, line), expected)
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("bit", range(26, 32))
 def test_descriptors_that_no_address_is_told_of(module: ToolModule, bit: int) -> None:
     """What these bits do no source says: never a wrong number."""

@@ -81,7 +81,7 @@ def run(object: CodeObject, module: ToolModule, target: str, limit: int | None) 
     return out.tobytes(), int(count.read(np.uint64)[0]), device.stats.instructions, load_object(patched.data)
 
 
-@pytest.mark.covering(2)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("wanted", WANTED)
 @pytest.mark.parametrize("target", TARGETS)

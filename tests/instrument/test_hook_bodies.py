@@ -113,7 +113,7 @@ def floats_for(body: Body, values: np.ndarray) -> np.ndarray:
     return values
 
 
-@pytest.mark.worth(3)
+@pytest.mark.rows(4)
 @pytest.mark.parametrize(
     ("target", "body"),
     [pytest.param(target, body, id=f"{target}-{body.name}") for target in TARGETS for body in chosen(target)],

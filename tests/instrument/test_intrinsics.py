@@ -98,6 +98,7 @@ def test_the_document_lists_them() -> None:
     assert rows == [(record.signature, record.doc) for record in BUILT_IN.values()]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_package_adds_intrinsics(module: ToolModule, package: None, target: str, tmp_path: Path) -> None:
     """Two of them, in a hook at each store of a real kernel: what the hook gathers is what NumPy says."""
@@ -218,6 +219,7 @@ def test_the_doctor_lists_them(package: None, tmp_path: Path, monkeypatch: pytes
 HEAD = "from luthier import Intrinsic\nX = "
 
 
+@pytest.mark.rows(7)
 @pytest.mark.parametrize(
     ("code", "message"),
     [

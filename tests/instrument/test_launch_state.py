@@ -28,7 +28,7 @@ from luthier_build.compile import compile_application, compile_device
 from luthier_build.settings import load_settings
 from luthier_build.workspace import build_folder
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 TARGETS = ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950", "gfx1030", "gfx1100", "gfx1150", "gfx1201"]
 THIN = ["gfx90a", "gfx1201"]
@@ -209,7 +209,7 @@ FLAT = Shape((3, 1, 1), (96, 1, 1))
 DEEP = Shape((2, 3, 2), (8, 5, 3))
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", THIN)
 @pytest.mark.parametrize("name", VALUES)
 def test_a_kernel_that_asks_for_nothing(module: ToolModule, tmp_path: Path, target: str, name: str) -> None:
@@ -228,6 +228,7 @@ def some_application(randomness: random.Random) -> Application:
     )
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seed", range(24 if EVERYTHING else 2))
 def test_combinations(module: ToolModule, tmp_path: Path, target: str, seed: int) -> None:
@@ -246,6 +247,7 @@ def test_combinations(module: ToolModule, tmp_path: Path, target: str, seed: int
     check(module, build(application, target, tmp_path), names, shape)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", THIN)
 def test_arguments_of_hooks(module: ToolModule, tmp_path: Path, target: str) -> None:
     def everywhere(task: InstrumentationTask) -> None:
@@ -317,7 +319,7 @@ extern "C" __global__ void k(uint32_t *out, uint32_t a, uint32_t b) {
 """
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_kernel_that_uses_every_sgpr(module: ToolModule, tmp_path: Path, target: str) -> None:
     """Launch state is in lanes of a VGPR then; what the kernel itself spills stays where it is."""
@@ -358,6 +360,7 @@ def with_every_vgpr(target: str, block: int, folder: Path) -> CodeObject:
     return load_object(compile_application(folder / "k.hip", target, folder / "k.hsaco", flags=flags))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("block", [256, 1024])
 def test_a_kernel_that_uses_every_vgpr(module: ToolModule, tmp_path: Path, target: str, block: int) -> None:
@@ -372,6 +375,7 @@ def test_a_kernel_that_uses_every_vgpr(module: ToolModule, tmp_path: Path, targe
     check(module, object, ["tx", "tz"], DEEP)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", THIN)
 def test_no_room_for_work_item_ids(module: ToolModule, tmp_path: Path, target: str) -> None:
     """A budget that forbids spills leaves no place for them."""
@@ -397,7 +401,7 @@ extern "C" __global__ void k(uint32_t *out, uint32_t a, uint32_t b) {
 """
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_in_functions(module: ToolModule, tmp_path: Path, target: str) -> None:
     (tmp_path / "k.hip").write_text(CALLS)
@@ -442,7 +446,7 @@ extern "C" __global__ void k(uint32_t *out, uint32_t a, uint32_t b) {
 """
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_calls_that_cannot_be_followed(module: ToolModule, tmp_path: Path, target: str) -> None:
     """What is called may use all registers that the kernel has: launch state is kept above them."""
@@ -459,6 +463,7 @@ def test_calls_that_cannot_be_followed(module: ToolModule, tmp_path: Path, targe
     check(module, object, ["bx", "tx", "ty", "packet", "argument"], DEEP)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", THIN)
 def test_hidden_arguments(module: ToolModule, tmp_path: Path, target: str) -> None:
     """The kernel's own, at the layout that the hook was compiled for; else refused."""
@@ -480,7 +485,7 @@ def test_hidden_arguments(module: ToolModule, tmp_path: Path, target: str) -> No
             patch_object(build(other, target, tmp_path), once, strict=True)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", THIN)
 @pytest.mark.parametrize("budget", [CounterBudget(), CounterBudget(sgprs=4), CounterBudget(sgprs=0, vgprs=0)])
 def test_beside_counters_in_registers(module: ToolModule, tmp_path: Path, target: str, budget: CounterBudget) -> None:

@@ -37,6 +37,7 @@ def test_without_insertions_code_keeps_its_shape() -> None:
     assert not layout.pools
 
 
+@pytest.mark.rows(20)
 @pytest.mark.parametrize("seed", range(30))
 def test_every_branch_of_a_long_kernel_arrives(seed: int) -> None:
     randomness = random.Random(seed)

@@ -82,7 +82,7 @@ def expected() -> list[int]:
     return values.reshape(GROUPS, BLOCK).sum(axis=1).tolist()
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("size", "dynamic"), [(256, 0), (300, 0), (0, 1024), (0, 1031), (0, 4096)])
 def test_a_counter_a_wave(

@@ -86,7 +86,7 @@ class Spilling(Everywhere):
         return {name: int(counts.active_lanes.sum())} if name else {}
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("m0", [False, True], ids=["", "m0"])
 @pytest.mark.parametrize("lds", OWN_LDS)
 @pytest.mark.parametrize("hook", ["wide", "count", "rewrite", "shared"])
@@ -107,7 +107,7 @@ def test_no_site_is_refused(compile_object, hooks, target: str, hook: str, lds: 
     assert after > before
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("lds", OWN_LDS)
 @pytest.mark.parametrize("block", list(BLOCKS))
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030", "gfx1100", "gfx1201"])
@@ -158,6 +158,7 @@ def test_launches_with_more_lds_than_is_left_fail(compile_object, hooks) -> None
         kernel.launch(out, grid=1, block=LANES, dynamic_lds=ALL["gfx90a"].lds_bytes - 1000)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("lds", "lanes", "reason"),
     [

@@ -145,6 +145,7 @@ def everywhere(hook: Any, *arguments: Any) -> Callable[[InstrumentationTask], No
     return insert
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("count", [None, 0, 1, 41, 2**32 - 1])
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942"])
 def test_agprs_of_which_metadata_do_not_know(hooks: ToolModule, target: str, count: int | None) -> None:
@@ -316,6 +317,7 @@ def name_of(case: dict[str, Any]) -> str:
     return f"{case['kind']}-{case['target']}-{ROWS.index(case)}"
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("case", ROWS if EVERYTHING else ROWS[:SHOWN], ids=name_of)
 def test_metadata_that_lie(original, truth, hooks: ToolModule, case: dict[str, Any]) -> None:
     kind, target = case["kind"], case["target"]

@@ -88,6 +88,7 @@ def plan_of(name: str, *arguments: object) -> LaunchPlan:
     return LaunchPlan(name, (2, 1, 1), (128, 1, 1), ({"buffer": "uint32", "count": 256, "fill": "zero"}, *arguments))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("flags", [0, 0b101, 0b010, 0b111])
 def test_vector_skip_mode(compile_object, everywhere: Everywhere, target: str, flags: int) -> None:
@@ -135,6 +136,7 @@ def test_every_way_into_vector_skip_mode(everywhere: Everywhere, target: str) ->
     assert verdict.complete
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize(
     ("before", "inside"),
     [
@@ -234,6 +236,7 @@ extern "C" __global__ void indexed(uint32_t *out, uint32_t index) {
 )
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("index", [0, 1, 2, 3])
 def test_vgpr_index_mode(compile_object, everywhere: Everywhere, target: str, index: int) -> None:
@@ -280,6 +283,7 @@ extern "C" __global__ __launch_bounds__(128) void many(uint32_t *out) {
 )
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
 def test_vgprs_at_or_above_the_first_agpr(compile_object, everywhere: Everywhere, target: str) -> None:
     """They are AGPRs by another name: the AGPRs stay where they are, and hooks may read them."""
@@ -313,6 +317,7 @@ def test_vgprs_at_or_above_the_first_agpr(compile_object, everywhere: Everywhere
     assert verdict.complete
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_sgprs_are_given_out_by_sixteen(compile_object, everywhere: Everywhere, target: str) -> None:
     """A kernel that declares 104 has 112, so that s99 to s101 are below the six special ones."""

@@ -63,6 +63,7 @@ def test_a_jump_to_an_unknown_target_continues_in_the_original(counter: type[Too
     assert not verdict.complete
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_hooks_that_are_given_program_counters(module: ToolModule, make_module, target: str) -> None:
     """Patched kernels whose hooks do arithmetic with what is not an address yet can be patched again."""
@@ -103,6 +104,7 @@ def test_addresses_that_the_loader_writes_into_code(module: ToolModule, target: 
     assert max(executions[0]) == 5 * device.stats.waves
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("last", ["s_trap 2", "s_call_b64 s[34:35], h"])
 def test_functions_that_end_with_what_never_comes_back(module: ToolModule, target: str, last: str) -> None:

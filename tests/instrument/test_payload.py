@@ -135,6 +135,7 @@ def texts_of(template: Template, target: str) -> list[str]:
     return Isa.of(target).texts(template.code)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_constant_argument_is_compiled_in(module, target: str) -> None:
     big = "\n".join(texts_of(template(module, "add", ConstantArgument("true"), target=target), target))
@@ -173,6 +174,7 @@ def test_templates_are_made_once(module) -> None:
     assert template(module, "registers") is template(module, "registers")
 
 
+@pytest.mark.rows(7)
 @pytest.mark.parametrize(
     ("hook", "arguments", "message"),
     [
@@ -221,6 +223,7 @@ def test_launch_state_that_optimization_removes_is_no_launch_state(module, targe
     assert not any(taken.source.state for taken in made.inputs)
 
 
+@pytest.mark.rows(22)
 @pytest.mark.parametrize("target", EVERY_GENERATION)
 @pytest.mark.parametrize(
     ("hook", "states"),
@@ -287,6 +290,7 @@ def test_templates_are_made_in_several_threads_at_once(module) -> None:
     assert together == [make(target) for target in EVERY_GENERATION] * 4
 
 
+@pytest.mark.rows(16)
 @pytest.mark.parametrize("target", EVERY_GENERATION)
 @pytest.mark.parametrize("hook", ["five", "hash", "product", "push", "sine", "halves", "bytes", "shorts"])
 def test_undefined_registers_and_halves_are_bound_anywhere(module, hook: str, target: str) -> None:
@@ -361,6 +365,7 @@ def check_binding(made: Template, binding: Binding, live: int, sources: tuple[in
             assert fixed in saved
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_bindings_never_touch_live_registers_and_keep_tuples(module, target: str) -> None:
     isa = Isa.of(target)

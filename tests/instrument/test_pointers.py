@@ -26,7 +26,7 @@ KERNELS = ("objects", "table", "exchanged")
 @pytest.mark.parametrize("level", ["-O0", "-O1", "-O2", "-O3"])
 @pytest.mark.parametrize("per_wave", [True, False])
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 def test_what_pointers_lead_to_is_instrumented(
     compile_object, counter: type[Tool], target: str, level: str, kernel: str, per_wave: bool
 ) -> None:
@@ -41,7 +41,7 @@ def test_what_pointers_lead_to_is_instrumented(
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 def test_pointers_are_those_of_the_original(compile_object, counter: type[Tool], target: str, level: str) -> None:
     """Whatever kernel says what they are, whatever kernel is given them."""
     object = load_object(compile_object(SOURCE, target, level))
@@ -78,6 +78,7 @@ def test_a_patched_kernel_can_be_lifted_again(compile_object, counter: type[Tool
         assert len(lift(again, kernel).unknown) >= len(lift(object, kernel).unknown)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1201"])
 def test_functions_that_are_looked_for_first(compile_object, target: str) -> None:
     """Those in tables that a kernel names, and those that it knows itself; all where there are few."""

@@ -23,7 +23,7 @@ from luthier.verify.launch_plan import read_plans
 from random_kernels import WAVES, random_kernel
 from walks import Walk, edge_of, insert_everywhere
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 ROOT = Path(__file__).parents[2]
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
@@ -89,6 +89,7 @@ def random_launch(target: str) -> Launch:
     return launch
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("calls", [False, True])
 @pytest.mark.parametrize("target", TARGETS)
 def test_random_kernels(target: str, calls: bool, module: ToolModule) -> None:
@@ -97,6 +98,7 @@ def test_random_kernels(target: str, calls: bool, module: ToolModule) -> None:
     assert points > 20 * len(seeds)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", APPS)
 def test_compiled_kernels(app, name: str, target: str, module: ToolModule) -> None:
@@ -112,6 +114,7 @@ def test_compiled_kernels(app, name: str, target: str, module: ToolModule) -> No
     check(load_object(app(name, target)), plan.kernel, launch, module)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_edges_with_hooks_that_write(target: str, module: ToolModule) -> None:
     """What is written on an edge is written when control goes by it, and only then."""

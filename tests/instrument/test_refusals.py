@@ -99,6 +99,7 @@ class Mixed(Tool):
                     self.made += 1
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("lds", ["full", "free"])
 @pytest.mark.parametrize("seed", range(6))
 def test_what_is_refused_leaves_no_trace(compile_object, module, seed: int, lds: str) -> None:

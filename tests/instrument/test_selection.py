@@ -74,6 +74,7 @@ def test_instructions(compile_object, module: ToolModule) -> None:
             task.select(**wrong)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_few_work_groups(compile_object, module: ToolModule, target: str) -> None:
     """Hooks run in the work-groups that were asked for, whether they run once a wave or in lanes."""

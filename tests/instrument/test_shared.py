@@ -102,7 +102,7 @@ def sums(data: bytes, plan: LaunchPlan, target: str) -> list[bytes]:
     return [module.variable(name).read() for name in ("sum", "ran")]
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("target", "seed", "hook"),
     [(target, seed, hook) for seed, target in enumerate(TARGETS) for hook in ("large", "turn", "wave")],

@@ -27,6 +27,7 @@ BUFFER = {"buffer": "uint32", "count": 256}
 PLAN = LaunchPlan("dispatch", (2, 1, 1), (128, 1, 1), ({**BUFFER, "fill": "zero"}, {**BUFFER, "fill": "random"}))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("level", ["-O1", "-O2"])
 def test_every_entry_of_the_table_is_a_target(compile_object, counter: type[Tool], target: str, level: str) -> None:
@@ -62,6 +63,7 @@ extern "C" __global__ void k(uint32_t *out, const uint32_t *in, uint32_t n) {
 """
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(
     ("before", "known"),
     [

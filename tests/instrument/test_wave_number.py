@@ -57,6 +57,7 @@ def random_sizes(random: random.Random) -> tuple[list[int], list[int]]:
     return whole, [random.choice([random.randint(1, size), size]) for size in whole]
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize(("target", "wave_size"), WAVES)
 def test_smaller_work_groups(target: str, wave_size: int) -> None:
     kernel = open_device(f"emu:{target}").load(assembled(code_of(target, wave_size), target, wave_size=wave_size))

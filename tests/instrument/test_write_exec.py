@@ -55,6 +55,7 @@ def combine(operation: str, mask: int, wide: bool) -> str:
     return "\n".join([*lines, *([f"s_{operation}_b32 exec_hi, exec_hi, {mask >> 32:#x}"] if wide else [])])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("target", "seed"), [(target, 3 * n + k) for n, target in enumerate(TARGETS) for k in range(3)]
 )
@@ -86,6 +87,7 @@ def test_as_an_edit_of_the_application(hooks, target: str, seed: int) -> None:
     assert run(object, target, hooked) == run(object, target, edited)
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("target", TARGETS)
 def test_lanes_are_turned_on(hooks, target: str) -> None:
     """Where few lanes are active at first; what a hook does behind `writeExec` is done in the lanes it began in."""

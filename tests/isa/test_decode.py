@@ -24,6 +24,7 @@ FAMILIES = [
 GetCorpus = Callable[[str, int], Any]
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize(("target", "wave"), FAMILIES)
 def test_every_instruction_reads_as_in_objdump(corpus: GetCorpus, target: str, wave: int) -> None:
     it = corpus(target, wave)
@@ -256,6 +257,7 @@ def test_results_that_keep_a_part_of_the_destination(target: str, source: str) -
     assert decoded.operands(0)[at["vdst_in"]] == decoded.operands(0)[at["vdst"]]
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("target", EVERY_TARGET)
 def test_rows_of_text_are_what_the_columns_say(target: str) -> None:
     isa = Isa.of(target)

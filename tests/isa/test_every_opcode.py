@@ -160,7 +160,7 @@ def has_reserved_selection(encoded: bytes) -> bool:
     return encoded[0] == 0xF9 and encoded[5] >> 3 & 3 == 3
 
 
-@pytest.mark.covering(1, "target")
+@pytest.mark.rows(1, "target")
 @pytest.mark.parametrize(("target", "wave"), EVERY_ISA)
 def test_reads_as_llvm_does(target: str, wave: int, attributes: Callable[[str, int], list[str]]) -> None:
     isa, options = Isa.of(target, wave), [f"-mcpu={target}", *attributes(target, wave)]

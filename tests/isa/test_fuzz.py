@@ -33,6 +33,7 @@ def keep(code: InstructionArray, good: np.ndarray) -> InstructionArray:
     )
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize(("target", "wave"), EVERY_ISA)
 def test_random_bytes(target: str, wave: int) -> None:
     isa = Isa.of(target, wave)
@@ -82,6 +83,7 @@ def test_threads_decode_at_once() -> None:
             assert np.array_equal(quick, patient)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("target", "wave"),
     [("gfx906", 64), ("gfx90a", 64), ("gfx942", 64), ("gfx1030", 32), ("gfx1151", 64), ("gfx1201", 32)],

@@ -66,6 +66,7 @@ def test_there_is_one_object_for_each_target() -> None:
         assert copy.deepcopy(target) is target
 
 
+@pytest.mark.rows(9)
 @ALL
 def test_words(target: Target) -> None:
     assert assembled(target, "s_nop 0") == target.s_nop
@@ -78,6 +79,7 @@ def test_words(target: Target) -> None:
         assert word[0] == target.dealloc_vgprs_message
 
 
+@pytest.mark.rows(4)
 @ALL
 def test_what_payloads_are_written_with(target: Target) -> None:
     for text in (target.wait_for_loads, target.lane_mask_wait):
@@ -91,7 +93,7 @@ def test_what_payloads_are_written_with(target: Target) -> None:
     assert ("global_store_b32" in text) == target.sized_memory_names
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @ALL
 def test_vector_instructions(target: Target) -> None:
     with_mask = assembled(target, "v_cmpx_eq_u32_e64 s[4:5], v1, v2")
@@ -107,6 +109,7 @@ def test_vector_instructions(target: Target) -> None:
         assert control in target.dpp_controls, text
 
 
+@pytest.mark.rows(9)
 @ALL
 def test_mode(target: Target) -> None:
     """IEEE and DX10_CLAMP can be set in the descriptor; VSKIP and GPR_IDX_EN have instructions."""
@@ -145,6 +148,7 @@ def test_features_for_llvm(target: Target) -> None:
         assert wide == (wave_size == 64)
 
 
+@pytest.mark.rows(8)
 @ALL
 def test_atomics_and_addresses_are_those_of_the_compiler(target: Target) -> None:
     source = """

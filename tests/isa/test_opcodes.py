@@ -45,6 +45,7 @@ def test_the_right_llvm() -> None:
     assert LLVM_VERSION.startswith("22.")
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("flag", CLASSES, ids=lambda flag: flag.name)
 def test_classes(opcodes: list[Opcode], flag: InstructionFlag) -> None:
     flagged = {opcode.name for opcode in opcodes if flag in opcode.flags}

@@ -83,6 +83,7 @@ def test_more_vgprs_than_names(target: Target) -> None:
         assert exists == (number < target.addressable_vgprs)
 
 
+@pytest.mark.rows(3)
 @ALL
 def test_features(target: Target) -> None:
     assert has_directive(target, "")
@@ -101,6 +102,7 @@ def test_features(target: Target) -> None:
     assert target.default_wave_size == waves[0]
 
 
+@pytest.mark.rows(4)
 @ALL
 def test_registers(target: Target) -> None:
     accepted = {
@@ -115,6 +117,7 @@ def test_registers(target: Target) -> None:
     assert list(accepted.values()) == [True, False, True, False, target.has_agprs, target.tied_vector_alignment == 1]
 
 
+@pytest.mark.rows(9)
 @ALL
 def test_target_id_features(target: Target) -> None:
     for feature, supported in (("xnack", target.supports_xnack), ("sramecc", target.supports_sramecc)):
@@ -123,6 +126,7 @@ def test_target_id_features(target: Target) -> None:
         assert supported == (done.returncode == 0)
 
 
+@pytest.mark.rows(3)
 @ALL
 def test_inputs(target: Target) -> None:
     """How work-group and work-item ids reach a kernel, and how much LDS it may have."""
@@ -144,6 +148,7 @@ def test_inputs(target: Target) -> None:
         assert ("exceeds limit" not in text) == fits, text
 
 
+@pytest.mark.rows(6)
 @ALL
 def test_occupancy(target: Target) -> None:
     counts = [1, 24, 25, 32, 36, 40, 48, 49, 64, 72, 84, 85, 96, 97, 112, 120, 121, 128, 129, 168, 169, 192, 255, 256]

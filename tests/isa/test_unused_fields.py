@@ -56,6 +56,7 @@ def check_field(isa: Isa, examples: Sequence[tuple[InstructionArray, int]], fiel
     return unused
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_vdst_of_lds_instructions_that_return_nothing(target: str) -> None:
     isa = Isa.of(target)
@@ -92,6 +93,7 @@ def test_sources_that_long_dual_instructions_do_not_have() -> None:
         assert reading(isa, first) is not None
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("target", TARGETS)
 def test_modifiers_of_a_second_source_that_dpp_instructions_do_not_have(target: str) -> None:
     isa = Isa.of(target)

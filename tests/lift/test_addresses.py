@@ -76,6 +76,7 @@ def _without_pointers(lifted: Any) -> set[int]:
     return {one["address"] for one in pointers}
 
 
+@pytest.mark.rows(10)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("source", "kernel"), [(name, one) for name, kernels in SOURCES.items() for one in kernels])
 def test_what_is_left_out_of_compiled_code_changes_nothing(

@@ -14,7 +14,7 @@ from luthier.lifting.code import text
 from luthier.lifting.listing import as_data
 from luthier.objects import CodeObject, load_object
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 TARGETS = ["gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 LEAF, MIDDLE, OTHER, TAIL = "_Z4leaffi", "_Z6middlefi", "_Z5otherfi", "_Z4tailfi"
@@ -95,6 +95,7 @@ def disassembled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[CodeObje
     return disassembled
 
 
+@pytest.mark.rows(11)
 @pytest.mark.parametrize(("target", "kernel"), CASES)
 def test_control_flow(
     target: str,

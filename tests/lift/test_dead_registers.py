@@ -94,7 +94,7 @@ def compiled_for(compile_object: CompileObject, target: str, level: str) -> Code
     return load_object(compile_object(HIP, name, level, *(["-mwavefrontsize64"] if wave else [])))
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kernel", PLANS)
@@ -115,6 +115,7 @@ FORGETFUL: dict[str, Callable[[Live], Live]] = {
 }
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
 @pytest.mark.parametrize("forgotten", FORGETFUL)
 def test_overwriting_the_live_shows(forgotten: str, target: str, compile_object: CompileObject) -> None:

@@ -31,6 +31,7 @@ SKIPPING = "s_setvskip"
 """What it changes of MODE is followed apart, as `SkipMode`."""
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("target", "wave"), TARGETS)
 def test_says_what_the_device_does(target: str, wave: int) -> None:
     isa = Isa.of(target, wave)
@@ -60,6 +61,7 @@ def test_says_what_the_device_does(target: str, wave: int) -> None:
     assert outcomes["ran"] > 0.9 * outcomes.total() > 1600 / STEP
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize(
     ("text", "lost", "problem"),
     [
@@ -117,6 +119,7 @@ def exec_writes() -> list[str]:
     return texts
 
 
+@pytest.mark.rows(22)
 @pytest.mark.parametrize("text", exec_writes())
 def test_lanes_of_exec_writes(text: str) -> None:
     """Lanes change as `LaneChange` says: from unrelated masks, with one operand constant or EXEC, all of it happens."""

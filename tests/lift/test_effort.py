@@ -74,6 +74,7 @@ def made(target: str, way: str, size: int, seed: int) -> CodeObject:
     return CodeObject(bytes(data), f"{way}-{size}-{seed}")
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("way", WAYS)
 def test_the_search_ends(way: str) -> None:
     """A few seconds whatever is there, and for what is larger in proportion."""

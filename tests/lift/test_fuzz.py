@@ -64,6 +64,7 @@ def text_of(code_object: CodeObject) -> tuple[int, int]:
     return section.offset, section.size
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1100", "gfx1201"])
 def test_flipped_bits_in_the_text(target: str, compiled: Callable[..., CodeObject]) -> None:
     code_object = compiled(target, "calls.hip")
@@ -93,6 +94,7 @@ def test_random_text(target: str, compiled: Callable[..., CodeObject]) -> None:
         attempt(bytes(data))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
 def test_flipped_bits_anywhere(target: str, compiled: Callable[..., CodeObject]) -> None:
     code_object = compiled(target, "calls.hip")

@@ -20,6 +20,7 @@ from luthier.objects import CodeObject
 PROGRAMS = (60 if EVERYTHING else 20) * FUZZ
 
 
+@pytest.mark.rows(10)
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_agrees_with_reference(seed: int, assembled: Callable[..., CodeObject]) -> None:
     program = sample(seed, assembled)
@@ -116,6 +117,7 @@ def inserted_code(rng: random.Random) -> Op:
     return Op("inserted", reads, [*CHANGED[mask], V + rng.randrange(6)], lane, replaces=False)
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_inserted_code_takes_part(seed: int, assembled: Callable[..., CodeObject]) -> None:
     """Registers and masks that inserted code reads and changes, against the reference for a program that has it."""

@@ -38,7 +38,7 @@ def prepared(assembled: Callable[..., CodeObject]) -> Prepared:
     return prepared
 
 
-@pytest.mark.worth(3)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("name", FAULTS)
 def test_is_caught(name: str, prepared: Prepared, planted: Planted) -> None:
     shown_by = FAULTS[name].shown_by

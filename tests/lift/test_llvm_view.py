@@ -31,6 +31,7 @@ def _promoted(text: str) -> str:
     return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("source", ["calls.hip", "divergence.hip"])
 def test_blocks_edges_calls_and_instructions(compile_object: Callable[..., Path], target: str, source: str) -> None:

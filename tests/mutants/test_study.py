@@ -45,7 +45,7 @@ CASES = [(*build, kernel) for build in BUILDS for kernel in kernels_of(build)]
 CASES.sort(key=lambda case: zlib.crc32(repr(case).encode()))  # a run that is ended early has seen some of all
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("target", "compiler", "level", "kernel"), CASES)
 def test_hip(compile_object: CompileObject, target: str, compiler: int, level: str, kernel: str) -> None:
     object = load_object(compile_object(HIP, target, level, clang=f"clang-{compiler}"))
@@ -56,7 +56,7 @@ def test_hip(compile_object: CompileObject, target: str, compiler: int, level: s
 APPS = read_plans(ROOT / "examples" / "apps" / "launch.toml")
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("level", ["-O0", "-O3"])
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", APPS)
@@ -83,7 +83,7 @@ OF_EMULATOR = {
 }
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 @pytest.mark.parametrize("target", FAMILIES)
 @pytest.mark.parametrize("name", OF_EMULATOR)
@@ -104,7 +104,7 @@ MATRIX_PLANS = {
 }
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 @pytest.mark.parametrize("target", ["gfx908", "gfx90a", "gfx942", "gfx950"])
 @pytest.mark.parametrize("name", MATRIX_PLANS)
@@ -114,7 +114,7 @@ def test_matrix_kernels(compile_object: CompileObject, name: str, target: str, l
     counted("matrix kernels by clang 22", case, object, MATRIX_PLANS[name])
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("target", FAMILIES)
 def test_random_control_flow(target: str) -> None:
     for seed in range(2000, 2012) if EVERYTHING else sample(range(2000, 2012), 6):
@@ -126,7 +126,7 @@ def test_random_control_flow(target: str) -> None:
         counted("random control flow", f"{target} {seed}", object, plan)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx908", "gfx90a", "gfx942", "gfx950"])
 def test_assembly_with_exact_wait_states(target: str) -> None:
     """Random vector and matrix instructions, kept apart by as many wait states as the table asks for and no more: all
@@ -140,7 +140,7 @@ def test_assembly_with_exact_wait_states(target: str) -> None:
     assert judged
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("target", "level", "kernel", "every"),
     [("gfx90a", "-O3", "numbers", 5), ("gfx942", "-O0", "numbers", 16), ("gfx1201", "-O3", "waves", 40)],

@@ -25,6 +25,7 @@ KERNELS = {
 }
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942"])
 @pytest.mark.parametrize("reason", KERNELS)
 def test_reasons(target: str, reason: str) -> None:

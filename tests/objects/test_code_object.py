@@ -30,6 +30,7 @@ def readelf(tool: Tool, path: Path, *what: str) -> Any:
     return json.loads(tool("llvm-readelf-22", "--elf-output-style=JSON", *what, path))[0]
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize(("target", "abi"), CASES)
 def test_metadata_and_kernels(target: str, abi: int, code_object: Compile, tool: Tool) -> None:
     path = code_object(target, abi)
@@ -126,6 +127,7 @@ def test_reading_memory(code_object: Compile) -> None:
     assert object.section_data(".llvmbc") is None
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("arch", ["gfx942:sramecc+:xnack-", "gfx90a:xnack+", "gfx90a:sramecc-", "gfx942"])
 def test_target_features(arch: str, code_object: Compile) -> None:
     for abi in (4, 5, 6):

@@ -36,6 +36,7 @@ def unbundled(tool: Tool, path: Path, target: str, folder: Path) -> bytes:
     return out.read_bytes()
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("options", [(), ("--offload-compress",)], ids=["plain", "compressed"])
 def test_bundle(options: tuple[str, ...], compile_hip: Compile, tool: Tool, tmp_path: Path) -> None:
     path = compile_hip("--offload-device-only", *ARCHS, *options)
@@ -103,6 +104,7 @@ def test_several_compressed_bundles_in_a_row(compile_hip: Compile, tmp_path: Pat
         load_object(path, "gfx942")
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     "options", [(), ("--offload-compress",), ("--offload-new-driver",)], ids=["plain", "zstd", "new"]
 )

@@ -180,6 +180,7 @@ def assembled(target: Target, kernels: list[str]) -> list[KernelDescriptor]:
     return [KernelDescriptor.decode(data[at : at + 64], target) for at in range(0, len(data), 64)]
 
 
+@pytest.mark.rows(15)
 @ALL
 def test_register_counts_are_those_of_llvm(target: Target) -> None:
     counts = [1, 3, 4, 5, 8, 9, 12, 16, 17, 24, 25, 32, 100, 128, 129, 251, 253, 256]
@@ -237,6 +238,7 @@ USES = {
 }
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ["gfx900", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"])
 def test_sgpr_inputs_are_what_the_compiler_reads(name: str, tool: Tool, tmp_path: Path) -> None:
     """The compiler's own register numbers, in the code and in the count, for every mix of inputs."""

@@ -196,6 +196,7 @@ def test_everything_at_once(target: str, code_object: Compile, check: Callable[[
     assert (flags[text], flags[rodata], flags[data]) == (5, 4, 6)
 
 
+@pytest.mark.rows(1)
 @TARGETS
 def test_edits_can_be_edited(target: str, code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
     """Each round moves the tables again; nothing is lost."""

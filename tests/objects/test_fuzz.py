@@ -84,6 +84,7 @@ def survives(data: bytes) -> bool:
     return outcome is None
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("target", "abi", "seed"), [("gfx90a", 4, 1), ("gfx942", 6, 2), ("gfx1100", 5, 3)])
 def test_damaged_code_objects(target: str, abi: int, seed: int, code_object: Compile) -> None:
     data = code_object(target, abi).read_bytes()
@@ -101,6 +102,7 @@ def test_every_byte_before_the_code(code_object: Compile) -> None:
             survives(data[:at] + bytes([value]) + data[at + 1 :])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     "options",
     [
@@ -144,6 +146,7 @@ def test_random_bytes() -> None:
         assert not survives(rng.choice(starts) + rng.randbytes(rng.choice((1, 20, 64, 300))))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
 def test_editing_damaged_objects(target: str, code_object: Compile) -> None:
     """Objects that still parse can be edited or are refused; the output parses and has the edits."""

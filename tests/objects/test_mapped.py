@@ -46,6 +46,7 @@ def compressed(data: bytes, claimed: int | None = None) -> bytes:
     return struct.pack("<4sHHQQQ", b"CCOB", 3, 1, len(packed) + 32, size, 0) + packed
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("options", [(), ("--json",)], ids=["table", "json"])
 def test_memory_does_not_grow_with_the_file(options: tuple[str, ...], code_object: Compile, tmp_path: Path) -> None:
     """200 images of 4 MiB, listed in a process that grows by less than a tenth."""

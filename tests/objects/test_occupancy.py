@@ -32,6 +32,7 @@ KERNEL = LARGEST + ' void k{number}(int *p) {{ asm volatile("" ::: {clobbers}); 
 TILE = "static __attribute__((shared)) volatile char tile[{size}]; tile[*p] = 1;"
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(("target", "flags"), WHERE, ids=str)
 def test_as_llvm_says(tmp_path: Path, target: str, flags: tuple[str, ...]) -> None:
     random.seed(f"{target} {flags}")

@@ -73,6 +73,7 @@ def frames(object: CodeObject, address: int) -> list[tuple[str, str, int, int]]:
     return [] if frames is None else [tuple(frame) for frame in frames.frames]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("clang", "kind"), CASES)
 def test_every_instruction(clang: str, kind: str) -> None:
     target = {"v4": "gfx1030", "lines": "gfx1100", "zlib": "gfx906"}.get(kind, "gfx90a")
@@ -189,6 +190,7 @@ def look(object: CodeObject) -> SourceMap:
     return object.source
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("kind", ["v4", "v5", "zlib"])
 def test_damage(kind: str) -> None:
     """Bits flipped, words replaced and ends cut off in debug sections: read or reported, and nothing else."""

@@ -57,6 +57,7 @@ def use(data: bytes) -> None:
         assert [*CodeObject(editor.finish()).kernels] == [*object.kernels]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_damaged_structures(target: str, way: str, objects: dict[str, bytes]) -> None:

@@ -122,6 +122,7 @@ def test_bank_conflicts(target: str, members: ToolModule, compile_object) -> Non
     assert module.variable("census::Census::Requests").read(np.float32)[0] == pytest.approx(banks)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_annotated_hooks(target: str, annotated: ToolModule, app) -> None:  # type: ignore[no-untyped-def]
     """Registers by LLVM's names: EXEC, VCC, and a pair that a member of a class swaps and swaps back."""
@@ -150,7 +151,7 @@ def test_annotated_hooks(target: str, annotated: ToolModule, app) -> None:  # ty
     assert module.variable("SumOfAddresses").read(int) == total % (1 << 64)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
 @pytest.mark.parametrize("name", ["members", "annotated"])
 def test_every_release(release, name: str, level: str, tmp_path: Path, manifest_of) -> None:  # type: ignore[no-untyped-def]

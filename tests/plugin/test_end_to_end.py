@@ -16,7 +16,7 @@ from luthier.module import ToolModule
 
 from luthier_build.plugin import include_dir, plugin_flags
 
-pytestmark = pytest.mark.covering(0)
+pytestmark = pytest.mark.rows(1)
 
 SOURCE = Path(__file__).with_name("tool.hip")
 COMPILATIONS = [("gfx90a", "-O0"), ("gfx90a", "-O3"), ("gfx942", "-O3"), ("gfx1100", "-O2")]
@@ -73,6 +73,7 @@ def _section(path: Path, name: str) -> bytes:
         return bytes(section.data())
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("target", "level"), COMPILATIONS)
 def test_bitcode_is_complete(release, target: str, level: str, tmp_path: Path) -> None:
     _skip_unknown(release, target)
@@ -112,6 +113,7 @@ def test_bitcode_is_complete(release, target: str, level: str, tmp_path: Path) -
     assert {"counter", "managed_table", "device_variable", "scale", "_ZN2my5Probe4hitsE"} <= set(variables)
 
 
+@pytest.mark.rows(1)
 def test_manifest(release, manifest_of, tmp_path: Path) -> None:
     data = _compile(release, "gfx90a", SOURCE, tmp_path / "tool.hsaco", "-O2", "-g")
     assert data.count(b'{"luthier":') == 1  # found in the whole object, not only in the section
@@ -155,6 +157,7 @@ def test_manifest(release, manifest_of, tmp_path: Path) -> None:
     assert not {"__luthier_reserved", "counter.managed"} & set(variables)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("target", "level"), COMPILATIONS)
 def test_original_is_untouched(release, target: str, level: str, tmp_path: Path) -> None:
     """Every loaded byte, and every symbol and section but one, is the same with and without the plugin."""
@@ -217,6 +220,7 @@ def _refused(release, text: str, tmp_path: Path, *flags: str) -> str:
     return done.stderr
 
 
+@pytest.mark.rows(1)
 def test_inline_assembly_is_refused_by_file_and_line(release, tmp_path: Path) -> None:
     errors = _refused(
         release,
@@ -227,12 +231,14 @@ def test_inline_assembly_is_refused_by_file_and_line(release, tmp_path: Path) ->
     assert "inline assembly is not allowed in hooks" in errors
 
 
+@pytest.mark.rows(1)
 def test_rdc_is_refused(release, tmp_path: Path) -> None:
     errors = _refused(release, "LUTHIER_HOOK_ANNOTATE hook() {}\n", tmp_path, "-fgpu-rdc")
     assert "-fgpu-rdc" in errors
     assert "link time" in errors
 
 
+@pytest.mark.rows(1)
 def test_plugin_given_twice_is_refused(release, tmp_path: Path) -> None:
     copy = tmp_path / "copy.so"
     shutil.copy(release.plugin, copy)
@@ -240,6 +246,7 @@ def test_plugin_given_twice_is_refused(release, tmp_path: Path) -> None:
     assert "already carries embedded bitcode" in errors
 
 
+@pytest.mark.rows(1)
 def test_plugin_of_another_release_is_refused(release, tmp_path: Path) -> None:
     """clang says so itself; nothing is written."""
     compilers = [name for name in ("clang-15", "clang-19", "clang-22") if shutil.which(name)]

@@ -68,7 +68,7 @@ def module(release, tmp_path_factory: pytest.TempPathFactory) -> ToolModule:
     return ToolModule.load(built.bundle)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_fast_path_is_taken(module: ToolModule, release, target: str) -> None:
     id = TargetId.parse(target)

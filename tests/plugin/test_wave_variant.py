@@ -19,7 +19,7 @@ from luthier.objects import load_object
 from luthier_build.plugin import include_dir, plugin_flags
 from luthier_build.wrapper import flags_for
 
-pytestmark = pytest.mark.covering(0)
+pytestmark = pytest.mark.rows(1)
 
 SOURCE = Path(__file__).with_name("tool.hip")
 HEADER = "#include <hip/hip_runtime.h>\n#include <luthier/luthier.h>\nMARK_LUTHIER_DEVICE_MODULE\n"
@@ -65,6 +65,7 @@ def test_both_are_whole(release: Any, target: str, tmp_path: Path) -> None:
     assert alone.hooks == contents.hooks
 
 
+@pytest.mark.rows(1)
 def test_one_of_gfx9(release: Any, tmp_path: Path) -> None:
     contents, _ = compiled(release, "gfx90a", HEADER + HOOK, tmp_path)
     assert (contents.wave_size, contents.other, contents.one_wave_size) == (64, None, "")
@@ -78,6 +79,7 @@ def test_the_other_of_wave64_is_wave32(release22: Any, tmp_path: Path) -> None:
     assert numbers == [["32"], ["64"]]
 
 
+@pytest.mark.rows(1)
 def test_what_is_only_for_one_size_is_told(release: Any, tmp_path: Path) -> None:
     source = HEADER + HOOK + 'static_assert(warpSize == 32, "masks of 32 bits");\n'
     if release.toolchain.llvm_major == 22:  # there warpSize is no constant
@@ -117,6 +119,7 @@ def test_preprocessed_source_is_told(release22: Any, tmp_path: Path) -> None:
     assert "no hooks for kernels of 64 lanes" in messages
 
 
+@pytest.mark.rows(1)
 def test_in_a_program(release: Any, tmp_path: Path) -> None:
     """As compiler wrappers do it: device and host code at once, dependencies, several targets."""
     (tmp_path / "tool.hip").write_text(HEADER + HOOK)

@@ -187,8 +187,7 @@ def some_probes(name: str) -> list[type[Probe]]:
     return random.Random(zlib.crc32(name.encode())).sample(PROBES, AT_ONCE)
 
 
-@pytest.mark.worth(75)
-@pytest.mark.covering(1)
+@pytest.mark.rows(5)
 @pytest.mark.parametrize(("target", "compiler", "level", "wave", "kernel"), CASES)
 def test_compiled(
     compile_object: Callable[..., Path],
@@ -215,7 +214,7 @@ PARTS = 17
 """In which the random kernels of a target are tried."""
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("part", some(range(PARTS), 6))
 @pytest.mark.parametrize(
     ("target", "wave_size"), [(target, size) for target in TARGETS for size in target_named(target).wave_sizes]

@@ -31,7 +31,7 @@ def tools(make_module: Callable[..., ToolModule]) -> Callable[[str, str], Tool]:
     return cache(lambda name, target: tool_of(make_module, name, [target], **SHIPPED[name].trial))
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     "kernels", SOURCES, ids=lambda kernels: f"{kernels[0].target}{kernels[0].level}-{kernels[0].number}"
 )

@@ -140,6 +140,7 @@ def test_runs_under_other_tools_say_so(tmp_path: Path, open_page: Open) -> None:
     assert "under one, two" in opened.text("#runs")
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1366])
 def test_sizes_and_colours(tmp_path: Path, open_page: Open, scheme: str, width: int) -> None:

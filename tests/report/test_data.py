@@ -143,7 +143,7 @@ _GOOD: dict[str, Any] = {
 }
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("table", [*_GOOD])
 def test_any_value_may_be_missing(tmp_path: Path, table: str, capfd: pytest.CaptureFixture[str]) -> None:
     """Each column of each table in turn: what is made of it is a report, or one line that says what is wrong."""

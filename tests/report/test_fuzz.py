@@ -130,6 +130,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("seed", range(2000 if EVERYTHING else 40))
 def test_damaged_run(seed: int, whole: Path, tmp_path: Path) -> None:
     rng = random.Random(seed)

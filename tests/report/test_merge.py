@@ -24,6 +24,7 @@ def _bag(run: RunFolder, name: str) -> Counter[str]:
     return Counter(json.dumps(row, sort_keys=True, default=str) for row in run.rows(name))
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("seed", range(4))
 def test_parts_are_the_whole(tmp_path: Path, seed: int) -> None:
     """Distribute processes to runs at random; each run has the code, sites and counts of its launches."""

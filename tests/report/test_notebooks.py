@@ -26,6 +26,7 @@ def shown(cell: nbformat.NotebookNode) -> tuple[str, list[list[str]]]:
     return " ".join(VARIES.sub("", text).split()), rich
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every cell without an error; `assert` in cells has the numbers."""

@@ -145,6 +145,7 @@ _CONTRAST = """() => {
 """The smallest contrast of a text with what is behind it, as WCAG has it, and where."""
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark(mix_run: Path, open_page: Open, scheme: str) -> None:
     """As the system says, until the switch says otherwise; all text can be read in both."""
@@ -254,6 +255,7 @@ def test_policy_forbids_what_is_not_the_pages_own(mix_run: Path, open_page: Open
     opened.problems.clear()
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("has", ["nothing", "a launch without times"])
 def test_little_to_show(tmp_path: Path, open_page: Open, has: str) -> None:
     tables: dict[str, Any] = {}

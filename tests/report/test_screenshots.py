@@ -77,6 +77,7 @@ def photograph(browser: Browser, page: Path, width: int, scheme: str) -> NDArray
     return np.asarray(whole.reshape(len(whole) // STEP, STEP, -1, STEP, 3).mean((1, 3)))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("name", "compared", "width", "scheme"),
     [

@@ -82,6 +82,7 @@ def test_what_is_of_no_line_is_lost_as_well(tmp_path: Path) -> None:
     assert findings[1]["text"] == "5 cycles of LDS bank conflicts, 1.5 times the cycles needed"
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("device", ["emu:gfx90a", "hip:0"])
 def test_emulation_is_not_gpu_time(tmp_path: Path, open_page: Open, device: str) -> None:
     """Emulation time has its own name, excludes first launches, and has no share, mean or bar."""

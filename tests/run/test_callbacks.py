@@ -117,7 +117,7 @@ def test_a_tool_chooses_launches_and_writes_variables(
     assert value & (1 << 40) - 1 > 0
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     "name", ["streams", "exchange", "devices", "processes", "stack", pytest.param("many", marks=pytest.mark.thorough)]
 )
@@ -135,7 +135,7 @@ def fails(*_: Any) -> None:
     raise KeyError("of the tool")
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("where", ["at_code_object", "at_kernel_launch", "at_kernel_end", "at_exit", "report"])
 def test_a_callback_that_raises(
     build_program: Build, under_tools: UnderTools, counter: type[Tool], vectors: type[Tool], where: str

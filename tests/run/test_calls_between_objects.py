@@ -17,7 +17,7 @@ Run = Callable[..., Outcome]
 NAME = "call_between_objects"
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 def test_functions_of_another_object(build_program: Build, luthier_run: Run, target: str) -> None:
     outcome = luthier_run(f"emu:{target}", build_program(NAME))
@@ -31,6 +31,7 @@ def test_functions_of_a_file_that_is_gone(build_program: Build, luthier_run: Run
     assert (outcome.code, outcome.out, outcome.err) == (0, "called\n", "")
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 def test_they_are_counted_in_their_own_object(
     build_program: Build, luthier_run: Run, temporary: Path, target: str

@@ -23,11 +23,11 @@ from luthier.run.service import Service
 
 from .conftest import TARGETS, apart
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 NAMES = ("reduction", "histogram")
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", NAMES)
 def test_replays_are_equal(build_program: Callable[[str], Path], temporary: Path, name: str, target: str) -> None:

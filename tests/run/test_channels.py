@@ -165,7 +165,7 @@ def collector(make_module: Callable[..., ToolModule]) -> Callable[..., Collector
     return make
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("capacity", [1, 0])
 def test_every_record_once(build_program: Build, collector: Any, target: str, capacity: int) -> None:
@@ -316,7 +316,7 @@ def test_a_tool_that_raises(build_program: Build, collector: Any) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_program_that_is_killed(build_program: Build, collector: Any, number: int) -> None:
     """Whatever was whole is there, and what was not is counted."""

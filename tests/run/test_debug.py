@@ -24,7 +24,7 @@ from commands import MAIN, PATIENCE, run_luthier
 from luthier.capture import read_capture
 from luthier.capture.place import AddressTaken
 from luthier.capture.replay import PreparedLaunch
-from luthier.cli.debug import _here
+from luthier.cli.debug import _debug_here
 from luthier.cli.main import main
 from luthier.debug import Debugger
 from luthier.debug.adapter import Adapter
@@ -36,7 +36,7 @@ from luthier.objects import load_object
 
 from .conftest import ONE_A_FAMILY, PROGRAMS, TARGETS
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 SOURCE = PROGRAMS / "debugged.hip"
 LEVELS = ("-O0", "-O2")
 LANES = np.arange(64)
@@ -98,6 +98,7 @@ def group_of(debugger: Debugger) -> tuple[int, Any]:
     return view.workgroup, view.workgroup * 64 + view.wave * size + np.arange(size)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_variables_are_what_the_program_computes(captured: Callable[..., Path], target: str) -> None:
     with opened(captured(target, "-O0")) as debugger:
@@ -125,6 +126,7 @@ def test_variables_are_what_the_program_computes(captured: Callable[..., Path], 
         assert np.array_equal(variable(debugger, "tile")[0], 6 * LANES + 3)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_variables_of_optimised_code(captured: Callable[..., Path], target: str) -> None:
     """Values that are shown are correct; others are shown as not available."""
@@ -149,6 +151,7 @@ def test_variables_of_optimised_code(captured: Callable[..., Path], target: str)
         assert {"index", "other"} & set(seen), seen
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_positions(captured: Callable[..., Path], target: str, level: str) -> None:
@@ -190,7 +193,7 @@ def executed(path: Path) -> list[tuple[int, int, int]]:
     return steps
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 def test_steps_by_line(debugger: Debugger) -> None:
     """Over, into, out of calls, and all of it backwards."""
     in_loop = f"debugged.hip:{line_of('in the loop')}"
@@ -225,6 +228,7 @@ def test_steps_by_line(debugger: Debugger) -> None:
     assert debugger.reverse_resume().why == "entry"
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_watchpoints_are_the_stores_of_the_trace(captured: Callable[..., Path], target: str) -> None:
     """A watchpoint on an element of the result stops behind the one instruction that writes it."""
@@ -472,6 +476,7 @@ def test_files_by_the_ends_of_their_paths(captured: Callable[..., Path]) -> None
             debugger.source.file_of("/elsewhere/programs/other.hip")
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_a_debug_adapter_conversation(captured: Callable[..., Path], target: str) -> None:
     editor = Editor(captured(target, "-O0"))
@@ -665,5 +670,5 @@ def test_commands_that_are_no_text(
         "dap": False,
         "commands": str(tmp_path / "commands"),
     }
-    assert _here(task) == 1
+    assert _debug_here(task) == 1
     assert "luthier debug: error: 'utf-8' codec can't decode byte" in capfd.readouterr().err

@@ -29,7 +29,7 @@ from .test_debug import Editor, opened, room
 from .test_newer_rocm import RELEASE, build_newer
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 SOURCE = PROGRAMS / "told.hip"
 NEWER = ("gfx1100", "gfx1201")
 CASES = [
@@ -99,7 +99,7 @@ def active(view: StoppedWave) -> Iterator[tuple[int, int]]:
             yield lane, view.workgroup * BLOCK + view.wave * size + lane
 
 
-@pytest.mark.worth(5)
+@pytest.mark.rows(1)
 @every_case
 def test_variables_at_their_lines(capture_of: Callable[[str, str], Path], facts: Said, target: str, level: str) -> None:
     """Before a line, a variable has the value that the program prints there, in each lane and at each pass; in
@@ -130,6 +130,7 @@ def test_variables_at_their_lines(capture_of: Callable[[str, str], Path], facts:
     assert {"number", "wide", "value"} <= names, names
 
 
+@pytest.mark.rows(1)
 @every_case
 def test_no_instruction_has_a_wrong_value(
     capture_of: Callable[[str, str], Path], facts: Said, target: str, level: str
@@ -166,6 +167,7 @@ def shown(name: str, bits: int) -> str:
     return str(np.frombuffer(bits.to_bytes(8, "little"), kind, 1)[0])
 
 
+@pytest.mark.rows(1)
 @every_case
 def test_an_editor(capture_of: Callable[[str, str], Path], facts: Said, target: str, level: str) -> None:
     """Breakpoints by line and function, steps in, over and out of calls, variables, over the Debug Adapter Protocol."""
@@ -256,6 +258,7 @@ def stores(capture: Capture, address: int) -> list[tuple[int, str, int]]:
     return stores
 
 
+@pytest.mark.rows(1)
 @pytest.mark.thorough
 @every_case
 def test_watchpoints_are_stores(capture_of: Callable[[str, str], Path], target: str, level: str) -> None:

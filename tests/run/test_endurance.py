@@ -72,7 +72,7 @@ def test_a_storm_of_processes(build_program: Build) -> None:
     assert 20 * lived <= int(match[1]) == int(match[2]) <= 20 * (number + 1)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("command", [["run", "-t", "instr_count"], ["run"], ["sanitize"]], ids=lambda argv: argv[0])
 @pytest.mark.parametrize("limit", [60, 90, 110, 120, 130, 140, 300])
 def test_little_memory(raw_program: Callable[..., list[Path]], tmp_path: Path, command: list[str], limit: int) -> None:
@@ -123,7 +123,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "-l", folder], check=True)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("kind", ["read-only", "full"])
 @pytest.mark.parametrize("variable", ["LUTHIER_CACHE_DIR", "XDG_CACHE_HOME", "TMPDIR", "RUN"])
 def test_places_that_cannot_be_written(build_program: Build, small_disk: Path, kind: str, variable: str) -> None:
@@ -149,6 +149,7 @@ def test_places_that_cannot_be_written(build_program: Build, small_disk: Path, k
         assert str(small_disk) in done.stderr, done.stderr
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("home", ["/nonexistent", ""])
 def test_a_user_whom_the_system_does_not_know(build_program: Build, home: str) -> None:
     """As in containers: a user without a passwd entry; in a user namespace, files are unchanged."""

@@ -115,7 +115,7 @@ def test_calls_and_what_they_are_given(build_program: Build, under_tools: UnderT
     assert {event.result for event in waited} <= {-1, 0, 1}
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ["streams", "exchange", "processes", "graph", "compiled_late", "host_memory", "print"])
 def test_programs_are_right_where_everything_is_told(build_program: Build, under_tools: UnderTools, name: str) -> None:
     ran = under_tools("emu:gfx90a", [listener()], build_program(name))
@@ -123,7 +123,7 @@ def test_programs_are_right_where_everything_is_told(build_program: Build, under
     check_nesting(log(ran))
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("first", FIRST)
 def test_whichever_call_is_the_first(build_program: Build, under_tools: UnderTools, first: str) -> None:
     """HIP ends the process where a call ends that was never begun."""

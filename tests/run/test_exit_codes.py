@@ -73,6 +73,7 @@ def test_nothing_to_instrument_is_no_error(ended: Ended) -> None:
     assert "luthier run: error: nothing was instrumented: nothing could be instrumented: there is no way" in output
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("tool", "function", "line"), [("bad_report", "report", 20), ("bad_instrument", "instrument", 24)]
 )

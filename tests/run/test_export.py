@@ -30,7 +30,7 @@ def spoil(file: Path) -> None:
     file.write_bytes(data)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 def test_exported_programs_leave_what_was_recorded(
     captured: Captured, luthier: Luthier, luthier_run: Callable[..., Outcome], temporary: Path, target: str

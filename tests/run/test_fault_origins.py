@@ -63,7 +63,7 @@ FAULTS = [
 ]
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("what", "kernel", "text"), FAULTS)
 def test_without_tools(
     build_program: Build, luthier_run: Callable[..., Outcome], what: str, kernel: str, text: str
@@ -73,7 +73,7 @@ def test_without_tools(
 
 
 @pytest.mark.thorough
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize(("what", "kernel", "text"), FAULTS)
 def test_under_tools(
     build_program: Build,

@@ -23,7 +23,7 @@ Build = Callable[[str], Path]
 Run = Callable[..., Outcome]
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("what", "ours", "theirs"),
     [

@@ -50,7 +50,7 @@ def _claim(folder: Path, end: str, gate: Any, done: Any, results: Any) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("end", ENDS)
 def test_of_many_that_begin_at_once_one_gets_it(end: str, tmp_path: Path) -> None:
     context, many = multiprocessing.get_context("fork"), 6
@@ -229,7 +229,7 @@ def test_executed_instructions_of_a_stranger(executed: object, without_tools: tu
 # Command lines --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("keep", [True, False])
 def test_command_lines_can_be_left_out(keep: bool, build_program: Build, tmp_path: Path) -> None:
     """Neither the folder nor its reports contain them."""
@@ -263,6 +263,7 @@ _MOUNTS = {
 }
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [

@@ -86,7 +86,7 @@ def random_numbers(name: str, out: Path) -> tuple[str, ...]:
     return str(program), str(kind), str(SOBOL_DIMENSIONS if kind >= 500 else SEED), str(COUNT), str(out)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", GENERATORS)
 def test_random_numbers(luthier_run: Run, tmp_path: Path, name: str, target: str) -> None:
@@ -137,7 +137,7 @@ def primitives() -> Callable[[str], Path]:
 
 
 @pytest.mark.thorough
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_primitives(
     luthier_run: Run,
@@ -438,6 +438,7 @@ def offloaded_by_gcc(source: Path, compiler: str, *flags: str) -> Path:
     return compiled(command, [source], source.name.replace(".", "_"))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("source", OFFLOADED)
 def test_what_gcc_offloads(luthier_run: Run, source: str) -> None:
     outcome = luthier_run("emu:gfx906", offloaded(source))
@@ -470,7 +471,7 @@ def test_what_gcc_offloads_under_tools(under_tools: UnderTools, shipped: list[To
 # Python --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_hip_python(
     under_tools: UnderTools,
@@ -507,7 +508,7 @@ def tinygrad(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str],
 
 
 @pytest.mark.thorough
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
 def test_training_with_tinygrad(
     under_tools: UnderTools, shipped: list[Tool], tinygrad: Callable[[str], tuple[Any, ...]], target: str

@@ -37,7 +37,7 @@ LUTHIER_HOOK_ANNOTATE count() {
 """
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_of_a_program(
     make_module: Callable[..., ToolModule],
@@ -64,7 +64,7 @@ def expected(values: list[int], count: int) -> int:
     return own[2] if count == 0 else own[count & 3] + expected(values, count - 1) * 5
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_above_a_stack_whose_size_is_not_known(
     make_module: Callable[..., ToolModule],
@@ -95,7 +95,7 @@ def test_above_a_stack_whose_size_is_not_known(
     assert "bytes of private memory a lane run uninstrumented" in ran.err + str(ran.summary)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_launches_that_leave_hooks_no_lds_run_as_they_are(
     make_module: Callable[..., ToolModule],

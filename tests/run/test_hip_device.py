@@ -18,6 +18,7 @@ from .conftest import Outcome
 FOLDER = Path(__file__).parent
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 def test_everything_a_hip_device_does(luthier_run: Callable[..., Outcome], target: str, tmp_path: Path) -> None:
     pytest.importorskip("hip", reason="hip-python is not installed (extra hip)")

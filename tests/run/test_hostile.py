@@ -132,8 +132,7 @@ def test_run_folders(kind: str, whole: Path, tmp_path: Path, capfd: pytest.Captu
             assert not any(path.exists() and (path.is_file() or any(path.iterdir())) for path in output)
 
 
-@pytest.mark.covering(1)
-@pytest.mark.worth(3)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("owner", ["this user's", "another's"])
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o1777])
 def test_folders_above(owner: str, mode: int, tmp_path: Path) -> None:

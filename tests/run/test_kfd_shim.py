@@ -120,6 +120,7 @@ def host_program() -> Callable[..., Path]:
 
 
 # 5.2.3 asks for less than ROCr 6 does: this asks for it all.
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("target", ["gfx90a", *(name for name in EMULATED if name != "gfx90a")])
 def test_every_request(host_program: Callable[..., Path], luthier_run: Run, target: str) -> None:
     program = host_program("driver_requests", f"-I{SHIM}")

@@ -48,8 +48,7 @@ def process_of(leader: subprocess.Popen[str], word: str) -> int:
         time.sleep(0.01)
 
 
-@pytest.mark.covering(1)
-@pytest.mark.worth(24)
+@pytest.mark.rows(6)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("is_leader", [True, False], ids=["luthier", "other"])
 @pytest.mark.parametrize("command", COMMANDS)

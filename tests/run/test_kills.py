@@ -119,7 +119,7 @@ def await_end(process: Any) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.covering(1, "command")
+@pytest.mark.rows(1, "command")
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize(
     "command", [pytest.param(name, marks=[pytest.mark.thorough] * (name == "build")) for name in COMMANDS]

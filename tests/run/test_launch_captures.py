@@ -39,8 +39,7 @@ def captured(program: Path, target: str, folder: Path, *, machine: bool) -> list
     return sorted(captures, key=lambda capture: (capture.manifest.kernel, capture.manifest.number))
 
 
-@pytest.mark.worth(3)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_they_are_what_a_virtual_device_captures(build_program: Build, temporary: Path, name: str, target: str) -> None:
@@ -60,7 +59,7 @@ def test_they_are_what_a_virtual_device_captures(build_program: Build, temporary
     assert (done.returncode, {row["what"] for row in rows}, len(rows)) == (0, {"equal"}, len(by_runtime))
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_tool_has_launches_captured(
     build_program: Build, under_tools: Callable[..., RunUnderTools], vectors: type[Tool], temporary: Path, target: str
@@ -89,6 +88,7 @@ def test_a_tool_has_launches_captured(
         assert (done.returncode, json.loads(done.stdout)[0]["what"]) == (0, "equal")
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("tools", [[], ["-t", "instr_count"]])
 def test_a_run_captures_what_it_selects(build_program: Build, tmp_path: Path, tools: list[str]) -> None:
     """At its end what no launch accessed is left out, as of other captures."""

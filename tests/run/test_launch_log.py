@@ -19,6 +19,7 @@ def _logged(program: Path, target: str, log: Path, *options: str) -> tuple[list[
     return done.stdout.split(), json.loads(log.read_text())
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("debug", [True, False])
 def test_names_types_and_values(build_program: Callable[..., Path], tmp_path: Path, target: str, debug: bool) -> None:

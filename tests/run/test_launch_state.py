@@ -24,7 +24,7 @@ LUTHIER_HOOK_ANNOTATE see(uint32_t n) {
 """
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_of_a_program(
     make_module: Callable[..., ToolModule],

@@ -19,7 +19,7 @@ LINE = re.compile(
 
 
 @pytest.mark.thorough
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("options", [[], ["-t", "instr_count"]])
 def test_a_kernel_that_never_ends_is_named(build_program: Callable[..., Path], options: list[str]) -> None:
     """After 10 s, and 20, not between; in nothing that is the program's own."""

@@ -48,6 +48,7 @@ def kept_facts_of(command: tuple[Path, Path], bug: str, log: Path) -> list[tuple
     return [tuple(finding[name] for name in kept) for finding in findings]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("bug", BUGS)
 def test_looked_up(build_looked_up: Callable[[bool], tuple[Path, Path]], tmp_path: Path, bug: str) -> None:
     findings = kept_facts_of(build_looked_up(False), bug, tmp_path / "log")

@@ -227,8 +227,7 @@ def test_the_number_that_is_documented() -> None:
     )
 
 
-@pytest.mark.covering(1)
-@pytest.mark.worth(32)
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_surroundings_that_fail(

@@ -51,6 +51,7 @@ def test_without_tools_the_program_just_runs(build_program: Callable[[str], Path
     assert plain.returncode == 0
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("device", "hidden", "seen"),
     [("hip", None, ""), ("hip:1", None, "1"), ("hip:1,hip:0", "2,0", "0,2"), ("hip:0", "GPU-1234", "GPU-1234")],

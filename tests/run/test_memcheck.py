@@ -74,7 +74,7 @@ def joined(row: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
     return row | {name: max(below, key=end)[name] for name in ("side", "allocation", "of bytes")} if below else row
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     "target", [pytest.param(one, marks=[pytest.mark.rocm(RELEASE)] if one == NEWER else []) for one in TARGETS]
 )
@@ -99,6 +99,7 @@ def is_meant(row: dict[str, Any], bug: Bug, source: Path) -> bool:
     return row["kind"] == bug.kind and file.endswith(source.name) and int(line) in bug.lines
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("container", ["device", "managed", "host"])
 def test_alone(build_program: Callable[..., Path], tmp_path: Path, container: str) -> None:
     """The device goes on as without a check, and the run ends as the program does."""
@@ -112,6 +113,7 @@ def test_alone(build_program: Callable[..., Path], tmp_path: Path, container: st
         assert [row["kind"] for row in rows_of(table)] == kinds
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("options", ["", ":nowhere=false"])
 def test_a_fault(build_program: Callable[..., Path], tmp_path: Path, options: str) -> None:
     """The cause of a fault is known although the fault has ended the process."""

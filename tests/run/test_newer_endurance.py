@@ -78,6 +78,7 @@ STORMS = [(False, 1000, 4), (False, 1000, 64), (True, 200, 16)] if EVERYTHING el
 """Whether each start is a `luthier run` of its own, or all are in one; how many there are; how many at once."""
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("tools", [(), ("-t", "instr_count")] if EVERYTHING else [("-t", "instr_count")])
 @pytest.mark.parametrize(("apart", "starts", "most"), STORMS)
 def test_nothing_is_left(

@@ -108,13 +108,14 @@ def test_rocminfo(target: str) -> None:
     assert f"Luthier virtual {target}" in outcome.out
 
 
-@pytest.mark.worth(6)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("name", "target"), table(tuple(SAYS)))
 def test_a_program_is_right(build_newer: Build, name: str, target: str) -> None:
     outcome = run("--device", f"emu:{target}", "--", build_newer(name))
     assert (outcome.code, in_order(name, outcome.out), outcome.err) == (0, SAYS[name], "")
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("name", "target"), table(COUNTED))
 def test_a_program_under_a_tool(build_newer: Build, tmp_path: Path, name: str, target: str) -> None:
     summary = tmp_path / "summary.json"
@@ -144,13 +145,14 @@ def test_counts_of_kernels_that_wait(build_newer: Build, tmp_path: Path, target:
     assert counted(summary) - int(tool.out) * length == own["wave_instructions"] - int(alone.out) * length > 0
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("tools", [(), ("-t", "instr_count")], ids=["alone", "tool"])
 def test_what_the_device_says_of_itself(build_newer: Build, tools: tuple[str, ...]) -> None:
     outcome = run(*tools, "--device", "emu:gfx1100", "--", build_newer("saxpy"))
     assert (outcome.code, outcome.out) == (0, "gfx1100, waves of 32\n"), outcome
 
 
-@pytest.mark.worth(3)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("what", "target", "ours", "theirs"),
     [
@@ -171,6 +173,7 @@ def test_a_fault_on_the_device(
     assert theirs in outcome.err
 
 
+@pytest.mark.rows(1)
 @with_suites
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
 def test_random_numbers(tmp_path: Path, target: str) -> None:
@@ -196,6 +199,7 @@ def test_launches_of_rocrand_are_replayed(tmp_path: Path, target: str) -> None:
     assert len(rows) == len(list(kept.iterdir())) == 17
 
 
+@pytest.mark.rows(1)
 @with_suites
 @pytest.mark.parametrize(("target", "tools"), [("gfx1100", ()), ("gfx90a", ("-t", "instr_count"))])
 def test_an_operation_of_llama(tmp_path: Path, target: str, tools: tuple[str, ...]) -> None:

@@ -103,8 +103,7 @@ def follows(finding: dict[str, Any], bug: Bug, source: Path) -> bool:
     return finding["kind"] in bug.further or bool(follows)
 
 
-@pytest.mark.worth(5)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     "target", [pytest.param(one, marks=[pytest.mark.rocm(RELEASE)] if one == NEWER else []) for one in TARGETS]
 )

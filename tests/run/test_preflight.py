@@ -82,6 +82,7 @@ def test_what_is_left_of_another_run_is_no_run(tmp_path: Path) -> None:
     assert (outcome.code, outcome.out, outcome.err) == (0, "started\n", "")
 
 
+@pytest.mark.rows(2)
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize(("mode", "kind"), [(0o4755, "setuid"), (0o2755, "setgid"), (0o755, None)])
 def test_a_program_with_rights_of_its_own(tmp_path: Path, mode: int, kind: str | None) -> None:
@@ -97,6 +98,7 @@ def test_a_program_with_rights_of_its_own(tmp_path: Path, mode: int, kind: str |
         assert f"privileges of its own ({kind})" in outcome.err
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx942", "gfx950", "gfx1100", "gfx1201"])
 def test_a_device_that_rocr_does_not_know(tmp_path: Path, target: str) -> None:
     runtime = tmp_path / "libhsa-runtime64.so.1"
@@ -181,6 +183,7 @@ def test_a_folder_is_locked_and_goes(tmp_path: Path, monkeypatch: pytest.MonkeyP
 STUBBORN = "trap '' TERM; sleep 60 & echo started; wait; sleep 60"
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("script", ["sleep 60 & echo started; sleep 60", STUBBORN])
 def test_a_program_is_ended(script: str) -> None:
     start = time.monotonic()

@@ -14,7 +14,7 @@ from luthier.run.code_uris import read_uri
 
 from .conftest import TARGETS, Outcome
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 SAYS = {
     "pointers": "pointers\n",
@@ -52,7 +52,7 @@ Build = Callable[..., Path]
 Run = Callable[..., Outcome]
 
 
-@pytest.mark.worth(80)
+@pytest.mark.rows(22)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", SAYS)
 def test_a_program_is_right(build_program: Build, luthier_run: Run, name: str, target: str) -> None:
@@ -68,6 +68,7 @@ def in_order(name: str, out: str) -> str:
     return "".join(sorted(lines[:free], key=lambda line: line.split(" of ")[::-1]) + lines[free:])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("target", "wave"), [("gfx906", 64), ("gfx908", 64), ("gfx90a", 64), ("gfx1030", 32)])
 def test_the_program_sees_the_device(build_program: Build, luthier_run: Run, target: str, wave: int) -> None:
     outcome = luthier_run(f"emu:{target}", build_program("saxpy"))
@@ -76,6 +77,7 @@ def test_the_program_sees_the_device(build_program: Build, luthier_run: Run, tar
     assert outcome.out.endswith(f"waves of {wave}\n")
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("targets", [("gfx906", "gfx1030"), ("gfx90a", "gfx90a", "gfx1030")])
 def test_several_devices(build_program: Build, luthier_run: Run, targets: tuple[str, ...]) -> None:
     outcome = luthier_run(",".join(f"emu:{target}" for target in targets), build_program("devices"))
@@ -99,7 +101,7 @@ def test_many_queues(raw_program: Callable[[str, str], list[Path]], luthier_run:
     assert (outcome.code, outcome.out, outcome.err) == (0, "2000 queues\n", "")
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_hsa_without_hip(raw_program: Callable[[str], list[Path]], luthier_run: Run, target: str) -> None:
     outcome = luthier_run(f"emu:{target}", *raw_program(target))

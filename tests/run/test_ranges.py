@@ -46,6 +46,7 @@ def flags(with_library: bool) -> list[str]:
     return [str(library()), f"-Wl,-rpath,{library().parent}"] if with_library else ["-DBY_NAME"]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("with_library", [True, False])
 def test_ranges_and_marks(
     build_program: Callable[..., Path],

@@ -373,7 +373,7 @@ def test_folders_that_cannot_be_had(tmp_path: Path, capfd: pytest.CaptureFixture
         RunFolder(tmp_path / "nothing")
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ["streams", "host_memory", "graph", "raw"])
 def test_programs_are_right_while_launches_are_timed(
     build_program: Build,

@@ -30,7 +30,7 @@ def spoil(file: Path, output: Path) -> Path:
 # Tools --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 def test_tools_count_as_the_replay_does(
     captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path, target: str
@@ -70,7 +70,7 @@ def test_tools_get_records(captured: Callable[..., list[Path]], luthier: Luthier
     assert 0 < pushed < accesses
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ["pointers", "stack", "grid_barrier"])
 def test_tools_and_calls_back_to_the_original(captured: Callable[..., list[Path]], luthier: Luthier, name: str) -> None:
     files = captured(name)
@@ -128,6 +128,7 @@ def test_tools_and_checks_together(captured: Callable[..., list[Path]], luthier:
     assert (done.returncode, ": equal, " in done.stdout) == (0, True), done
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("device", ["emu:gfx90a", "emu:gfx1030"])
 def test_tools_in_other_code(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier, device: str
@@ -217,7 +218,7 @@ def test_another_build_leaves_the_same_bytes(
     assert "no kernel" in wrong.stdout
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ["variables", "managed"])
 def test_variables_go_with_the_launch(
     captured: Callable[..., list[Path]], build_program: Callable[..., Path], luthier: Luthier, name: str
@@ -302,7 +303,7 @@ def minimised(luthier: Luthier, file: Path, output: Path, *words: str | Path) ->
 
 
 @pytest.mark.thorough
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("defect", ["WRONG", "BEYOND"])
 def test_minimised_to_where_other_code_fails(
     captured: Callable[..., list[Path]],
@@ -366,6 +367,7 @@ def test_parts_of_a_grid_are_whole_work_groups() -> None:
     assert len(list(chosen([(0, 0, 0), (1, 0, 0), (0, 1, 0)], grid, block))) == 2
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 def test_a_smaller_grid_is_what_the_kernel_sees(
     captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path, target: str

@@ -14,7 +14,7 @@ from luthier.capture import read_capture, write_capture
 
 from .conftest import TARGETS
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 PROGRAMS = ("histogram", "saxpy", "sort", "linked", "transpose", "scan", "compiled_late", "arguments")
 Captured = Callable[[str, str], list[Path]]
 
@@ -27,6 +27,7 @@ def replayed(target: str, *words: object) -> tuple[int, list[dict[str, Any]]]:
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_they_leave_what_was_recorded(captured: Captured, name: str, target: str) -> None:

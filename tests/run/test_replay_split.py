@@ -18,6 +18,7 @@ from .conftest import Luthier
 from .test_replay import spoil
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("name", ["defects", "transpose"])
 def test_parts_leave_what_the_whole_leaves(

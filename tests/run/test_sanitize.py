@@ -60,7 +60,7 @@ def sanitize(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return run_luthier("sanitize", *arguments)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("bug", "target", "container", "access"), combinations())
 def test_planted(build_program: Build, tmp_path: Path, bug: str, target: str, container: str, access: str) -> None:
     log = tmp_path / "findings.json"
@@ -135,6 +135,7 @@ def test_a_plugin_with_hip_of_its_own(build_program: Build) -> None:
     assert "out-of-bounds: read of 4 bytes" in done.stderr
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("tools", [[], ["-t", "instr_count"]])
 def test_under_run(build_program: Build, tools: list[str]) -> None:
     """`luthier run --check` has the same findings, with and without a tool, and reports what it leaves out."""
@@ -221,8 +222,7 @@ def check_stop(program: Path, log: Path, what: str, target: str, *words: str, be
     assert last == "luthier: 1 finding" if words else f"bounds to the byte, in launches of {kernel}: only the" in last
 
 
-@pytest.mark.worth(3)
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("words", [[], ["allocated"]], ids=["without", "allocated"])
 @pytest.mark.parametrize("what", STOPS)
@@ -242,7 +242,7 @@ def test_what_reaches_the_next_allocation(build_program: Build, tmp_path: Path, 
 
 @pytest.mark.thorough
 @pytest.mark.rocm(RELEASE)
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("what", STOPS)
 def test_stops_on_newer_targets(build_newer: Build, tmp_path: Path, what: str, target: str) -> None:
@@ -266,7 +266,7 @@ def test_stops_of_raw_hsa(raw_program: Callable[..., list[Path]], tmp_path: Path
 
 
 @pytest.mark.rocm(RELEASE)
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
 @pytest.mark.parametrize(
     ("bug", "kind", "kernel"), [("lds", "out-of-bounds", "sum"), ("null", "invalid-address", "axpy")]
@@ -282,6 +282,7 @@ def test_stops_of_opencl(tmp_path: Path, bug: str, kind: str, kernel: str, targe
     }, done
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ["streams", "sparse", "grid_barrier"])
 def test_clean(build_program: Build, name: str) -> None:
     done = sanitize("--check", ALL, "--", build_program(name))

@@ -46,6 +46,7 @@ def launches(build_program: Callable[..., Path], luthier: Luthier, temporary: Pa
     return capture
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize(
     ("kernel", "bug"), [pair for pair in BUGS if pair[0] in ("tree", "partial")] + [("tree", "none")]
@@ -104,7 +105,7 @@ def test_replay_takes_the_same_names(
     assert (under_tools.returncode, "race in " in under_tools.stdout) == (1, True), under_tools
 
 
-@pytest.mark.covering(2)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("kernel", ["divides", "halves", "mixes"])
 @pytest.mark.parametrize("kinds", ["nan,inf", "denormal,flow", "nan,inf,denormal,flow"])

@@ -54,7 +54,7 @@ def check(program: Path, log: Path, kernel: str, target: str, before: list[str])
     assert finding["group"] * 256 + finding["wave"] * lanes + finding["lane"] == PLACE
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 @pytest.mark.parametrize("kernel", BUGS)
 def test_one_in_a_million(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
@@ -62,13 +62,14 @@ def test_one_in_a_million(build_program: Build, tmp_path: Path, kernel: str, tar
 
 
 @pytest.mark.rocm(RELEASE)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("kernel", ["adds", "divides", "halves", "doubles"])
 def test_one_in_a_million_on_newer_targets(build_newer: Build, tmp_path: Path, kernel: str, target: str) -> None:
     check(build_newer("floats", "-g"), tmp_path / "log", kernel, target, stack(RELEASE))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("kernel", BUGS)
 def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str) -> None:
     program = build_program("floats", "-g")
@@ -174,6 +175,7 @@ class Oracle:
                 self.counts[at] = self.counts.get(at, 0) + int(where.sum())
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 def test_beside_registers(build_program: Build, tmp_path: Path, target: str) -> None:
     """The kinds, instructions and counts are those that registers have which are looked at step by step."""

@@ -77,8 +77,7 @@ def check(done: subprocess.CompletedProcess[str], log: Path, bug: str, expected:
         assert re.search(r"[0-9]+ bytes at 0x[0-9a-f]+, at byte [0-9]+ of an allocation of 4000 bytes", done.stderr)
 
 
-@pytest.mark.worth(2)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug(build_program: Build, tmp_path: Path, bug: str) -> None:
     log = tmp_path / "log"
@@ -122,6 +121,7 @@ def test_reason_of_a_module(build_newer: Build, compile_object: Build, tmp_path:
     assert reasons == (expected if reason else [])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("given", ["arguments", "late arguments", "all arguments"])
 def test_size_of_arguments(build_program: Build, compile_object: Build, tmp_path: Path, given: str) -> None:
     """A launch with a too small argument buffer is reported, also before the kernel is known."""
@@ -137,7 +137,7 @@ def test_size_of_arguments(build_program: Build, compile_object: Build, tmp_path
 
 @pytest.mark.thorough
 @pytest.mark.rocm(RELEASE)
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("bug", BUGS)
 def test_bug_with_newer_hip(build_newer: Build, tmp_path: Path, bug: str) -> None:
     log, program, expected = tmp_path / "log", build_newer("host_errors", "-g"), BUGS[bug]
@@ -161,6 +161,7 @@ def test_formats(build_program: Build, tmp_path: Path) -> None:
     assert (again.returncode, "0 findings, 1 suppressed" in again.stderr) == (0, True), again
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", ["streams", "graph"])
 def test_clean(build_program: Build, name: str) -> None:
     done = sanitize("--check", "host", "--", build_program(name))

@@ -48,8 +48,7 @@ def marked(program: str, *marks: str) -> list[int]:
     return [number for number, line in enumerate(text, 1) for mark in marks if line.endswith(f"// line: {mark}")]
 
 
-@pytest.mark.worth(3)
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("bug", BUGS)
 @pytest.mark.parametrize("container", ["pool", "region", "arguments"])
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
@@ -97,7 +96,7 @@ def test_openmp(tmp_path: Path, bug: str) -> None:
     assert lines_of(finding["freed"]) == (marked("openmp_memory.c", "freed") if bug == "freed" else [])
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("bug", ["none", "above", "leak"])
 @pytest.mark.parametrize("container", ["device", "copied", "host", "used", "part", "image", "svm", "table", "counts"])
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def lines_of(finding: dict[str, Any]) -> set[int]:
     return {frame["line"] for frame in finding["frames"] if frame["file"].endswith(SOURCE.name)}
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("pair", RACES)
 def test_race(build_program: Build, tmp_path: Path, pair: str, target: str) -> None:
@@ -79,6 +79,7 @@ def check(pair: str, findings: list[dict[str, Any]]) -> None:
     assert {line_of(name) for name in RACES[pair]} == lines_of(race) | lines_of(other)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("engines", "10")
 def test_no_race(build_program: Build, tmp_path: Path, target: str, engines: str) -> None:

@@ -47,6 +47,7 @@ def check(program: Path, log: Path, kernel: str, target: str, before: list[str])
         assert finding["group"] in range(4)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("kernel", "target"),
     [("loads", "gfx906"), ("loads", "gfx90a"), ("loads", "gfx1030"), ("addresses", "gfx906"), ("addresses", "gfx90a")],
@@ -55,12 +56,14 @@ def test_planted(build_program: Build, tmp_path: Path, kernel: str, target: str)
     check(build_program("timing", "-g"), tmp_path / "log", kernel, target, [])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.rocm(RELEASE)
 @pytest.mark.parametrize(("kernel", "target"), [("loads", "gfx1201"), ("loads", "gfx942"), ("addresses", "gfx942")])
 def test_planted_on_newer_targets(build_newer: Build, tmp_path: Path, kernel: str, target: str) -> None:
     check(build_newer("timing", "-g"), tmp_path / "log", kernel, target, stack(RELEASE))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 @pytest.mark.parametrize("kernel", BUGS)
 def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:

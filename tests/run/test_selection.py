@@ -78,7 +78,7 @@ def generated(seed: int) -> tuple[list[Launch], dict[str, str | None]]:
     return launches, options
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("seed", some(range(8), 2))
 def test_generated_selections(
     build_program: Callable[[str], Path],

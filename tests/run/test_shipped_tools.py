@@ -145,8 +145,7 @@ def test_every_tool_meets_every_other_one() -> None:
     assert len(WHERE) >= len(rounds(NAMES))
 
 
-@pytest.mark.worth(52)
-@pytest.mark.covering(1, "target", "together")
+@pytest.mark.rows(10, "target", "together")
 @pytest.mark.parametrize(("program", "target", "together"), MATRIX)
 def test_two_at_once(
     build_program: Build,
@@ -172,7 +171,7 @@ def table(ran: RunUnderTools, tool: str, title: str) -> list[dict[str, Any]]:
     return [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_launches_and_addresses_of_a_known_program(
     build_program: Build,

@@ -17,7 +17,7 @@ from .conftest import RunUnderTools
 from .test_programs import SAYS
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("where", ["libraries", "temporary files"])
 @pytest.mark.parametrize("name", ["with blank", "quote'\"d", "back\\slash", "co:l;on", "grün-雪", "x" * 120])
 def test_paths_of_any_kind(
@@ -57,6 +57,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("tools", "imported"),
     [("", []), ("-t plain", []), ("-t plain:early=true", ["luthier.run.instrumentation"])],

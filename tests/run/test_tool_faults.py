@@ -36,7 +36,7 @@ def as_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InstrumentationTask, "HOIST", False)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.usefixtures("as_hooks")
 @pytest.mark.parametrize(
     ("what", "kernel"), [("abort", "end_all"), ("trap", "trap"), ("address", "outside"), ("assert", "asserts")]
@@ -57,7 +57,7 @@ def test_a_kernel_that_faults(
 
 
 @pytest.mark.thorough
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.usefixtures("as_hooks")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_program_that_is_killed_in_a_kernel(
@@ -121,7 +121,7 @@ def test_counters_of_kept_kernels(
     assert any(row[1] > 0 for tool in tables[0] for table in tool for row in table["rows"])
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("how", ["cut", "noise", "no folder"])
 def test_a_damaged_cache(
     build_program: Build, under_tools: UnderTools, counter: type[Tool], kept: Path, how: str
@@ -210,7 +210,7 @@ def test_two_runs_on_one_cache(build_program: Build, under_tools: UnderTools, co
     assert done[0].variables == done[1].variables
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("problem", [SystemExit(), OSError("a bug")], ids=["cut", "bug"])
 def test_the_connection_is_cut(
     build_program: Build,

@@ -106,7 +106,7 @@ def test_kernels_whose_waves_nobody_could_know_run_as_they_are(
     assert [one["variable"] for one in ran.summary["variables"]] == ["counter"]  # and no cells
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("left", ["told", "applied", "made"])
 def test_pointers_are_the_originals(
     build_program: Build, under_tools: UnderTools, counter: type[Tool], left: str
@@ -121,7 +121,7 @@ def test_pointers_are_the_originals(
     )
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("deferred", ["0", "1"])
 def test_managed_variables_of_tools_are_there_when_code_is_loaded_early_or_late(
     build_program: Build,
@@ -139,7 +139,7 @@ def test_managed_variables_of_tools_are_there_when_code_is_loaded_early_or_late(
     assert 0 < vector < instructions
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("targets", [("gfx906", "gfx1030"), ("gfx90a", "gfx90a", "gfx1030")])
 def test_every_device_has_its_own_variables(
     build_program: Build, under_tools: UnderTools, counter: type[Tool], targets: tuple[str, ...]
@@ -166,7 +166,7 @@ SELECTIONS = {
 }
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("how", SELECTIONS)
 def test_selection(
     build_program: Build, under_tools: UnderTools, counter: type[Tool], how: str, tmp_path: Path
@@ -209,7 +209,7 @@ def test_launches_that_are_none(text: str) -> None:
         parse_launches(text)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["saxpy", "graph", "reduction", "scan", "sort"])
 def test_counts_without_hooks_are_the_devices_own(
@@ -257,7 +257,7 @@ def test_counts_without_hooks_are_the_devices_own(
     assert [value for _, _, value in ran.variables["sum"]] == [sum(counted.values())]
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("devices", ["emu:gfx90a", "emu:gfx1030"])
 @pytest.mark.parametrize("name", ["reduction", "scan"])
 def test_rows_of_waves_add_up_to_the_devices_own_counts(

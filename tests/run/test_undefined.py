@@ -47,8 +47,7 @@ def look(program: Path, log: Path, *words: str, target: str, init: str = "decisi
     return findings
 
 
-@pytest.mark.worth(2)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("kernel", DECIDE)
 def test_decisions(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
@@ -58,7 +57,7 @@ def test_decisions(build_program: Build, tmp_path: Path, kernel: str, target: st
     assert marked_line("undefined.hip", kernel) in lines
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("kernel", "mode"), [*((name, "unwritten") for name in QUIET), *((name, "written") for name in MEMORY)]
@@ -68,7 +67,7 @@ def test_nothing_is_decided(build_program: Build, tmp_path: Path, kernel: str, m
 
 
 @pytest.mark.thorough
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("way", HANDED)
 def test_copies(build_program: Build, tmp_path: Path, way: str, target: str) -> None:
@@ -107,6 +106,7 @@ def test_reads_are_told_as_before(build_program: Build, kernel: str) -> None:
     )
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("kernel", ["lds_mask", "register_mask", "copied"])
 def test_other_commands(build_program: Build, tmp_path: Path, kernel: str) -> None:
     """The same is found in captured launches, and by `luthier run`."""
@@ -135,10 +135,11 @@ CLEAN = (
 MORE = ("pointers", "variables", "graph", "processes", "scan", "transpose", "physics", "sparse", "fourier", "exchange")
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("name", "target"),
     [
-        *(pytest.param(name, target, marks=pytest.mark.covering(1)) for name in CLEAN for target in TARGETS[1:]),
+        *(pytest.param(name, target, marks=pytest.mark.rows()) for name in CLEAN for target in TARGETS[1:]),
         *(pytest.param(name, target, marks=pytest.mark.thorough) for name in MORE for target in TARGETS[1:]),
     ],
 )

@@ -62,7 +62,7 @@ class Wide(Tool):
             task.insert_hook_before(instruction, self.module.wide, instruction.index % 4, reg("v0"))
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_live_registers_in_lds(
     make_module: Callable[..., ToolModule],
@@ -103,7 +103,7 @@ def small_groups(compile_object: Callable[..., Path], target: str) -> CodeObject
     return load_object(editor.finish())
 
 
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 def test_larger_groups_than_metadata_allow_run_as_they_are(
     make_module: Callable[..., ToolModule],
@@ -127,7 +127,7 @@ def test_larger_groups_than_metadata_allow_run_as_they_are(
     assert "launches with more than 320 work-items a work-group run uninstrumented" in ran.err + str(ran.summary)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 def test_larger_groups_of_kernels_patched_on_disk_are_stopped(
     make_module: Callable[..., ToolModule],
@@ -170,8 +170,7 @@ def waiting(compile_object: Callable[..., Path]) -> Callable[[str], list[str | P
     return build
 
 
-@pytest.mark.worth(3)
-@pytest.mark.covering(0)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("words", [["run"], ["sanitize"], ["sanitize", "--check", "race,init,barrier"]], ids=" ".join)
 @pytest.mark.parametrize(
     ("target", "release"), [("gfx90a", ""), pytest.param("gfx1100", "6.4", marks=pytest.mark.rocm("6.4"))]

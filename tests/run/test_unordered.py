@@ -94,8 +94,7 @@ def check(program: Path, log: Path, kernel: str, bug: str, target: str, before: 
             assert finding["in_lds"] or finding["allocation"]["size"] == 4096
 
 
-@pytest.mark.worth(3)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize(("kernel", "bug"), BUGS)
 def test_planted(build_program: Build, tmp_path: Path, kernel: str, bug: str, target: str) -> None:
@@ -130,13 +129,14 @@ def test_why_no_line_is_known(build_program: Build, tmp_path: Path) -> None:
     assert done.stderr.count(f"    no source line: {finding['no_source']}\n") == 2
 
 
+@pytest.mark.rows(1)
 @pytest.mark.rocm(RELEASE)
 @pytest.mark.parametrize(("kernel", "bug"), BUGS)
 def test_planted_on_gfx12(build_newer: Build, tmp_path: Path, kernel: str, bug: str) -> None:
     check(build_newer("unordered", "-g"), tmp_path / "log", kernel, bug, "gfx1201", stack(RELEASE))
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 @pytest.mark.parametrize("kernel", CLEAN)
 def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str, target: str) -> None:
@@ -144,15 +144,14 @@ def test_without_a_bug(build_program: Build, tmp_path: Path, kernel: str, target
 
 
 @pytest.mark.rocm(RELEASE)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("kernel", CLEAN)
 def test_without_a_bug_on_newer_targets(build_newer: Build, tmp_path: Path, kernel: str, target: str) -> None:
     check(build_newer("unordered", "-g"), tmp_path / "log", kernel, "none", target, stack(RELEASE))
 
 
-@pytest.mark.worth(3)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("name", ORDERED)
 def test_ordered(build_program: Build, tmp_path: Path, name: str, target: str) -> None:
@@ -163,7 +162,7 @@ def test_ordered(build_program: Build, tmp_path: Path, name: str, target: str) -
 
 
 @pytest.mark.rocm(RELEASE)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
 @pytest.mark.parametrize("name", ORDERED)
 def test_ordered_on_newer_targets(build_newer: Build, tmp_path: Path, name: str, target: str) -> None:
@@ -171,7 +170,7 @@ def test_ordered_on_newer_targets(build_newer: Build, tmp_path: Path, name: str,
 
 
 @pytest.mark.rocm(RELEASE)
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx942", "gfx1201"])
 @pytest.mark.parametrize("scopes", ["own", "agent", "everywhere", "workgroup", "mixed"])
 def test_scopes(build_newer: Build, tmp_path: Path, scopes: str, target: str) -> None:

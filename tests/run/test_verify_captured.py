@@ -34,6 +34,7 @@ def verified(file: Path, tool: Tool) -> KernelVerdict:
     pytest.skip("each process has something where the capture's memory was")
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("name", ["reduction", "pointers"])
 def test_counters_are_the_truth(captured: Callable[..., list[Path]], luthier: Luthier, name: str, target: str) -> None:

@@ -301,7 +301,7 @@ def of_another_build(path: Path) -> None:
     path.write_bytes(data.replace(current().encode(), WRONG.encode()))
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_a_library_of_another_build_is_told(
     build_program: BuildProgram,
@@ -362,7 +362,7 @@ class Listener(Tool):
         """Do nothing."""
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("head", "what"), [(memory.LEDGER_HEAD, "the ledger of launches"), (memory.EVENT_HEAD, "the ring of API events")]
 )

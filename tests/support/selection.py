@@ -6,24 +6,24 @@ import heapq
 import zlib
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from itertools import combinations
+from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
-from costs import affordable
 from effort import EVERYTHING, SHARD
 
 COLLECTED = pytest.StashKey[set[Path]]()
 """Files that tests were collected from."""
-TABLES = pytest.StashKey[set[str]]()
-"""Node ids of the parametrized tests that were collected, without the rows."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take none of the tests marked `thorough`, and of a table only rows that `rows_of_tables` chooses: `make test-all`
-    has everything, and who names a test gets it. A shard takes its part of all that is left."""
+    """Deselect tests marked `thorough`, and the rows of tables that `rows_of_tables` leaves out.
+
+    `make test-all` runs everything, and so does a command line that names a test. A shard runs its part of the rest.
+    """
     config.stash[COLLECTED] = {item.path for item in items}
-    config.stash[TABLES] = {_table(item) for item in items if hasattr(item, "callspec")}
     chosen = items
     if not (EVERYTHING or any("::" in argument for argument in config.args)):
         chosen = [item for item in items if item.get_closest_marker("thorough") is None]
@@ -39,79 +39,65 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def rows_of_tables(items: Iterable[pytest.Item]) -> set[str]:
-    """Return the node ids of the rows to run, of each parametrized test as many as `affordable` says at most.
+    """Return the node ids of the rows to run of each parametrized test.
 
-    Of tables marked `covering(strength)` they are those in which that many values meet wherever they do in the whole
-    table. Of others they are all, or if there is no time for all, first those that have a value of their own.
+    A test without the mark `rows` runs all its rows. `rows(most, *names)` runs the first `most` rows of `spread`, over
+    the named parameters or all of them.
     """
     tables: dict[str, list[pytest.Item]] = {}
     for item in items:
         if hasattr(item, "callspec"):
-            tables.setdefault(_table(item), []).append(item)
+            tables.setdefault(item.nodeid.partition("[")[0], []).append(item)
     chosen: set[str] = set()
-    for name, table in tables.items():
-        worth = table[0].get_closest_marker("worth")
-        most = affordable(name, *(worth.args if worth else ()))
-        covers = table[0].get_closest_marker("covering")
-        strength, *names = covers.args if covers else (1,)
-        rows = {item.nodeid: factors(item, names) for item in table}
-        if covers:
-            chosen |= covering(rows, strength, most)
-        elif most is None or len(rows) <= most:
-            chosen |= rows.keys()
+    for table in tables.values():
+        mark = table[0].get_closest_marker("rows")
+        if mark is None:
+            chosen.update(item.nodeid for item in table)
         else:
-            first = covering(rows, 1, most)
-            rest = sorted(rows.keys() - first, key=lambda name: zlib.crc32(name.encode()))
-            chosen |= {*first, *rest[: most - len(first)]}
+            most, *names = mark.args or (None,)
+            chosen |= spread({item.nodeid: factors(item, names) for item in table}, most)
     return chosen
 
 
-def _table(item: pytest.Item) -> str:
-    return item.nodeid.partition("[")[0]
-
-
 def factors(item: pytest.Item, names: Sequence[str]) -> dict[str, Hashable]:
-    """Return the value of each parameter of a test, or of those that are named; a tuple has as many factors as
-    values."""
+    """Return the value of each named parameter of a test, or of all. A tuple is a factor for each of its values."""
     values: dict[str, Hashable] = {}
     for name, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
         if names and name not in names:
             continue
-        simple = isinstance(value, tuple) and all(isinstance(one, str | int) for one in value)
+        simple = isinstance(value, tuple) and all(isinstance(part, str | int) for part in value)
         for place, part in enumerate(value if simple else (value,)):
             known = isinstance(part, str | int | float | bool | None)
             values[f"{name} {place}"] = part if known else item.callspec.indices[name]
     return values
 
 
-def covering(rows: Mapping[str, Mapping[str, Hashable]], strength: int, most: int | None = None) -> set[str]:
-    """Return the names of few rows of a table in which all values meet that meet anywhere in it.
+def spread(rows: Mapping[str, Mapping[str, Hashable]], most: int | None = None) -> set[str]:
+    """Return the names of `most` rows of a table that differ as much as possible.
 
-    The array is greedy: the row with the most new combinations comes next. Rows that are as good as each other are
-    taken by a hash of their names, so that factors beyond `strength` vary, too.
+    The next row is always the one with the most values, then the most pairs of values, that no row before it has. A
+    hash of the names decides between equal ones.
 
     Args:
         rows: by name, the value of each factor; not every row needs the same factors.
-        strength: how many values are to meet: 1, each value of each factor; 2, every pair of values that any row has.
-        most: rows that are chosen at most: those in which the most values meet.
+        most: without it, as many rows as have every value.
     """
-    meetings = {
-        name: set(combinations(sorted(row.items(), key=lambda pair: pair[0]), min(strength, len(row))))
-        for name, row in rows.items()
-    }
-    left = set().union(*meetings.values())
+    values = {name: set(row.items()) for name, row in rows.items()}
+    pairs = {name: set(combinations(sorted(row.items(), key=itemgetter(0)), 2)) for name, row in rows.items()}
+    new_values, new_pairs = set[Any]().union(*values.values()), set[Any]().union(*pairs.values())
     # A row never gains by what others cover, so only the first of the queue needs to be counted again.
-    queue = [(-len(found), zlib.crc32(name.encode()), name) for name, found in meetings.items()]
+    queue = [(-len(values[name]), -len(pairs[name]), zlib.crc32(name.encode()), name) for name in rows]
     heapq.heapify(queue)
     chosen: set[str] = set()
-    while left and (most is None or len(chosen) < most):
-        _, order, name = heapq.heappop(queue)
-        gain = len(meetings[name] & left)
-        if queue and gain < -queue[0][0]:
-            heapq.heappush(queue, (-gain, order, name))
+    while queue and (new_values if most is None else len(chosen) < most):
+        *_, order, name = heapq.heappop(queue)
+        gain = (-len(values[name] & new_values), -len(pairs[name] & new_pairs))
+        if queue and gain > queue[0][:2]:
+            heapq.heappush(queue, (*gain, order, name))
         else:
             chosen.add(name)
-            left -= meetings[name]
+            new_values -= values[name]
+            new_pairs -= pairs[name]
     return chosen
 
 
@@ -123,7 +109,7 @@ def is_in_shard(name: str, shard: str) -> bool:
         shard: as `SHARD`.
 
     Raises:
-        ValueError: there is no such part.
+        ValueError: the shard is not a part between the first and the last.
     """
     if not shard:
         return True

@@ -17,7 +17,7 @@ APPS = Path(__file__).parents[2] / "examples/apps"
 PLANS = read_plans(APPS / "launch.toml")
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["divergent_loop", "reduction"])
 def test_edges_as_the_device_sees_them(bench: Any, shipped: Any, name: str, target: str) -> None:
@@ -44,7 +44,7 @@ def test_edges_as_the_device_sees_them(bench: Any, shipped: Any, name: str, targ
     assert all(row["% of its block"] == round(100 * row["times"] / left[row["from"]], 2) for row in rows(table))
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("per_wave", [False, True])
 def test_instructions_by_block_are_the_devices_own(bench: Any, shipped: Any, per_wave: bool, target: str) -> None:

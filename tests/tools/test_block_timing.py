@@ -46,7 +46,7 @@ def timed(kernel: Any, tool: Any) -> dict[str, list[dict[str, Any]]]:
     return {table.title: rows(table) for table in reported(tool, module, patched)}
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("clock", ["auto", "cycles", "real"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_readings(bench: Any, shipped: Any, target: str, clock: str) -> None:
@@ -81,7 +81,7 @@ def instructions(kernel: Any) -> Any:
     return InstrumentationTask(lift(kernel.object, kernel.kernel)).instructions
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_blocks(bench: Any, shipped: Any, target: str) -> None:
     """As often as the device entered them; and a block with a reading takes one more."""

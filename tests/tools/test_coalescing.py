@@ -26,7 +26,7 @@ extern "C" __global__ void strided(const TYPE *in, TYPE *out, unsigned stride) {
 SIZES = {"float": 4, "double": 8, "float4": 16, "char": 1}
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("type", SIZES)
 def test_lines_of_a_stride(bench: Any, shipped: Any, type: str, target: str) -> None:
@@ -76,7 +76,7 @@ def observed(kernel: Any, load_line: int, store_line: int) -> dict[int, tuple[in
     return {address: (row["requests"], row["lanes"], row["lines"]) for address, row in counts.items()}
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("line", [0, 256])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["vector_add", "divergent_loop", "function_call", "reduction"])

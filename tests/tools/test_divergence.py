@@ -77,7 +77,7 @@ def of_histogram(table: Any) -> dict[tuple[int, int], int]:
     return histogram
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["divergent_loop", "reduction", "function_call", "vector_add"])
 def test_as_the_device_sees_it(bench: Any, shipped: Any, name: str, target: str) -> None:
@@ -101,6 +101,7 @@ def test_as_the_device_sees_it(bench: Any, shipped: Any, name: str, target: str)
             assert row["divergent"] == expected["divergent"], row
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_collatz(bench: Any, shipped: Any, target: str) -> None:
     """A wave goes round until the last of its lanes has got to 1: rounds and lanes follow from the sequence alone."""
@@ -124,6 +125,7 @@ def test_collatz(bench: Any, shipped: Any, target: str) -> None:
     assert split in [row["divergent"] for row in back]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_if_with_two_sides(bench: Any, shipped: Any, target: str) -> None:
     """Some lanes take one side, the others the other: divergent in every round, unless none or all take it."""

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/tools.md"
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_tool_and_option_is_told_of(shipped: Any, name: str) -> None:
     known = shipped_tools()[name]

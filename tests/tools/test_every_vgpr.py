@@ -50,7 +50,7 @@ def findings(data: Any) -> Counter[str]:
     return Counter([*waits, *(hazard for _, hazard in check_hazards(lifted, unneeded=False, searches=0).consumers)])
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("barrier", [True, False])
 def test_races_are_found(bench: Any, shipped: Any, target: str, barrier: bool) -> None:
@@ -66,6 +66,7 @@ def test_races_are_found(bench: Any, shipped: Any, target: str, barrier: bool) -
     assert not tables["not checked"]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030", "gfx1100", "gfx1201"])
 def test_values_are_those_of_their_work_items(bench: Any, shipped: Any, target: str) -> None:
     """In the midst of code in which every VGPR is live, and where the value is stored; nothing is unsafe."""

@@ -63,7 +63,7 @@ def found_by_both(made: Any, tool: Any) -> tuple[dict[tuple[str, str], int], dic
     return actual, expected, set(left_out.values())
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.filterwarnings("ignore::luthier.emulator.inspection.checks.CheckWarning")
 @pytest.mark.parametrize("kernel", RESULTS)
 @pytest.mark.parametrize("target", TARGETS)
@@ -77,6 +77,7 @@ def test_as_the_device_finds_them(bench: Any, shipped: Any, target: str, kernel:
     assert not left_out
 
 
+@pytest.mark.rows(1)
 @pytest.mark.filterwarnings("ignore::luthier.emulator.inspection.checks.CheckWarning")
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
 def test_only_where_it_began(bench: Any, shipped: Any, target: str) -> None:
@@ -223,7 +224,7 @@ def others(instructions: Any) -> str:
     """
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.filterwarnings("ignore::luthier.emulator.inspection.checks.CheckWarning")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("target", OTHERS)
@@ -322,7 +323,7 @@ def products(instructions: Any) -> str:
     """
 
 
-@pytest.mark.covering(2)
+@pytest.mark.rows(1)
 @pytest.mark.filterwarnings("ignore::luthier.emulator.inspection.checks.CheckWarning")
 @pytest.mark.parametrize("what", ["ordinary", "large", "few", "many"])
 @pytest.mark.parametrize("target", PRODUCTS)
@@ -370,7 +371,7 @@ ROOM = {"% in f16": (2.0**-14, 65520), "% in e5m2": (2.0**-14, 61440), "% in bf1
 """From the smallest normal number of a format to where rounding makes infinity."""
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_exponents(bench: Any, shipped: Any, target: str) -> None:
     """Counts, extremes and shares are those of the results, which the kernel stores."""

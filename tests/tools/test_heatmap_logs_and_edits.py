@@ -21,7 +21,7 @@ ADD = ROOT / "examples/apps/vector_add.hip"
 KINDS = ("load", "store", "atomic")
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("page", [4096, 64])
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["vector_add", "divergent_loop", "function_call"])
@@ -63,6 +63,7 @@ extern "C" __global__ void fill(unsigned *out) { out[blockIdx.x * blockDim.x + t
     assert counted <= 1 << 16
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_values_are_what_is_stored(bench: Any, shipped: Any, target: str) -> None:
     a, b = np.random.default_rng(1).random((2, 1000)).astype(np.float32)
@@ -101,6 +102,7 @@ def test_an_addition_becomes_a_subtraction(bench: Any, shipped: Any, target: str
     assert tool.refused == []
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_sign_of_a_result_is_flipped(bench: Any, shipped: Any, target: str) -> None:
     a, b = np.random.default_rng(1).random((2, 1000)).astype(np.float32)

@@ -70,7 +70,7 @@ def operations(tables: Any, kernel: str) -> dict[tuple[str, str], int]:
     return {(row["unit"], row["type"]): row["operations"] for row in rows(tables[title])} if title in tables else {}
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["divergent_loop", "reduction", "function_call", "vector_add"])
 def test_classes_are_the_devices_own(bench: Any, shipped: Any, name: str, target: str) -> None:
@@ -88,6 +88,7 @@ def test_classes_are_the_devices_own(bench: Any, shipped: Any, name: str, target
     assert total["waves"] == expected.total()
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("type", "dtype"), [("float", np.float32), ("double", np.float64)])
 @pytest.mark.parametrize("target", TARGETS)
 def test_product_of_matrices(bench: Any, shipped: Any, target: str, type: str, dtype: Any) -> None:
@@ -101,6 +102,7 @@ def test_product_of_matrices(bench: Any, shipped: Any, target: str, type: str, d
     assert operations(tables, "product") == {("vector", {"float": "f32", "double": "f64"}[type]): 2 * n**3}
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx908", "gfx90a", "gfx942"])
 def test_matrix_instructions(bench: Any, shipped: Any, target: str) -> None:
     """2·M·N·K for each block, and for each wave, however many lanes are active."""
@@ -111,6 +113,7 @@ def test_matrix_instructions(bench: Any, shipped: Any, target: str) -> None:
     assert rows(kernel.under(shipped("instruction_mix", operations=False))["matrices"])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
 def test_every_matrix_instruction_is_understood(target: str) -> None:
     """All of LLVM's have a type and a number of operations, and every block makes its own result."""

@@ -50,7 +50,7 @@ def cycles(lanes: list[int], words: int, stride: int, many: int, mixed: bool, wa
     return needed, taken
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("type", WORDS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_strides(bench: Any, shipped: Any, target: str, type: str) -> None:

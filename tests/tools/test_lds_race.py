@@ -87,7 +87,7 @@ def program(seed: int, type: str) -> list[Op]:
     return ops
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_programs(bench: Any, shipped: Any, seed: int) -> None:
     """Findings are exactly the races."""
@@ -130,7 +130,7 @@ extern "C" __global__ void transpose(float *out, const float *in, unsigned width
 REDUCTION = (ROOT / "examples/apps/reduction.hip").read_text()
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["transpose", "reduction"])
 def test_each_barrier_is_needed(bench: Any, shipped: Any, name: str, target: str) -> None:
@@ -158,6 +158,7 @@ def test_each_barrier_is_needed(bench: Any, shipped: Any, name: str, target: str
             assert all(row["kernel"] == name and "write" in row["kind"] for row in tables["races"])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_generic_pointers_and_the_window(bench: Any, shipped: Any, target: str) -> None:
     """Flat instructions count only if they access LDS; of 40 work-groups, 32 are watched, and the others are listed."""
@@ -189,6 +190,7 @@ def test_generic_pointers_and_the_window(bench: Any, shipped: Any, target: str) 
             assert row["earlier"] == row["later"]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("lanes", [False, True])
 def test_lanes_of_one_wave(bench: Any, shipped: Any, lanes: bool) -> None:
     """They run in lockstep, so they are reported only on request."""

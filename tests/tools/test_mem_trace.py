@@ -80,7 +80,7 @@ def even(lanes: Any, places: Any) -> bool:
     return not rest.any() and len(set(apart.tolist())) <= 1
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("space", SPACES)
 def test_what_lanes_have_in_common(bench: Any, shipped: Callable[..., Tool], space: str, target: str) -> None:

@@ -145,8 +145,7 @@ def made(bench: Any, kernel: str, target: str, access: str, memory: int, offsets
     return bench(source, kernel, target, np.zeros(memory, np.uint8), offsets, out, grid=GROUPS, block=BLOCK)
 
 
-@pytest.mark.worth(4)
-@pytest.mark.covering(2, "target", "access")
+@pytest.mark.rows(2, "target", "access")
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("access", ACCESSES)
 @pytest.mark.parametrize("target", TARGETS)
@@ -175,7 +174,7 @@ def test_every_byte(bench: Any, shipped: Any, target: str, access: str, seed: in
     assert "not measured" not in tables
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("access", ACCESSES)
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_last_bytes(bench: Any, shipped: Any, target: str, access: str) -> None:
@@ -192,7 +191,7 @@ def test_the_last_bytes(bench: Any, shipped: Any, target: str, access: str) -> N
     assert sum(row["lanes"] for row in tables["memory"]) == (offsets + size > extent).sum()
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("access", ["byte", "half", "word", "atomic"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_lds(bench: Any, shipped: Any, target: str, access: str) -> None:
@@ -221,6 +220,7 @@ def test_without_lds(bench: Any, shipped: Any) -> None:
     assert spaces == [{"global", "lds"}, {"global"}]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_who_it_was(bench: Any, shipped: Any, target: str) -> None:
     """Work-groups, waves and lanes are counted in three dimensions."""
@@ -368,6 +368,7 @@ WAYS = {
 """Code, and the results of the loads in it that are checked."""
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("way", WAYS)
 def test_what_the_launch_has_is_not_checked(shipped: Any, way: str) -> None:
     """Loads by the pointer that the launch gave need no check where nothing has changed it on any way there."""
@@ -392,6 +393,7 @@ BASES = {
 """Code, and whether its base is surely an argument of the kernel."""
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("way", BASES)
 def test_bases_that_are_arguments(shipped: Any, way: str) -> None:
     """Offsets alone are compared only where the base is what the launch gave, on all ways there."""
@@ -409,7 +411,7 @@ def test_bases_that_are_arguments(shipped: Any, way: str) -> None:
     assert [(one.claim.kind, one.claim.argument) for one in held] == [("offsets", 8)] * sure
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_accesses_cost(bench: Any, shipped: Any, target: str) -> None:
     """For accesses inside the memory of a kernel's arguments, the number of instructions about doubles."""

@@ -23,7 +23,7 @@ def tables(tool: Any, object: CodeObject) -> dict[str, list[Any]]:
     return {table.title.partition(":")[0]: list(table.rows) for table in reported(tool, module, patched)}
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("target", TARGETS)
 def test_waits_taken_out_are_found(app: Any, shipped: Any, capfd: pytest.CaptureFixture[str], target: str) -> None:
     """Each wait of a kernel taken out; findings, and what is counted, are those of the check itself."""

@@ -51,7 +51,7 @@ LUTHIER_HOOK_ANNOTATE watch() {
 """
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", [name for name in TARGETS if "wave64" in name])
 @pytest.mark.parametrize("name", NAMES)
 def test_shipped_tools(
@@ -90,7 +90,7 @@ def points(kernel: Any) -> list[int]:
     return [one.address for one in task.instructions if one.is_vector]
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TWICE)
 @pytest.mark.parametrize("name", ["reduction", "divergent_loop"])
 def test_what_a_wave_is(bench: Any, make_module: Callable[..., ToolModule], name: str, target: str) -> None:

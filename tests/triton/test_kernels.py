@@ -7,7 +7,7 @@ import pytest
 from luthier.tool import Tool
 from luthier.tool.task import InstrumentationTask, reg
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 tl = pytest.importorskip("triton.language")
@@ -30,6 +30,7 @@ def layer_norm(source, weight, bias, out, mean, reciprocal, columns, epsilon, BL
     tl.store(out + row * columns + offsets, y.to(out.dtype.element_ty), mask=mask)
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("kind", ["float32", "float16"])
 def test_layer_norm(compile_kernel, target: str, kind: str) -> None:
     rows, columns = 4, 190
@@ -78,7 +79,7 @@ def compile_attention(compile_kernel, target: str):
     return compile_kernel(attention, target, given, {"BLOCK_M": 32, "BLOCK_N": 32, "WIDTH": width}), given
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 def test_causal_attention(compile_kernel, target: str) -> None:
     compiled, given = compile_attention(compile_kernel, target)
     compiled.launch(*given, grid=(3,))
@@ -91,7 +92,7 @@ def test_causal_attention(compile_kernel, target: str) -> None:
     np.testing.assert_allclose(out, expected, rtol=0, atol=3e-3)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 def test_instr_count_of_attention(compile_kernel, counter, target: str) -> None:
     compiled, given = compile_attention(compile_kernel, target)
     verdict = compiled.verify(counter(), *given, grid=(3,))
@@ -114,7 +115,7 @@ LUTHIER_HOOK_ANNOTATE divergent(uint32_t value) {
 """
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 def test_a_divergent_hook_everywhere_changes_nothing(compile_kernel, make_module, target: str) -> None:
     """A vector register's worth of work before every instruction of a kernel with LDS, barriers and matrix units."""
     module = make_module(HOOK, *TARGETS)
@@ -136,7 +137,7 @@ def sort_rows(source, out, descending: tl.constexpr, BLOCK: tl.constexpr):
     tl.store(out + offsets, tl.sort(tl.load(source + offsets), descending=descending))
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("kind", "descending"), [("int32", False), ("float32", True)])
 def test_sort(compile_kernel, target: str, kind: str, descending: bool) -> None:
     x = np.random.default_rng(4).integers(-1000, 1000, (2, 256)).astype(kind)
@@ -161,6 +162,7 @@ def scans(source, sums, products, maxima, BLOCK: tl.constexpr):
     tl.store(maxima + offsets, tl.associative_scan(x, 0, _larger))
 
 
+@pytest.mark.rows(5)
 def test_scans(compile_kernel, target: str) -> None:
     x = np.random.default_rng(5).integers(0, 100, (2, 512)).astype(np.int32)
     x[:, 300:] = 99 + 2 * (x[:, 300:] > 50)  # later factors are -1 and 1
@@ -188,6 +190,7 @@ def atomics(keys, values, counts, sums, floats, halves, lowest, highest, swapped
     tl.atomic_cas(swapped + key, tl.full((BLOCK,), -1, tl.int32), key)
 
 
+@pytest.mark.rows(2)
 def test_atomics(compile_kernel, target: str) -> None:
     generator = np.random.default_rng(6)
     keys = generator.integers(0, 10, 1024).astype(np.int32)
@@ -224,6 +227,7 @@ def functions(source, out, BLOCK: tl.constexpr):
     tl.store(out + 10 * BLOCK + offsets, 1.0 / x)
 
 
+@pytest.mark.rows(2)
 def test_functions(compile_kernel, target: str) -> None:
     from math import erf
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from effort import some
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 tl = pytest.importorskip("triton.language")
@@ -102,6 +102,7 @@ def compile_product(compile_kernel, target: str, kind: str, precision: str = "ie
     return compile_kernel(matmul, target, typed, constants, **options), [a, b, c, M, N, K], left @ right
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("kind", ["fp32", "fp16", "bf16", "i8"])
 def test_product(compile_kernel, target: str, kind: str) -> None:
     compiled, given, expected = compile_product(compile_kernel, target, kind)
@@ -113,7 +114,7 @@ def test_product(compile_kernel, target: str, kind: str) -> None:
         np.testing.assert_allclose(given[2], expected, rtol=0, atol=72 * 8 * 2**-24)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("options", [{"small_pointers": False}, {"num_warps": 2, "num_stages": 3}, {"num_warps": 8}])
 def test_product_compiled_otherwise(compile_kernel, target: str, options: dict) -> None:
     """Memory by pointers instead of buffers, other work-group sizes, deeper pipelines."""
@@ -124,6 +125,7 @@ def test_product_compiled_otherwise(compile_kernel, target: str, options: dict) 
     np.testing.assert_allclose(given[2], expected, rtol=0, atol=72 * 8 * 2**-24)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(
     ("target", "kind"),
     [
@@ -176,6 +178,7 @@ def scaled_matmul(
 FP4 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("nonkdim", [16, 32])
 @pytest.mark.parametrize(("left", "right"), [("e2m1", "e2m1"), ("e4m3", "e4m3"), ("e5m2", "e2m1"), ("e2m1", "e4m3")])
 def test_scaled_product(compile_kernel, left: str, right: str, nonkdim: int) -> None:
@@ -207,6 +210,7 @@ def test_scaled_product(compile_kernel, left: str, right: str, nonkdim: int) -> 
     np.testing.assert_allclose(c, expected, rtol=0, atol=2**-20 * np.abs(x).max() * np.abs(y).max() * k)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("per_wave", [False, True])
 def test_instr_count_of_a_product(compile_kernel, counter, target: str, per_wave: bool) -> None:
     compiled, given, _ = compile_product(compile_kernel, target, "fp16")
@@ -219,7 +223,7 @@ def test_instr_count_of_a_product(compile_kernel, counter, target: str, per_wave
 
 
 @pytest.mark.thorough
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize(
     ("target", "warps"),
     some([("gfx90a", 1), ("gfx942", 1), ("gfx950", 4), ("gfx1100", 4), ("gfx1201", 4)], 4),

@@ -49,7 +49,7 @@ class Recorder:
         return Recorded(**vars(made))
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", CASES)
 def test_mutants(compile_kernel: Compile, name: str, target: str) -> None:

@@ -53,7 +53,7 @@ class Everywhere(Tool):
         return {"waves": int(counts.executions.sum())}
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("hook", ["deep", "count"])
 @pytest.mark.parametrize(("columns", "warps"), [(128, 2), (256, 4)])
 @pytest.mark.parametrize("target", TARGETS)

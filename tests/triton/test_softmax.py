@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 triton = pytest.importorskip("triton", reason="needs Triton")
 tl = pytest.importorskip("triton.language")
@@ -38,6 +38,7 @@ def test_softmax(compile_kernel, target: str) -> None:
     np.testing.assert_allclose(out, powers / powers.sum(axis=1, keepdims=True), rtol=2e-6)
 
 
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("per_wave", [False, True])
 def test_instr_count_of_softmax(compile_kernel, counter, target: str, per_wave: bool) -> None:
     given = arguments()

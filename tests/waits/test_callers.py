@@ -43,6 +43,7 @@ def memory(waits: tuple[str, str], vector: str, local: str, scalar: str) -> Draw
     return draw
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_calls_are_as_if_inlined(target: str) -> None:
     first, second, *loads = TARGETS[target]
@@ -80,6 +81,7 @@ def found(body: str) -> list[int]:
     return [len(finding.path) for finding in findings]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("calls", [3, 70, 300])
 def test_however_many_callers(calls: int) -> None:
     """Each arrives with another number of operations after a load."""

@@ -40,7 +40,7 @@ LUTHIER_HOOK_ANNOTATE mix(uint32_t scalar, uint32_t vector) {
 """
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("level", ["-O1", "-O3"])
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942", "gfx1010", "gfx1030", "gfx1100", "gfx1200"])
 def test_patched_kernels_wait(make_module, compile_object, target: str, level: str) -> None:

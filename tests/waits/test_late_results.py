@@ -21,7 +21,7 @@ from luthier.lifting import lift
 from pair_findings import wait_use
 from wait_kernels import kernel
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 TARGETS = ["gfx906", "gfx942", "gfx1030", "gfx1100", "gfx1200"]
 
@@ -203,6 +203,7 @@ def random_body(target: str, randomness: random.Random) -> str:
     return "; ".join([begin(target), *(one() for _ in range(60))])
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seed", range(6))
 def test_straight_code_is_judged_alike(target: str, seed: int) -> None:
@@ -235,6 +236,7 @@ def first_uses(uses: Iterable[tuple[str, int, str, int, str, int]]) -> Uses:
     return first
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("first", ["", "flat_", "ds_"])
 @pytest.mark.parametrize("distance", [0, 1])

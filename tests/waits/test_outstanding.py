@@ -24,6 +24,7 @@ def lines(target: str, seed: int) -> list[str]:
     return start + [re.sub(r"\b([vs])1\d\b", rf"\g<1>{10 + number}", line) for number, line in enumerate(body)]
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("seed", range(2))
 def test_least_waits(target: str, seed: int) -> None:

@@ -61,6 +61,7 @@ def kinds(findings: tuple[WaitFinding, ...]) -> Counter[tuple[str, ...]]:
     return Counter((one.consumer.text, one.producer.text, one.access, one.counter) for one in findings)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_waits_around_a_shared_hook(make_module: Callable[..., ToolModule], target: str) -> None:
     module, object = make_module(HOOK, *TARGETS), application(target)

@@ -31,6 +31,7 @@ def repeated(count: int, text: Callable[[int], str]) -> str:
 LOAD = "global_load v{0}, v[2:3], off"
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1200"])
 def test_counters_are_finite(target: str) -> None:
     model = wait_model(TARGETS[target])

@@ -54,7 +54,6 @@ def trials(isa: Isa, number: int) -> list[tuple[str, int]]:
     ]
 
 
-@pytest.mark.worth(68)
 @pytest.mark.parametrize("target", TARGETS)
 def test_instructions(target: str) -> None:
     isa = Isa.of(target)
@@ -65,6 +64,7 @@ def test_instructions(target: str) -> None:
             assert len(tried[name]) > 1, f"{name} is always at its default"
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("target", "rounding"), [("gfx942", 1), ("gfx1030", 2), ("gfx1201", 3)])
 def test_rounding(target: str, rounding: int) -> None:
     """Floats, with MODE rounding up, down, or to zero."""
@@ -73,6 +73,7 @@ def test_rounding(target: str, rounding: int) -> None:
     compare(isa, sample(floats, SHARE), rounding)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
 def test_wave64(target: str) -> None:
     """RDNA's other wave size. GFX11 permutes within 32 lanes, which its document does not say (LLVM's
@@ -82,6 +83,7 @@ def test_wave64(target: str) -> None:
     compare(isa, sample([number for number in executed(isa) if isa.opcode(number).mnemonic not in narrow], SHARE))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_following_undefined_values(target: str) -> None:
     """Code that follows undefined values computes the same."""
@@ -155,6 +157,7 @@ def compare(isa: Isa, numbers: list[int], rounding: int = 0, *, undefined: bool 
     return tried
 
 
+@pytest.mark.rows(9)
 @pytest.mark.parametrize("target", TARGETS)
 def test_ledger(target: str) -> None:
     """No opcode is left out: each is compared above, or named in a table with the place or the reason."""

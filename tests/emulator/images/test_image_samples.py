@@ -103,6 +103,7 @@ def check(image: Image, modes: list[int], *, whole: bool, linear: bool, verb: st
             assert actual == pytest.approx(numbers[component], rel=1e-6, abs=1e-7), (lane, at[lane], component)
 
 
+@pytest.mark.rows(8)
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("mode", [WRAP, MIRROR, CLAMP, BORDER])
 @pytest.mark.parametrize("target", TARGETS)
@@ -114,6 +115,7 @@ def test_planes(target: str, mode: int, linear: bool) -> None:
         check(Image(target, "16_16_16_16_SNORM", "2D", EXTENTS["2D"]), [mode, mode], whole=True, linear=linear)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("verb", ["image_sample", "image_sample_l"])
 @pytest.mark.parametrize("dim", DIMENSIONS)
 @pytest.mark.parametrize("target", TARGETS)
@@ -170,8 +172,7 @@ def halves(state: WaveState, count: int) -> NDArray[np.float16]:
     return pairs.view(np.float16)
 
 
-@pytest.mark.worth(4)
-@pytest.mark.covering(1)
+@pytest.mark.rows(4)
 @pytest.mark.parametrize("linear", [False, True])
 @pytest.mark.parametrize("dim", ["2D", "2D_ARRAY", "3D"])
 @pytest.mark.parametrize("target", [target for target in TARGETS if not is_gfx9(target)])
@@ -199,6 +200,7 @@ def test_sixteen_bits(target: str, dim: str, linear: bool) -> None:
                 assert actual[lane] == pytest.approx(np.array(numbers), rel=2**-10, abs=1e-7)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx906", "gfx1030", "gfx1201"])
 def test_gathered_halves(target: str) -> None:
     image = Image(target, "16_16_16_16_FLOAT", "2D", EXTENTS["2D"])

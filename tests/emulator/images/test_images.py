@@ -109,7 +109,7 @@ def selections(form: str) -> tuple[int, ...]:
     return {1: (4, 0, 0, 0), 2: (4, 5, 0, 0), 4: (4, 5, 6, 7)}[FORMATS[form][3]]
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(16)
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_formats(target: str, form: str) -> None:
@@ -125,6 +125,7 @@ def test_srgb_is_not_stored(target: str) -> None:
         check_store(Image(target, "8_8_8_8_SRGB", "2D", EXTENTS["2D"]))
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("dim", DIMENSIONS)
 @pytest.mark.parametrize(
     ("target", "apart"),
@@ -399,6 +400,7 @@ def test_elements_of_12_bytes_have_no_tiles() -> None:
         executed("gfx1100", text, {20: 0, 21: 0}, scalars, memory)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_components(target: str) -> None:
     """DMASK chooses; DST_SEL exchanges, and has constants, which are not 0 outside of the image: refused there."""
@@ -415,6 +417,7 @@ def test_components(target: str) -> None:
         check_load(opaque)
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("target", TARGETS)
 def test_halves(target: str) -> None:
     """Coordinates, which are not modelled on GFX9, and data of 16 bits."""

@@ -111,7 +111,7 @@ def case_of(target: str, name: str, wave_size: int) -> Case:
     return smfmac(target, name) if name.startswith("v_smfmac") else wmma(target, name, wave_size)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(("target", "name", "wave_size"), list(cases()))
 def test_beside_elements(target: str, name: str, wave_size: int) -> None:
     """Ordinary numbers, few and many exceptional ones, and such as overflow and underflow."""
@@ -129,7 +129,7 @@ def test_beside_elements(target: str, name: str, wave_size: int) -> None:
     assert {FindingKind.NAN_FLOW, FindingKind.INFINITY} & kinds
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows
 @pytest.mark.parametrize("kinds", [NAN, INFINITY, NAN | INFINITY, DENORMAL])
 def test_only_what_is_asked_for(kinds: int) -> None:
     case, generator = mfma("gfx942", "v_mfma_f32_16x16x16_f16"), np.random.default_rng(3)
@@ -148,7 +148,7 @@ def test_nothing_is_told_unasked() -> None:
     assert (execute(case, a, b, c) == result_of(case, state_after(case, a, b, c, floats=NAN))).all()
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("left", range(5))
 @pytest.mark.parametrize("right", range(5))
 @pytest.mark.parametrize("m", [16, 32])
@@ -159,7 +159,7 @@ def test_small_formats_of_gfx950(m: int, left: int, right: int) -> None:
     assert seen(state) == sights(case, state, a, b, c)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("code", [0, 2, 4])
 @pytest.mark.parametrize("m", [16, 32])
 def test_scales_of_gfx950(m: int, code: int) -> None:

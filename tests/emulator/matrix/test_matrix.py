@@ -15,7 +15,7 @@ from luthier.isa import Isa
 from matrix_cases import INDEX, execute, expect, random_codes, run, same, spread_codes
 from matrix_places import mfma, newest, scaled, smfmac, wmma
 
-pytestmark = pytest.mark.covering(1)
+pytestmark = pytest.mark.rows()
 
 EIGHT = [f"{left}_{right}" for left in ("fp8", "bf8") for right in ("fp8", "bf8")]
 OLD_SHAPES = [
@@ -96,7 +96,7 @@ def both(case) -> None:
         same(case.result, *run(case, 2, wild=True, exec=1))
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(
     ("target", "name"), some([(target, name) for target, names in MFMA.items() for name in names], 4)
 )
@@ -108,6 +108,7 @@ def test_mfma(target: str, name: str) -> None:
         same(case.result, *run(case, 2, wild=True, exec=None if case.accumulation else 1))
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(
     ("target", "name"), some([(target, name) for target, names in SMFMAC.items() for name in names], 4)
 )
@@ -115,24 +116,28 @@ def test_smfmac(target: str, name: str) -> None:
     both(smfmac(target, name))
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("wave_size", [32, 64])
 @pytest.mark.parametrize("name", WMMA11)
 def test_wmma_of_gfx11(name: str, wave_size: int) -> None:
     both(wmma("gfx1100", f"v_wmma_{name}", wave_size))
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("wave_size", [32, 64])
 @pytest.mark.parametrize("name", WMMA12)
 def test_wmma_of_gfx12(name: str, wave_size: int) -> None:
     both(wmma("gfx1200", f"v_wmma_{name}", wave_size))
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("wave_size", [32, 64])
 @pytest.mark.parametrize("name", SWMMAC)
 def test_swmmac(name: str, wave_size: int) -> None:
     both(wmma("gfx1200", f"v_swmmac_{name}", wave_size))
 
 
+@pytest.mark.rows(6)
 @pytest.mark.parametrize("wave_size", [32, 64])
 @pytest.mark.parametrize(
     ("target", "name"),
@@ -156,11 +161,13 @@ NEWEST = [
 ]
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("name", NEWEST)
 def test_products_of_gfx1250(name: str) -> None:
     both(newest(name))
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("signed", [(False, False), (True, False), (False, True), (True, True)])
 def test_sparse_integers_of_gfx1250(signed: tuple[bool, bool]) -> None:
     both(newest("v_swmmac_i32_16x16x128_iu8", f" neg_lo:[{int(signed[0])},{int(signed[1])},0]", signed))
@@ -190,7 +197,7 @@ def test_index_keys_of_gfx1250(name: str) -> None:
 PLAIN = range(-51, 63)
 
 
-@pytest.mark.worth(3)
+@pytest.mark.rows(7)
 @pytest.mark.parametrize("name", [name for name in MFMA["gfx942"] if re.search("f16|xf32|fp8|bf8", name)])
 @pytest.mark.parametrize("exponents", [PLAIN, range(-51, -20), range(40, 63), range(-52, 64)], ids=str)
 @pytest.mark.parametrize("of_c", [range(-2, 3), range(-127, -90), range(-127, 128)], ids=str)
@@ -207,6 +214,7 @@ def test_exponents_far_apart(name: str, exponents: range, of_c: range) -> None:
 # Modifiers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("left", range(5))
 @pytest.mark.parametrize("right", range(5))
 @pytest.mark.parametrize("m", [16, 32])
@@ -229,7 +237,7 @@ def test_reserved_formats_of_f8f6f4(source: str, side: str, code: int) -> None:
         run_assembly("gfx950", f"{source} {side}:{code}")
 
 
-@pytest.mark.worth(3)
+@pytest.mark.rows(6)
 @pytest.mark.parametrize("scales", [range(117, 137), range(50, 205), range(255)], ids=str)
 @pytest.mark.parametrize("byte", range(4))
 @pytest.mark.parametrize(
@@ -279,6 +287,7 @@ def test_groups_of_lanes_of_b_are_moved(pattern: int) -> None:
     same("f32", execute(case, a, b, c), expect(case, a, moved, c))
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("signs", [(1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 1, 1)])
 def test_negation_of_doubles(signs: tuple[int, int, int]) -> None:
     case = mfma("gfx942", "v_mfma_f64_16x16x4_f64", f" neg:[{signs[0]},{signs[1]},{signs[2]}]")
@@ -289,6 +298,7 @@ def test_negation_of_doubles(signs: tuple[int, int, int]) -> None:
     same("f64", execute(case, a, b, c), expect(case, *given))
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("target", ["gfx1100", "gfx1200"])
 @pytest.mark.parametrize(
     ("low", "high"), [((1, 0, 0), (0, 0, 0)), ((0, 1, 0), (1, 0, 0)), ((0, 0, 1), (0, 0, 1)), ((1, 1, 0), (1, 1, 1))]
@@ -308,6 +318,7 @@ def test_negation_of_wmma(target: str, low: tuple[int, ...], high: tuple[int, ..
     same("f32", execute(case, a, b, c), expect(case, *given, changed))
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("wave_size", [32, 64])
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_high_halves_of_gfx11(kind: str, wave_size: int) -> None:
@@ -328,12 +339,14 @@ def test_saturation(target: str) -> None:
     assert (got[:, 8:] == 0x80000000).all()
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(("wave_size", "key"), [(32, 1), (64, 1), (64, 3)])
 def test_index_keys_of_swmmac(wave_size: int, key: int) -> None:
     case = wmma("gfx1200", "v_swmmac_f32_16x16x32_f16", wave_size, f" index_key:{key}")
     compare_with_index(case, key * (16 if wave_size == 32 else 8))
 
 
+@pytest.mark.rows(2)
 @pytest.mark.parametrize(
     ("name", "text", "shift"),
     [

@@ -70,6 +70,7 @@ def span(first: int, units: int) -> str:
     return f"v[{first}:{first + units - 1}]"
 
 
+@pytest.mark.rows(15)
 @pytest.mark.parametrize("b", FORMATS)
 @pytest.mark.parametrize("a", FORMATS)
 @pytest.mark.parametrize("steps", [0, 32, 16])

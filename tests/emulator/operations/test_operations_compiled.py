@@ -98,6 +98,7 @@ def module(request, tmp_path_factory):
     return open_device(f"emu:{target}").load(output)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("name", KERNELS)
 def test_as_on_the_host(module, expected, name):
     a, b, wanted = expected(name)

@@ -118,6 +118,7 @@ def test_fused(evaluate, cases, bits):
     assert_same(evaluate(f"v_fma_f{bits}", x, y, z), fused(x, y, z), x, y, z, name="cancelling fma")
 
 
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("direction", [1, 2, 3])
 @pytest.mark.parametrize("bits", [16, 32, 64])
 def test_rounding_modes(evaluate, cases, bits, direction):

@@ -31,6 +31,7 @@ def host(tmp_path_factory):
     return ctypes.CDLL(str(output))
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
 def test_functions(host, tmp_path, target):
     toolchain = Toolchain.find()

@@ -379,6 +379,7 @@ def span(first: int, units: int) -> str:
     return f"v{first}" if units == 1 else f"v[{first}:{first + units - 1}]"
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("wide", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("kind", SMALL)
 def test_blocks(kind: str, wide: str) -> None:

@@ -103,7 +103,7 @@ def values_to_write(form):
     return np.concatenate([around, small, special]).astype(np.float32)
 
 
-@pytest.mark.covering(1)
+@pytest.mark.rows(1)
 @pytest.mark.parametrize(("kind", "processor"), EIGHT_BIT)
 def test_writing(evaluate, kind, processor):
     form = FORMATS[kind, processor]
@@ -179,6 +179,7 @@ def encoded(values, kind):
     return bits.astype(np.uint32), exact.astype(np.float64)
 
 
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("source", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("kind", ["fp8", "bf8", "pk_fp4", "pk32_fp6", "pk32_bf6"])
 def test_scaled_stochastic_rounding(kind, source):
