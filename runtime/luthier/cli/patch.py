@@ -23,6 +23,7 @@ from luthier.cli.common import (
 from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import add_object_arguments, selected_object
 from luthier.errors import LuthierError
+from luthier.support.extras import extra
 from luthier.support.files import check_writable, is_same_file, write_atomically, writing_atomically
 from luthier.terminal import say, say_text, visible
 
@@ -126,8 +127,8 @@ def _write_map(path: str | None, objects: list[tuple[CodeObject, tuple[AddressMa
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         write_atomically(path, json.dumps(rows, indent=1).encode())
         return
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    pa = extra("pyarrow")
+    pq = extra("pyarrow.parquet")
 
     with writing_atomically(path) as file:
         pq.write_table(pa.table(columns), file)

@@ -22,6 +22,7 @@ from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import kernel_option
 from luthier.errors import LuthierError
 from luthier.support import strict_json
+from luthier.support.extras import require
 from luthier.support.files import check_writable, write_atomically
 from luthier.support.wording import counted
 from luthier.terminal import say, say_raw, say_text, visible_lines
@@ -219,6 +220,8 @@ def run(args: argparse.Namespace) -> int:
         executed = Executed()
     if options.json and options.json != "-":
         check_writable(options.json)
+    if options.output:
+        require("pyarrow")
     watched = _WatchedRun(options, devices, findings, executed, Unfinished())
     code = watched.run() if options.tool or options.output or options.json else watched.run_plainly()
     return _end(code, findings, watched.unfinished)

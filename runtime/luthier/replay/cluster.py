@@ -26,6 +26,7 @@ from luthier.errors import DeviceError, LuthierError
 from luthier.replay.jobs import CaptureJob, ReplayOutcome, ReplayStatus, numbered
 from luthier.replay.processes import done_elsewhere, replayed_elsewhere
 from luthier.replay.tools import ReplayUnderTools, ToolsOutcome, texts
+from luthier.support.extras import extra
 from luthier.support.private_folder import private_folder
 
 if TYPE_CHECKING:
@@ -175,11 +176,8 @@ def cluster(scheduler: str) -> Iterator[Client]:
     Raises:
         LuthierError: Dask is not installed, or the scheduler does not answer.
     """
-    try:
-        import dask
-        from distributed import Client, LocalCluster
-    except ImportError:
-        raise LuthierError("--scheduler needs Dask: pip install 'luthier[cluster]'") from None
+    dask, distributed = extra("dask"), extra("distributed")
+    Client, LocalCluster = distributed.Client, distributed.LocalCluster
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # the tasks report errors
     settings: dict[str, Any] = {"distributed.comm.timeouts.connect": _CONNECT}
     if scheduler == LOCAL:  # Dask always opens HTTP servers: give them no routes

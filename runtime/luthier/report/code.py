@@ -13,6 +13,7 @@ from luthier.report.charging import SourceLine, charged, spans
 from luthier.report.lines import Lines
 from luthier.report.rows import KernelNumbers, by_kernel
 from luthier.run.folder import RunFolder
+from luthier.support.extras import extra
 
 INSTRUCTIONS = 150_000
 """Maximum number on a page; the most costly kernels come first."""
@@ -245,7 +246,7 @@ def graph(blocks: dict[str, list[Any]]) -> dict[str, Any] | None:
         ``width`` and ``height``; ``nodes``: upper left corner of each block; ``edges``: source and target block,
         kind (as in the table), and the points between them.
     """
-    import graphlay
+    graphlay = extra("graphlay")
 
     size = len(blocks.get("block", ()))
     if not 0 < size <= _DRAWN:

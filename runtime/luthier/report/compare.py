@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from luthier.report import overview
 from luthier.report.rows import KernelNumbers
 from luthier.run.folder import RunFolder
+from luthier.support.extras import extra
 from luthier.support.table import Cell, Table
 
 SCHEMA = 1
@@ -121,7 +122,7 @@ def _kernels(run: RunFolder) -> Numbers:
 
 def _opcodes(run: RunFolder) -> Numbers:
     """Return how often waves executed each opcode of each kernel."""
-    import pyarrow as pa
+    pa = extra("pyarrow")
 
     names = {
         (row["kernel"], row["digest"]): (row["name"] or row["kernel"], row["target"] or "")

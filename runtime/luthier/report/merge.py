@@ -15,6 +15,7 @@ from luthier.run import schema
 from luthier.run.folder import Claim, RunFolder
 from luthier.run.summary import ExecutedKernel, MergedRun, ReportedTable, ReportedTool, RunProcess, RunSummary
 from luthier.run.tables import SCHEMA, Column, Schema, TableWriter
+from luthier.support.extras import extra
 
 _KERNEL_SUMS = ("launches", "instrumented")
 _FIRST = ("listings", "blocks")
@@ -89,7 +90,7 @@ def _found_schema(name: str, runs: Sequence[RunFolder]) -> Schema:
 
 def _type_name(type: Any) -> str:
     """Return the name of a type for `Column`."""
-    import pyarrow as pa
+    pa = extra("pyarrow")
 
     if pa.types.is_fixed_size_list(type):
         return f"{type.value_type}[{type.list_size}]"
@@ -130,7 +131,7 @@ def _columns(rows: Iterator[dict[str, Any]], table: Schema) -> Iterator[dict[str
 
 def _renumbered(run: RunFolder, name: str, pids: dict[int, int], at: int) -> Iterator[dict[str, Any]]:
     """Yield batches with the process numbers of the merged run."""
-    import pyarrow as pa
+    pa = extra("pyarrow")
 
     with run.table(name) as reader:
         for batch in reader.batches():

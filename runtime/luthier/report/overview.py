@@ -10,6 +10,7 @@ import numpy as np
 from luthier.objects import names
 from luthier.report.rows import KernelNumbers, numeric
 from luthier.run.folder import RunFolder
+from luthier.support.extras import extra
 from luthier.support.strict_json import plain
 from luthier.support.table import Table
 
@@ -90,7 +91,7 @@ def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
     Raises:
         LuthierError: the table of sites is damaged.
     """
-    import pyarrow as pa
+    pa = extra("pyarrow")
 
     group = ["kernel", "digest", "tool", "hook", "status", "kind", "reason"]
     totals: dict[tuple[Any, ...], list[Any]] = {}

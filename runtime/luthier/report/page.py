@@ -32,6 +32,7 @@ from luthier.report.timeline import timeline
 from luthier.run.folder import RunFolder
 from luthier.run.summary import ReportedTool
 from luthier.support import strict_json
+from luthier.support.extras import extra
 from luthier.terminal import say, visible_json
 
 _SCRIPTS = ("dom", "table", "timeline", "listing", "source", "graph", "kernel", "overview", "search", "main")
@@ -165,9 +166,9 @@ def _asset(name: str) -> str:
 
 def _uplot(kind: str) -> str:
     """Return uPlot, from the package that contains it."""
-    from youplot.vendor import uplot_css, uplot_js
+    vendor = extra("youplot.vendor")
 
-    return str(uplot_js() if kind == "js" else uplot_css())
+    return str(vendor.uplot_js() if kind == "js" else vendor.uplot_css())
 
 
 def _digest(script: str) -> str:

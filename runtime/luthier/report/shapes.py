@@ -10,6 +10,7 @@ import numpy as np
 from luthier.report.overview import is_emulated
 from luthier.report.rows import KernelNumbers, numeric
 from luthier.run.folder import RunFolder
+from luthier.support.extras import extra
 
 SHOWN = 20_000
 """Maximum number of sizes on a page, over all kernels; those with most launches come first."""
@@ -27,7 +28,7 @@ def shapes(run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, A
     Raises:
         LuthierError: the table is damaged.
     """
-    import pyarrow as pa
+    pa = extra("pyarrow")
 
     emulated = is_emulated(run)
     sums_by_size: dict[tuple[int, ...], list[int]] = {}

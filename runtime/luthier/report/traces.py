@@ -15,6 +15,7 @@ from msgspec import Struct
 from luthier.errors import LuthierError
 from luthier.run.folder import RunFolder
 from luthier.run.tables import TableReader
+from luthier.support.extras import extra
 from luthier.support.private_folder import private_folder
 from luthier.support.table import Table
 from luthier.support.wording import counted
@@ -90,8 +91,8 @@ def summaries(
 
 
 def _summary(run: RunFolder, name: str, keys: Sequence[Key], sums: Sequence[str], top: int, memory: int) -> Table:
-    import duckdb
-    import pyarrow as pa
+    duckdb = extra("duckdb")
+    pa = extra("pyarrow")
 
     with run.table(name) as reader, private_folder() as folder:
         types = _types(reader, keys, sums)
@@ -130,7 +131,7 @@ def _summary(run: RunFolder, name: str, keys: Sequence[Key], sums: Sequence[str]
 
 
 def _types(reader: TableReader, keys: Sequence[Key], sums: Sequence[str]) -> dict[str, Any]:
-    import pyarrow as pa
+    pa = extra("pyarrow")
 
     types = {field.name: field.type for field in reader.arrow}
     for column in [*(key.column for key in keys), *sums]:

@@ -22,6 +22,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.errors import LuthierError
+from luthier.support.extras import extra
 
 SCHEMA = 2
 """Schema of run folders; incremented if a field changes its meaning or is removed."""
@@ -70,14 +71,14 @@ class Schema(Struct, frozen=True, dict=True):
     @cached_property
     def arrow(self) -> Any:
         """Return the pyarrow schema."""
-        import pyarrow as pa
+        pa = extra("pyarrow")
 
         fields = [pa.field(one.name, _arrow_type(one.type), metadata={"what": one.what}) for one in self.columns]
         return pa.schema(fields, {_KEY: str(SCHEMA), b"luthier.what": self.what})
 
 
 def _arrow_type(name: str) -> Any:
-    import pyarrow as pa
+    pa = extra("pyarrow")
 
     base, bracket, count = name.partition("[")
     type = pa.type_for_alias(base)
@@ -104,7 +105,7 @@ class TableWriter:
     """
 
     def __init__(self, folder: Path, schema: Schema) -> None:
-        import pyarrow.parquet as pq
+        pq = extra("pyarrow.parquet")
 
         self.schema = schema
         self.path = folder / f"{schema.name}{SUFFIX}"
@@ -132,7 +133,7 @@ class TableWriter:
         Raises:
             LuthierError: writing fails, or the values do not fit the columns. Then the table is lost.
         """
-        import pyarrow as pa
+        pa = extra("pyarrow")
 
         if isinstance(columns, np.ndarray):
             records = columns
@@ -158,7 +159,7 @@ class TableWriter:
                 self._flush()
 
     def _flush(self) -> None:
-        import pyarrow as pa
+        pa = extra("pyarrow")
 
         if self._held:
             self._writer.write_table(pa.Table.from_batches(self._held, self.schema.arrow), row_group_size=_GROUP_ROWS)
@@ -201,7 +202,7 @@ class TableWriter:
 
 
 def _array(value: Any, type: Any) -> Any:
-    import pyarrow as pa
+    pa = extra("pyarrow")
 
     if isinstance(value, pa.Array):
         return value.cast(type)
@@ -218,7 +219,7 @@ def _array(value: Any, type: Any) -> Any:
 @contextmanager
 def _writing(path: Path, give_up: Any = None) -> Iterator[None]:
     """Convert errors to `LuthierError`."""
-    import pyarrow as pa
+    pa = extra("pyarrow")
 
     try:
         yield
@@ -274,7 +275,7 @@ class TableReader:
     """
 
     def __init__(self, folder: Path, name: str, schema: Schema | None = None) -> None:
-        import pyarrow.parquet as pq
+        pq = extra("pyarrow.parquet")
 
         self.path = folder / f"{name}{SUFFIX}"
         self._open = open_regular(self.path)
@@ -331,7 +332,7 @@ class TableReader:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        import pyarrow as pa
+        pa = extra("pyarrow")
 
         try:
             yield

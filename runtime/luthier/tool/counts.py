@@ -24,6 +24,7 @@ from luthier.lifting.places import Places
 from luthier.module import DeviceContents, DeviceVariable, LoadedModule, VariableStorage
 from luthier.objects.names import spellings
 from luthier.support import markup
+from luthier.support.extras import extra
 from luthier.tool.wave_counts import RowLayout, WaveCounts
 
 Per = Literal["wave", "lane"]
@@ -483,7 +484,7 @@ class KernelCounts(Struct, frozen=True, eq=False, dict=True):
 
     def to_arrow(self, key: Key | Sequence[Any] = "address") -> Any:
         """Return the result of `by` as a ``pyarrow.Table``."""
-        import pyarrow  # takes 0.2 s
+        pyarrow = extra("pyarrow")  # takes 0.2 s
 
         records = self.by(key)
         return pyarrow.table({name: pyarrow.array(records[name].tolist()) for name in GROUP.names or ()})

@@ -14,6 +14,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.errors import PatchError
+from luthier.support.extras import extra
 
 TICKETS_BYTES = 8
 IDENTITY = ("group_x", "group_y", "group_z", "wave")
@@ -210,7 +211,7 @@ class WaveCounts(Struct, frozen=True, eq=False):
 
         Its columns are `IDENTITY`, `instructions`, and ``block_N``, the number of times the wave entered block N.
         """
-        import pyarrow  # takes 0.2 s
+        pyarrow = extra("pyarrow")  # takes 0.2 s
 
         columns: dict[str, NDArray[Any]] = dict(zip(IDENTITY, self.identity.T, strict=True))
         columns["instructions"] = self.instructions

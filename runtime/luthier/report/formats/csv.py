@@ -7,6 +7,7 @@ from typing import IO, TYPE_CHECKING, Any
 from luthier.report.formats.declare import ReportFormat
 from luthier.report.formats.json import hexadecimal
 from luthier.support import strict_json
+from luthier.support.extras import extra
 
 if TYPE_CHECKING:
     from luthier.run.folder import RunFolder
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 def write_table(folder: RunFolder, table: str, out: IO[bytes]) -> None:
     """Write one table with a header; nulls are empty, lists JSON, bytes hexadecimal."""
-    import pyarrow as pa
-    from pyarrow import csv
+    pa = extra("pyarrow")
+    csv = extra("pyarrow.csv")
 
     with folder.table(table) as reader:
         flat = pa.schema([pa.field(one.name, pa.string() if _nested(one.type) else one.type) for one in reader.arrow])
@@ -31,7 +32,7 @@ def write_table(folder: RunFolder, table: str, out: IO[bytes]) -> None:
 
 
 def _nested(type: Any) -> bool:
-    import pyarrow as pa
+    pa = extra("pyarrow")
 
     return bool(pa.types.is_nested(type) or pa.types.is_binary(type) or pa.types.is_fixed_size_binary(type))
 
