@@ -169,7 +169,7 @@ def test_errors_in_a_notebook_and_in_text_that_is_no_literal() -> None:
         ("int x;", {"targets": TARGET}, BuildError, "no hooks in the source"),
         ("", {"targets": TARGET}, BuildError, "no hooks in the source"),
         ("\0", {"targets": TARGET}, BuildError, "no hooks in the source"),
-        (b"bytes", {}, BuildError, "is a string, not bytes"),
+        (b"bytes", {}, BuildError, "must be a string, not bytes"),
         ("\udc80", {"targets": TARGET}, BuildError, "cannot be written as UTF-8"),
         ("#include <nothing.h>", {"targets": TARGET}, BuildError, "'nothing.h' file not found"),
     ],

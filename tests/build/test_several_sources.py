@@ -68,7 +68,7 @@ def test_each_source_is_a_module(
     assert [sorted(str(one) for one in module.targets) for module in modules] == [sorted(TARGETS)] * 2
     assert [list(module.hooks) for module in modules] == [["count"]] * 2
     assert [[*module.variables] for module in modules] == [["counter1"], ["counter2"]]
-    with pytest.raises(ToolError, match=r"holds 2 device modules; .*: a\.hip \(count\), a\.hip \(count\)"):
+    with pytest.raises(ToolError, match=r"there are 2 device modules: .*: a\.hip \(count\), a\.hip \(count\)"):
         ToolModule.load(path)
     assert main(["check-hooks", str(path)]) == 0
     assert capsys.readouterr().out.count("tool[a.hip]: 1 hook for gfx906, gfx90a can be spliced") == 2
@@ -87,5 +87,5 @@ def test_code_objects_without_bundles(objects: list[Path], tmp_path: Path) -> No
     one_target = archive(tmp_path / "target.a", [source["gfx90a"] for source in loose])
     assert [[*one.variables] for one in ToolModule.load_all(one_target)] == [["counter1"], ["counter2"]]
     mixed = archive(tmp_path / "mixed.a", [data for source in loose for data in source.values()])
-    with pytest.raises(ToolError, match=r"4 code objects for gfx906, gfx90a of sources called a\.hip with hooks"):
+    with pytest.raises(ToolError, match=r"4 code objects for gfx906, gfx90a of sources named a\.hip with hooks"):
         ToolModule.load_all(mixed)

@@ -54,5 +54,5 @@ def test_every_destination_gets_what_its_source_held(seed: int) -> None:
 def test_a_circle_of_scalars_needs_a_spare_register() -> None:
     assert not needs_spare({0: 1, 1: 2, 2: 2, V: V + 1, V + 1: V})
     assert needs_spare({5: 6, 0: 1, 1: 2, 2: 0})
-    with pytest.raises(PatchError, match="aside"):
+    with pytest.raises(PatchError, match="no spare register to save"):
         parallel_copy({0: 1, 1: 0})

@@ -43,7 +43,7 @@ _FINDINGS = ("luthier.findings", "luthier.wire.floats", "luthier.wire.messages")
 EMULATOR = (
     *_LOW,
     *(f"luthier.emulator.{name}" for name in ("constants", "ir", "layout", "native", "operations", "questions")),
-    *(f"luthier.emulator.binding.{name}" for name in ("bind", "records", "shapes")),
+    *(f"luthier.emulator.binding.{name}" for name in ("bind", "plans", "records", "shapes")),
     "luthier.wire.floats",
 )
 """Makers of operations of the emulated device, and of the facts that binding derives from instructions."""
