@@ -62,7 +62,7 @@ class KeptFolder(Struct, frozen=True):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="default: show")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="folders of the cache (default: all of Luthier)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="folders of the cache (default: all made by Luthier)")
     parser.add_argument("--size", action="store_true", help="print only the size in bytes")
     parser.add_argument("--json", action="store_true", help="print the folders as JSON")
 

@@ -49,8 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=seconds,
         default=60,
         metavar="SECONDS",
-        help="how long other launches wait for a launch that is being captured; after that they run, and that launch "
-        "is not captured (default: 60)",
+        help="how long other launches wait while a launch is captured; after that they run, and the capture is "
+        "abandoned (default: 60)",
     )
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="program to run and its arguments")
 

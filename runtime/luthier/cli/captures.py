@@ -30,7 +30,7 @@ def scheduler_option() -> Any:
     return option(
         "--scheduler",
         metavar="ADDRESS",
-        help="replay in parallel on the workers of this Dask scheduler (tcp://...), or `local`: on this machine",
+        help="replay in parallel on the workers of this Dask scheduler (tcp://...), or with `local` on this machine",
     )
 
 

@@ -51,8 +51,8 @@ def hoist_option(**more: Any) -> Any:
     return option(
         "--hoist",
         action=argparse.BooleanOptionalAction,
-        help="replace hooks that only count by counters in registers (default): much faster, but variables change only "
-        "when waves end",
+        help="use counters in registers in place of hooks that only count (default): much faster, but variables change "
+        "only when waves end",
         **more,
     )
 
@@ -68,8 +68,8 @@ def add_stack_argument(parser: argparse._ActionsContainer) -> None:
         "--most-stack",
         type=int,
         metavar="BYTES",
-        help="limit for the stack of kernels with recursion, indirect calls or alloca, beyond their fixed private "
-        "memory; without it, hooks that need private memory are refused in these kernels",
+        help="limit of the stack, in addition to fixed private memory, of kernels with recursion, indirect calls or "
+        "alloca; without it, hooks that need private memory are refused in these kernels",
     )
 
 

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--dap", action="store_true", help="speak the Debug Adapter Protocol on standard input and output"
     )
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a capture, or a folder: its first is debugged")
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a capture, or a folder: its first capture is debugged")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="program whose launch is debugged")
 
 

@@ -24,12 +24,12 @@ SCHEMA = 1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("a", metavar="A", help="code object, bundle, executable, or a capture (*.lcap)")
-    parser.add_argument("b", metavar="B", nargs="?", help="another one, or a code object to replay the capture A with")
-    add_object_argument(parser, "code object to replay the capture A with, instead of B")
+    parser.add_argument("b", metavar="B", nargs="?", help="second input, or a code object with which to replay A")
+    add_object_argument(parser, "code object with which to replay the capture A, instead of B")
     parser.add_argument(
-        "--target", metavar="ID", help="target of the code object in A, if it has several; also in B, unless --device"
+        "--target", metavar="ID", help="target to choose in A, if A has several; also in B, unless --device is given"
     )
-    parser.add_argument("--device", metavar="DEVICE", help="device of B, or to replay on, e.g. emu:gfx942")
+    parser.add_argument("--device", metavar="DEVICE", help="device of B, or device for the replay, e.g. emu:gfx942")
     add_kernel_argument(parser)
     parser.add_argument("--all", action="store_true", help="also print equal values")
     add_mangled_argument(parser)

@@ -22,8 +22,8 @@ TARGETS = (
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     actions = parser.add_subparsers(dest="action", required=True)
-    show = actions.add_parser("coverage", help="for each target, LLVM's operations: exact, bounded, refused")
-    show.add_argument("targets", nargs="*", metavar="TARGET", help="e.g. gfx942; default: all supported ones")
+    show = actions.add_parser("coverage", help="count the operations of each target: exact, bounded in error, refused")
+    show.add_argument("targets", nargs="*", metavar="TARGET", help="e.g. gfx942 (default: all supported targets)")
     show.add_argument("--refused", action="store_true", help="list refused operations with the reasons")
     show.add_argument("--json", action="store_true", help="print a JSON list with an entry for each target")
     cache = actions.add_parser("cache")  # the spelling of `luthier cache` in earlier versions

@@ -54,15 +54,15 @@ class FindingOptions(CommandOptions):
     fp: str | None = option(
         "--fp",
         metavar="KIND[,KIND]",
-        help="what the check fp reports: nan, inf, denormal: such results of ordinary operands; flow: also such "
-        f"results of exceptional operands (default: {FLOATS})",
+        help="what the check fp reports; nan, inf, denormal: such results from ordinary operands; flow: also from "
+        f"exceptional operands (default: {FLOATS})",
     )
     init: str | None = option(
         "--init",
         metavar="KIND[,KIND]",
-        help="what the check init reports: reads of memory that was never written; decisions: branches, addresses and "
-        "lane masks that depend on it, or on unwritten registers and scratch; copies: copies of it to the host "
-        f"(default: {INIT})",
+        help="what the check init reports; reads: reads of memory that was never written; decisions: branches, "
+        "addresses and lane masks that depend on such memory, or on unwritten registers and scratch; copies: copies of "
+        f"such memory to the host (default: {INIT})",
     )
     suppress: list[str] = option(
         "--suppress",
@@ -80,7 +80,7 @@ class FindingOptions(CommandOptions):
         type=_exit_code,
         default=FOUND,
         metavar="N",
-        help="exit code if something was found; 0: that of the program (default: %(default)s)",
+        help="exit code if there are findings; 0: that of the program (default: %(default)s)",
     )
 
 

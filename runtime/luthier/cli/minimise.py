@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("file", metavar="FILE", help="a capture whose replay fails")
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="file for the smaller capture")
-    add_object_argument(parser, "as for `luthier replay`; its results differ from the recorded ones")
+    add_object_argument(parser, "as for `luthier replay`; results are compared with those of the recorded code")
     parser.add_argument("--device", metavar="DEVICE", help="as for `luthier replay`")
     add_option(parser, check_option(help="as for `luthier replay`; the first finding must remain"), default=[])
     budget = parser.add_argument(

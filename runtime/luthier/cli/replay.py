@@ -46,8 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         metavar="FILE|N=FILE",
-        help="compare results with those of another capture of the launch where arguments point; or the memory at "
-        "argument N (from 0) with the bytes of a file, and the rest with what was recorded",
+        help="FILE: compare the memory that arguments point to with that in another capture of the launch; N=FILE: the "
+        "memory that argument N (from 0) points to with the bytes of a file, and the rest with the recording",
     )
     add_tool_argument(parser, required=False)
     add_hoist_argument(parser)
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-limit",
         type=seconds,
         metavar="SECONDS",
-        help="stop a replay after this time; it counts as one that cannot be run",
+        help="stop a replay after this time; its launch then counts as one that cannot be run",
     )
     add_scheduler_argument(parser)
     parser.add_argument(

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format", choices=("text", *FORMATS.names()), default="text", help="%(formats)s (default: text)"
     )
     format.formats = HelpOf(FORMATS)  # type: ignore[attr-defined]
-    parser.add_argument("--against", metavar="RUN", type=Path, help="text, json and html: show differences to this run")
+    parser.add_argument("--against", metavar="RUN", type=Path, help="text, json and html: compare with this run")
     parser.add_argument(
         "--table", metavar="NAME", help="write only this table (csv and json); csv needs it, or a folder for all tables"
     )
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="text, json and csv: compare the counts with counters that a GPU counted (CSV or rocpd database of "
         "rocprofv3, pmc_perf.csv of rocprof-compute) or show a thread trace's stalls beside them (stats_*.csv of "
-        "rocprofv3 --att); may be repeated",
+        "rocprofv3 --att); repeatable",
     )
     trace = parser.add_argument_group("tables that may exceed memory, such as traces (text and json)")
     trace.add_argument("--trace", metavar="NAME", help="summarise this table, e.g. accesses for trace-accesses.parquet")

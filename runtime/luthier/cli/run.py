@@ -86,7 +86,7 @@ class RunOptions(CommandOptions):
         needs=_TOOLS,
         in_summary=True,
         metavar="[FIRST:]END[:STEP]",
-        help="launches of each kernel by number, from 0: 10: the first ten, ::100: every hundredth",
+        help="launches of each kernel, numbered from 0; 10: the first ten, ::100: every hundredth",
     )
     unique_grid: bool = option(
         "--unique-grid",
@@ -95,7 +95,7 @@ class RunOptions(CommandOptions):
         needs=_TOOLS,
         in_summary=True,
         action="store_true",
-        help="only the first launch of a kernel with the same sizes",
+        help="of a kernel's launches with the same sizes, only the first",
     )
     device_numbers: str | None = option(
         "--device-numbers",

@@ -36,12 +36,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_earlier_spelling(parser, "--launch", plan)
     written = parser.add_argument(
-        "--write-plan", metavar="PLAN.toml", help="run nothing; write the generated launches to a file, to be edited"
+        "--write-plan", metavar="PLAN.toml", help="write the generated launches to a file, for editing; run nothing"
     )
     add_earlier_spelling(parser, "--write-launch", written)
     parser.add_argument("--device", metavar="DEVICE", help="for captures, as for `luthier replay`")
     parser.add_argument(
-        "--time-limit", type=seconds, metavar="SECONDS", help="for captures: one that takes longer cannot be verified"
+        "--time-limit", type=seconds, metavar="SECONDS", help="for captures: those that take longer are not verified"
     )
     add_scheduler_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")

@@ -18,7 +18,7 @@ class PatchOptions(Struct, frozen=True):
     strict: bool = False
     """Whether a hook or kernel that cannot be instrumented is an error; otherwise it is left out and reported."""
     hoist: bool | None = None
-    """Whether to replace hooks that only count by counts (`InstrumentationTask.hoist`); None: the default."""
+    """Whether to use counts in place of hooks that only count (`InstrumentationTask.hoist`); None: the default."""
     solve_sums: bool = False
     """Whether the reader of variables adds the sums that follow from counters (`InstrumentationTask.solve_sums`)."""
     most_stack: int | None = None

@@ -60,7 +60,7 @@ class InstrumentationTask:
             are refused in such kernels.
         wave_rows: number of rows for waves (`count` with the granularity "wave"), over all launches. Further waves
             have no row and are counted in `WaveCounts.missing`.
-        hoist: whether to replace hooks that only count by counts. Variables get the same values, but only when waves
+        hoist: whether counts replace hooks that only count. Variables get the same values, but only when waves
             end.
     """
 

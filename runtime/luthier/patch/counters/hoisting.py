@@ -1,4 +1,4 @@
-"""Replacement of hooks that only count by counts."""
+"""Use of counts in place of hooks that only count."""
 
 from __future__ import annotations
 

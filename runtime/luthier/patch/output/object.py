@@ -64,7 +64,7 @@ def patch_object(
         kernels: names; None: all.
         progress: called with each kernel's name before it is patched.
         strict: whether a refusal is an error.
-        hoist: whether to replace hooks that only count by counts (`InstrumentationTask.hoist`); None: the default.
+        hoist: whether to use counts in place of hooks that only count (`InstrumentationTask.hoist`); None: the default.
         solve_sums: whether variables are read by `luthier.devices.in_process.HereRun`, which adds the sums that follow
             from counters (`InstrumentationTask.solve_sums`).
         most_stack: maximum bytes of dynamic stack that kernels use (`InstrumentationTask.most_stack`).
