@@ -132,7 +132,7 @@ def test_size_of_arguments(build_program: Build, compile_object: Build, tmp_path
     taken = "4 bytes of arguments for _Z5smallPi, which takes 8"
     expected = None if given == "all arguments" else ("short-arguments", "hipModuleLaunchKernel", taken)
     check(done, log, "arguments", expected)
-    assert (f"short-arguments: hipModuleLaunchKernel gives {taken}" in done.stderr) == bool(expected)
+    assert (f"short-arguments: hipModuleLaunchKernel passes {taken}" in done.stderr) == bool(expected)
 
 
 @pytest.mark.thorough
