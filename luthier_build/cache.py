@@ -54,14 +54,14 @@ def drop_if_foreign(path: Path) -> None:
     """Remove a file or a folder if it exists and other users could have written it."""
     if is_own(path) or not (path.is_symlink() or path.exists()):
         return
-    tell(f"{path} is made again: others could have written it")
+    tell(f"{path} is rebuilt: others could have written it")
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:
             path.unlink()
     except OSError as problem:
-        raise BuildError(f"{path} could have been written by others: {problem.strerror}; {FIX}") from problem
+        raise BuildError(f"others could have written {path}, which stays: {problem.strerror}; {FIX}") from problem
 
 
 def keep_own(*paths: Path) -> None:

@@ -116,5 +116,5 @@ def _splice_with(hook: Hook, arguments: tuple[Argument, ...], target: TargetId, 
     binding = bind(template, sources, Live(0, 0), RegisterBudget(sgprs, vgprs, sgprs, vgprs), wave_size)
     if binding is None:
         place = f"{hook.location}: " if hook.location else ""
-        raise BuildError(f"{place}hook {hook.name} needs more registers than a kernel can have")
+        raise BuildError(f"{place}hook {hook.name} needs more than the {sgprs} SGPRs and {vgprs} VGPRs of a kernel")
     emit(Isa.of(target, wave_size), template, binding)

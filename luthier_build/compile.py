@@ -110,7 +110,7 @@ def compile_modules(
     for module in modules:
         for source in module.sources:
             if not (project / source).is_file():
-                raise BuildError(f"module {module.name!r}: no source {project / source}", object=source)
+                raise BuildError(f"module {module.name!r}: source {project / source} does not exist", object=source)
     headers = copy_headers(folder)
     planned = {
         module.name: plan_units(module, settings, toolchain, project=project, headers=headers) for module in modules

@@ -205,5 +205,5 @@ def refresh(folder: Path, target: TargetId | None = None) -> None:
     except LuthierError as problem:
         raise BuildError(
             f"{why} the device modules of {package} were built, and they cannot be built "
-            f"again ({VARIABLE}=0 takes them as they are): {problem}"
+            f"again ({VARIABLE}=0 uses them unchanged): {problem}"
         ) from problem

@@ -209,8 +209,8 @@ def find_hipcc() -> str:
                 return path
             own.append(path)
     raise BuildError(
-        "no hipcc and no amdclang++ found"
-        + (f" but {own[0]}, which is luthier-hipcc" if own else "")
+        "no hipcc or amdclang++ found"
+        + (f" except {own[0]}, which is luthier-hipcc" if own else "")
         + ": set LUTHIER_HIPCC, or install ROCm (on Debian: apt install hipcc)"
     )
 
@@ -282,7 +282,7 @@ def _show(
         say_raw(cmake_dir())
     else:
         known = "--luthier-show, --luthier-showme:compile, --luthier-showme:link, --luthier-cmakedir"
-        return _fail(f"{name}: error: {' '.join(show)}: choose one of {known}", 2)
+        return _fail(f"{name}: error: give one of {known}, not {' '.join(show)}", 2)
     return 0
 
 

@@ -233,7 +233,7 @@ def _programs() -> Iterator[DoctorLine]:
     def library(name: str, without: str) -> str:
         installed = rocm.find(name)
         if installed is None:
-            raise BuildError(f"not found: {without} under luthier run")
+            raise BuildError(f"not found: luthier run supports {without}")
         return f"{installed.path}, version {installed.version}"
 
     yield _attempt("ROCr", lambda: library(rocm.ROCR, "no programs"), "install ROCm", "optional")

@@ -313,7 +313,7 @@ def test_missing_sources_and_sources_outside_the_project(
     hook: str, make_project: MakeProject, toolchain: Toolchain
 ) -> None:
     project = make_project({"inner/device.hip": hook})
-    with pytest.raises(BuildError, match=r"module 'device': no source .*device\.hip"):
+    with pytest.raises(BuildError, match=r"module 'device': source .*device\.hip does not exist"):
         build(project, toolchain)
     (project / "outside.hip").write_text(hook)
     settings = load_settings({"modules": {"device": ["../outside.hip"]}})

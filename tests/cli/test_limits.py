@@ -78,7 +78,7 @@ def test_padding_is_not_copied(make: Callable[[Path], Path], arguments: list[str
 def test_a_device_is_not_read_to_its_end() -> None:
     ended = command(["objects", "/dev/zero"], memory=2048 * MB)
     assert ended.code == 1
-    assert ended.error.startswith("luthier objects: error: not a regular file, and longer than 268435456 bytes")
+    assert ended.error.startswith("luthier objects: error: longer than 268435456 bytes, but not a regular file")
     assert ended.peak < 512 * MB
 
 

@@ -162,7 +162,7 @@ def test_refusals(app, module) -> None:
         task.count(task.instructions, per="lane")
         task.insert_hook_before(next(task.instructions), module.write_exec)
 
-    with pytest.raises(PatchError, match="where hooks write EXEC"):
+    with pytest.raises(PatchError, match="where hooks or added instructions write EXEC"):
         patch_object(object, lanes, strict=True)
     with pytest.raises(PatchError, match="lanes cannot be counted with a weight of"):
         patch_object(

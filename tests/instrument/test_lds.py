@@ -138,7 +138,7 @@ def test_more_than_there_is(compile_object: Callable[..., Path], make_module: Ca
     module = make_module(HOOKS, *TARGETS)
     words = ALL["gfx90a"].lds_bytes // 4
     object = load_object(compile_object(source(words - 16), "gfx90a"))
-    with pytest.raises(RefusedError, match=f"it has {4 * words - 64} bytes, hooks want .*, and there are 65536"):
+    with pytest.raises(RefusedError, match=f"has {4 * words - 64} bytes, hooks need .* more, .* at most 65536"):
         patch_object(object, lambda task: task.insert_hook_at_kernel_entry(module.enter))
     dynamic = load_object(compile_object(source(0), "gfx90a"))
     patched = patch_object(dynamic, lambda task: task.insert_hook_at_kernel_entry(module.enter), strict=True)

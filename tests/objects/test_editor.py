@@ -407,7 +407,7 @@ def test_counts_in_a_section(
     assert edited[0] == edited[1]
     editor = ObjectEditor(plain)
     monkeypatch.setattr(E, "SHN_LORESERVE", len(plain.sections))
-    with pytest.raises(ObjectError, match=f"{len(plain.sections)} sections are too many"):
+    with pytest.raises(ObjectError, match=f"{len(plain.sections)} sections exceed the limit"):
         editor.finish()
 
 
@@ -478,7 +478,7 @@ def test_refused_edits(code_object: Compile) -> None:
         ("segment of the file contains", lambda: editor.write(bss.address, b"x")),
         ("already defined", lambda: editor.define_symbol("table", table.address, 4)),
         ("no section contains", lambda: editor.define_symbol("new", nowhere, 4)),
-        ("property 'strong'", lambda: editor.define_symbol("new", table.address, 4, binding="strong")),
+        ("or visibility 'strong'", lambda: editor.define_symbol("new", table.address, 4, binding="strong")),
         ("no symbol 'new'", lambda: editor.move_symbol("new", table.address)),
         ("no section contains", lambda: editor.move_symbol("table", nowhere)),
         ("no dynamic symbol 'twice'", lambda: editor.add_relocation(table.address, ABS64, 0, "twice")),

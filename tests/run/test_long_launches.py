@@ -57,7 +57,7 @@ def test_why_a_kernel_did_not_end(build_program: Callable[..., Path], tmp_path: 
     assert min(row["wave_instructions"], row["lane_instructions"]) > 10_000
     (note,) = report["executed_notes"]
     assert re.fullmatch(
-        r"process \d+ was ended and has not reported all that it executed: the counts are .* before", note
+        r"process \d+ was ended and has not reported all that it executed: its last counts are from .* earlier", note
     )
     assert f"  {note}\n" in output
 

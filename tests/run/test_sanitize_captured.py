@@ -142,7 +142,7 @@ def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Pat
         (["--check", "leak", kept], 1, "leak works for programs"),
         (["--check", "memory", kept], 2, "not a capture"),
         (["--check", CHECKS, kept], 1, "not a capture"),
-        (["--scheduler", "local", "--", "true"], 1, "--scheduler is for captures"),
+        (["--scheduler", "local", "--", "true"], 1, "--scheduler works for captures"),
     ):
         done = run_luthier("sanitize", *words)
         assert (done.returncode, message in done.stderr) == (code, True), done

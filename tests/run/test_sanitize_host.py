@@ -36,27 +36,25 @@ BUGS = {
     "busy": ("busy-stream", "hipStreamDestroy", ""),
 }
 """Bug of `host_errors.hip` -> kind, function and error."""
+_TOO_MANY = "2,048 work-items in a work-group, but the device has at most 1,024"
 REASONS = {
-    "unseen": ("_Z5smallPi", [1, 1, 1], [2048, 1, 1], "2,048 work-items in a work-group, the device has at most 1,024"),
+    "unseen": ("_Z5smallPi", [1, 1, 1], [2048, 1, 1], _TOO_MANY),
     "items": (
         *("_Z5smallPi", [2, 1, 1], [128, 1, 1]),
-        "128 work-items in a work-group, the kernel was compiled for at most 64",
+        "128 work-items in a work-group, but the kernel was compiled for at most 64",
     ),
     "lds": (
         *("_Z4tilePi", [1, 1, 1], [256, 1, 1]),
-        "82,944 bytes of LDS (1,024 of the kernel and 81,920 of the launch), the device has 65,536",
+        "82,944 bytes of LDS (1,024 of the kernel and 81,920 of the launch), but the device has 65,536",
     ),
     "grid": (
         *("_Z5smallPi", [1 << 26, 3, 1], [64, 1, 1]),
-        "4,294,967,296 work-items in x, at most 4,294,967,295",
+        "4,294,967,296 work-items in x, but at most 4,294,967,295 are allowed",
     ),
-    "cooperative": (
-        *("_Z5smallPi", [1, 1, 1], [64, 32, 1]),
-        "2,048 work-items in a work-group, the device has at most 1,024",
-    ),
+    "cooperative": ("_Z5smallPi", [1, 1, 1], [64, 32, 1], _TOO_MANY),
     "cooperative grid": (
         *("_Z5smallPi", [1 << 20, 1, 1], [64, 1, 1]),
-        "a cooperative grid of 1,048,576 work-groups, the device holds 256 at once",
+        "a cooperative grid of 1,048,576 work-groups, but the device holds 256 at once",
     ),
 }
 """Bug -> kernel, work-groups, work-items of each, and why the launch fails."""
@@ -103,8 +101,8 @@ def test_reason(build_program: Build, tmp_path: Path, bug: str) -> None:
 @pytest.mark.parametrize(
     ("what", "reason"),
     [
-        ("groups", "a cooperative grid of 1,048,576 work-groups, the device holds 256 at once"),
-        ("items", "2,048 work-items in a work-group, the device has at most 1,024"),
+        ("groups", "a cooperative grid of 1,048,576 work-groups, but the device holds 256 at once"),
+        ("items", "2,048 work-items in a work-group, but the device has at most 1,024"),
         ("nothing", ""),
     ],
 )

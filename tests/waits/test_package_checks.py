@@ -141,7 +141,7 @@ def test_data_that_another_check_has_is_an_error(add: Callable[..., None], check
     add("thief = other_one:TAKES_A_KEY")
     status, _, errors = check("s_nop 0", "--json")
     assert status == 1
-    assert "check thief has data named findings, as another check has" in errors
+    assert "check thief and an earlier check both have data findings" in errors
 
 
 def test_a_check_called_as_a_built_in_one_is_an_error(add: Callable[..., None], check: Run) -> None:

@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
 
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
     if not command:
-        raise LuthierError("no program given")
+        raise LuthierError("no program given: name it after the options")
     devices = devices_for(args.device, command)
     selection = Selection(tuple(args.kernel), *parse_launches(args.launches), runtime_kernels=args.runtime_kernels)
     folder = Path(args.output)

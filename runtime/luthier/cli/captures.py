@@ -56,7 +56,7 @@ def captures_of(names: Sequence[str]) -> list[Path]:
         path = Path(name)
         inside = sorted(path.glob(f"*{CAPTURE}")) if path.is_dir() else [path]
         if not inside:
-            raise LuthierError("no captures in the folder", object=name)
+            raise LuthierError(f"no captures (*{CAPTURE}) in the folder", object=name)
         paths += inside
     return paths
 

@@ -147,13 +147,13 @@ def _say(results: _Results, *, list_unneeded: bool, list_possible: bool) -> None
     )
     for name, of_check in reports.items():
         if more := sum(report.more for report in of_check):
-            say(f"{name} has findings at {more} more instructions, with only some of their producers examined")
+            say(f"{name}: {more} more instructions have findings; only some of their producers were examined")
     for name, of_check in reports.items():
         if possible := sum(len(report.possible) for report in of_check):
             listed = "" if list_possible else " (--possible lists them)"
             say(f"{name}: {counted(possible, 'possible finding')}, depending on facts the code does not show{listed}")
     if left_out := sum(report.unchecked for report in every):
-        say(f"{left_out} instructions use registers that are not known; these are not checked")
+        say(f"{left_out} instructions use unknown registers and were not checked")
     if results.refused:
         say(f"NOT CHECKED: {counted(len(results.refused), 'kernel')}", file=sys.stderr)
 
@@ -191,6 +191,6 @@ def _kernel_as_data(checked: _Checked) -> dict[str, Any]:
     for name, report in checked.reports.items():
         data = {name: [finding.to_json() for finding in report.findings]} if report.data is None else report.data
         if both := made.keys() & data.keys():
-            raise LuthierError(f"check {name} has data named {min(both)}, as another check has", kernel=checked.kernel)
+            raise LuthierError(f"check {name} and an earlier check both have data {min(both)}", kernel=checked.kernel)
         made |= data
     return made

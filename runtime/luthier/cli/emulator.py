@@ -54,7 +54,7 @@ def _compile(args: argparse.Namespace) -> int:
     from luthier.objects.names import is_selected, select
 
     if store_file() is None:
-        raise CacheError("there is no cache to store compiled operations")
+        raise CacheError("there is no cache to store compiled operations: set LUTHIER_CACHE_DIR to a folder")
     objects = [found for file in args.files for found in load_objects(file)]
     select([name for found in objects for name in found.kernels], args.kernel, file=", ".join(args.files))
     compiled = skipped = 0

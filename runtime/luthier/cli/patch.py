@@ -113,7 +113,7 @@ def _run_on_program(args: argparse.Namespace) -> int:
         say(f"{object.name}: {object.target}")
         print_report(result.report)
     for path in beside:
-        say(f"{visible(path)} must stay beside it")
+        say(f"{visible(path)} must stay beside {visible(args.output)}")
     return 0
 
 

@@ -109,7 +109,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         raise LuthierError("--counters has the formats text, json and csv, and no --table, --against, --by or --trace")
     if args.trace is None and (args.sum or args.memory is not None):
-        raise LuthierError("--sum and --memory are for --trace")
+        raise LuthierError("--sum and --memory need --trace")
     if args.trace is not None and (args.format not in ("text", "json") or args.table or args.against):
         raise LuthierError("--trace works with the formats text and json, and not with --table and --against")
     if args.format == "html" and not args.output and sys.stdout.isatty():

@@ -208,7 +208,7 @@ def run(args: argparse.Namespace) -> int:
 
     options = RunOptions.read(args)
     if not options.command:
-        raise LuthierError("no program given")
+        raise LuthierError("no program given: name it after the options")
     devices = devices_for(options.device, options.command)
     if isinstance(devices, MachineGpus):
         options.check_on_gpus()

@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     options = SanitizeOptions.read(args)
     command = options.program[1:] if options.program[:1] == ["--"] else options.program
     if not command:
-        raise LuthierError("no program given")
+        raise LuthierError("no program given: name it after the options")
     if options.json:
         check_writable(options.json)
     findings = Findings(options.check or ["memory"], options.findings)
@@ -91,7 +91,7 @@ def _program(options: SanitizeOptions, command: list[str], collector: Collector,
     from luthier.run import run_program, virtual_devices_for
 
     if options.scheduler is not None:
-        raise LuthierError("--scheduler is for captures")
+        raise LuthierError("--scheduler works for captures, not for programs")
     devices = virtual_devices_for(options.device, command)
     return run_program(command, devices, findings=collector, seconds=options.time_limit, unfinished=unfinished)
 

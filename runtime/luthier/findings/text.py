@@ -77,7 +77,7 @@ def _other(finding: Finding, other: Other, *, is_of_lanes: bool) -> Iterator[str
         access = access_of(other.instruction, in_lds=finding.in_lds)
         what = f"the other access is {'an' if access == 'atomic' else 'a'} {access} of {other.size} bytes by"
     else:
-        what = "ended:" if finding.kind == "missed-barrier" else "skipped, and later reached here, by"
+        what = "ended:" if finding.kind == "missed-barrier" else "skipped it and later reached this point:"
     is_of_lanes |= finding.kind == "missed-barrier" and other.wave == finding.wave
     lane = f"lane {other.lane} of " if is_of_lanes else ""
     launch = f", kernel {spellings(other.kernel)[-1]}, launch {other.launch}" if other.kernel else ""

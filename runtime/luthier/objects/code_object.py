@@ -394,7 +394,7 @@ class CodeObject:
         if not tables:
             return []
         if len(tables) > 1:
-            elf.fail(f"several {what}s", tables[1].offset)
+            elf.fail(f"there are several {what}s", tables[1].offset)
         rows = list(E.SYMBOL.rows(elf.records(E.SYMBOL, tables[0], what)))
         names = elf.string_table(tables[0].link, f"string table of the {what}").names(row[0] for row in rows)
         kinds: dict[tuple[int, int, int], tuple[str, str, str, str]] = {}
@@ -415,11 +415,11 @@ class CodeObject:
         if index == E.SHN_UNDEF:
             return ""
         if index == E.SHN_XINDEX:
-            self.elf.fail("a symbol has its section index in an extended table")
+            self.elf.fail("a symbol has its section index in an extended table, which is not supported")
         if index >= E.SHN_LORESERVE:
             return ABSOLUTE
         if index >= len(self.elf.sections):
-            self.elf.fail(f"a symbol is in section {index} of {len(self.elf.sections)}")
+            self.elf.fail(f"a symbol is in section {index}, but there are {len(self.elf.sections)}")
         return self.elf.section_names[index]
 
     @staticmethod
@@ -442,7 +442,7 @@ class CodeObject:
         for section in tables:
             for record in E.RELOCATION.unpack_all(self.elf.records(E.RELOCATION, section, "relocation table")):
                 if record.symbol >= max(len(dynamic), 1):
-                    self.elf.fail(f"relocation names symbol {record.symbol} of {len(dynamic)}", section.offset)
+                    self.elf.fail(f"relocation of symbol {record.symbol}: there are {len(dynamic)}", section.offset)
                 symbol = dynamic[record.symbol] if record.symbol else None
                 definition = symbol if symbol is not None and symbol.defined else None
                 name = "" if symbol is None else symbol.name

@@ -320,7 +320,7 @@ class KernelDescriptor(Struct, frozen=True):
             (sgprs or 0, target.sgpr_limit, "SGPRs"),
         ):
             if count > limit:
-                raise ObjectError(f"{count} {what} are more than the {limit} of a wave", target=target.name)
+                raise ObjectError(f"{count} {what} exceed the limit of {limit} for a wave", target=target.name)
         changed: dict[str, Any] = {}
         total = max(vector, matrix)
         if target.unified_vgprs:

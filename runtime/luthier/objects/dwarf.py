@@ -153,7 +153,7 @@ class _Metered(io.BytesIO):
     def read(self, size: int | None = -1) -> bytes:
         self._left -= 1
         if self._left < 0:
-            raise DwarfError("the sections refer to one place too often")
+            raise DwarfError("the sections refer to the same bytes too often")
         return super().read(size)
 
 
@@ -176,7 +176,7 @@ class Dwarf:
         self._line = data.get("line", b"")
         for name in ("info", "abbrev", "line", "rnglists", "loclists", "addr"):
             if _LONG_NUMBER.search(data.get(name, b"")):
-                raise DwarfError(f"section .debug_{name} contains an endless number")
+                raise DwarfError(f"section .debug_{name} contains a number without an end")
         given = {
             f"debug_{name}_sec": DebugSectionDescriptor(_Metered(data[name]), f".debug_{name}", 0, len(data[name]), 0)
             if name in data
@@ -301,7 +301,7 @@ class Dwarf:
         ranges = []
         lists = self.info.range_lists()
         if lists is None:
-            raise DwarfError("there are no ranges")
+            raise DwarfError("the section of range lists is missing")
         for entry in lists.get_range_list_at_offset(listed.value, cu):
             if isinstance(entry, BaseAddressEntry):
                 base = entry.base_address
@@ -324,7 +324,7 @@ class _Files:
         self._paths: list[str] = []
         for entry in entries:
             if entry.dir_index >= len(folders):
-                raise DwarfError(f"folder {entry.dir_index} of {len(folders)}")
+                raise DwarfError(f"a file is in folder {entry.dir_index}, but there are {len(folders)}")
             path = posixpath.join(folders[entry.dir_index], entry.name.decode(errors="replace"))
             self._paths.append(posixpath.join(folders[0], path) if entry.dir_index else path)
         self._own = posixpath.join(folder, name) if name else None
@@ -335,7 +335,7 @@ class _Files:
             return self._paths[at]
         if number == 0:
             return self._own
-        raise DwarfError(f"file {number} of {len(self._paths)}")
+        raise DwarfError(f"a line is in file {number}, but there are {len(self._paths)}")
 
 
 def _contents(elf: E.ElfFile, header: E.SectionHeader) -> bytes:

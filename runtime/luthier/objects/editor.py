@@ -106,7 +106,7 @@ class ObjectEditor:
             info = _BINDINGS[binding] << 4 | _TYPES[type]
             other = _VISIBILITIES[visibility]
         except KeyError as problem:
-            self._image.fail(f"symbol {name!r} cannot have the property {problem}")
+            self._image.fail(f"symbol {name!r} has unknown binding, type or visibility {problem}")
         section = self._image.section_at(address)
         for table in self._tables(dynamic=binding != "local" and visibility != "hidden"):
             indices = [] if binding == "local" else table.find_global(name)
@@ -184,7 +184,7 @@ class ObjectEditor:
         if index is None:
             index = image.add_section(name, E.SectionHeader(0, E.SHT_PROGBITS, 0, 0, 0, 0, 0, 0, 1, 0))
         elif image.sections[index].flags & E.SHF_ALLOC:
-            image.fail(f"section {name} is loaded")
+            image.fail(f"section {name} is loaded, so it cannot be replaced")
         image.replace(index, data)
 
     def set_metadata(self, metadata: Metadata) -> None:

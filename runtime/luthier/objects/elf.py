@@ -314,10 +314,10 @@ class ElfFile:
     def string_table(self, index: int, what: str) -> StringTable:
         """Return the section with this index as a string table; `what` names it in errors."""
         if index >= len(self.sections):
-            self.fail(f"{what} is in section {index} of {len(self.sections)}")
+            self.fail(f"{what} is in section {index}, but there are {len(self.sections)}")
         data = self.section_view(self.sections[index], what)
         if len(data) > _LARGEST_STRINGS:
-            self.fail(f"{what} of {len(data):#x} bytes", self.sections[index].offset)
+            self.fail(f"{what} of {len(data):#x} bytes is too large", self.sections[index].offset)
         return StringTable(bytes(data), what, self)
 
     def records(self, layout: RecordLayout[Record], section: SectionHeader, what: str) -> memoryview:
@@ -327,7 +327,7 @@ class ElfFile:
             ObjectError: the table is too large, or incomplete.
         """
         if section.size // layout.size > _MOST_RECORDS:
-            self.fail(f"{what} of {section.size // layout.size} entries", section.offset)
+            self.fail(f"{what} of {section.size // layout.size} entries is too large", section.offset)
         return self.section_view(section, what)
 
     def notes(self) -> Iterator[Note]:
@@ -357,7 +357,7 @@ class ElfFile:
         if stride != layout.size:
             self.fail(f"{what}s are {stride} bytes long instead of {layout.size}", offset)
         if count > _MOST_RECORDS:
-            self.fail(f"table of {count} {what}s", offset)
+            self.fail(f"table of {count} {what}s is too large", offset)
         return layout.unpack_all(self.view_at(offset, count * stride, f"table of {count} {what}s"))
 
     def _check_segment(self, segment: SegmentHeader) -> None:

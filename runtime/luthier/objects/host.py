@@ -250,7 +250,7 @@ class HostFile:
         align = max(PAGE, *(one.align for one in self._loads))
         start = round_up(max(len(self._place.view), end - apart), align)
         if start - len(self._place.view) > _LARGEST_GAP:
-            self._elf.fail(f"its variables take {end - apart:#x} bytes: a segment after them is too far away")
+            self._elf.fail(f"its variables take {end - apart:#x} bytes, so a segment after them is too far away")
         if apart % align or any(one.vaddr < base.vaddr for one in self._loads):
             self._elf.fail("its segments are not in order of their addresses")
         headers = list(self._elf.segments)

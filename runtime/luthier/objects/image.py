@@ -57,7 +57,7 @@ class ElfImage:
         self._loaded_end = max((s.offset + s.filesz for s in loads), default=0)
         carried = sum(s.filesz for s in loads) + sum(s.size for s in elf.sections if _is_behind(s, self._loaded_end))
         if carried > _LARGEST or self._loaded_end > carried + _LARGEST_GAP:
-            self.fail(f"{carried:#x} bytes up to {self._loaded_end:#x} in the file are too much to edit")
+            self.fail(f"{carried:#x} bytes up to {self._loaded_end:#x} in the file are too many to edit")
         for header in elf.segments:
             if header.type != E.PT_LOAD and header.filesz and header.offset + header.filesz > self._loaded_end:
                 self.fail(f"a segment of type {header.type} lies after everything that is loaded", header.offset)
@@ -212,7 +212,7 @@ class ElfImage:
     def finish(self) -> bytes:
         """Return the file, after `place_loaded`."""
         if len(self.sections) >= E.SHN_LORESERVE:
-            self.fail(f"{len(self.sections)} sections are too many")
+            self.fail(f"{len(self.sections)} sections exceed the limit of {E.SHN_LORESERVE - 1}")
         if len(self._names) != self.sections[self._names_index].size:
             self.replace(self._names_index, bytes(self._names))
         out = self.data[: self._loaded_end]

@@ -92,4 +92,4 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
-    raise ValueError("a line table has an endless number")
+    raise ValueError("a line table has a number without an end")

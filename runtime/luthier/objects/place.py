@@ -50,7 +50,7 @@ class FileSlice(NamedTuple):
                     return FileSlice(mapped, name, 0, len(mapped), path=os.fspath(path))
                 data = file.read(_LARGEST_STREAM + 1)
                 if len(data) > _LARGEST_STREAM:
-                    raise ObjectError(f"not a regular file, and longer than {_LARGEST_STREAM} bytes", object=name)
+                    raise ObjectError(f"longer than {_LARGEST_STREAM} bytes, but not a regular file", object=name)
                 return FileSlice.of_bytes(data, name)
         except (OSError, ValueError) as problem:  # ValueError: a path with a null character
             reason = getattr(problem, "strerror", None) or problem

@@ -334,7 +334,7 @@ def _paint(ranges: Sequence[tuple[int, int, int]]) -> _Map:
         ranges: (begin, end, owner).
 
     Raises:
-        ObjectError: they cover each other too often.
+        ObjectError: too many of them overlap.
     """
     if not ranges:
         return np.zeros(0, np.uint64), np.zeros(0, np.int32)
@@ -344,7 +344,7 @@ def _paint(ranges: Sequence[tuple[int, int, int]]) -> _Map:
     lows = np.searchsorted(bounds, np.array([one[0] for one in ranges], np.uint64))
     highs = np.searchsorted(bounds, np.array([one[1] for one in ranges], np.uint64))
     if int((highs - lows).sum()) > _MOST_PAINTED:
-        raise ObjectError("ranges cover each other too often")
+        raise ObjectError("too many address ranges overlap")
     for low, high, (_, _, owner) in zip(lows.tolist(), highs.tolist(), ranges, strict=True):
         owners[low:high] = owner
     return bounds, owners

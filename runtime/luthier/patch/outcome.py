@@ -78,7 +78,7 @@ class UnresolvedCall(Struct, frozen=True):
     def __str__(self) -> str:
         names = ", ".join(self.known_targets[:_NAMED])
         more = f" and {len(self.known_targets) - _NAMED} more" if len(self.known_targets) > _NAMED else ""
-        followed = f"; followed to {names}{more}" if names else ""
+        followed = f"; known targets: {names}{more}" if names else ""
         return f"{self.text!r} at {self.address:#x} in {self.function}: {self.reason}{followed}"
 
 

@@ -162,8 +162,8 @@ class Captures(Struct):
                 raise DeviceError("it calls functions of another code object")
             if captured.beside:
                 raise DeviceError(
-                    f"{captured.beside} launches ran beside it, after waiting {self.patience:g} seconds for other "
-                    "launches to end (--patience): kernels that wait for each other cannot be captured"
+                    f"{captured.beside} launches ran beside it after {self.patience:g} seconds (--patience): "
+                    "kernels that wait for each other cannot be captured"
                 )
             first, last = (_tally(counts, begun.plan.code.number) for counts in (captured.before, captured.after))
             self.take(_made(begun, _counts(begun.plan, first, last)), ended - begun.time)
@@ -185,7 +185,7 @@ class Captures(Struct):
             DeviceError: there is not.
         """
         if self.used + self._holding >= self.most:
-            raise DeviceError(f"the captures have {self.used + self._holding} bytes, and --most allows {self.most}")
+            raise DeviceError(f"the captures take {self.used + self._holding} bytes; --most allows {self.most}")
 
     def take(self, capture: Capture, seconds: float, path: Path | None = None) -> None:
         """Add a capture.

@@ -11,7 +11,7 @@ from pathlib import Path
 from luthier.errors import DeviceError, LuthierError, TargetError
 from luthier.isa.targets import TARGETS, TargetId
 from luthier.objects import find_images
-from luthier.run.machine_gpus import KIND, MachineGpus, names_machine_gpus, parse_machine_gpus
+from luthier.run.machine_gpus import MachineGpus, names_machine_gpus, parse_machine_gpus
 from luthier.run.virtual_gpus import VirtualGpu, parse_devices
 from luthier.terminal import say
 
@@ -44,7 +44,7 @@ def virtual_devices_for(text: str | None, command: Sequence[str]) -> Sequence[Vi
         TargetError: likewise.
     """
     if text is not None and names_machine_gpus(text):
-        raise DeviceError(f"this needs a virtual device, emu:TARGET: the execution of {KIND} cannot be observed")
+        raise DeviceError(f"this needs a virtual device (--device emu:TARGET): execution on {text} cannot be observed")
     code = targets_of_program(command[0])
     known = (DEFAULT, *(f"emu:{name}" for name in _virtual(code))) if code else ()
     fitting = [name for name in known if _run_any(code, name)]

@@ -59,7 +59,7 @@ class EventLog:
         """
         for function in functions:
             if function.api not in APIS + RANGES:
-                raise ProtocolError(f"functions of unknown API {function.api}: known are {', '.join(APIS + RANGES)}")
+                raise ProtocolError(f"unknown API {function.api}: must be one of {', '.join(APIS + RANGES)}")
         self._functions += functions
 
     def take(self) -> Iterator[tuple[str, ApiEvent]]:

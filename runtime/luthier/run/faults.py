@@ -36,12 +36,12 @@ def describe(
         DeviceError: sizes do not match the layouts.
     """
     if len(context) != layout.CONTEXT.size or len(group) != layout.GROUP.size:
-        raise DeviceError("the report of a fault has other layouts")
+        raise DeviceError("the sizes in the report of a fault do not match the layouts")
     arrays = [np.frombuffer(bytearray(part), np.uint8) for part in (context, group, waves)]
     stride, count = (get_field(arrays[1], layout.GROUP, field) for field in ("wave_stride", "wave_count"))
     current = get_field(arrays[0], layout.CONTEXT, "current") - get_field(arrays[1], layout.GROUP, "waves")
     if len(waves) != stride * count or not 0 <= current < len(waves):
-        raise DeviceError("the report of a fault has other layouts")
+        raise DeviceError("the sizes in the report of a fault do not match the layouts")
     memory = AllocationTable(1 << 62, elsewhere)
     for address, size in ranges.tolist():
         if size:

@@ -94,7 +94,7 @@ class LaunchCaptures:
 
     def _key(self, session: Session, launch: Launch, sent: LaunchMemory | LaunchUnread) -> tuple[int, int]:
         if sent.row >= len(session.kernels) or sent.number != launch.number:
-            raise ProtocolError(f"memory of launch {sent.number} of kernel {sent.row} was sent, which is not running")
+            raise ProtocolError(f"memory was sent for launch {sent.number} of kernel {sent.row}, which is not running")
         return id(session), sent.gpu
 
     def end(self) -> None:

@@ -69,8 +69,8 @@ def check(command: Sequence[str], devices: Devices, base: Mapping[str, str]) -> 
         say(f"luthier run: warning: {unknown}", file=sys.stderr)
     if not os.path.exists(PROCESSORS):  # then libhsakmt 5.2.3 finds no device, and HIP 5.2 crashes
         say(
-            f"luthier run: warning: {PROCESSORS} is missing, from which ROCm reads the processors: it may find no"
-            " device, or crash. Mount /sys",
+            f"luthier run: warning: {PROCESSORS}, from which ROCm reads the processors, is missing: ROCm may find"
+            " no device, or crash. Mount /sys",
             file=sys.stderr,
         )
 
@@ -89,7 +89,7 @@ def check_limits(*, has_virtual: bool = True) -> None:
     if addresses != resource.RLIM_INFINITY and addresses < needed:
         raise DeviceError(
             f"the limit of address space (ulimit -v) is {addresses >> 10} KiB, but virtual devices share {needed >> 10}"
-            " KiB of address space with a program, mostly without memory: use `ulimit -v unlimited`; a control group"
+            " KiB of address space with a program, mostly without pages: use `ulimit -v unlimited`; a control group"
             " (systemd-run -p MemoryMax=…) can limit memory"
         )
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -159,11 +159,11 @@ class ProcessMemory:
             addresses.append(present_pages[first:end] - np.uint64(host) + np.uint64(address))
         of_device, of_process = np.concatenate(addresses), np.concatenate(places)
         if len(of_device) * PAGE > self._most:
-            raise DeviceError(f"{len(of_device) * PAGE} bytes of memory, and --most allows {self._most}")
+            raise DeviceError(f"it can access {len(of_device) * PAGE} bytes; --most allows {self._most}")
         order = np.argsort(of_device)
         of_device, of_process = of_device[order], of_process[order]
         if (of_device[1:] == of_device[:-1]).any():
-            raise DeviceError("devices have several pages of the process at one address")
+            raise DeviceError("several pages of the process have the same device address")
         return of_device, of_process
 
     def _present_in_process(self) -> NDArray[np.uint64]:
@@ -183,11 +183,11 @@ class ProcessMemory:
             for first, last in shared[at:until]:
                 low, high = max(begin, first), min(end, last)
                 if high - low > self._most:
-                    raise DeviceError(f"{high - low} bytes of shared memory, and --most allows {self._most}")
+                    raise DeviceError(f"it can access {high - low} bytes of shared memory; --most allows {self._most}")
                 parts.append(np.arange(low, high, PAGE, dtype=np.uint64))
         pages = parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
         if len(pages) * PAGE > self._most:
-            raise DeviceError(f"{len(pages) * PAGE} bytes of memory, and --most allows {self._most}")
+            raise DeviceError(f"it can access {len(pages) * PAGE} bytes; --most allows {self._most}")
         return pages
 
     def _read(self, addresses: NDArray[np.uint64], places: NDArray[np.uint64], pages: Pages) -> None:

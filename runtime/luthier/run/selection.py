@@ -69,5 +69,5 @@ def parse_launches(text: str) -> tuple[int, int, int]:
         numbers = [0, numbers[0]]
     first, end, step = (*numbers, None, None)[:3]
     if step == 0 or (end is not None and end <= (first or 0)):
-        raise LuthierError(f"{text!r} selects no launch")
+        raise LuthierError(f"launches {text!r} select none: END must exceed FIRST, and STEP must be at least 1")
     return first or 0, _ALL if end is None else end, step or 1

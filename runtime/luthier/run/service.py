@@ -370,7 +370,7 @@ class Service:
             before = (process.ended or time.monotonic()) - process.time
             self._executed.notes.append(
                 f"process {process.pid} {state} and has not reported all that it executed: "
-                f"the counts are those of {before:.1f} s before"
+                f"its last counts are from {before:.1f} s earlier"
             )
         self._counting.clear()
         return self._long_launches.unfinished()

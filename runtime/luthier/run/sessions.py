@@ -110,7 +110,7 @@ class Session:
             ProtocolError: the run has no device of that number.
         """
         if self.devices is not None and gpu >= self.devices:
-            raise ProtocolError(f"a request names device {gpu}, but there are {self.devices}")
+            raise ProtocolError(f"a request names device {gpu}, but there are {self.devices} devices")
 
     @property
     def counts(self) -> NDArray[np.void]:

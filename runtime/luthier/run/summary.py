@@ -147,7 +147,7 @@ def read_summary(text: bytes, file: Path, schema: int) -> RunSummary:
     if not isinstance(data, dict) or "schema" not in data:
         raise LuthierError(f"{file} is not a summary of a run")
     if data["schema"] != schema:
-        raise LuthierError(f"{file.parent} has schema {data['schema']!r:.40}, this version of Luthier reads {schema}")
+        raise LuthierError(f"{file.parent} has schema {data['schema']!r:.40}; this version of Luthier reads {schema}")
     try:
         return msgspec.convert({"luthier": None, **data}, RunSummary)
     except (msgspec.ValidationError, RecursionError) as problem:

@@ -288,7 +288,7 @@ class TableReader:
             sizes = [metadata.row_group(at).total_byte_size for at in range(metadata.num_row_groups)]
         layout = (self.arrow.metadata or {}).get(_KEY, b"none").decode(errors="replace")
         if layout != str(SCHEMA):
-            raise LuthierError(f"{self.path} has schema {layout}, this version of Luthier reads {SCHEMA}")
+            raise LuthierError(f"{self.path} has schema {layout}; this version of Luthier reads {SCHEMA}")
         if any(not 0 <= size <= _LARGEST_GROUP for size in sizes):
             raise LuthierError(f"{self.path} is damaged: a row group claims {max(sizes)} bytes")
         twice = next((name for name in self.arrow.names if self.arrow.names.count(name) > 1), None)

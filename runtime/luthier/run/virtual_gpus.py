@@ -54,6 +54,6 @@ def parse_devices(text: str) -> Sequence[VirtualGpu]:
             known = ", ".join(name for name, known in TARGETS.items() if known.device_id is not None)
             raise DeviceError(f"there is no virtual {target.target.name}; choose from {known}")
         if target.xnack or target.sramecc:
-            raise DeviceError(f"virtual devices do not support XNACK and SRAM ECC: {target}")
+            raise DeviceError(f"virtual devices support neither XNACK nor SRAM ECC: use emu:{target.target.name}")
         devices.append(VirtualGpu(TargetId(target.target)))
     return devices

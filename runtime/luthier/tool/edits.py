@@ -96,7 +96,7 @@ def changing(
         names = ", ".join(instruction.opcode.operand_index) or "none"
         raise _error(lifted, index, f"{instruction.text!r} has no operand {which!r}; it has {names}")
     if isa.encode(decoded)[0] != old:
-        raise _error(lifted, index, f"LLVM encodes {instruction.text!r} differently; replace it by text")
+        raise _error(lifted, index, f"LLVM encodes {instruction.text!r} differently: replace it with assembly text")
     kinds, values = decoded.operand_kind.copy(), decoded.operand_value.copy()
     if isinstance(value, RegisterRange):
         register = isa.register_at(value.first, value.count)

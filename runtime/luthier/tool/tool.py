@@ -230,7 +230,7 @@ class ToolGroup:
         names = [tool.name for tool in self.tools if tool.name]
         for name in names:
             if names.count(name) > 1:
-                raise ToolError(f"tool {name} is given {names.count(name)} times")
+                raise ToolError(f"tool {name} is given {names.count(name)} times: give it once")
         self.inserted = [0] * len(self.tools)
 
     @classmethod

@@ -70,7 +70,7 @@ def plan_counting(
         return plan
     if hooks.change_lanes is not None and any(request.per == "lane" for request in requests):
         raise PatchError(
-            "active lanes cannot be counted where hooks write EXEC, or added instructions do",
+            "active lanes cannot be counted where hooks or added instructions write EXEC",
             kernel=lifted.kernel.name,
             offset=lifted.columns.address[hooks.change_lanes],
         )
@@ -142,8 +142,8 @@ class _CounterPlanner:
         tails = may_tail(self.lifted)
         if tails and self.room is not None:
             raise PatchError(
-                "nothing can be counted for each wave: it jumps to unknown functions, from which a wave does not "
-                "return to a point where it could continue counting",
+                "nothing can be counted for each wave: it jumps to unknown functions, from which a wave does "
+                "not return to code that could continue counting",
                 kernel=self.lifted.kernel.name,
             )
         storage = store(counters, scalars, vectors, self.lifted.wave_size, self.code, in_lanes=tails)
@@ -193,7 +193,7 @@ class _CounterPlanner:
         flush = self.flush_before.get(self.lifted.blocks[self.lifted.block_of[place.first]].index, place.last)
         if flush < place.first:
             raise PatchError(
-                "an edge after the end of counting", kernel=self.lifted.kernel.name, offset=columns.address[place.first]
+                "counting ends before this edge", kernel=self.lifted.kernel.name, offset=columns.address[place.first]
             )
         best: tuple[tuple[bool, ...], int] | None = None
         for index in range(place.first, min(place.last, flush) + 1):

@@ -180,7 +180,7 @@ class Placement:
         """
         slot = self._slot_at.get(address)
         if slot is None:
-            raise PatchError("no instruction there", kernel=self.lifted.kernel.name, offset=address)
+            raise PatchError("no instruction begins at this address", kernel=self.lifted.kernel.name, offset=address)
         return int(self.layout.entry[slot])
 
     def place_of(self, index: int) -> int:
@@ -407,7 +407,7 @@ class Placement:
             for half, index in enumerate((reference.low, reference.high)):
                 if code.size[index] != (12 if wide else 8):
                     raise PatchError(
-                        "the address of a PC-relative reference is added as an inline constant",
+                        "a PC-relative reference adds an inline constant, not a literal that can be changed",
                         kernel=lifted.kernel.name,
                         offset=int(code.addresses[index]),
                     )

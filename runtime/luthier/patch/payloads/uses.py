@@ -125,7 +125,7 @@ class CompiledHooks:
                 continue
             point = index if place == "before" else self._point(index, place)
             if point >= len(block_of) or block_of[point] < 0:
-                behind = PatchError("control does not come back to behind this instruction")
+                behind = PatchError("control does not return to the point after this instruction")
                 self._refusals.refuse(number, insertion, "hook", behind)
                 continue
             restriction = restrictions.get(index if place == "taken" else point)
@@ -198,7 +198,7 @@ class CompiledHooks:
         """
         has, most = self._lifted.kernel.group_segment_fixed_size, self._lifted.object.target.target.lds_bytes
         if has + size > most:
-            return f"it has {has} bytes, hooks want {size}, and there are {most}"
+            return f"it has {has} bytes, hooks need {size} more, and a work-group has at most {most}"
         if self._lds_owner not in (None, hook.module):
             return "another tool's hooks use it"
         self._lds_owner, self.lds = hook.module, size

@@ -280,12 +280,12 @@ class _LaunchStatePlanner:
     def _why_not(self, name: str) -> str:
         descriptor = self.descriptor
         if name.startswith("workitem_id") and descriptor.enable_vgpr_workitem_id == 3:
-            return "its descriptor requests work-item ids by an undefined value"
+            return "its descriptor requests work-item ids with an undefined value"
         ttmps = self.lifted.target.launch_ttmps
         if name == "workgroup_id_z" and ttmps is not None and self.named >> TTMPS[ttmps.workgroup_id_yz] & 1:
             y, z = descriptor.enable_sgpr_workgroup_id_y, descriptor.enable_sgpr_workgroup_id_z
             if y and not z:  # then compilers omit the mask of y
-                return "it reads y of the work-group id without z, which share a register that nothing can write"
+                return "it reads y of the work-group id without z, and both share a register that nothing can write"
         if name.startswith("implicit_offset") and self._implicit_offset(name) is None:
             return "it has none in the layout for which the hook was compiled"
         return ""
