@@ -126,7 +126,6 @@ def test_exceptional_floats(
         assert len(row["findings"]) == len(truth[1]) > 0
 
 
-@pytest.mark.thorough
 def test_options(launches: Callable[..., Path], luthier: Luthier, temporary: Path) -> None:
     kept = launches("tree", "barrier")
     alone = sanitized_captures(temporary, "--check", CHECKS, kept)

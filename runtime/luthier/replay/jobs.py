@@ -185,7 +185,14 @@ def answered(job: Job[A], run: Callable[[], A] | None = None) -> str:
 
 
 def outcome(done: Replayed) -> ReplayOutcome:
-    """Return the outcome of a replay, without facts about the capture."""
+    """Return the outcome of a replay, with its findings but without facts about the capture."""
+    row = compared(done)
+    row.find([str(finding) for finding in done.findings])
+    return row
+
+
+def compared(done: Replayed) -> ReplayOutcome:
+    """Return whether a replay did what was recorded, without its findings."""
     what = "equal"
     if done.fault is not None:
         what = str(done.fault)
@@ -193,10 +200,9 @@ def outcome(done: Replayed) -> ReplayOutcome:
         what = str(done.difference)
     elif done.counts_equal is False:
         what = "the bytes are equal, but the instruction counts differ"
-    status = ReplayStatus.EQUAL if done.equal else ReplayStatus.DIFFERENT
-    row = ReplayOutcome(instructions=done.instructions, seconds=done.seconds, status=status, what=what)
-    row.find([str(finding) for finding in done.findings])
-    return row
+    is_equal = done.same_bytes and done.counts_equal is not False
+    status = ReplayStatus.EQUAL if is_equal else ReplayStatus.DIFFERENT
+    return ReplayOutcome(instructions=done.instructions, seconds=done.seconds, status=status, what=what)
 
 
 def prepared(capture: Capture, target: str | None, object: str | None) -> PreparedLaunch:

@@ -13,7 +13,7 @@ from luthier.capture.place import AddressTaken
 from luthier.capture.replay import reduced
 from luthier.errors import LuthierError
 from luthier.findings.finding import Finding
-from luthier.replay.jobs import CaptureJob, Job, ReplayOutcome, ReplayStatus, is_gpu, outcome
+from luthier.replay.jobs import CaptureJob, Job, ReplayOutcome, ReplayStatus, compared, is_gpu
 
 if TYPE_CHECKING:
     from luthier.capture import Capture
@@ -127,7 +127,7 @@ class Sanitize(CaptureJob[SanitizedOutcome], frozen=True, kw_only=True):
         from luthier.findings.collector import FindingSet
 
         done = self.launch(self.capture()).run(self.threads, findings=FindingSet(self.kinds))
-        row = outcome(done)
+        row = compared(done)
         explained = done.fault is not None and any(record.check == "memory" for record in done.findings)
         return SanitizedOutcome(status=row.status, what=row.what, records=done.findings, explained=explained)
 
