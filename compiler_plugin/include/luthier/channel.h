@@ -11,10 +11,10 @@
 //
 //   LUTHIER_HOOK_ANNOTATE trace(uint64_t address) { stores.push({address, __lane_id()}); }
 //
-// The variable holds a description of itself and no more. The ring that records go through is memory that the host
-// gives it, one for each device; while nothing drains it, records are counted and dropped.
+// The variable holds only a description of itself. Records go through a ring in memory that the host provides, one for
+// each device; while nothing drains the ring, records are counted and dropped.
 //
-// What is in memory is in luthier/channel_layout.h, which is made from what the host knows of it.
+// luthier/channel_layout.h has the layout in memory; it is generated from the host's description.
 //
 //===----------------------------------------------------------------------===//
 #ifndef LUTHIER_CHANNEL_H
@@ -32,7 +32,7 @@ namespace luthier {
 /// Behaviour of a wave that finds a channel full.
 enum class when_full : uint32_t {
   wait = detail::kWait, ///< It waits until the host has taken enough: nothing is lost.
-  drop = detail::kDrop, ///< It goes on; its records are counted as dropped.
+  drop = detail::kDrop, ///< It continues; its records are counted as dropped.
 };
 
 //===----------------------------------------------------------------------===//
@@ -105,9 +105,10 @@ template <unsigned Count> struct Fields {
   Field each[Count];
 };
 
-/// The fields of a record: those that LUTHIER_RECORD names, or the one value that a number is.
+/// The fields of a record: those that LUTHIER_RECORD names, or one if the record is a number.
 template <typename Record> struct FieldsOf {
-  static_assert(KindOf<typename Plain<Record>::Type>::value != 'V', "say LUTHIER_RECORD(structure, fields...) before");
+  static_assert(KindOf<typename Plain<Record>::Type>::value != 'V',
+                "describe the structure with LUTHIER_RECORD(structure, fields...) first");
   static constexpr Fields<1> get() { return {{field<Record>("", 0)}}; }
 };
 
@@ -166,7 +167,7 @@ LUTHIER_INLINE uint64_t uniform(uint64_t value) {
   return uint64_t(uniform(uint32_t(value >> 32))) << 32 | uniform(uint32_t(value));
 }
 
-/// Memory that the host writes to meanwhile.
+/// Loads from memory to which the host may write at the same time.
 template <typename T> LUTHIER_INLINE T load(const T *place) {
   return __hip_atomic_load(place, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
 }
@@ -179,7 +180,8 @@ struct Room {
 
   LUTHIER_INLINE uint64_t slot(uint64_t ticket) const { return ticket & ((uint64_t(1) << shift) - 1); }
 
-  /// Writes a record. The host takes it when its sequence word says the turn of the ring that the ticket is in.
+  /// Writes a record. The host takes it when its sequence word is the number of the ticket's turn around the ring, from
+  /// 1 on.
   template <typename Record> LUTHIER_INLINE void put(uint64_t ticket, const Record &record) const {
     const uint64_t place = slot(ticket);
     char *sequence = ring + sizeof(Ring);
@@ -227,7 +229,7 @@ LUTHIER_INLINE Room reserve(Channel &channel, uint32_t each) {
     if (rank == 0)
       first = __hip_atomic_fetch_add(&ring.reserved, count, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_SYSTEM);
     first = uniform(first);
-    // Tickets are served in their order, and whoever has an earlier one waits for the host alone.
+    // Tickets are served in order, so the wave with the earliest one waits only for the host.
     while (
         int64_t(first + count - uniform(__hip_atomic_load(&ring.read, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_SYSTEM))) >
         int64_t(capacity)) {
@@ -244,8 +246,8 @@ LUTHIER_INLINE Room reserve(Channel &channel, uint32_t each) {
 /// A channel of records, a device variable: `__device__ luthier::channel<Store> stores;`. `Record` is a number, or a
 /// structure that LUTHIER_RECORD describes, of at most 128 bytes.
 ///
-/// Initially it may be given the capacity of the ring in records (the host makes it a power of two), and what happens
-/// when it is full: `__device__ luthier::channel<Store> stores{1 << 20, luthier::when_full::drop};`
+/// The constructor takes the capacity of the ring in records (the host makes it a power of two), and what happens when
+/// the ring is full: `__device__ luthier::channel<Store> stores{1 << 20, luthier::when_full::drop};`
 template <typename Record> struct channel {
   static_assert(__is_trivially_copyable(Record), "records are copied byte by byte");
   static_assert(sizeof(Record) <= detail::kLargestRecord, "a record has at most 128 bytes");
@@ -254,7 +256,7 @@ template <typename Record> struct channel {
       : head_(detail::channelOf(sizeof(Record), decltype(fields_)::count, capacity, mode, detail::kRecords)),
         fields_(detail::FieldsOf<Record>::get()) {}
 
-  /// Pushes a record of each active lane. Those of one wave follow each other in the order of their lanes.
+  /// Pushes a record of each active lane. The records of a wave are consecutive, in the order of their lanes.
   LUTHIER_INLINE void push(const Record &record) {
     const detail::Room room = detail::reserve(head_, 1);
     if (room.ring)
@@ -285,7 +287,7 @@ struct Line {
   uint64_t words[kLineWords];
 };
 
-/// Placeholder for the number of a class that converts to one where one is needed, as `blockIdx.x` does.
+/// Type of `number` for classes that do not convert to a number. (That of `blockIdx.x` does.)
 struct NoNumber {};
 template <typename T> T &any();
 template <typename T> auto number(int) -> decltype(+any<T>());
@@ -347,7 +349,7 @@ constexpr bool isOneOf(char letter, const char *letters) {
   return false;
 }
 
-/// Return whether a format asks for just these arguments, in C's terms.
+/// Return whether a format takes exactly these arguments, by C's rules.
 constexpr bool isFit(const char *format, uint64_t signature) {
   const unsigned count = signature & 255;
   unsigned at = 0;
@@ -419,8 +421,8 @@ template <typename T> __attribute__((device)) Lines Printer<T>::lines;
 
 } // namespace detail
 
-/// Prints a line for each active lane, on the host, as C's printf does. The format and strings that are printed are
-/// constants of the module; there are at most 13 arguments. Not for `%n`, `%a` and long double.
+/// Prints a line for each active lane, on the host, as C's printf does. The format and printed strings must be
+/// constants of the module. There are at most 13 arguments; `%n`, `%a` and long double are not supported.
 template <typename... Arguments>
 LUTHIER_INLINE void printf(const char *format, Arguments... arguments)
     __attribute__((diagnose_if(!detail::isFit(format, detail::Signature<Arguments...>::get()),

@@ -2,9 +2,9 @@
 //
 // Part of Luthier, under the Apache License v2.0.
 //
-// A tool's device module is one HIP source that includes this header, says MARK_LUTHIER_DEVICE_MODULE once, and defines
-// hooks. Luthier's compiler plugin embeds the module's LLVM IR in each device code object; only that IR is used for
-// instrumentation, never the compiled functions.
+// A tool's device module is one HIP source that includes this header, contains MARK_LUTHIER_DEVICE_MODULE once, and
+// defines hooks. Luthier's compiler plugin embeds the module's LLVM IR in each device code object; only that IR is used
+// for instrumentation, never the compiled functions.
 //
 //   #include <hip/hip_runtime.h>
 //   #include <luthier/luthier.h>
@@ -38,12 +38,12 @@
 // The module and its hooks
 //===----------------------------------------------------------------------===//
 
-/// Says, once per tool, that this is a Luthier device module. Being a managed variable, it also makes the HIP runtime
-/// load the module at the first launch rather than lazily.
+/// Marks the source as a Luthier device module; use it once per tool. It defines a managed variable, so that the HIP
+/// runtime loads the module at the first launch rather than lazily.
 ///
-/// For GFX10 and later the source is compiled twice, for waves of 32 and of 64 lanes, and hooks are taken from what
-/// fits a kernel. With LUTHIER_ONE_WAVE_SIZE defined before, it is compiled once, and its hooks go into kernels of that
-/// size only.
+/// For GFX10 and later, the source is compiled twice, for waves of 32 and 64 lanes, and a kernel gets the hooks for its
+/// wave size. If LUTHIER_ONE_WAVE_SIZE is defined before, the source is compiled once, and its hooks go only into
+/// kernels of that size.
 #define MARK_LUTHIER_DEVICE_MODULE                                                                                     \
   extern "C" {                                                                                                         \
   __attribute__((managed, used)) char __luthier_reserved = LUTHIER_ONE_WAVE_SIZE_ASKED;                                \
@@ -55,8 +55,9 @@
 #endif
 
 /// Starts the definition of a hook: `LUTHIER_HOOK_ANNOTATE name(parameters) { … }`. A hook is a device function with C
-/// linkage that returns nothing. It is inlined at every point where it is inserted; what it calls need not be. Its
-/// arguments are constants and register values of the instrumented program: integers, floating-point numbers, pointers.
+/// linkage that returns nothing. It is inlined at every point where it is inserted; functions that it calls need not be
+/// inlined. Its arguments are constants and register values of the instrumented program: integers, floating-point
+/// numbers, pointers.
 #define LUTHIER_HOOK_ANNOTATE extern "C" __attribute__((device, used, annotate("luthier_hook"))) void
 
 /// Defines the handle of a hook, an empty kernel, so that C++ host code can name the hook.
@@ -83,7 +84,7 @@ namespace luthier {
 
 namespace detail {
 
-/// Uses a value in a way no optimizer can see through. By address, so that it works for every type.
+/// Uses a value in a way no optimizer can see through. Takes the address, so that it works for every type.
 template <typename T> __attribute__((device, always_inline)) inline void use(const T &value) {
   __asm__ __volatile__("" : : "X"(&value) : "memory");
 }
@@ -109,7 +110,7 @@ template <typename T> struct IsClass {
   static constexpr bool value = __is_class(T) || __is_union(T);
 };
 
-/// Type in which a class of `Size` bytes is passed: an integer, or a vector of 32-bit ones.
+/// Type in which a class of `Size` bytes is passed: an integer, or a vector of 32-bit integers.
 template <size_t Size> struct Raw {
   static_assert(Size <= 128, "at most 32 registers of 32 bits are read or written at once");
   typedef uint32_t Type __attribute__((ext_vector_type((Size + 3) / 4)));
@@ -132,7 +133,7 @@ template <> struct Raw<8> {
 
 } // namespace detail
 
-/// The body of an intrinsic: keeps `arguments` alive and returns a value the optimizer knows nothing of.
+/// The body of an intrinsic: keeps `arguments` alive and returns a value about which the optimizer knows nothing.
 template <typename T, typename... Arguments>
 __attribute__((device, always_inline)) inline T opaque(const Arguments &...arguments) {
   const int each[] = {0, (detail::use(arguments), 0)...};
@@ -156,11 +157,11 @@ readReg(int reg) {
   return value;
 }
 
-/// Sets the application's register whose first unit is `reg` to `value`, for the application and for later hooks to
-/// see. While a hook runs, each lane reads and writes registers of its own; when it ends, all of the application's
+/// Sets the application's register whose first unit is `reg` to `value`; later hooks see the change, too. While a hook
+/// runs, each lane reads and writes its own copy of the registers; when the hook ends, all registers of the application
 /// change at once. A vector register changes in the lanes that were active before the hook, whatever the hook writes to
-/// EXEC. A scalar register, EXEC included, takes what the first of those lanes has, so a value that differs between
-/// lanes is no error. SCC becomes 1 where that is not 0.
+/// EXEC. A scalar register, EXEC included, takes the value of the first of those lanes, so values may differ between
+/// lanes. SCC becomes 1 if that value is not 0.
 template <typename T>
 LUTHIER_INTRINSIC_ANNOTATE typename detail::EnableIf<!detail::IsClass<T>::value, void>::Type writeReg(int reg,
                                                                                                       T value) {
@@ -174,19 +175,20 @@ writeReg(int reg, const T &value) {
   writeReg(reg, raw);
 }
 
-/// Sets EXEC, the mask of active lanes, for the application's next instructions: from the end of the hook on, as
-/// `writeReg` of it, and until the application sets it again. Of wave32 the lower 32 bits count. The hook itself goes
-/// on in the lanes in which it began, and does not run where there are none.
+/// Sets EXEC, the mask of active lanes, from the end of the hook, as with `writeReg`, until the application sets it
+/// again. On wave32, the lower 32 bits count. The hook itself continues in the lanes in which it began; it does not run
+/// if there are none.
 LUTHIER_INTRINSIC_ANNOTATE inline void writeExec(uint64_t mask) { opaque<void>(mask); }
 
-/// Adds `value` to `*address` once per wave, whatever the number of active lanes, and returns the value from before.
+/// Adds `value` to `*address` once per wave, whatever the number of active lanes, and returns the previous value.
 /// Address and value must be the same in all lanes. `T` is a 32- or 64-bit integer.
 template <typename T> LUTHIER_INTRINSIC_ANNOTATE T sAtomicAdd(T *address, T value) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8, "sAtomicAdd takes a 32- or 64-bit integer");
   return opaque<T>(address, value);
 }
 
-/// The application kernel's hidden arguments, which it need not have (LLVM, AMDGPUUsage, "Kernel Argument Metadata").
+/// The application kernel's hidden arguments, which the kernel may lack (LLVM, AMDGPUUsage, "Kernel Argument
+/// Metadata").
 __attribute__((device, always_inline)) inline uint32_t *implicitArgPtr() {
   return const_cast<uint32_t *>(
       reinterpret_cast<const uint32_t *>(reinterpret_cast<uintptr_t>(__builtin_amdgcn_implicitarg_ptr())));

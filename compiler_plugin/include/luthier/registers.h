@@ -37,8 +37,8 @@ namespace luthier {
   LUTHIER_TEN_REGISTERS(prefix, (base) + 240, 24)                                                                      \
   prefix##250 = (base) + 250, prefix##251, prefix##252, prefix##253, prefix##254, prefix##255,
 
-/// Register units. `readReg` and `writeReg` take these, the functions below, or any constant expression of their value,
-/// but for trap temporaries and FLAT_SCRATCH, which hooks neither read nor write, and MODE, which they only read.
+/// Register units. `readReg` and `writeReg` take these, results of the functions below, or any constant expression with
+/// such a value. Hooks can neither read nor write trap temporaries and FLAT_SCRATCH, and can only read MODE.
 enum Register : int {
   // Scalar registers: unit 0 is s0. FLAT_SCRATCH and XNACK_MASK are s102 to s105 where the hardware puts them there.
   LUTHIER_TEN_REGISTERS(SGPR, 0, ) LUTHIER_HUNDRED_REGISTERS(SGPR, 0, ) SGPR100 = 100,

@@ -3,7 +3,7 @@
 // Part of Luthier, under the Apache License v2.0.
 //
 // Intrinsics and names of registers as device code that was written for C++ Luthier spells them. `readReg`, `writeReg`,
-// `sAtomicAdd` and the others are those of luthier/luthier.h; docs/porting.md says where they mean something else.
+// `sAtomicAdd` and the others are those of luthier/luthier.h; docs/porting.md lists differences in meaning.
 //
 //===----------------------------------------------------------------------===//
 #ifndef LUTHIER_INTRINSIC_INTRINSICS_H
@@ -13,7 +13,7 @@
 
 namespace llvm {
 
-/// A register, of those below.
+/// A register: one of those below.
 typedef int MCRegister;
 
 /// Registers by LLVM's names. A pair is named by its first register, as `readReg<uint64_t>` takes it.
@@ -58,19 +58,19 @@ enum Pairs : int {
 #undef LUTHIER_PAIRS_OF_TEN
 #undef LUTHIER_EVEN_PAIRS_OF_TEN
 
-/// More than LLVM has opcodes for AMD GPUs: the length of a table with a row for each.
+/// The length of a table with a row for each opcode: LLVM has fewer for AMD GPUs.
 enum : int { INSTRUCTION_LIST_END = 65536 };
 
 } // namespace AMDGPU
 
 } // namespace llvm
 
-/// Keeps the optimizer from removing what stands around it.
+/// Keeps the optimizer from removing the code around it.
 #define LUTHIER_DONT_OPTIMIZE __asm__ __volatile__("" : : : "memory");
 
 namespace luthier {
 
-/// In the body of an intrinsic of a tool's own: keeps a parameter, or makes the result one that nothing is known of.
+/// For the body of a tool's own intrinsic: keeps a parameter, or makes the result unknown to the optimizer.
 template <typename T> __attribute__((device, always_inline)) inline void doNotOptimize(T const &value) {
   detail::use(value);
 }
@@ -79,7 +79,7 @@ template <typename T> __attribute__((device, always_inline)) inline void doNotOp
 
 // Functions across lanes that HIP has since release 6.
 #if HIP_VERSION_MAJOR < 6
-/// The active lanes whose `value`, of 32 bits, is that of the own lane.
+/// Returns the active lanes with the same 32-bit `value` as this lane.
 template <typename T> __attribute__((device)) inline unsigned long long __match_any(T value) {
   static_assert(sizeof(T) == 4, "32 bits");
   for (;;) {
@@ -89,7 +89,7 @@ template <typename T> __attribute__((device)) inline unsigned long long __match_
       return lanes;
   }
 }
-/// `value` of another lane.
+/// Returns `value` of another lane.
 template <typename T> __attribute__((device)) inline T __shfl_sync(unsigned long long, T value, int lane) {
   return __shfl(value, lane);
 }

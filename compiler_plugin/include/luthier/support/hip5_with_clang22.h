@@ -3,7 +3,7 @@
 // Part of Luthier, under the Apache License v2.0.
 //
 // hip_fp16.h of older HIP releases takes two functions from clang's own headers, which dropped them in clang 22.
-// Luthier's toolchain discovery includes this file first when it meets that pair; sources need not.
+// Luthier's toolchain discovery includes this file first when it finds that pair; sources need not include it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef LUTHIER_SUPPORT_HIP5_WITH_CLANG22_H

@@ -2,9 +2,9 @@
 //
 // Part of Luthier, under the Apache License v2.0.
 //
-// HIP before release 6 refuses to be included where code for GFX10 has waves of 64 lanes, which its runtime does not
-// start. Kernels of other compilers and of assembly do have them, and hooks go there. Luthier's compiler plugin
-// includes this file first when it compiles hooks for them; sources need not.
+// Headers of HIP before release 6 reject GFX10 code with waves of 64 lanes, because HIP's runtime does not launch it.
+// Kernels from other compilers and from assembly may have such waves, and hooks. Luthier's compiler plugin includes
+// this file first when it compiles hooks for them; sources need not include it.
 //
 //===----------------------------------------------------------------------===//
 #ifndef LUTHIER_SUPPORT_WAVE64_ON_GFX10_H
