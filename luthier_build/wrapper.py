@@ -1,11 +1,11 @@
-"""`luthier-hipcc` and `luthier-cc`: an existing compile command, with Luthier's plugin where device code is generated.
+"""`luthier-hipcc` and `luthier-cc`: run an existing compile command, with Luthier's plugin if it generates device code.
 
 Both are small native programs (runtime/native/launcher), which analyse the command. They start this module, as
-`luthier-wrapper`, for what it has not done before and remembered.
+`luthier-wrapper`, for compilers that are not in the cache, for options of Luthier's own, and to find the real hipcc.
 
-Both end by replacing themselves with the compiler (`exec`): its exit code, signals and output are its own, no shell is
-involved, and the arguments given are passed on as they are, after Luthier's flags. A command that generates no device
-code is not given the plugin, so preprocessing, dependency scans and configure probes do not need it.
+Both finally replace themselves with the compiler (`exec`), without a shell: its exit code, signals and output are its
+own. It gets Luthier's flags, then the given arguments unchanged. A command that generates no device code is not given
+the plugin, so preprocessing, dependency scans and configure probes do not need it.
 
 Only the standard library is imported until a plugin has to be found for a compiler seen for the first time.
 """
@@ -30,7 +30,7 @@ code, so that it only needs the device headers; it generates device code."""
 
 
 def _state(path: str) -> list[str]:
-    """Return path, size and time of the last change, which show that a file is another one."""
+    """Return path, size and time of the last change: they show whether a file was replaced."""
     state = os.stat(path)
     return [path, str(state.st_size), str(state.st_mtime_ns)]
 
@@ -62,10 +62,10 @@ def _answer_file(question: bytes) -> Path:
 def plugin_and_headers(compiler: str) -> tuple[str, str]:
     """Return (plugin, include folder) for a compiler.
 
-    They are cached, and found anew when compiler, settings or Luthier changed.
+    They are cached, and found again when the compiler, settings or Luthier changed.
 
     Args:
-        compiler: as found on the path. Links are kept, for they may choose what a program does (ccache's do).
+        compiler: its path. Links are not resolved, because they may choose what a program does (ccache's do).
 
     Raises:
         BuildError: the compiler is not clang, or the plugin cannot be built for it.
@@ -78,12 +78,12 @@ def plugin_and_headers(compiler: str) -> tuple[str, str]:
     path = _answer_file(question)
     try:
         if not is_own(path):
-            raise OSError  # not there, or whoever wrote it chooses a library that the compiler loads
+            raise OSError  # missing, or another user could choose a library that the compiler loads
         form, asked, plugin, include, *states, end = path.read_bytes().split(b"\0")[:-1]
         listed = [os.fsdecode(part) for part in states]
         known = [listed[at : at + 3] for at in range(0, len(listed), 3)]
         whole = form == end == ANSWER_FORMAT.encode() and asked == question
-        if whole and known and all(_state(it[0]) == it for it in known):
+        if whole and known and all(_state(state[0]) == state for state in known):
             require_own(Path(os.fsdecode(plugin)))
             return os.fsdecode(plugin), os.fsdecode(include)
     except (OSError, ValueError, IndexError, CacheError):
@@ -92,8 +92,8 @@ def plugin_and_headers(compiler: str) -> tuple[str, str]:
 
 
 def _find_plugin(compiler: str, question: bytes, answer: Path) -> tuple[str, str]:
-    """Find the plugin and remember it: format, question, plugin, include folder, the state of each file that it all
-    depends on, and the format again, every part ended by a zero byte (read in runtime/native/launcher, too)."""
+    """Find the plugin and write the answer: format, question, plugin, include folder, the state of each file on which
+    they depend, and the format again. A zero byte ends each part. runtime/native/launcher reads this file, too."""
     from luthier.errors import BuildError
 
     from luthier_build import plugin as plugin_module
@@ -152,12 +152,12 @@ def clang_beneath(compiler: str) -> str:
 
 
 def added_flags(compiler: str, arguments: Sequence[str], verdict: str) -> list[str]:
-    """Return the flags to insert before `arguments`, of one of the `VERDICTS`; empty if none are needed."""
+    """Return the flags to insert before `arguments`, which have one of the `VERDICTS`; empty if none are needed."""
     if verdict == NOTHING or any(_loads_plugin(argument) for argument in arguments):
         return []
     path = shutil.which(compiler)
     if path is None:
-        return []  # exec reports a error
+        return []  # exec reports the error
     if is_wrapper(path):
         return []  # it adds them itself
     if verdict == READS:
@@ -220,7 +220,7 @@ def _execute(name: str, command: Sequence[str], at: int, verdicts: Sequence[str]
 
     Args:
         at: index of the compiler in the command without Luthier's options.
-        verdicts: on the arguments of a compiler that takes C++ sources for C++, and of one that takes them for HIP.
+        verdicts: for a compiler that treats C++ sources as C++, and for one that treats them as HIP.
     """
     show = [argument for argument in command if argument.startswith("--luthier-")]
     plain = [argument for argument in command if not argument.startswith("--luthier-")] or [""]
@@ -238,19 +238,19 @@ def _execute(name: str, command: Sequence[str], at: int, verdicts: Sequence[str]
         return _fail(f"{name}: error: {problem}", 1)
     full = [*plain[:at], compiler, *flags, *arguments]
     sys.stdout.flush()
-    _leave_no_trace()
+    _restore_signals_and_locale()
     try:
         os.execvp(full[0], full)
     except OSError as problem:
         return _fail(f"{name}: error: cannot run {full[0]}: {problem.strerror}", 127)
 
 
-def _leave_no_trace() -> None:
-    """Give the compiler what Python has changed for itself: signals that it ignores, and the locale C (PEP 538)."""
+def _restore_signals_and_locale() -> None:
+    """Restore what Python changed for itself: signals that it ignores, and the locale C (PEP 538)."""
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(ignored, signal.SIG_DFL)
     with contextlib.suppress(OSError):
-        for variable in Path("/proc/self/environ").read_bytes().split(b"\0"):  # as it was when this began
+        for variable in Path("/proc/self/environ").read_bytes().split(b"\0"):  # the environment at the start
             if variable.startswith(b"LC_CTYPE="):
                 os.environb[b"LC_CTYPE"] = variable.partition(b"=")[2]
                 return
@@ -275,7 +275,7 @@ def _show(
         path = shutil.which(compiler) or compiler
         say_raw(shlex.join(flags_for(*plugin_and_headers(path))))
     elif show == ["--luthier-showme:link"]:
-        say_raw("")  # the embedded bitcode needs nothing of the linker
+        say_raw("")  # the embedded bitcode needs no linker flags
     elif show == ["--luthier-cmakedir"]:
         from luthier_build.__main__ import cmake_dir
 
@@ -287,7 +287,7 @@ def _show(
 
 
 def _hipcc(arguments: Sequence[str], verdicts: Sequence[str]) -> int:
-    """Run ``luthier-hipcc``: used in the place of hipcc or amdclang++."""
+    """Run ``luthier-hipcc``, which replaces hipcc or amdclang++."""
     from luthier.errors import LuthierError
 
     try:

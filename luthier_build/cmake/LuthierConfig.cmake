@@ -13,13 +13,13 @@
 #     Installs those files, as install(FILES) does.
 #
 #   luthier_instrument_flags(<variable> [COMPILER <clang++ or hipcc>])
-#     The flags that embed hooks where device code is compiled, as a list; default compiler: CMAKE_HIP_COMPILER.
+#     Sets <variable> to the list of flags that embed hooks into device code (default COMPILER: CMAKE_HIP_COMPILER).
 #
 #   luthier_instrument(<target>...)
 #     Adds those flags to the HIP sources of targets. Not needed with -DCMAKE_HIP_COMPILER_LAUNCHER=luthier-cc.
 #
-# Luthier_CC and Luthier_EXECUTABLE are the programs used; the target Luthier::headers has the folder with
-# luthier/luthier.h, Luthier_INCLUDE_DIR.
+# Luthier_CC and Luthier_EXECUTABLE are the programs used. The target Luthier::headers adds Luthier_INCLUDE_DIR, the
+# folder with luthier/luthier.h.
 
 cmake_minimum_required(VERSION 3.20)
 
@@ -50,7 +50,7 @@ function(luthier_add_tool target)
     message(FATAL_ERROR "luthier_add_tool(${target}): unknown arguments ${arg_UNPARSED_ARGUMENTS}")
   endif()
   if(NOT arg_SOURCES)
-    message(FATAL_ERROR "luthier_add_tool(${target}): no SOURCES")
+    message(FATAL_ERROR "luthier_add_tool(${target}): SOURCES must name at least one file")
   endif()
   if(NOT arg_NAME)
     list(GET arg_SOURCES -1 last)
@@ -87,7 +87,7 @@ function(luthier_add_tool target)
     get_filename_component(path "${item}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
     list(APPEND depends "${path}")
   endforeach()
-  # The files may be left alone because nothing in them changed; the stamp says when that was last looked at.
+  # The build does not write files that would not change, so the stamp has the time of the last build.
   set(stamp "${CMAKE_CURRENT_BINARY_DIR}/${target}.luthier.stamp")
   add_custom_command(
     OUTPUT ${stamp}
@@ -105,7 +105,7 @@ endfunction()
 function(luthier_install_tool target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "DESTINATION;COMPONENT" "")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_DESTINATION)
-    message(FATAL_ERROR "luthier_install_tool(${target}): takes DESTINATION <folder> [COMPONENT <component>]")
+    message(FATAL_ERROR "luthier_install_tool(${target}): expected DESTINATION <folder> [COMPONENT <component>]")
   endif()
   if(TARGET ${target})
     get_target_property(artefacts ${target} LUTHIER_ARTEFACTS)
@@ -142,7 +142,7 @@ endfunction()
 
 function(luthier_instrument)
   luthier_instrument_flags(flags)
-  # As one option, whose words are quoted as for a shell: CMake would otherwise drop a second -Xclang.
+  # Pass one option whose words are quoted as for a shell: otherwise CMake drops the second -Xclang.
   set(joined)
   foreach(flag IN LISTS flags)
     string(REGEX REPLACE "([\"\\])" "\\\\\\1" flag "${flag}")
