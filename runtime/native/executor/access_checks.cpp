@@ -44,10 +44,10 @@ unsigned length_of_run(const uint64_t *addresses, uint64_t mask, unsigned lane, 
 
 } // namespace
 
-// Sort the lanes of an access by the memory that they access, without their own scratch.
-void AccessChecks::sort(const char *wave, const char *access, Lanes &there, Lanes &in_lds) const {
+// Sort the lanes of an access by the memory that they access. Leave out accesses of their own scratch.
+void AccessChecks::sort(const char *wave, const char *access, Lanes &in_memory, Lanes &in_lds) const {
   const auto *addresses = reinterpret_cast<const uint64_t *>(access + access::addresses.offset);
-  const uint64_t mask = get(access, access::mask), size = there.size;
+  const uint64_t mask = get(access, access::mask), size = in_memory.size;
   const bool in_a_row = get(access, access::kind) == ACCESS_ROW;
   const uint64_t lds = in_lds.base, lds_end = lds + get(wave, wave::lds_size);
   const uint64_t scratch = get(wave, wave::scratch);
@@ -66,7 +66,7 @@ void AccessChecks::sort(const char *wave, const char *access, Lanes &there, Lane
     const uint64_t end = run.address + size * (run.repeats ? 1 : run.count);
     const auto outside = [&](uint64_t first, uint64_t last) { return end <= first || run.address >= last; };
     if (outside(scratch, scratch_end) && (outside(lds, lds_end) || (run.address >= lds && end <= lds_end))) {
-      Lanes &its = run.address >= lds && run.address < lds_end ? in_lds : there;
+      Lanes &its = run.address >= lds && run.address < lds_end ? in_lds : in_memory;
       its.runs[its.count++] = run;
       continue;
     }
@@ -74,7 +74,7 @@ void AccessChecks::sort(const char *wave, const char *access, Lanes &there, Lane
       const uint64_t address = run.address + (run.repeats ? 0 : index * size);
       if (address >= scratch && address < scratch_end)
         continue;
-      Lanes &its = address >= lds && address < lds_end ? in_lds : there;
+      Lanes &its = address >= lds && address < lds_end ? in_lds : in_memory;
       its.runs[its.count++] = {address, run.lane + index, 1, false};
     }
   }
@@ -82,17 +82,17 @@ void AccessChecks::sort(const char *wave, const char *access, Lanes &there, Lane
 
 void AccessChecks::access(Where where, const char *wave, uint32_t record, const char *access) {
   ordering_.meet(where.group, where.wave);
-  Lanes there, in_lds;
+  Lanes in_memory, in_lds;
   in_lds.in_lds = true;
   in_lds.base = get(wave, wave::lds);
-  there.size = in_lds.size = get(access, access::size);
-  there.record = in_lds.record = record;
-  sort(wave, access, there, in_lds);
-  if (!there.count && !in_lds.count)
+  in_memory.size = in_lds.size = get(access, access::size);
+  in_memory.record = in_lds.record = record;
+  sort(wave, access, in_memory, in_lds);
+  if (!in_memory.count && !in_lds.count)
     return;
   if (!where.wave.narrow.empty() && get(access, access::kind) != ACCESS_SCALAR) {
     uint64_t shared = 0; // lanes that are not in their own scratch
-    for (const Lanes *lanes : {&there, &in_lds})
+    for (const Lanes *lanes : {&in_memory, &in_lds})
       for (unsigned index = 0; index < lanes->count; ++index)
         for (unsigned lane = 0; lane < lanes->runs[index].count; ++lane)
           shared |= uint64_t{1} << (lanes->runs[index].lane + lane);
@@ -101,9 +101,9 @@ void AccessChecks::access(Where where, const char *wave, uint32_t record, const 
   if (!wants_accesses())
     return;
   if (wanted_.races)
-    remember(record, there.size);
-  if (there.count)
-    touch(where, there, pointer<const uint16_t *>(plan_, plan::uses)[record] & ((1u << USE_LDS_SHIFT) - 1));
+    remember(record, in_memory.size);
+  if (in_memory.count)
+    touch(where, in_memory, pointer<const uint16_t *>(plan_, plan::uses)[record] & ((1u << USE_LDS_SHIFT) - 1));
   if (in_lds.count)
     touch(where, in_lds, use_in_lds(record));
 }
@@ -122,7 +122,7 @@ void AccessChecks::touch(Where where, const Lanes &lanes, unsigned use) {
     return;
   histories_.collect();
   ++stamp_;
-  told_ = -1;
+  reported_lane_ = -1;
   if (reads == writes || use & USE_COHERENT || (writes && is_in_doubt(where, lanes)))
     return atomic(where, lanes, use);
   const Touch now{ordering_.plain(where.group, where.wave), lanes.record};
@@ -140,7 +140,7 @@ template <typename Each> void AccessChecks::each_span(const Lanes &lanes, Each e
                  [&](const Shadow::Span &span) { each(*run, span); });
 }
 
-// Give all cells another history, `make(history)` of their own, and the lanes in that role.
+// Replace the history of each cell by `make(history)`, and set the lanes in that role.
 template <typename Make> void AccessChecks::change(Where where, const Lanes &lanes, Role role, Make make) {
   each_span(lanes, [&](const Run &run, const Shadow::Span &span) {
     for (unsigned begin = 0; begin < span.count;) {
@@ -175,7 +175,7 @@ void AccessChecks::put_lanes(const Lanes &lanes, const Run &run, Cells cells, Ro
       at[index] = (at[index] & ~lane_field(moved)) | lane_of(at[index], kLastRead) << moved * kLaneBits;
   const uint32_t kept = ~lane_field(role);
   const unsigned shift = role * kLaneBits;
-  if (each == 1) { // most are so
+  if (each == 1) { // the usual case
     for (unsigned index = 0; index < count; ++index)
       at[index] = (at[index] & kept) | (first + before + index) << shift;
     return;
@@ -206,7 +206,7 @@ wire::FindingKind AccessChecks::kind_of_read(uint32_t record) const {
 
 AccessChecks::Change AccessChecks::read(Where where, const Lanes &lanes, const History &before, Touch now) {
   Change made;
-  // In memory, a plain read beside an atomic is no race: programs are right whatever value they read.
+  // In memory, a plain read beside an atomic is not a race: programs are correct with either value.
   for (const Role other : {kLastWrite, kLastAtomic})
     if (!made.races && (other == kLastWrite || (lanes.in_lds && !is_guard(now.record))) &&
         collides(where, lanes, before.by[other])) {
@@ -258,20 +258,20 @@ void AccessChecks::tell(Where where, const Lanes &lanes, const Run &run, Cells c
       const uint64_t address = span.address + (uint64_t{cell} << span.shift);
       const unsigned index = run.repeats ? repeat : (address - run.address) / lanes.size;
       const unsigned lane = run.lane + index;
-      if (static_cast<int>(lane) == told_)
+      if (static_cast<int>(lane) == reported_lane_)
         continue;
       const uint64_t lane_address = run.repeats ? run.address : run.address + uint64_t{index} * lanes.size;
       const Role other = made.races ? made.other : kLastWrite;
       const auto race = describe(
           where, lanes, {made.kind, lane_address, address, lane, lane_of(span.lanes[cell], other), before.by[other]});
       if (made.races) {
-        told_ = static_cast<int>(lane);
+        reported_lane_ = static_cast<int>(lane);
         add(race);
         continue;
       }
-      Silent one{race, address, span.step(), 0};
-      std::memcpy(&one.before, reinterpret_cast<const void *>(address), span.step());
-      silent_.push_back(one);
+      Silent silent{race, address, span.step(), 0};
+      std::memcpy(&silent.before, reinterpret_cast<const void *>(address), span.step());
+      silent_.push_back(silent);
       last_ = *instruction_;
     }
 }
@@ -282,15 +282,15 @@ void AccessChecks::tell(Where where, const Lanes &lanes, const Run &run, Cells c
 bool AccessChecks::is_in_doubt(Where where, const Lanes &lanes) {
   if (!where.wave.returned && (lanes.in_lds || loaded_.empty()))
     return false;
-  bool found = false;
+  bool in_doubt = false;
   each_span(lanes, [&](const Run &, const Shadow::Span &span) {
-    for (unsigned cell = 0; cell < span.count && !found; ++cell) {
+    for (unsigned cell = 0; cell < span.count && !in_doubt; ++cell) {
       const Touch last = histories_[span.histories[cell]].by[kLastAtomic];
-      found = last.segment && !is_of_others(where, lanes, last) &&
-              (where.wave.returned || loaded_.count((span.address + (uint64_t{cell} << span.shift)) / 4));
+      in_doubt = last.segment && !is_of_others(where, lanes, last) &&
+                 (where.wave.returned || loaded_.count((span.address + (uint64_t{cell} << span.shift)) / 4));
     }
   });
-  return found;
+  return in_doubt;
 }
 
 void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
@@ -400,27 +400,28 @@ bool AccessChecks::is_unwritten(Where where, const Lanes &lanes, uint64_t addres
 
 void AccessChecks::note_unwritten(Where where, const Lanes &lanes, uint64_t address, unsigned lane) {
   std::lock_guard lock(mutex_);
-  wire::Sighting &found = note(wire::FindingKind::kUninitialised, lanes.record, 0);
-  if (found.count++)
+  wire::Sighting &sighting = note(wire::FindingKind::kUninitialised, lanes.record, 0);
+  if (sighting.count++)
     return;
-  found.address = address - lanes.base;
-  found.in_lds = lanes.in_lds;
-  found.size = lanes.size;
-  found.lane = lane;
-  found.wave = where.wave.index;
-  found.group = where.group.number;
+  sighting.address = address - lanes.base;
+  sighting.in_lds = lanes.in_lds;
+  sighting.size = lanes.size;
+  sighting.lane = lane;
+  sighting.wave = where.wave.index;
+  sighting.group = where.group.number;
   if (const auto near = ProgramMemory::get().nearest(address); near && !lanes.in_lds)
-    near->put_into(found);
+    near->put_into(sighting);
 }
 
 // The stores of the instruction before are done now.
 void AccessChecks::settle() {
-  std::tuple<uint64_t, uint64_t, unsigned> told{~0ull, 0, 0};
-  for (const Silent &one : silent_) {
-    if (!std::memcmp(&one.before, reinterpret_cast<const void *>(one.address), one.bytes) || one.lane() == told)
+  std::tuple<uint64_t, uint64_t, unsigned> reported{~0ull, 0, 0};
+  for (const Silent &silent : silent_) {
+    if (!std::memcmp(&silent.before, reinterpret_cast<const void *>(silent.address), silent.bytes) ||
+        silent.lane() == reported)
       continue;
-    told = one.lane();
-    add(one.race);
+    reported = silent.lane();
+    add(silent.race);
   }
   silent_.clear();
 }
@@ -432,28 +433,28 @@ void AccessChecks::add(const wire::Sighting &race) {
 }
 
 wire::Sighting AccessChecks::describe(Where where, const Lanes &lanes, const Pair &pair) {
-  wire::Sighting found{};
-  found.kind = static_cast<uint64_t>(pair.kind);
-  found.kernel = get(plan_, plan::kernel);
-  found.record = lanes.record;
+  wire::Sighting sighting{};
+  sighting.kind = static_cast<uint64_t>(pair.kind);
+  sighting.kernel = get(plan_, plan::kernel);
+  sighting.record = lanes.record;
   const Segment &its = ordering_.of(pair.other);
-  found.address = pair.lane_address - lanes.base;
-  found.in_lds = lanes.in_lds;
-  found.size = lanes.size;
-  found.lane = pair.lane;
-  found.wave = where.wave.index;
-  found.group = where.group.number;
-  found.has_other = 1;
-  found.other_record = pair.other.record;
-  found.other_address = pair.address - lanes.base;
-  found.other_size = sizes_[pair.other.record];
-  found.other_lane = pair.other_lane;
-  found.other_wave = its.wave;
-  found.other_group = ordering_.number(its.group);
+  sighting.address = pair.lane_address - lanes.base;
+  sighting.in_lds = lanes.in_lds;
+  sighting.size = lanes.size;
+  sighting.lane = pair.lane;
+  sighting.wave = where.wave.index;
+  sighting.group = where.group.number;
+  sighting.has_other = 1;
+  sighting.other_record = pair.other.record;
+  sighting.other_address = pair.address - lanes.base;
+  sighting.other_size = sizes_[pair.other.record];
+  sighting.other_lane = pair.other_lane;
+  sighting.other_wave = its.wave;
+  sighting.other_group = ordering_.number(its.group);
   const auto near = ProgramMemory::get().nearest(pair.address);
   if (near && !lanes.in_lds && near->has(pair.address))
-    near->put_into(found);
-  return found;
+    near->put_into(sighting);
+  return sighting;
 }
 
 void AccessChecks::remember(uint32_t record, uint32_t size) {
@@ -479,42 +480,42 @@ uint64_t lanes_at_begin(const char *wave) {
 } // namespace
 
 void AccessChecks::barrier(Where where, const char *wave, uint32_t record, uint32_t event) {
-  WaveOrder &mine = where.wave;
+  WaveOrder &own = where.wave;
   const uint64_t all = get(plan_, plan::wave_size) == 32 ? 0xFFFFFFFF : ~uint64_t{0};
   const uint64_t exec = get(wave, Field{static_cast<uint32_t>(EXEC), 8}) & all;
   if (event == EVENT_GRID_SIGNAL || event == EVENT_GRID_WAIT) {
     if (wanted_.races)
-      event == EVENT_GRID_SIGNAL ? ordering_.signal_grid(where.group, mine) : ordering_.wait_for_grid(mine);
+      event == EVENT_GRID_SIGNAL ? ordering_.signal_grid(where.group, own) : ordering_.wait_for_grid(own);
     return;
   }
   if (event == EVENT_END) {
-    mine.ended = true;
-    mine.end = record;
+    own.ended = true;
+    own.end = record;
     for (const WaveOrder &other : where.group.waves)
-      if (other.signals > mine.signals)
-        missed(where.group, other, mine);
-    for (const Narrow &each : mine.narrow)
+      if (other.signals > own.signals)
+        missed(where.group, other, own);
+    for (const Narrow &each : own.narrow)
       if (const uint64_t away = lanes_at_begin(wave) & ~each.exec)
-        missed(where.group, mine, each, away);
+        missed(where.group, own, each, away);
     return;
   }
   if (event == EVENT_BARRIER || event == EVENT_SIGNAL) {
     reappear(where, record, exec);
     if (exec != all) {
-      const auto known = std::find_if(mine.narrow.begin(), mine.narrow.end(),
-                                      [=](const Narrow &each) { return each.record == record; });
-      if (known == mine.narrow.end())
-        mine.narrow.push_back({record, exec});
+      const auto known =
+          std::find_if(own.narrow.begin(), own.narrow.end(), [=](const Narrow &each) { return each.record == record; });
+      if (known == own.narrow.end())
+        own.narrow.push_back({record, exec});
       else
         known->exec &= exec;
     }
-    ordering_.signal(where.group, mine, record);
+    ordering_.signal(where.group, own, record);
     for (const WaveOrder &other : where.group.waves)
-      if (other.ended && other.signals < mine.signals)
-        missed(where.group, mine, other);
+      if (other.ended && other.signals < own.signals)
+        missed(where.group, own, other);
   }
   if (event == EVENT_BARRIER || event == EVENT_WAIT)
-    ordering_.wait(mine);
+    ordering_.wait(own);
 }
 
 // Lanes are active: they must have reached all earlier barriers.
@@ -528,16 +529,16 @@ void AccessChecks::reappear(Where where, uint32_t record, uint64_t lanes) {
     }
     if (wanted_.barriers) {
       std::lock_guard lock(mutex_);
-      wire::Sighting &found = note(wire::FindingKind::kDivergentBarrier, narrow[index].record, 0);
-      if (found.count == 0) {
-        found.lane = __builtin_ctzll(skipped);
-        found.wave = found.other_wave = where.wave.index;
-        found.group = found.other_group = where.group.number;
-        found.has_other = 1;
-        found.other_record = record;
-        found.other_lane = found.lane;
+      wire::Sighting &sighting = note(wire::FindingKind::kDivergentBarrier, narrow[index].record, 0);
+      if (sighting.count == 0) {
+        sighting.lane = __builtin_ctzll(skipped);
+        sighting.wave = sighting.other_wave = where.wave.index;
+        sighting.group = sighting.other_group = where.group.number;
+        sighting.has_other = 1;
+        sighting.other_record = record;
+        sighting.other_lane = sighting.lane;
       }
-      found.count += __builtin_popcountll(skipped);
+      sighting.count += __builtin_popcountll(skipped);
     }
     narrow.erase(narrow.begin() + static_cast<ptrdiff_t>(index));
   }
@@ -547,39 +548,40 @@ void AccessChecks::missed(const GroupOrder &group, const WaveOrder &waits, const
   if (!wanted_.barriers)
     return;
   std::lock_guard lock(mutex_);
-  wire::Sighting &found = note(wire::FindingKind::kMissedBarrier, waits.last_barrier, ended.end);
-  if (found.count++)
+  wire::Sighting &sighting = note(wire::FindingKind::kMissedBarrier, waits.last_barrier, ended.end);
+  if (sighting.count++)
     return;
-  found.wave = waits.index;
-  found.group = found.other_group = group.number;
-  found.has_other = 1;
-  found.other_record = ended.end;
-  found.other_wave = ended.index;
+  sighting.wave = waits.index;
+  sighting.group = sighting.other_group = group.number;
+  sighting.has_other = 1;
+  sighting.other_record = ended.end;
+  sighting.other_wave = ended.index;
 }
 
-// Lanes of a wave that skipped a barrier which its other lanes reached have ended, or did nothing since.
+// Report lanes that skipped a barrier which other lanes of their wave reached: the lanes have ended, or did nothing
+// since.
 void AccessChecks::missed(const GroupOrder &group, const WaveOrder &wave, const Narrow &barrier, uint64_t lanes) {
   if (!wanted_.barriers)
     return;
   std::lock_guard lock(mutex_);
-  wire::Sighting &found = note(wire::FindingKind::kMissedBarrier, barrier.record, wave.end);
-  if (found.count++)
+  wire::Sighting &sighting = note(wire::FindingKind::kMissedBarrier, barrier.record, wave.end);
+  if (sighting.count++)
     return;
-  found.wave = found.other_wave = wave.index;
-  found.group = found.other_group = group.number;
-  found.has_other = 1;
-  found.other_record = wave.end;
-  found.other_lane = __builtin_ctzll(lanes);
+  sighting.wave = sighting.other_wave = wave.index;
+  sighting.group = sighting.other_group = group.number;
+  sighting.has_other = 1;
+  sighting.other_record = wave.end;
+  sighting.other_lane = __builtin_ctzll(lanes);
 }
 
 // Findings ------------------------------------------------------------------------------------------------------------
 
 wire::Sighting &AccessChecks::note(wire::FindingKind kind, uint64_t record, uint64_t other) {
-  wire::Sighting &found = found_[{kind, record, other}];
-  found.kind = static_cast<uint64_t>(kind);
-  found.kernel = get(plan_, plan::kernel);
-  found.record = record;
-  return found;
+  wire::Sighting &sighting = found_[{kind, record, other}];
+  sighting.kind = static_cast<uint64_t>(kind);
+  sighting.kernel = get(plan_, plan::kernel);
+  sighting.record = record;
+  return sighting;
 }
 
 std::vector<wire::Sighting> AccessChecks::take() {

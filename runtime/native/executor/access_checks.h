@@ -21,14 +21,14 @@ struct Checks {
 class AccessChecks final : public Observer {
 public:
   explicit AccessChecks(const Checks &wanted) : wanted_(wanted) {}
-  // Before work-groups run, by a plan of the launch's kernel.
+  // Begin to check a launch, by a plan of its kernel; called before work-groups run.
   void begin(const char *plan) { plan_ = plan; }
   bool wants_accesses() const override { return wanted_.races || wanted_.uninitialised; }
   // Return whether accesses must be checked in the order in which they happen: only one thread at a time may report
   // them.
   bool wants_order() const { return wanted_.races; }
   void observe(const Instruction &instruction, const char *access, uint32_t event) override;
-  // Return and forget what was found so far.
+  // Return and forget the findings so far.
   std::vector<wire::Sighting> take();
 
   // The accesses of the launch to memory, to compare them with others when it has ended.
@@ -38,8 +38,8 @@ public:
   const Ordering &ordering() const { return ordering_; }
   // Return the number of bytes of the last access of a record.
   uint64_t size_of(uint32_t record) const { return sizes_[record]; }
-  // Return the dwords, addresses by 4, at which it has looked at what others may store meanwhile: by loads that see it,
-  // and by atomics that return what was there.
+  // Return the dwords (addresses divided by 4) that the launch read while others may store to them: by loads that see
+  // such stores, and by atomics that return the old value.
   const std::unordered_set<uint64_t> &heard() const { return heard_; }
 
 private:
@@ -64,14 +64,14 @@ private:
   // The change of the history of cells by an access.
   struct Change {
     uint32_t stamp = 0, from = 0, to = 0;
-    Role moved = kRoles; // where the lane of the read before goes
+    Role moved = kRoles; // the role that the lane of the previous read gets
     bool races = false, stored = false;
     wire::FindingKind kind = wire::FindingKind::kRace;
     Role other = kRoles; // of the access that it races with
   };
 
   void access(Where where, const char *wave, uint32_t record, const char *access);
-  void sort(const char *wave, const char *access, Lanes &there, Lanes &in_lds) const;
+  void sort(const char *wave, const char *access, Lanes &in_memory, Lanes &in_lds) const;
   void touch(Where where, const Lanes &lanes, unsigned use);
   void atomic(Where where, const Lanes &lanes, unsigned use);
   void hear(const Lanes &lanes, bool loads);
@@ -105,7 +105,7 @@ private:
   bool collides(Where where, const Lanes &lanes, Touch touch) const {
     return touch.segment && !is_of_others(where, lanes, touch) && !ordering_.before(touch, where.group, where.wave);
   }
-  // A store to where another lane has stored, which is no race if it stores the same value.
+  // A store to where another lane has stored: not a race if both store the same value.
   struct Silent {
     std::tuple<uint64_t, uint64_t, unsigned> lane() const { return {race.record, race.other_record, race.lane}; }
     wire::Sighting race;
@@ -139,7 +139,7 @@ private:
   Shadow memory_{histories_}, lds_{histories_};
   std::array<Change, 64> changes_; // of an instruction, by `Change::from`
   uint32_t stamp_ = 0;
-  int told_ = -1;                            // the lane for which a race was reported
+  int reported_lane_ = -1;                   // the lane for which a race was reported
   const Instruction *instruction_ = nullptr; // being reported
   Instruction last_{};                       // that `silent_` belongs to
   std::vector<Silent> silent_;

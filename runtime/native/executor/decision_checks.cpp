@@ -17,9 +17,9 @@ wire::FindingKind sight_of(uint64_t kind) {
 } // namespace
 
 void DecisionChecks::observe(const Instruction &instruction, const char *what, uint32_t) {
-  note(instruction, sight_of(get(what, decided::kind)), get(what, decided::lanes), [&](wire::Sighting &found) {
+  note(instruction, sight_of(get(what, decided::kind)), get(what, decided::lanes), [&](wire::Sighting &sighting) {
     if (get(what, decided::scalar))
-      found.lane = ABSENT;
+      sighting.lane = ABSENT;
   });
 }
 

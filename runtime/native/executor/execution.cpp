@@ -189,8 +189,8 @@ void Execution::set_sgprs() {
   if (get(plan_, plan::kernarg_preload) != ABSENT) {
     const uint64_t from = dispatch_.kernarg + get(plan_, plan::kernarg_preload_offset);
     const uint64_t size = get(plan_, plan::kernarg_preload_size);
-    if (const char *there = ranges_->host(from, size))
-      set(plan::kernarg_preload, there, size);
+    if (const char *arguments = ranges_->host(from, size))
+      set(plan::kernarg_preload, arguments, size);
   }
 }
 

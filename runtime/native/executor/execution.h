@@ -46,8 +46,8 @@ uint64_t resident_groups(const char *plan, uint64_t waves, uint64_t lds, uint64_
 struct Progress {
   uint64_t groups = 0, begun = 0, running = 0, resident = 0; // work-groups
   bool is_full = false;                                      // others cannot begin before one of those that run ends
-  bool repeats = false;                                      // and all that run are in states in which they were before
-  // Records at which waves of work-groups are that wait for no barrier of theirs, and the number of such work-groups.
+  bool repeats = false; // all work-groups that run are in states in which they were before
+  // Records of waves that neither wait at a barrier nor have ended, and the number of work-groups with such waves.
   std::map<uint64_t, uint64_t> places;
 };
 
@@ -76,7 +76,7 @@ public:
   // Return the progress. For any thread.
   Progress progress();
 
-  // End it soon. For any thread.
+  // Stop the launch soon. For any thread.
   void abort();
   bool aborted() const { return aborted_.load(std::memory_order_relaxed); }
   const RangeTable &ranges() const { return *ranges_; }

@@ -16,11 +16,11 @@ uint64_t operands_of(const char *what, uint64_t lane) {
                                               {floats::operand_infinity, FLOAT_INFINITY},
                                               {floats::operand_denormal, FLOAT_DENORMAL},
                                               {floats::operand_zero, FLOAT_ZERO}};
-  uint64_t found = 0;
+  uint64_t operands = 0;
   for (const auto &[field, bit] : kinds)
     if (get(what, field) >> lane & 1)
-      found |= bit;
-  return found;
+      operands |= bit;
+  return operands;
 }
 
 } // namespace
@@ -36,7 +36,8 @@ void FloatChecks::observe(const Instruction &instruction, const char *what, uint
   };
   for (const auto &[field, kind, is_wanted] : kinds)
     if (const uint64_t lanes = get(what, field); lanes && is_wanted)
-      note(instruction, kind, lanes, [&](wire::Sighting &found) { found.operands = operands_of(what, found.lane); });
+      note(instruction, kind, lanes,
+           [&](wire::Sighting &sighting) { sighting.operands = operands_of(what, sighting.lane); });
 }
 
 } // namespace luthier

@@ -15,7 +15,7 @@ public:
   struct Page {
     uint64_t read[kPage / 64] = {}, written[kPage / 64] = {};
   };
-  // Before work-groups run, by a plan of the launch's kernel.
+  // Begin with a launch, by a plan of its kernel; called before work-groups run.
   void begin(const char *plan) { plan_ = plan; }
   bool wants_accesses() const override { return true; }
   void observe(const Instruction &instruction, const char *access, uint32_t event) override;

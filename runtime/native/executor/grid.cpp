@@ -9,12 +9,12 @@ Grid grid_of(Triple items, Triple block) {
     uint32_t first, groups, items;
   };
   const auto along = [](uint32_t all, uint32_t size) {
-    std::vector<Stretch> found;
+    std::vector<Stretch> stretches;
     if (all / size)
-      found.push_back({0, all / size, size});
+      stretches.push_back({0, all / size, size});
     if (all % size)
-      found.push_back({all / size, 1, all % size});
-    return found;
+      stretches.push_back({all / size, 1, all % size});
+    return stretches;
   };
   const auto count = [](uint32_t all, uint32_t size) { return all / size + (all % size != 0); };
   Grid made{{}, {count(items.x, block.x), count(items.y, block.y), count(items.z, block.z)}};

@@ -19,14 +19,14 @@ struct GridPart {
 
 struct Grid {
   std::vector<GridPart> parts;
-  Triple whole; // work-groups of the launch, of which these may be some
+  Triple whole; // work-groups of the launch; these may be a subset
 };
 
-// Return the parts of a grid of so many work-items: first that of the whole work-groups, then those of the smaller
-// work-groups at its ends.
+// Return the parts of a grid of `items` work-items: first the part with full work-groups, then those with the smaller
+// work-groups at the ends of the grid.
 Grid grid_of(Triple items, Triple block);
 
-// Memory that compiled code reads of a part of a launch, and what it does not read.
+// A part of a launch: `launch`, which compiled code reads, and what only this library reads.
 struct PartMemory {
   alignas(64) char launch[layout::launch::kSize] = {};
   Triple whole{};     // Grid::whole

@@ -50,7 +50,7 @@ void Hazards::forget(const std::unordered_set<uint32_t> &records) {
   for (Transition &each : table_)
     if (each.key != ~0ull && records.count(static_cast<uint32_t>(each.key)))
       each.key = ~0ull;
-  resize(64 - shift_); // what was behind them is found again
+  resize(64 - shift_); // so that entries which collided with them are found again
 }
 
 void Hazards::insert(const Transition &made) {

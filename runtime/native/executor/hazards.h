@@ -22,7 +22,7 @@ public:
   // A wave is about to execute an instruction.
   void before(unsigned number, uint32_t record) {
     Wave &wave = waves_[number];
-    // No instruction follows itself but a branch that never ends: it was not executed the first time.
+    // Only an endless branch follows itself. Any other instruction that comes twice was not executed the first time.
     if (wave.last == record)
       return;
     wave.last = record;
@@ -45,10 +45,10 @@ private:
   uint64_t transition(uint32_t state, uint32_t record) {
     const uint64_t key = uint64_t{state} << layout::FOLLOW_SHIFT | record;
     for (uint64_t at = key * 0x9E3779B97F4A7C15 >> shift_;; at = (at + 1) & (table_.size() - 1)) {
-      const Transition &found = table_[at];
-      if (__builtin_expect(found.key == key, 1))
-        return found.next;
-      if (found.key == kNone.key)
+      const Transition &transition = table_[at];
+      if (__builtin_expect(transition.key == key, 1))
+        return transition.next;
+      if (transition.key == kNone.key)
         return learn(key);
     }
   }
@@ -63,7 +63,7 @@ private:
   Follow follow_ = nullptr;
   const char *watch_ = nullptr, *group_ = nullptr;
   uint64_t automaton_ = 0;
-  uint64_t forgotten_ = 0; // records that transitions were forgotten of
+  uint64_t forgotten_ = 0; // records whose transitions were forgotten
   std::vector<Wave> waves_;
   std::vector<Transition> table_;
   unsigned shift_ = 64;

@@ -49,10 +49,10 @@ public:
     decisions_.reset();
     sightings_.clear();
   }
-  // Return what the checks have found since it was cleared.
+  // Return the findings of the checks since the last call that cleared them.
   std::vector<wire::Sighting> &sightings() {
-    const auto add = [&](const std::vector<wire::Sighting> &found) {
-      sightings_.insert(sightings_.end(), found.begin(), found.end());
+    const auto add = [&](const std::vector<wire::Sighting> &added) {
+      sightings_.insert(sightings_.end(), added.begin(), added.end());
     };
     if (checks_)
       add(checks_->take());
@@ -117,7 +117,7 @@ private:
   uint64_t scratch_ = 0, *counts_ = nullptr, *lanes_ = nullptr, records_ = 0;
 
   std::mutex mutex_;
-  std::condition_variable posted_, told_; // for the threads here; for the one of the caller
+  std::condition_variable posted_, changed_; // for the launch's threads; for the caller's
   std::thread runner_;
   enum class State { kIdle, kBegun, kEnded } state_ = State::kIdle;
   bool closing_ = false;
@@ -240,7 +240,7 @@ void Executor::serve() {
     run();
     lock.lock();
     state_ = State::kEnded;
-    told_.notify_one();
+    changed_.notify_one();
   }
 }
 
@@ -256,8 +256,8 @@ uint64_t Executor::next(char *event, uint64_t milliseconds) {
   if (stepped_)
     return step(event);
   std::unique_lock lock(mutex_);
-  told_.wait_for(lock, std::chrono::milliseconds(milliseconds),
-                 [this] { return !requests_.empty() || state_ == State::kEnded; });
+  changed_.wait_for(lock, std::chrono::milliseconds(milliseconds),
+                    [this] { return !requests_.empty() || state_ == State::kEnded; });
   if (!requests_.empty()) {
     served_ = requests_.front();
     requests_.pop_front();
@@ -342,7 +342,7 @@ void Executor::describe(const Worker &worker, char *event) const {
 bool Executor::ask(Request request) {
   std::unique_lock lock(mutex_);
   requests_.push_back(&request);
-  told_.notify_one();
+  changed_.notify_one();
   posted_.wait(lock, [&] { return request.answered || closing_; });
   return request.go_on;
 }
@@ -430,7 +430,7 @@ LUTHIER_EXPORT void *luthier_open(const char *from) {
 
 LUTHIER_EXPORT void luthier_close(void *executor) { delete of(executor); }
 
-// Begin a launch of so many parts, each with its layout.DISPATCH, which differ only in the grid; return false, with a
+// Begin a launch of `count` parts, each with its layout.DISPATCH; these differ only in the grid. Return false, with a
 // `luthier_problem`, if that is impossible.
 LUTHIER_EXPORT bool luthier_launch(void *executor, const char *dispatches, uint64_t count) {
   try {
@@ -485,37 +485,37 @@ LUTHIER_EXPORT void luthier_leave_unwritten(uint64_t address, uint64_t size, boo
 // Return the number in the launch of the work-group that a worker runs.
 LUTHIER_EXPORT uint64_t luthier_group_number(const char *group) { return group_number(group); }
 
-// Copy what the checks of observed launches have found since the last time, and return its number. If there is not
-// enough room for all, copy nothing and keep them.
+// Copy the findings in observed launches since the last call, and return their number. If there is not enough room for
+// all, copy nothing and keep them.
 LUTHIER_EXPORT uint64_t luthier_sightings(void *executor, char *rows, uint64_t most) {
   static_assert(sizeof(wire::Sighting) % sizeof(uint64_t) == 0);
-  std::vector<wire::Sighting> &found = of(executor)->sightings();
-  const uint64_t count = found.size();
+  std::vector<wire::Sighting> &sightings = of(executor)->sightings();
+  const uint64_t count = sightings.size();
   if (count > most || !count)
     return count;
-  std::memcpy(rows, found.data(), count * sizeof(wire::Sighting));
-  found.clear();
+  std::memcpy(rows, sightings.data(), count * sizeof(wire::Sighting));
+  sightings.clear();
   return count;
 }
 
-// Copy the numbers and executions of the records of a code that were executed at least so often in the launch that is
-// under way, and return how many there are. If there is not enough room for all, copy the first ones.
+// Copy the numbers and executions of the records of a code that were executed at least `least` times in the launch that
+// is under way, and return how many there are. If there is not enough room for all, copy the first ones.
 LUTHIER_EXPORT uint64_t luthier_frequent(uint64_t code, uint64_t least, uint64_t *rows, uint64_t most) {
   const Tally tally = ExecutionCounters::get().take_frequent(least);
-  const auto found = tally.find(code);
-  if (found == tally.end())
+  const auto entry = tally.find(code);
+  if (entry == tally.end())
     return 0;
-  for (const auto &[record, executed] : found->second) {
+  for (const auto &[record, executed] : entry->second) {
     if (!most--)
       break;
     *rows++ = record;
     *rows++ = executed.count;
   }
-  return found->second.size();
+  return entry->second.size();
 }
 
-// Write the progress of the launch that is under way, as numbers in the order of `Progress`, with at most so many
-// places; return how many places there are.
+// Write the progress of the launch that is under way, as numbers in the order of `Progress`, with at most `most`
+// places. Return how many places there are.
 LUTHIER_EXPORT uint64_t luthier_progress(void *executor, uint64_t *row, uint64_t most) {
   const Progress now = of(executor)->progress();
   for (const uint64_t value :
@@ -530,7 +530,7 @@ LUTHIER_EXPORT uint64_t luthier_progress(void *executor, uint64_t *row, uint64_t
   return now.places.size();
 }
 
-// Return how many work-groups of so many waves the device of a plan holds at once.
+// Return how many work-groups of `waves` waves the device of a plan holds at once.
 LUTHIER_EXPORT uint64_t luthier_resident(const char *plan, uint64_t waves, uint64_t lds, uint64_t scratch_lane) {
   return resident_groups(plan, waves, lds, scratch_lane);
 }

@@ -10,11 +10,11 @@ void LdsChecks::observe(const Instruction &instruction, const char *access, uint
   const unsigned below = address >> 31 & 1; // of 32 bits
   note(
       instruction, wire::FindingKind::kOutside, lanes,
-      [&](wire::Sighting &found) {
-        found.address = address;
-        found.in_lds = true;
-        found.size = get(access, layout::access::size);
-        found.extent = get(pointer<const char *>(instruction.wave, layout::wave::group), layout::group::lds_size);
+      [&](wire::Sighting &sighting) {
+        sighting.address = address;
+        sighting.in_lds = true;
+        sighting.size = get(access, layout::access::size);
+        sighting.extent = get(pointer<const char *>(instruction.wave, layout::wave::group), layout::group::lds_size);
       },
       below);
 }

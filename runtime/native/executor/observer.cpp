@@ -21,7 +21,7 @@ void observe(const char *wave, const char *record, const char *access, uint32_t 
   clear_upper_halves();
   const uint64_t offset = reinterpret_cast<uint64_t>(record) - get(wave, layout::wave::table);
   const auto number = static_cast<uint32_t>(offset / layout::record::kSize);
-  if (current) // all code tells of accesses beyond LDS
+  if (current) // all code reports accesses beyond LDS
     current->observe({wave, number, get(record, layout::record::count)}, access, event);
 }
 

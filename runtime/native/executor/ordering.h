@@ -32,12 +32,12 @@ struct Narrow {
 
 struct WaveOrder {
   uint32_t index = 0;
-  uint32_t segment = 0;                // the one that goes on; 0: the next access begins another
+  uint32_t segment = 0;                // the current one; 0: the next access begins a new one
   uint32_t acquired = 0, released = 0; // times
   uint32_t signals = 0, waits = 0;     // barriers that it came to, and passed
   bool plain = false;                  // there were plain accesses in the segment
-  bool returned = false;               // it, or who it met at a barrier, has done an atomic that gave it the old value
-  bool meets = false;                  // it must take over the knowledge of the others
+  bool returned = false; // it, or a wave that it met at a barrier, has done an atomic that returned the old value
+  bool meets = false;    // it must take over the knowledge of the others
   bool ended = false;
   uint32_t last_barrier = 0, end = 0; // records
   std::vector<Narrow> narrow;

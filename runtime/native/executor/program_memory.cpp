@@ -25,9 +25,9 @@ void ProgramMemory::allocated(uint64_t address, uint64_t size, uint64_t reserved
 
 void ProgramMemory::freed(uint64_t address, const CallTrace &calls) {
   std::lock_guard lock(mutex_);
-  if (const auto found = extents_.find(address); found != extents_.end()) {
-    found->second.freed = true;
-    found->second.freed_by = calls;
+  if (const auto extent = extents_.find(address); extent != extents_.end()) {
+    extent->second.freed = true;
+    extent->second.freed_by = calls;
     ++version_;
   }
 }
@@ -69,8 +69,8 @@ std::optional<Extent> ProgramMemory::nearest(uint64_t address, uint64_t *in_fron
   std::lock_guard lock(mutex_);
   auto after = extents_.upper_bound(address), before = after;
   const Extent *below = nullptr;
-  const auto counts = [=](const Extent &one) {
-    return one.size && (!one.module || (address >= one.module && address < one.module_end));
+  const auto counts = [=](const Extent &extent) {
+    return extent.size && (!extent.module || (address >= extent.module && address < extent.module_end));
   };
   while (!below && before != extents_.begin())
     if (counts((--before)->second))
@@ -116,12 +116,12 @@ RangeTable ProgramMemory::without_holes(const RangeTable &table, size_t rows) co
     if (extent != extents_.begin())
       --extent; // its reserved bytes may extend into the row
     for (; row.size && extent != extents_.end() && extent->first < end; ++extent) {
-      const Extent &one = extent->second;
+      const Extent &known = extent->second;
       const auto next = std::next(extent);
-      uint64_t last = one.address + one.reserved;
+      uint64_t last = known.address + known.reserved;
       if (next != extents_.end())
         last = std::min(last, next->first);
-      const uint64_t first = one.freed ? one.address : one.address + one.size;
+      const uint64_t first = known.freed ? known.address : known.address + known.size;
       if (last <= at || first >= last)
         continue;
       if (first > at)

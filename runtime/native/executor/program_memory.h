@@ -51,9 +51,9 @@ public:
   // Forget the variables of code objects in memory that is freed.
   void unloaded(uint64_t address, uint64_t size);
 
-  // Return the extent that an address is in, else the one with the nearest end; nothing if there is none. What has no
-  // bytes is none, and a variable counts near its code object only. If that is behind the address, `in_front` gets the
-  // number of the one in front of it, if there is one.
+  // Return the extent that contains an address, else the one with the nearest end; nothing if there is none. Empty
+  // extents do not count, and a variable counts only near its code object. If the result is behind the address,
+  // `in_front` gets the number of the extent in front of the address, if there is one.
   std::optional<Extent> nearest(uint64_t address, uint64_t *in_front = nullptr) const;
   // Return the extent that begins at an address; nothing if none does.
   std::optional<Extent> at(uint64_t address) const;
@@ -61,7 +61,7 @@ public:
   uint64_t version() const;
   // Return whether allocations are reported.
   bool knows_allocations() const;
-  // Return what is left of a table without the holes; at least so many rows.
+  // Return a table without the holes, with at least `rows` rows.
   RangeTable without_holes(const RangeTable &table, size_t rows) const;
 
 private:

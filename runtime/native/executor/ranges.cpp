@@ -5,8 +5,8 @@
 namespace luthier {
 
 char *RangeTable::host(uint64_t address, uint64_t size) const {
-  const Piece found = piece(address);
-  return size <= found.size ? found.host : nullptr;
+  const Piece part = piece(address);
+  return size <= part.size ? part.host : nullptr;
 }
 
 RangeTable::Piece RangeTable::piece(uint64_t address) const {

@@ -10,7 +10,7 @@ using namespace layout;
 
 namespace {
 
-constexpr int kGoOn = -1; // no reason to come back
+constexpr int kGoOn = -1; // the wave continues
 
 constexpr uint64_t kUnit = 4; // bytes of a register of 32 bits
 

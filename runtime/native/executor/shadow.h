@@ -37,7 +37,7 @@ public:
   const History &operator[](uint32_t number) const { return all_[number].history; }
   // Return the number of an equal recent history, or of a new one.
   uint32_t find(const History &wanted);
-  // That many cells have another one now.
+  // Note that `cells` cells changed from one history to another.
   void move(uint32_t from, uint32_t to, uint32_t cells) {
     all_[to].cells += cells;
     if (from && (all_[from].cells -= cells) == 0)
@@ -139,19 +139,19 @@ public:
   };
   // Call `each(view)` for all touched lines of a page, given by its number.
   template <typename Each> void each_line(uint64_t page, Each each) const {
-    const auto found = pages_.find(page);
-    if (found == pages_.end())
+    const auto entry = pages_.find(page);
+    if (entry == pages_.end())
       return;
     for (unsigned index = 0; index < kPage / kLine; ++index)
-      if (const Line &line = found->second.lines[index]; line.cells)
+      if (const Line &line = entry->second.lines[index]; line.cells)
         each(view(page * kPage + index * kLine, line));
   }
   // Return the view of the line at an address; nothing if it is untouched.
   std::optional<View> line(uint64_t address) const {
-    const auto found = pages_.find(address / kPage);
-    if (found == pages_.end())
+    const auto entry = pages_.find(address / kPage);
+    if (entry == pages_.end())
       return std::nullopt;
-    const Line &line = found->second.lines[address % kPage / kLine];
+    const Line &line = entry->second.lines[address % kPage / kLine];
     return line.cells ? std::optional(view(address, line)) : std::nullopt;
   }
   // Return the numbers of the touched pages, in order.

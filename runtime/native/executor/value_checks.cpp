@@ -10,18 +10,18 @@ void ValueChecks::note(const Instruction &instruction, wire::FindingKind kind, u
   const uint64_t wave = get(instruction.wave, layout::wave::index);
   const uint64_t group = group_number(pointer<const char *>(instruction.wave, layout::wave::group));
   std::lock_guard lock(mutex_);
-  wire::Sighting &found = found_[{instruction.record, kind, side}];
-  const bool is_first = !found.count || std::pair(group, wave) < std::pair(found.group, found.wave);
-  found.count += __builtin_popcountll(lanes);
+  wire::Sighting &sighting = found_[{instruction.record, kind, side}];
+  const bool is_first = !sighting.count || std::pair(group, wave) < std::pair(sighting.group, sighting.wave);
+  sighting.count += __builtin_popcountll(lanes);
   if (!is_first)
     return;
-  found.kind = static_cast<uint64_t>(kind);
-  found.kernel = get(plan_, layout::plan::kernel);
-  found.record = instruction.record;
-  found.lane = __builtin_ctzll(lanes);
-  found.wave = wave;
-  found.group = group;
-  describe(found);
+  sighting.kind = static_cast<uint64_t>(kind);
+  sighting.kernel = get(plan_, layout::plan::kernel);
+  sighting.record = instruction.record;
+  sighting.lane = __builtin_ctzll(lanes);
+  sighting.wave = wave;
+  sighting.group = group;
+  describe(sighting);
 }
 
 std::vector<wire::Sighting> ValueChecks::take() {

@@ -14,10 +14,10 @@ namespace luthier {
 
 class ValueChecks : public Observer {
 public:
-  // Before work-groups run, by a plan of the launch's kernel.
+  // Begin to check a launch, by a plan of its kernel; called before work-groups run.
   void begin(const char *plan) { plan_ = plan; }
   bool wants_accesses() const override { return false; }
-  // Return and forget what was found so far.
+  // Return and forget the findings so far.
   std::vector<wire::Sighting> take();
 
 protected:

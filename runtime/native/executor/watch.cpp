@@ -19,9 +19,9 @@ uint8_t byte(const char *fact, Field field, unsigned index = 0) {
 }
 
 Span span_at(const char *fact, unsigned index) {
-  Span found;
-  std::memcpy(&found, fact + fact::spans.offset + size_t{4} * index, sizeof found);
-  return found;
+  Span span;
+  std::memcpy(&span, fact + fact::spans.offset + size_t{4} * index, sizeof span);
+  return span;
 }
 
 constexpr uint32_t bits_of(uint8_t half) {
@@ -86,23 +86,23 @@ __attribute__((noinline)) uint64_t Watch::before(char *wave, char *record) {
 }
 
 void Watch::late(char *wave, uint64_t index) {
-  Wave &mine = waves_[get(wave, wave::index)];
+  Wave &state = waves_[get(wave, wave::index)];
   const char *fact = facts_ + index * fact::kSize;
-  // No instruction follows itself: it was not executed the first time.
-  if (mine.pending >= 0 && mine.pending != static_cast<int64_t>(index))
-    issue(mine, wave);
-  if (mine.outstanding || get(fact, fact::limits))
-    wait(mine, wave, fact);
-  if (mine.outstanding)
-    look(mine, wave, fact, index);
+  // No instruction follows itself: one that comes twice was not executed the first time.
+  if (state.pending >= 0 && state.pending != static_cast<int64_t>(index))
+    issue(state, wave);
+  if (state.outstanding || get(fact, fact::limits))
+    wait(state, wave, fact);
+  if (state.outstanding)
+    look(state, wave, fact, index);
   if (get(fact, fact::streams)) {
-    mine.pending = index;
-    mine.exec = get(wave, Field{static_cast<uint32_t>(EXEC), 8});
+    state.pending = index;
+    state.exec = get(wave, Field{static_cast<uint32_t>(EXEC), 8});
     if (wave_size_ == 32)
-      mine.exec &= 0xFFFFFFFF;
+      state.exec &= 0xFFFFFFFF;
   }
   if (byte(fact, fact::flags) & FACT_ENDS)
-    forget(mine);
+    forget(state);
 }
 
 char *Watch::place(char *wave, unsigned unit) const {
@@ -132,24 +132,24 @@ Watch::Operation *Watch::fresh(uint32_t record) {
 
 void Watch::drop(Operation *operation) { free_.push_back(operation); }
 
-void Watch::forget(Wave &mine) {
-  mine.pending = -1;
+void Watch::forget(Wave &state) {
+  state.pending = -1;
   std::unordered_set<Operation *> known;
-  for (Queue &queue : mine.queues) {
+  for (Queue &queue : state.queues) {
     for (Operation *operation : queue)
       if (operation && known.insert(operation).second)
         drop(operation);
     queue.clear();
   }
-  if (mine.outstanding)
-    std::fill(mine.owners.begin(), mine.owners.end(), 0);
-  mine.outstanding = 0;
+  if (state.outstanding)
+    std::fill(state.owners.begin(), state.owners.end(), 0);
+  state.outstanding = 0;
 }
 
 // Add the last instruction executed to its streams, and put its results aside.
-void Watch::issue(Wave &mine, char *wave) {
-  const uint32_t record = static_cast<uint32_t>(mine.pending);
-  mine.pending = -1;
+void Watch::issue(Wave &state, char *wave) {
+  const uint32_t record = static_cast<uint32_t>(state.pending);
+  state.pending = -1;
   const char *fact = facts_ + uint64_t{record} * fact::kSize;
   const uint32_t poison = get(watch_, watch::poison), replaced = get(fact, fact::replaced);
   const unsigned results = byte(fact, fact::results), locked = byte(fact, fact::locked);
@@ -164,21 +164,21 @@ void Watch::issue(Wave &mine, char *wave) {
       const Span units = span_at(fact, at);
       for (unsigned unit = units.first; unit < units.first + units.count && unit < UNITS; ++unit) {
         const bool vector = unit >= VECTOR_UNIT;
-        const uint64_t lanes = vector ? mine.exec : 1;
+        const uint64_t lanes = vector ? state.exec : 1;
         if (!lanes)
           continue;
-        if (kind == 0 && mine.owners[unit] && replaced)
+        if (kind == 0 && state.owners[unit] && replaced)
           for (unsigned stream = 0; stream < streams_.size(); ++stream)
             if (replaced >> stream & 1)
-              for (Operation *older : mine.queues[stream])
+              for (Operation *older : state.queues[stream])
                 if (older)
                   for (Held &held : older->held)
                     if (held.unit == unit && (held.half == units.half || !units.half))
                       held.lanes &= ~lanes;
         Operation &operation = *made[kind];
         operation.held.push_back({uint16_t(unit), units.half, lanes, uint32_t(operation.values.size())});
-        if (mine.owners[unit]++ == 0)
-          ++mine.outstanding;
+        if (state.owners[unit]++ == 0)
+          ++state.outstanding;
         if (kind)
           continue;
         uint32_t *row = reinterpret_cast<uint32_t *>(place(wave, unit));
@@ -200,32 +200,32 @@ void Watch::issue(Wave &mine, char *wave) {
       continue;
     if (operation)
       operation->left |= 1u << (stream - 1);
-    push(mine, wave, stream - 1, operation);
+    push(state, wave, stream - 1, operation);
     for (unsigned other = 0; other < streams_.size(); ++other)
-      if (kind.beside >> other & 1 && !mine.queues[other].empty())
-        push(mine, wave, other, nullptr);
+      if (kind.beside >> other & 1 && !state.queues[other].empty())
+        push(state, wave, other, nullptr);
   }
   for (Operation *operation : made)
     if (operation && !operation->left)
       drop(operation);
 }
 
-void Watch::push(Wave &mine, char *wave, unsigned stream, Operation *operation) {
-  Queue &queue = mine.queues[stream];
+void Watch::push(Wave &state, char *wave, unsigned stream, Operation *operation) {
+  Queue &queue = state.queues[stream];
   queue.push_back(operation);
   if (streams_[stream].ordered && queue.size() > streams_[stream].most) { // it has waited for the oldest
     Operation *oldest = queue.front();
     queue.erase(queue.begin());
-    done(mine, wave, stream, oldest);
+    done(state, wave, stream, oldest);
   }
 }
 
-void Watch::done(Wave &mine, char *wave, unsigned stream, Operation *operation) {
+void Watch::done(Wave &state, char *wave, unsigned stream, Operation *operation) {
   if (!operation || (operation->left &= ~(1u << stream)))
     return;
   for (const Held &held : operation->held) {
-    if (--mine.owners[held.unit] == 0)
-      --mine.outstanding;
+    if (--state.owners[held.unit] == 0)
+      --state.outstanding;
     if (operation->locks)
       continue;
     uint32_t *row = reinterpret_cast<uint32_t *>(place(wave, held.unit));
@@ -238,37 +238,37 @@ void Watch::done(Wave &mine, char *wave, unsigned stream, Operation *operation) 
   drop(operation);
 }
 
-void Watch::wait(Wave &mine, char *wave, const char *fact) {
+void Watch::wait(Wave &state, char *wave, const char *fact) {
   if (get(fact, fact::limits))
     for (unsigned stream = 0; stream < streams_.size(); ++stream) {
       const unsigned limit = byte(fact, fact::limits, streams_[stream].counter);
-      Queue &queue = mine.queues[stream];
+      Queue &queue = state.queues[stream];
       if (!limit || queue.size() < limit || (!streams_[stream].ordered && limit > 1))
         continue;
       const size_t over = queue.size() - (limit - 1);
       for (size_t index = 0; index < over; ++index)
-        done(mine, wave, stream, queue[index]);
+        done(state, wave, stream, queue[index]);
       queue.erase(queue.begin(), queue.begin() + over);
     }
   if (const unsigned released = byte(fact, fact::released)) {
-    Queue &queue = mine.queues[released - 1];
+    Queue &queue = state.queues[released - 1];
     for (Operation *operation : queue)
-      done(mine, wave, released - 1, operation);
+      done(state, wave, released - 1, operation);
     queue.clear();
   }
 }
 
-void Watch::look(Wave &mine, const char *wave, const char *fact, uint32_t record) {
+void Watch::look(Wave &state, const char *wave, const char *fact, uint32_t record) {
   const unsigned reads = byte(fact, fact::reads), both = reads + byte(fact, fact::both);
   for (unsigned at = 0; at < both + byte(fact, fact::writes); ++at) {
     const Span units = span_at(fact, at);
     for (unsigned unit = units.first; unit < units.first + units.count && unit < UNITS; ++unit)
-      if (mine.owners[unit])
-        use(mine, wave, fact, record, unit, units.half, at < both, at >= reads);
+      if (state.owners[unit])
+        use(state, wave, fact, record, unit, units.half, at < both, at >= reads);
   }
 }
 
-void Watch::use(Wave &mine, const char *wave, const char *fact, uint32_t record, unsigned unit, uint8_t half,
+void Watch::use(Wave &state, const char *wave, const char *fact, uint32_t record, unsigned unit, uint8_t half,
                 bool reads, bool overwrites) {
   const uint32_t replaced = get(fact, fact::replaced);
   const bool vector = unit >= VECTOR_UNIT, any_lane = byte(fact, fact::flags) & FACT_ANY_LANE;
@@ -278,7 +278,7 @@ void Watch::use(Wave &mine, const char *wave, const char *fact, uint32_t record,
     const bool may_replace = replaced >> stream & 1, writes = overwrites && !(reads && may_replace);
     if ((kind.locks && !writes) || (writes && may_replace))
       continue;
-    const Queue &queue = mine.queues[stream];
+    const Queue &queue = state.queues[stream];
     for (size_t index = 0; index < queue.size(); ++index) {
       const Operation *operation = queue[index];
       if (!operation)

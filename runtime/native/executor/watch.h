@@ -53,14 +53,14 @@ private:
   static int step(char *wave, char *record);
   uint64_t before(char *wave, char *record);
   void late(char *wave, uint64_t record);
-  void issue(Wave &mine, char *wave);
-  void wait(Wave &mine, char *wave, const char *fact);
-  void push(Wave &mine, char *wave, unsigned stream, Operation *operation);
-  void done(Wave &mine, char *wave, unsigned stream, Operation *operation);
+  void issue(Wave &state, char *wave);
+  void wait(Wave &state, char *wave, const char *fact);
+  void push(Wave &state, char *wave, unsigned stream, Operation *operation);
+  void done(Wave &state, char *wave, unsigned stream, Operation *operation);
   void drop(Operation *operation);
-  void forget(Wave &mine);
-  void look(Wave &mine, const char *wave, const char *fact, uint32_t record);
-  void use(Wave &mine, const char *wave, const char *fact, uint32_t record, unsigned unit, uint8_t half, bool reads,
+  void forget(Wave &state);
+  void look(Wave &state, const char *wave, const char *fact, uint32_t record);
+  void use(Wave &state, const char *wave, const char *fact, uint32_t record, unsigned unit, uint8_t half, bool reads,
            bool overwrites);
   char *place(char *wave, unsigned unit) const;
   Operation *fresh(uint32_t record);

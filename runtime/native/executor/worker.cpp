@@ -206,18 +206,19 @@ void Worker::take_runs() {
     const auto *runs = pointer<const uint64_t *>(master, master::runs);
     if (!runs || copy.runs_version == version)
       continue;
-    // A function reads literals of all its records here: who has not copied one of them takes it when that is done.
+    // The function of a run reads the literals of all its records from this copy. It is taken when all of them are
+    // copied.
     const char *source = pointer<const char *>(master, master::records);
     uint64_t copied = RUN_MOST; // records from `at` on whose slots are here
     for (uint64_t at = std::min<uint64_t>(size, copy.records.size()); at > 0;) {
       at -= record::kSize;
-      char *mine = copy.records.data() + at;
-      const bool here =
-          !std::memcmp(mine + record::slots.offset, source + at + record::slots.offset, record::slots.size);
-      copied = here ? copied + 1 : 0;
+      char *row = copy.records.data() + at;
+      const bool is_equal =
+          !std::memcmp(row + record::slots.offset, source + at + record::slots.offset, record::slots.size);
+      copied = is_equal ? copied + 1 : 0;
       const uint64_t run = __atomic_load_n(runs + at / record::kSize, __ATOMIC_ACQUIRE);
       if (run && copied >= RUN_MOST)
-        __atomic_store_n(reinterpret_cast<uint64_t *>(mine + record::function.offset), run, __ATOMIC_RELAXED);
+        __atomic_store_n(reinterpret_cast<uint64_t *>(row + record::function.offset), run, __ATOMIC_RELAXED);
     }
     copy.runs_version = version;
   }
@@ -245,27 +246,27 @@ void Worker::sync(uint64_t key, uint64_t record, Host &host) {
     copy.functions.resize(size / record::kSize);
     watch_.add(copy.records.data(), copy.functions.data());
   }
-  // Only where something was bound or rewritten since: counts stay. More may be bound meanwhile: of a record the
-  // function is written last and read first.
+  // Copy only records that were bound or rewritten since, to keep counts. Others may be bound at the same time: the
+  // function of a record is written last and read first.
   const char *source = pointer<const char *>(master, master::records);
-  // Who watches each instruction wants each to be executed by itself.
+  // Watched instructions are executed one at a time, without functions of runs.
   const auto *runs = watched_ ? nullptr : pointer<const uint64_t *>(master, master::runs);
   constexpr Field kSlots = layout::record::slots;
   for (uint64_t at = 0; at < size; at += layout::record::kSize) {
-    char *mine = copy.records.data() + at;
+    char *row = copy.records.data() + at;
     const uint64_t run = runs ? __atomic_load_n(runs + at / layout::record::kSize, __ATOMIC_ACQUIRE) : 0;
     const uint64_t function =
         run ? run
             : __atomic_load_n(reinterpret_cast<const uint64_t *>(source + at + layout::record::function.offset),
                               __ATOMIC_ACQUIRE);
     uint64_t *own = watched_ ? &copy.functions[at / layout::record::kSize] : nullptr;
-    if ((own ? *own : get(mine, layout::record::function)) == function &&
-        !std::memcmp(mine + kSlots.offset, source + at + kSlots.offset, kSlots.size))
+    if ((own ? *own : get(row, layout::record::function)) == function &&
+        !std::memcmp(row + kSlots.offset, source + at + kSlots.offset, kSlots.size))
       continue;
-    std::memcpy(mine + kSlots.offset, source + at + kSlots.offset, kSlots.size);
+    std::memcpy(row + kSlots.offset, source + at + kSlots.offset, kSlots.size);
     if (own)
       *own = function;
-    put(mine, layout::record::function, own ? Watch::entry() : function);
+    put(row, layout::record::function, own ? Watch::entry() : function);
   }
   copy.version = version;
 }
@@ -326,7 +327,7 @@ uint64_t Worker::executions(const uint32_t *records, uint64_t count) const {
 
 void Worker::take_counts(uint64_t *counts, uint64_t *lanes, uint64_t records) {
   for (auto &[key, copy] : tables_->copies)
-    // What was not executed since there are more records has no room for them.
+    // A copy that was not used since records were added has no room for the new ones.
     for (uint64_t index = 0; index < std::min<uint64_t>(records, copy.records.size() / record::kSize); ++index) {
       char *place = copy.records.data() + index * record::kSize;
       const uint64_t count = get(place, record::count);
@@ -354,8 +355,8 @@ void Worker::add_to(Tally &tally, uint64_t least) const {
 std::string_view Worker::wave_bytes() const { return {first_wave_, waves_count_ * stride_}; }
 
 const char *Worker::table(uint64_t key) const {
-  auto found = tables_->copies.find(key);
-  return found == tables_->copies.end() ? nullptr : found->second.records.data();
+  auto entry = tables_->copies.find(key);
+  return entry == tables_->copies.end() ? nullptr : entry->second.records.data();
 }
 
 } // namespace luthier

@@ -123,7 +123,7 @@ private:
   const Engine &engine_;
   Arena fixed_, waves_, lds_;
   char *context_, *group_, *first_wave_ = nullptr;
-  mutable std::mutex mutex_; // of what tables there are, and of whether there is a part in a launch
+  mutable std::mutex mutex_; // guards which tables exist, and whether the worker has a part in a launch
   std::unordered_map<uint64_t, Tables> codes_, watched_codes_;
   Tables *tables_ = nullptr;
   uint64_t copied_ = 0; // bytes of all copies
@@ -139,7 +139,7 @@ private:
     uint64_t group = ~0ull; // number of the work-group that was looked at
     uint64_t state = 0;     // the digest that later ones are compared with
     uint64_t left = 0, most = 0;
-  } seen_; // Brent's way to find a cycle
+  } seen_; // Brent's algorithm to find a cycle
   std::atomic<bool> repeated_{false};
   unsigned asked_ = 0;
 };

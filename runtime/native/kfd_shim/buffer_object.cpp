@@ -62,7 +62,7 @@ int BufferObject::file(uint64_t address) {
   file_ = made;
   if (good && address)
     good = map(address) == address;
-  if (good) // of another file that had the same number
+  if (good) // belongs to another file that had the same number
     std::remove(metadata_path().c_str());
   if (!good) {
     close_file(file_);

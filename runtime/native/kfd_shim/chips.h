@@ -56,9 +56,9 @@ inline constexpr Chip kChips[] = {
 
 // Return the facts of a chip; zeros if it is not known.
 inline Chip chip_of(const Gpu &gpu) {
-  const Chip *found =
+  const Chip *entry =
       std::find_if(std::begin(kChips), std::end(kChips), [&](const Chip &chip) { return gpu.target == chip.target; });
-  return found == std::end(kChips) ? Chip{} : *found;
+  return entry == std::end(kChips) ? Chip{} : *entry;
 }
 
 } // namespace luthier

@@ -65,15 +65,15 @@ int KernelDriver::get_apertures(kfd_ioctl_get_process_apertures_new_args &a) {
   a.num_of_nodes = count;
   for (unsigned index = 0; to && index < std::min(count, room); ++index) {
     const Engine &engine = system_.service.setup().engine;
-    kfd_process_device_apertures one{};
-    one.gpu_id = gpu_id_of(index + 1);
-    one.lds_base = engine.shared_base;
-    one.lds_limit = engine.shared_base + 0xFFFF'FFFF;
-    one.scratch_base = engine.private_base;
-    one.scratch_limit = engine.private_base + 0xFFFF'FFFF;
-    one.gpuvm_base = 1 << 16;
-    one.gpuvm_limit = (1ull << 47) - 1;
-    if (!copy_to_user(to + index * sizeof one, &one, sizeof one))
+    kfd_process_device_apertures apertures{};
+    apertures.gpu_id = gpu_id_of(index + 1);
+    apertures.lds_base = engine.shared_base;
+    apertures.lds_limit = engine.shared_base + 0xFFFF'FFFF;
+    apertures.scratch_base = engine.private_base;
+    apertures.scratch_limit = engine.private_base + 0xFFFF'FFFF;
+    apertures.gpuvm_base = 1 << 16;
+    apertures.gpuvm_limit = (1ull << 47) - 1;
+    if (!copy_to_user(to + index * sizeof apertures, &apertures, sizeof apertures))
       return -EFAULT;
   }
   return to && room < count ? -EINVAL : 0;
@@ -108,7 +108,7 @@ int with(KernelDriver &driver, int (KernelDriver::*method)(Arguments &), uint64_
     return -EFAULT;
   const Arguments given = all;
   const int result = (driver.*method)(all);
-  const bool is_same = std::memcmp(&all, &given, size) == 0; // as mostly of waits
+  const bool is_same = std::memcmp(&all, &given, size) == 0; // mostly the case for waits
   return is_same || copy_to_user(argument, &all, size) ? result : -EFAULT;
 }
 
@@ -234,12 +234,12 @@ void *device_mmap(void *address, size_t size, int protection, int flags, uint64_
       if (!process)
         throw Failure("the driver is not open");
       std::lock_guard lock(process->mutex);
-      const auto found = process->gem.find((offset - kGem) >> kPageBits);
-      if (found != process->gem.end())
-        return mmap(address, size, protection, flags, found->second.object->file(0), 0);
+      const auto entry = process->gem.find((offset - kGem) >> kPageBits);
+      if (entry != process->gem.end())
+        return mmap(address, size, protection, flags, entry->second.object->file(0), 0);
     } else if (flags & MAP_FIXED)
       return address;         // the allocation has put the memory there
-  } catch (const Failure &) { // NOLINT(bugprone-empty-catch): told by the error number
+  } catch (const Failure &) { // NOLINT(bugprone-empty-catch): reported by the error number
   }
   errno = EINVAL;
   return MAP_FAILED;

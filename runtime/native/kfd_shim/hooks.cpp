@@ -27,8 +27,8 @@ namespace {
 using namespace luthier::topology;
 
 const char *folder() {
-  static const char *const found = std::getenv(kFilesVariable);
-  return found;
+  static const char *const value = std::getenv(kFilesVariable);
+  return value;
 }
 
 template <typename Function> Function next(const char *name) {
@@ -69,11 +69,11 @@ constexpr int kNone = -1, kKfd = 0; // the GPUs' render devices come next
 // Return the device that a file is, however it was opened.
 int device_of(const struct stat &status) {
   static const auto all = [] {
-    std::array<std::pair<dev_t, ino_t>, kMostDevices + 1> found{};
+    std::array<std::pair<dev_t, ino_t>, kMostDevices + 1> devices{};
     const auto look = [&](int place, const std::string &path) {
       struct stat status;
       if (syscall(SYS_newfstatat, AT_FDCWD, path.c_str(), &status, 0) == 0)
-        found[place] = {status.st_dev, status.st_ino};
+        devices[place] = {status.st_dev, status.st_ino};
     };
     if (const char *base = folder()) {
       const std::string below = std::string(base) + "/";
@@ -81,7 +81,7 @@ int device_of(const struct stat &status) {
       for (unsigned number = 0; number < kMostDevices; ++number)
         look(number + 1, below + kRender + "/renderD" + std::to_string(kFirstMinor + number));
     }
-    return found;
+    return devices;
   }();
   if (!all[kKfd].second)
     return kNone;
@@ -219,12 +219,12 @@ const auto loaded_code = code_of_mapping();
 bool is_overwritten() {
   if (code_of_mapping() == loaded_code)
     return false;
-  static const int told =
+  static const int once =
       std::fputs("luthier: a library of the program has overwritten the code of mmap, by which memory "
                  "of virtual devices is mapped; for Open MPI set OMPI_MCA_memory=^patcher, for UCX "
                  "UCX_MEM_EVENTS=no\n",
                  stderr);
-  static_cast<void>(told);
+  static_cast<void>(once);
   return true;
 }
 

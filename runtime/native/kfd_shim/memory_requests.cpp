@@ -59,14 +59,14 @@ uint64_t KernelDriver::keep(std::shared_ptr<BufferObject> object, uint64_t addre
 
 int KernelDriver::free_memory(kfd_ioctl_free_memory_of_gpu_args &a) {
   std::lock_guard lock(process_.mutex);
-  const auto found = process_.buffers.find(a.handle);
-  if (found == process_.buffers.end())
+  const auto entry = process_.buffers.find(a.handle);
+  if (entry == process_.buffers.end())
     return -EINVAL;
-  const Buffer &buffer = found->second;
+  const Buffer &buffer = entry->second;
   system_.memory.drop(buffer.address, buffer.gpu_address);
   if (buffer.address && !is_of_host(*buffer.object)) // the addresses stay the process's
     put(buffer.address, buffer.object->size, PROT_NONE);
-  process_.buffers.erase(found);
+  process_.buffers.erase(entry);
   return 0;
 }
 
@@ -80,10 +80,10 @@ int KernelDriver::unmap_memory(kfd_ioctl_unmap_memory_from_gpu_args &a) {
 
 int KernelDriver::change_mapping(uint64_t handle, uint64_t ids, uint32_t count, uint32_t &done, bool is_mapped) {
   std::lock_guard lock(process_.mutex);
-  const auto found = process_.buffers.find(handle);
-  if (found == process_.buffers.end() || !ids)
+  const auto entry = process_.buffers.find(handle);
+  if (entry == process_.buffers.end() || !ids)
     return -EINVAL;
-  Buffer &buffer = found->second;
+  Buffer &buffer = entry->second;
   for (; done < count; ++done) {
     uint32_t id = 0;
     if (!copy_from_user(&id, ids + done * sizeof id, sizeof id))
@@ -129,11 +129,11 @@ int KernelDriver::import_dmabuf(kfd_ioctl_import_dmabuf_args &a) {
 
 int KernelDriver::export_dmabuf(kfd::ExportDmabuf &a) {
   std::lock_guard lock(process_.mutex);
-  const auto found = process_.buffers.find(a.handle);
-  if (found == process_.buffers.end() || is_of_host(*found->second.object))
+  const auto entry = process_.buffers.find(a.handle);
+  if (entry == process_.buffers.end() || is_of_host(*entry->second.object))
     return -EINVAL;
-  system_.memory.share(found->second.address, found->second.gpu_address);
-  const int file = process_.exported.export_file(found->second.object, found->second.address, a.flags & O_CLOEXEC);
+  system_.memory.share(entry->second.address, entry->second.gpu_address);
+  const int file = process_.exported.export_file(entry->second.object, entry->second.address, a.flags & O_CLOEXEC);
   if (file < 0)
     return -EMFILE;
   a.fd = file;
@@ -142,10 +142,10 @@ int KernelDriver::export_dmabuf(kfd::ExportDmabuf &a) {
 
 int KernelDriver::export_handle(kfd::ExportHandle &a) {
   std::lock_guard lock(process_.mutex);
-  const auto found = process_.buffers.find(a.handle);
-  if (found == process_.buffers.end() || is_of_host(*found->second.object))
+  const auto entry = process_.buffers.find(a.handle);
+  if (entry == process_.buffers.end() || is_of_host(*entry->second.object))
     return -EINVAL;
-  const Buffer &buffer = found->second;
+  const Buffer &buffer = entry->second;
   system_.memory.share(buffer.address, buffer.gpu_address);
   const uint64_t name = buffer.object->name(buffer.address);
   const uint32_t words[4] = {kShareMagic, static_cast<uint32_t>(name), static_cast<uint32_t>(name >> 32),
@@ -197,11 +197,11 @@ int KernelDriver::svm(const kfd::Svm &a, std::vector<kfd::SvmAttribute> &attribu
     return process_.svm.set(a.start, a.size, list);
   const int result = process_.svm.get(a.start, a.size, list);
   for (uint32_t index = 0; index < a.count; ++index) {
-    kfd::SvmAttribute &told = list[index];
-    if (names_device(told) && !is_location(told.value))
-      told.value = gpu_id_of(told.value);
+    kfd::SvmAttribute &attribute = list[index];
+    if (names_device(attribute) && !is_location(attribute.value))
+      attribute.value = gpu_id_of(attribute.value);
     if (result == 0)
-      attributes[index] = told;
+      attributes[index] = attribute;
   }
   return result;
 }

@@ -111,14 +111,14 @@ int KernelDriver::wait_events(kfd_ioctl_wait_events_args &a) {
   if (!copy_from_user(all.data(), a.events_ptr, size))
     return -EFAULT;
   const auto type_of = [&](unsigned id) {
-    const auto found = process_.event_types.find(id);
-    return found == process_.event_types.end() ? ~0u : found->second;
+    const auto entry = process_.event_types.find(id);
+    return entry == process_.event_types.end() ? ~0u : entry->second;
   };
   std::vector<Events::Awaited> awaited;
   {
     std::lock_guard lock(process_.mutex);
-    for (const kfd::EventData &one : all)
-      awaited.push_back({one.event_id, type_of(one.event_id) == KFD_IOC_EVENT_SIGNAL ? one.last_age : 0});
+    for (const kfd::EventData &event : all)
+      awaited.push_back({event.event_id, type_of(event.event_id) == KFD_IOC_EVENT_SIGNAL ? event.last_age : 0});
   }
   const bool forever = a.timeout == 0xFFFF'FFFF;
   if (!system_.events.wait(awaited, a.wait_for_all, forever ? -1 : int64_t{a.timeout})) {
@@ -135,10 +135,10 @@ int KernelDriver::wait_events(kfd_ioctl_wait_events_args &a) {
       has_changed = true;
     }
     if (fault && type_of(awaited[index].id) == KFD_IOC_EVENT_MEMORY) {
-      kfd_hsa_memory_exception_data &told = all[index].memory = {};
-      told.failure.NotPresent = 1;
-      told.va = fault->address;
-      told.gpu_id = gpu_id_of(fault->node);
+      kfd_hsa_memory_exception_data &exception = all[index].memory = {};
+      exception.failure.NotPresent = 1;
+      exception.va = fault->address;
+      exception.gpu_id = gpu_id_of(fault->node);
       has_changed = true;
     }
   }

@@ -158,21 +158,21 @@ public:
   }
 
   int export_handle(SharedHandle &a) {
-    GemHandle *found = find(a.handle);
-    if (!found)
+    GemHandle *handle = find(a.handle);
+    if (!handle)
       return -ENOENT;
-    a.file = process_.exported.export_file(found->object, 0, a.flags & O_CLOEXEC);
+    a.file = process_.exported.export_file(handle->object, 0, a.flags & O_CLOEXEC);
     return a.file < 0 ? -EMFILE : 0;
   }
 
   int close_handle(CloseHandle &a) {
-    GemHandle *found = find(a.handle);
-    if (!found)
+    GemHandle *handle = find(a.handle);
+    if (!handle)
       return -EINVAL;
-    for (const GemHandle::Part &part : found->parts)
-      process_.system.memory.drop(found->address + part.offset, part.gpu_address);
-    if (found->address)
-      munmap(reinterpret_cast<void *>(found->address), found->object->size);
+    for (const GemHandle::Part &part : handle->parts)
+      process_.system.memory.drop(handle->address + part.offset, part.gpu_address);
+    if (handle->address)
+      munmap(reinterpret_cast<void *>(handle->address), handle->object->size);
     process_.gem.erase(gem_key(gpu_, a.handle));
     return 0;
   }
@@ -185,29 +185,29 @@ public:
   }
 
   int metadata(Metadata &a) {
-    GemHandle *found = find(a.handle);
-    if (!found)
+    GemHandle *handle = find(a.handle);
+    if (!handle)
       return -ENOENT;
     if (a.operation == kSetMetadata && a.text.size <= sizeof a.text.words) {
-      found->object->set_metadata({reinterpret_cast<const char *>(&a.text), sizeof a.text});
+      handle->object->set_metadata({reinterpret_cast<const char *>(&a.text), sizeof a.text});
       return 0;
     }
     if (a.operation != kGetMetadata)
       return -EINVAL;
-    const std::string known = found->object->metadata();
+    const std::string known = handle->object->metadata();
     a.text = {};
     std::memcpy(&a.text, known.data(), std::min(known.size(), sizeof a.text));
     return 0;
   }
 
   int made(MadeQuestion &a) {
-    GemHandle *found = find(a.handle);
-    if (!found || !a.answer)
+    GemHandle *handle = find(a.handle);
+    if (!handle || !a.answer)
       return -ENOENT;
     if (a.operation != kGetMade)
       return -EINVAL;
-    const bool is_local = found->object->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM;
-    *reinterpret_cast<Made *>(a.answer) = {found->object->size, kPageSize, is_local ? kDeviceDomain : kHostDomain, 0};
+    const bool is_local = handle->object->flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM;
+    *reinterpret_cast<Made *>(a.answer) = {handle->object->size, kPageSize, is_local ? kDeviceDomain : kHostDomain, 0};
     return 0;
   }
 
@@ -218,31 +218,31 @@ public:
       clear(a.address, a.size);
     if (a.operation == kClear)
       return 0;
-    GemHandle *found = find(a.handle);
-    if (!found)
+    GemHandle *handle = find(a.handle);
+    if (!handle)
       return -ENOENT;
     if (a.operation == kUnmap)
-      return unmap(*found, a.address) ? 0 : -ENOENT;
-    if ((a.operation != kMap && a.operation != kReplace) || a.offset + a.size > found->object->size)
+      return unmap(*handle, a.address) ? 0 : -ENOENT;
+    if ((a.operation != kMap && a.operation != kReplace) || a.offset + a.size > handle->object->size)
       return -EINVAL;
     if (is_taken(a.address, a.size))
       return -EINVAL;
-    if (!found->address)
-      found->address = found->object->map(0);
-    found->parts.push_back({a.address, a.offset, a.size});
-    process_.system.memory.adopt({found->address + a.offset, a.size, a.address, {static_cast<uint32_t>(gpu_ + 1)}});
+    if (!handle->address)
+      handle->address = handle->object->map(0);
+    handle->parts.push_back({a.address, a.offset, a.size});
+    process_.system.memory.adopt({handle->address + a.offset, a.size, a.address, {static_cast<uint32_t>(gpu_ + 1)}});
     return 0;
   }
 
 private:
   GemHandle *find(uint32_t handle) {
-    const auto found = process_.gem.find(gem_key(gpu_, handle));
-    return found == process_.gem.end() ? nullptr : &found->second;
+    const auto entry = process_.gem.find(gem_key(gpu_, handle));
+    return entry == process_.gem.end() ? nullptr : &entry->second;
   }
 
   bool unmap(GemHandle &handle, uint64_t address) {
     const auto part = std::find_if(handle.parts.begin(), handle.parts.end(),
-                                   [&](const GemHandle::Part &one) { return one.gpu_address == address; });
+                                   [&](const GemHandle::Part &part) { return part.gpu_address == address; });
     if (part == handle.parts.end())
       return false;
     process_.system.memory.drop(handle.address + part->offset, address);

@@ -52,18 +52,18 @@ int SvmRanges::set(uint64_t start, uint64_t size, std::span<const kfd::SvmAttrib
   split(start);
   split(end);
   for (uint64_t at = start; at < end;) {
-    auto found = ranges_.lower_bound(at);
-    const bool is_new = found == ranges_.end() || found->first > at;
+    auto entry = ranges_.lower_bound(at);
+    const bool is_new = entry == ranges_.end() || entry->first > at;
     if (is_new) {
-      Range made{std::min(end, found == ranges_.end() ? end : found->first)};
+      Range made{std::min(end, entry == ranges_.end() ? end : entry->first)};
       if (const auto other = memory_.find(at); other && other->gpu_address == other->address && !other->mapped.empty())
         return -EADDRINUSE; // the driver's own memory
-      found = ranges_.emplace(at, made).first;
+      entry = ranges_.emplace(at, made).first;
     }
     for (const kfd::SvmAttribute &attribute : wanted)
-      apply(found->second, attribute);
-    make_known(found->first, found->second, is_new);
-    at = found->second.end;
+      apply(entry->second, attribute);
+    make_known(entry->first, entry->second, is_new);
+    at = entry->second.end;
   }
   return 0;
 }
@@ -105,21 +105,22 @@ int SvmRanges::get(uint64_t start, uint64_t size, std::span<kfd::SvmAttribute> a
   if (!has_pages(start, size))
     return -EFAULT;
   std::lock_guard lock(mutex_);
-  std::vector<Range> found;
+  std::vector<Range> ranges;
   for (const auto &[address, range] : ranges_)
     if (address < start + size && range.end > start)
-      found.push_back(range);
-  if (found.empty())
-    found.push_back(Range{});
+      ranges.push_back(range);
+  if (ranges.empty())
+    ranges.push_back(Range{});
   // A location counts only if it is the same in all ranges, an access only if all of them allow it.
   const auto common = [&](uint32_t Range::*location) {
-    const uint32_t first = found.front().*location;
-    const bool is_same = std::all_of(found.begin(), found.end(), [&](auto &range) { return range.*location == first; });
+    const uint32_t first = ranges.front().*location;
+    const bool is_same =
+        std::all_of(ranges.begin(), ranges.end(), [&](auto &range) { return range.*location == first; });
     return is_same ? first : uint32_t{KFD_IOCTL_SVM_LOCATION_UNDEFINED};
   };
-  Range all = found.front();
+  Range all = ranges.front();
   uint32_t any_flags = 0;
-  for (const Range &range : found) {
+  for (const Range &range : ranges) {
     all.accessible &= range.accessible;
     all.accessible_in_place &= range.accessible_in_place;
     all.flags &= range.flags;

@@ -33,10 +33,10 @@ bool copy_from_user(void *to, uint64_t from, size_t size) {
 }
 
 bool copy_to_user(uint64_t to, const void *from, size_t size) {
-  const iovec here{const_cast<void *>(from), size}, there{reinterpret_cast<void *>(to), size};
-  const ssize_t copied = process_vm_writev(getpid(), &here, 1, &there, 1, 0);
+  const iovec local{const_cast<void *>(from), size}, remote{reinterpret_cast<void *>(to), size};
+  const ssize_t copied = process_vm_writev(getpid(), &local, 1, &remote, 1, 0);
   if (copied < 0 && (errno == ENOSYS || errno == EPERM) && is_readable(to, size)) { // in a sandbox
-    std::memcpy(there.iov_base, from, size);
+    std::memcpy(remote.iov_base, from, size);
     return true;
   }
   return copied == static_cast<ssize_t>(size);

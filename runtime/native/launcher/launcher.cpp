@@ -4,8 +4,8 @@
 //
 // Finds out whether a compile command generates device code, puts Luthier's flags before its arguments, and becomes the
 // compiler. What needs a decision is left to luthier_build/wrapper.py (`luthier-wrapper`, beside this program): a
-// compiler seen for the first time, options of Luthier's own, a hipcc that may be Luthier's. Python is told what the
-// command does:
+// compiler seen for the first time, options of Luthier's own, a hipcc that may be Luthier's. Python gets the
+// verdict on the command:
 //
 //     luthier-wrapper (cc | hipcc) INDEX CLANG HIPCC ARGUMENT...
 //
@@ -207,11 +207,11 @@ bool is_program(const string &path) {
 
 /// Return the absolute path of a program, or nothing. Links are kept, because they may choose what a program does.
 string find(const string &name) {
-  char here[PATH_MAX];
+  char directory[PATH_MAX];
   if (name.find('/') != string::npos) {
-    if (!is_program(name) || (name[0] != '/' && !getcwd(here, sizeof here)))
+    if (!is_program(name) || (name[0] != '/' && !getcwd(directory, sizeof directory)))
       return "";
-    return name[0] == '/' ? name : string(here) + "/" + name;
+    return name[0] == '/' ? name : string(directory) + "/" + name;
   }
   const char *search = getenv("PATH");
   string_view path = search ? search : "";
@@ -219,8 +219,8 @@ string find(const string &name) {
     string_view folder = path.substr(0, path.find(':'));
     path.remove_prefix(path.size() == folder.size() ? folder.size() : folder.size() + 1);
     // Python may look up the contents of a folder relative to the current one.
-    if (string found = string(folder) + "/" + name; starts_with(folder, "/") && is_program(found))
-      return found;
+    if (string program = string(folder) + "/" + name; starts_with(folder, "/") && is_program(program))
+      return program;
   }
   return "";
 }

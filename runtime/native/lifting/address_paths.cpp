@@ -10,7 +10,7 @@ namespace luthier::LUTHIER_FLOW {
 namespace {
 
 constexpr int kStepsOfVisit = 16;
-constexpr size_t kWaysOfMeeting = 4; // of a block to others, where paths do not meet in between, for that to pay
+constexpr size_t kWaysOfMeeting = 4; // ways for each block that ends ways; beyond, ways also end where paths meet
 
 Units exec_units() { return pair_of_units(ExecLo, 2); }
 
@@ -20,10 +20,10 @@ Units value_reads(uint16_t role, const Units &reads) {
     return reads;
   if (role & kUsesExecAlone)
     return reads & exec_units();
-  const Units others = reads - pair_of_units(Scc, 1);
+  const Units rest = reads - pair_of_units(Scc, 1);
   if (role & kUsesLanes)
-    return others | exec_units();
-  return role & kAnyLanes ? others - exec_units() : others;
+    return rest | exec_units();
+  return role & kAnyLanes ? rest - exec_units() : rest;
 }
 
 } // namespace
@@ -350,7 +350,7 @@ std::vector<AddressPaths::Way> AddressPaths::ways(const std::vector<int> &from) 
   for (const auto &[place, way] : before)
     if (blocks_[size_t(place)].special)
       result.push_back({blocks_[size_t(place)].number, way.writes, way.kills});
-  std::sort(result.begin(), result.end(), [](const Way &one, const Way &other) { return one.to < other.to; });
+  std::sort(result.begin(), result.end(), [](const Way &left, const Way &right) { return left.to < right.to; });
   return result;
 }
 

@@ -61,7 +61,7 @@ struct BoundCode {
       throw py::index_error("no such instruction");
     const OpcodeForm *form = table->form(code.opcode[index]);
     if (!form || operands_of(code, int(index)).count < form->operands)
-      throw std::invalid_argument("instruction " + std::to_string(index) + " has an opcode that was not told");
+      throw std::invalid_argument("instruction " + std::to_string(index) + " has an opcode whose form was not given");
   }
 
   /// Check all instructions, once.
@@ -95,11 +95,11 @@ struct BoundCode {
 
   /// Opcodes here whose forms the table does not have yet, ascending.
   static std::vector<int32_t> missing(const EffectTable &table, const Column<int32_t> &opcodes) {
-    std::set<int32_t> found;
+    std::set<int32_t> unknown;
     for (py::ssize_t i = 0; i < opcodes.size(); ++i)
-      if (const int32_t one = opcodes.data()[i]; one >= 0 && !table.form(one))
-        found.insert(one);
-    return {found.begin(), found.end()};
+      if (const int32_t opcode = opcodes.data()[i]; opcode >= 0 && !table.form(opcode))
+        unknown.insert(opcode);
+    return {unknown.begin(), unknown.end()};
   }
 };
 
@@ -145,7 +145,7 @@ py::list ways_from(const BoundPaths &self, const std::vector<int> &blocks) {
   return result;
 }
 
-py::list uses_told(const std::vector<AddressPaths::Use> &uses) {
+py::list list_of_uses(const std::vector<AddressPaths::Use> &uses) {
   py::list result;
   for (const AddressPaths::Use &use : uses)
     result.append(py::make_tuple(use.index, integer(use.units)));
@@ -322,19 +322,19 @@ py::tuple lanes_in(const BoundFlow &flow, int block) {
   const size_t number = within(block, flow.parts.size() - 1, "block");
   std::vector<SegmentLanes> segments;
   for (int part = flow.parts[number]; part < flow.parts[number + 1]; ++part)
-    for (const SegmentLanes &one : flow.lanes->blocks[size_t(part)].segments) {
-      const bool first = &one == &flow.lanes->blocks[size_t(part)].segments.front();
+    for (const SegmentLanes &segment : flow.lanes->blocks[size_t(part)].segments) {
+      const bool first = &segment == &flow.lanes->blocks[size_t(part)].segments.front();
       if (first && part > flow.parts[number] && segments.back().spread.empty())
-        segments.back().spread = one.spread;
+        segments.back().spread = segment.spread;
       else
-        segments.push_back(one);
+        segments.push_back(segment);
     }
-  const auto tuple = [](const SegmentLanes &one) {
-    return py::make_tuple(one.groups, one.on, one.own, one.outside, one.spread);
+  const auto tuple = [](const SegmentLanes &segment) {
+    return py::make_tuple(segment.groups, segment.on, segment.own, segment.outside, segment.spread);
   };
   py::list rows;
-  for (const SegmentLanes &one : segments)
-    rows.append(tuple(one));
+  for (const SegmentLanes &segment : segments)
+    rows.append(tuple(segment));
   const BlockLanes &last = flow.lanes->blocks[size_t(flow.parts[number + 1]) - 1];
   return py::make_tuple(rows, last.call, tuple(last.behind), last.edges);
 }
@@ -525,7 +525,7 @@ void bind_flow(py::module_ &m, const std::string &prefix) {
       .def(
           "uses",
           [](const BoundPaths &self, const std::vector<int> &blocks, const py::bytes &held) {
-            return uses_told(self.paths->uses(blocks, units_of(held)));
+            return list_of_uses(self.paths->uses(blocks, units_of(held)));
           },
           py::arg("blocks"), py::arg("held"))
       .def(
@@ -533,7 +533,7 @@ void bind_flow(py::module_ &m, const std::string &prefix) {
           [](const BoundPaths &self, int first, int last, const py::bytes &held) {
             within(first, size_t(self.code->opcode.size()), "instruction");
             within(last, size_t(self.code->opcode.size()), "instruction");
-            return uses_told(self.paths->uses_between(first, last, units_of(held)));
+            return list_of_uses(self.paths->uses_between(first, last, units_of(held)));
           },
           py::arg("first"), py::arg("last"), py::arg("held"));
   py::class_<BoundFlow, std::shared_ptr<BoundFlow>>(m, named("Flow").c_str())

@@ -83,7 +83,7 @@ struct EffectTable {
   std::vector<uint8_t> half;       ///< whether it is a 16-bit half
   bool wide;                       ///< whether waves have 64 lanes
   Units exec;                      ///< units of EXEC that have lanes
-  std::vector<std::unique_ptr<OpcodeForm>> forms; ///< by opcode, null until it is told
+  std::vector<std::unique_ptr<OpcodeForm>> forms; ///< by opcode, null until it is set
 };
 
 /// Borrowed columns of instructions whose opcodes all have a form.

@@ -234,16 +234,16 @@ void LaneFlow::leave(int number, const LaneMasks &state, std::set<int> &again) {
 
 /// Blocks with a successor whose groups changed since.
 std::set<int> LaneFlow::stale() const {
-  std::set<int> found;
+  std::set<int> numbers;
   for (size_t number = 0; number < blocks.size(); ++number) {
     const std::vector<Edge> &edges = program_.blocks[number].successors;
     bool same = versions_[number].size() == edges.size();
     for (size_t i = 0; same && i < edges.size(); ++i)
       same = versions_[number][i] == version_[size_t(edges[i].to)];
     if (!same)
-      found.insert(int(number));
+      numbers.insert(int(number));
   }
-  return found;
+  return numbers;
 }
 
 } // namespace luthier::LUTHIER_FLOW

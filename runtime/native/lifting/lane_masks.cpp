@@ -33,9 +33,9 @@ void Origins::set(Key key, int origin) {
 
 void Origins::forget(const Units &writes) {
   if (!lanes_.empty())
-    lanes_.erase(
-        std::remove_if(lanes_.begin(), lanes_.end(), [&](const auto &one) { return writes.has(unit_of(one.first)); }),
-        lanes_.end());
+    lanes_.erase(std::remove_if(lanes_.begin(), lanes_.end(),
+                                [&](const auto &entry) { return writes.has(unit_of(entry.first)); }),
+                 lanes_.end());
   for (int i = 0; i < kScalarWords; ++i)
     for (uint64_t rest = writes.word[size_t(i)]; rest; rest &= rest - 1)
       scalars_[size_t(i) * 64 + size_t(__builtin_ctzll(rest))] = kNone;
@@ -44,15 +44,15 @@ void Origins::forget(const Units &writes) {
 bool Origins::join(const Origins &other) {
   bool changed = false;
   const auto agree = [&](Key key) {
-    const int mine = of(key);
-    if (mine != kNone && mine != other.of(key)) {
+    const int own = of(key);
+    if (own != kNone && own != other.of(key)) {
       set(key, kNone);
       changed = true;
     }
   };
   for (Key key = 0; key < Vgpr; ++key)
     agree(key);
-  for (size_t i = 0; i < lanes_.size(); ++i) // a lane that only the other knows has none here
+  for (size_t i = 0; i < lanes_.size(); ++i) // lanes that only `other` knows have no origin here
     agree(lanes_[i].first);
   return changed;
 }
@@ -181,9 +181,9 @@ std::vector<Groups> LaneMasks::change_exec(const Mask &value, const std::vector<
         groups |= split.leaves;
     return groups;
   };
-  rewrite([&](const Mask &one) { return Mask{grow(one.certain), grow(one.possible)}; });
-  for (const auto &[unit, told] : learnt) {
-    const auto &[on_without, on_with, off_without, off_with] = told;
+  rewrite([&](const Mask &mask) { return Mask{grow(mask.certain), grow(mask.possible)}; });
+  for (const auto &[unit, relation] : learnt) {
+    const auto &[on_without, on_with, off_without, off_with] = relation;
     auto [certain, possible] = mask(unit);
     for (const auto &[stays, leaves] : splits) {
       if (!(on_without & stays))
@@ -267,13 +267,13 @@ void LaneMasks::compact(std::vector<Groups> &spread) {
     int least = std::numeric_limits<int>::max(), i = -1, j = -1;
     for (int a = 0; a < int(left.size()); ++a) // of equally small differences, that of the first two
       for (int b = a + 1; b < int(left.size()); ++b) {
-        const int one = left[size_t(a)], other = left[size_t(b)];
-        if (active(one) != active(other))
+        const int first = left[size_t(a)], second = left[size_t(b)];
+        if (active(first) != active(second))
           continue;
         int cost = 0;
         for (size_t w = 0; w < words; ++w) {
           const uint64_t apart =
-              (kinds.inside(one)[w] ^ kinds.inside(other)[w]) | (kinds.outside(one)[w] ^ kinds.outside(other)[w]);
+              (kinds.inside(first)[w] ^ kinds.inside(second)[w]) | (kinds.outside(first)[w] ^ kinds.outside(second)[w]);
           cost += __builtin_popcountll(apart) + (w == 0 ? int(apart & 1) * kOwnWeight : 0);
         }
         if (cost < least) {
@@ -305,12 +305,12 @@ void LaneMasks::renumber(const std::vector<int> &to, int groups) {
   std::vector<Groups> members(static_cast<size_t>(groups));
   for (size_t old = 0; old < to.size(); ++old)
     members[size_t(to[old])] |= Groups(1) << old;
-  const auto merge = [&](const Mask &one) {
+  const auto merge = [&](const Mask &mask) {
     Mask merged;
     for (size_t group = 0; group < members.size(); ++group) {
-      if ((one.certain & members[group]) == members[group])
+      if ((mask.certain & members[group]) == members[group])
         merged.certain |= Groups(1) << group;
-      if (one.possible & members[group])
+      if (mask.possible & members[group])
         merged.possible |= Groups(1) << group;
     }
     return merged;
@@ -341,12 +341,12 @@ bool LaneMasks::join_halves(const LaneMasks &other) {
   std::vector<Entry> kept;
   kept.reserve(held_.size());
   for (Entry entry : held_) {
-    const std::optional<Held> there = other.held(entry.key);
-    if (there && there->half != entry.held.half && there->half != kEitherHalf) {
+    const std::optional<Held> other_held = other.held(entry.key);
+    if (other_held && other_held->half != entry.held.half && other_held->half != kEitherHalf) {
       changed = true;
       if (entry.held.half != kEitherHalf)
         continue;
-      entry.held.half = there->half;
+      entry.held.half = other_held->half;
     }
     kept.push_back(entry);
   }
@@ -363,22 +363,22 @@ bool LaneMasks::join(const LaneMasks &other, Groups vacant, std::vector<int> &in
     return false;
   }
   bool changed = join_halves(other);
-  Signatures mine(*this, held_, count + other.count), theirs(other, held_, other.count);
-  const size_t words = mine.words();
+  Signatures signatures(*this, held_, count + other.count), other_signatures(other, held_, other.count);
+  const size_t words = signatures.words();
   const int settled = count;
   for (int group = 0; group < other.count; ++group) {
     if (vacant >> group & 1) {
       into.push_back(-1);
       continue;
     }
-    const uint64_t *inside = theirs.inside(group), *outside = theirs.outside(group);
+    const uint64_t *inside = other_signatures.inside(group), *outside = other_signatures.outside(group);
     const Groups active = other.on >> group & 1;
     int best = -1;
     std::pair<int, int> least{1 << 20, 0}; // what is forgotten; the more is known, the better
     for (int candidate = 0; candidate < count; ++candidate) {
       if ((on >> candidate & 1) != active)
         continue;
-      const uint64_t *a = mine.inside(candidate), *b = mine.outside(candidate);
+      const uint64_t *a = signatures.inside(candidate), *b = signatures.outside(candidate);
       int loss = 0, apart = 0, known = 0;
       for (size_t w = 0; w < words; ++w) {
         const uint64_t lost = (a[w] & ~inside[w]) | (b[w] & ~outside[w]);
@@ -396,25 +396,25 @@ bool LaneMasks::join(const LaneMasks &other, Groups vacant, std::vector<int> &in
     if (best < 0 || (least.first && count < kMostJoined)) {
       best = count++;
       on |= active << best;
-      std::copy(inside, inside + words, mine.inside(best));
-      std::copy(outside, outside + words, mine.outside(best));
+      std::copy(inside, inside + words, signatures.inside(best));
+      std::copy(outside, outside + words, signatures.outside(best));
       changed = true;
     } else if (least.first) {
       for (size_t w = 0; w < words; ++w) {
-        mine.inside(best)[w] &= inside[w];
-        mine.outside(best)[w] &= outside[w];
+        signatures.inside(best)[w] &= inside[w];
+        signatures.outside(best)[w] &= outside[w];
       }
       changed = true;
     }
     into.push_back(best);
   }
   if (changed) {
-    own = mine.mask(0, count);
+    own = signatures.mask(0, count);
     const Mask nothing{0, everything()};
     std::vector<Entry> kept;
     kept.reserve(held_.size());
     for (size_t i = 0; i < held_.size(); ++i) {
-      const Mask known = mine.mask(i + 1, count);
+      const Mask known = signatures.mask(i + 1, count);
       if (!(known == nothing))
         kept.push_back({held_[i].key, {held_[i].held.half, known}});
     }
@@ -425,9 +425,9 @@ bool LaneMasks::join(const LaneMasks &other, Groups vacant, std::vector<int> &in
   return changed;
 }
 
-Mask evaluate(int table, const Mask &one, const Mask &other, Groups everything, std::array<Told, 2> &about) {
-  const Groups a[2] = {everything & ~one.certain, one.possible};
-  const Groups b[2] = {everything & ~other.certain, other.possible};
+Mask evaluate(int table, const Mask &left, const Mask &right, Groups everything, std::array<Relation, 2> &about) {
+  const Groups a[2] = {everything & ~left.certain, left.possible};
+  const Groups b[2] = {everything & ~right.certain, right.possible};
   Groups where[2] = {0, 0};
   about = {};
   for (size_t x = 0; x < 2; ++x)

@@ -53,11 +53,11 @@ constexpr int kGroupOutside = 0,
 
 /// Relation of an operation's result to an operand: groups that may have lanes where the result is set and the operand
 /// clear, both are set, the result is clear and the operand clear, the result clear and the operand set.
-using Told = std::array<Groups, 4>;
+using Relation = std::array<Groups, 4>;
 
 struct Learnt {
   int unit;
-  Told told;
+  Relation relation;
 };
 
 /// Unit whose value at the function's entry a register has.
@@ -143,7 +143,7 @@ private:
 /// A bitwise operation on masks. Bit `2 * a + b` of the truth table is the result for operand bits a and b.
 ///
 /// @param about what the result tells of each operand
-Mask evaluate(int table, const Mask &one, const Mask &other, Groups everything, std::array<Told, 2> &about);
+Mask evaluate(int table, const Mask &left, const Mask &right, Groups everything, std::array<Relation, 2> &about);
 
 /// Calls `visit` with each member.
 template <typename Visit> void each_group(Groups groups, Visit visit) {

@@ -90,14 +90,14 @@ std::vector<Live> Liveness::points(int number) const {
     before_call<1>(number, live);
   for (size_t i = lanes.segments.size(); i-- > 0;) {
     const Segment &segment = segments_[size_t(number)][i];
-    const SegmentLanes &here = lanes.segments[i];
-    gather(live, here.spread);
-    const Groups never = written_.never(number, here);
+    const SegmentLanes &segment_lanes = lanes.segments[i];
+    gather(live, segment_lanes.spread);
+    const Groups never = written_.never(number, segment_lanes);
     for (int index = segment.last; index >= segment.first; --index) {
       const size_t point = size_t(index - block.first);
       const Effects &own = effects[point];
-      over(live, here.on, own.reads, own.kills, own.cross_reads, own.hard_kills);
-      result[point] = public_at(here, live, filled[point], never);
+      over(live, segment_lanes.on, own.reads, own.kills, own.cross_reads, own.hard_kills);
+      result[point] = public_at(segment_lanes, live, filled[point], never);
     }
   }
   return result;
@@ -142,10 +142,10 @@ template <int Sets> void Liveness::behind(int number, const ByBlock<Sets> &in, B
   each_group(lanes.behind.on, [&](int group) { live[size_t(group)] = active; });
   const Bits<Sets> scalars = repeat<Sets>(kScalars);
   for (size_t i = 0; i < block.successors.size(); ++i) {
-    const ByGroup<Sets> &there = in[size_t(block.successors[i].to)];
+    const ByGroup<Sets> &successor = in[size_t(block.successors[i].to)];
     const std::vector<int> &into = lanes.edges[i];
     for (size_t group = 0; group < into.size(); ++group)
-      live[group] |= into[group] >= 0 ? there[size_t(into[group])] : there[0] & scalars;
+      live[group] |= into[group] >= 0 ? successor[size_t(into[group])] : successor[0] & scalars;
   }
 }
 
@@ -158,15 +158,15 @@ template <int Sets> void Liveness::before_call(int number, ByGroup<Sets> &live) 
     through = unknown_;
   for (const int callee : call.callees)
     through |= summary_[size_t(callee)];
-  const SegmentLanes &here = lanes.segments.back(), &after = lanes.behind;
+  const SegmentLanes &segment_lanes = lanes.segments.back(), &after = lanes.behind;
   // A scalar is the wave's, not its lanes': it counts on both sides even where one has no lanes.
   const Bits<Sets> scalars = live[0] & repeat<Sets>(kScalars);
-  ByGroup<Sets> result(static_cast<size_t>(here.groups));
+  ByGroup<Sets> result(static_cast<size_t>(segment_lanes.groups));
   for (size_t group = 0; group < result.size(); ++group) {
     Bits<Sets> active = scalars, inactive = scalars;
     each_group(lanes.call.empty() ? Groups(1) << group : lanes.call[group],
                [&](int place) { (after.on >> place & 1 ? active : inactive) |= live[size_t(place)]; });
-    if (here.on >> group & 1)
+    if (segment_lanes.on >> group & 1)
       result[group] = (active & repeat<Sets>(through.active_active)) |
                       (inactive & repeat<Sets>(through.active_inactive)) | constant<Sets>(through.gain_active);
     else
@@ -263,10 +263,10 @@ void Liveness::solve() {
     else if (which >= 0)
       informed = program_.calls[size_t(which)].known ? &program_.calls[size_t(which)].callees : &anyone;
     if (informed) {
-      const Live here = merged(number, live);
+      const Live live_behind = merged(number, live);
       for (const int callee : *informed) {
         Live &known = return_[size_t(callee)];
-        const Live all{known.active | here.active, known.inactive | here.inactive};
+        const Live all{known.active | live_behind.active, known.inactive | live_behind.inactive};
         if (all != known) {
           known = all;
           work.insert(returns[size_t(callee)].begin(), returns[size_t(callee)].end());

@@ -11,9 +11,9 @@ constexpr int kMoveTable = 0b1100, kNotTable = 0b0011;
 int followed(int unit) { return unit >= 0 && unit < M0 ? unit : -1; }
 
 std::vector<Groups> new_exec(const MaskOperation &operation, LaneMasks &state) {
-  const auto [one, other] = operation.sources;
-  std::array<Told, 2> about;
-  const Mask mask = evaluate(operation.table, state.mask(one), state.mask(other), state.everything(), about);
+  const auto [left, right] = operation.sources;
+  std::array<Relation, 2> about;
+  const Mask mask = evaluate(operation.table, state.mask(left), state.mask(right), state.everything(), about);
   std::vector<Learnt> learnt;
   for (size_t i = 0; i < 2; ++i)
     if (operation.sources[i] >= 0 && operation.sources[i] != kExecSource)
@@ -23,11 +23,11 @@ std::vector<Groups> new_exec(const MaskOperation &operation, LaneMasks &state) {
 
 int origin_of(const LaneMasks &state, int source) { return source >= 0 ? state.origin(source) : -1; }
 
-std::optional<Held> either(const std::optional<Held> &one, const std::optional<Held> &other) {
-  if (!one || !other || one->half + other->half == 1) // the two halves of a mask
+std::optional<Held> either(const std::optional<Held> &left, const std::optional<Held> &right) {
+  if (!left || !right || left->half + right->half == 1) // the two halves of a mask
     return std::nullopt;
-  return Held{std::min(one->half, other->half),
-              {one->mask.certain & other->mask.certain, one->mask.possible | other->mask.possible}};
+  return Held{std::min(left->half, right->half),
+              {left->mask.certain & right->mask.certain, left->mask.possible | right->mask.possible}};
 }
 
 } // namespace
@@ -47,7 +47,7 @@ void MaskOperation::run(LaneMasks &state, std::vector<Groups> &spread) const {
     break;
   }
   case kLogicOperation: {
-    std::array<Told, 2> about;
+    std::array<Relation, 2> about;
     const Mask mask = evaluate(table, state.mask(sources[0]), state.mask(sources[1]), state.everything(), about);
     state.forget(writes);
     state.put(target, mask);
@@ -80,20 +80,20 @@ void MaskOperation::run(LaneMasks &state, std::vector<Groups> &spread) const {
     break;
   case kCopy:
   case kSelectOperation: {
-    std::array<std::optional<Held>, 2> found;
+    std::array<std::optional<Held>, 2> halves;
     std::array<int, 2> origins{-1, -1};
     for (int half = 0; half < width; ++half) {
-      const int one = half_of(sources[0], half);
+      const int first = half_of(sources[0], half);
       if (action == kCopy) {
-        found[size_t(half)] = state.half(one);
-        origins[size_t(half)] = origin_of(state, one);
+        halves[size_t(half)] = state.half(first);
+        origins[size_t(half)] = origin_of(state, first);
       } else {
-        found[size_t(half)] = either(state.half(one), state.half(half_of(sources[1], half)));
+        halves[size_t(half)] = either(state.half(first), state.half(half_of(sources[1], half)));
       }
     }
     state.forget(writes);
     for (int half = 0; half < width; ++half)
-      state.set(target + half, found[size_t(half)], origins[size_t(half)]);
+      state.set(target + half, halves[size_t(half)], origins[size_t(half)]);
     break;
   }
   case kPutInLane:
@@ -169,8 +169,8 @@ MaskOperation MaskOperations::make(const OpcodeForm &form, const Effects &effect
     made.sources = {source(1), kExecSource};
     break;
   case MaskKind::kLogic: {
-    const bool one = form.table == kMoveTable || form.table == kNotTable;
-    made.sources = {source(1), one ? kZero : source(2)};
+    const bool is_unary = form.table == kMoveTable || form.table == kNotTable;
+    made.sources = {source(1), is_unary ? kZero : source(2)};
     if (made.sets_exec) {
       if (whole)
         made.action = MaskOperation::kLogicExec;

@@ -50,13 +50,13 @@ template <int Sets> struct Bits {
       word[i] &= ~other.word[i];
     return *this;
   }
-  friend Bits operator|(Bits one, const Bits &other) { return one |= other; }
-  friend Bits operator&(Bits one, const Bits &other) { return one &= other; }
-  friend Bits operator-(Bits one, const Bits &other) { return one -= other; }
+  friend Bits operator|(Bits left, const Bits &right) { return left |= right; }
+  friend Bits operator&(Bits left, const Bits &right) { return left &= right; }
+  friend Bits operator-(Bits left, const Bits &right) { return left -= right; }
   explicit operator bool() const {
     uint64_t any = 0;
-    for (const uint64_t one : word)
-      any |= one;
+    for (const uint64_t bits : word)
+      any |= bits;
     return any != 0;
   }
   bool has(int unit) const { return word[size_t(unit) / 64] >> (unit % 64) & 1; }

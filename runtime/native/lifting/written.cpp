@@ -75,8 +75,8 @@ void Written::look_at_callers() {
       const bool inside = launched(call.block, lanes);
       const Groups inactive = ((Groups(1) << lanes.groups) - 1) & ~lanes.on;
       const bool full = !(inactive & ~lanes.outside) && all(call.block, entered_full_);
-      for (const int one : call.callees) {
-        const size_t callee = size_t(one);
+      for (const int number : call.callees) {
+        const size_t callee = size_t(number);
         if ((entered_inside_[callee] && !inside) || (entered_full_[callee] && !full)) {
           entered_inside_[callee] = entered_inside_[callee] && inside;
           entered_full_[callee] = entered_full_[callee] && full;

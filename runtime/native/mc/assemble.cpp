@@ -138,16 +138,16 @@ private:
     SmallVector<MCFixup, 2> fixups;
     emitter_.encodeInstruction(inst, bytes, fixups, isa_.subtarget());
     for (const MCFixup &fixup : fixups)
-      for (const Symbolic &one : symbolic)
-        if (one.expression == fixup.getValue()) {
-          all.operand_value[one.operand] = int64_t(result_.fixups.size());
+      for (const Symbolic &symbol : symbolic)
+        if (symbol.expression == fixup.getValue()) {
+          all.operand_value[symbol.operand] = int64_t(result_.fixups.size());
           result_.fixups.push_back(describe(index, fixup));
         }
-    for (const Symbolic &one : symbolic)
-      if (all.operand_value[one.operand] < 0) {
+    for (const Symbolic &symbol : symbolic)
+      if (all.operand_value[symbol.operand] < 0) {
         getContext().reportError(inst.getLoc(), "this operand cannot depend on a symbol");
-        all.operand_kind[one.operand] = kKindImmediate;
-        all.operand_value[one.operand] = 0;
+        all.operand_kind[symbol.operand] = kKindImmediate;
+        all.operand_value[symbol.operand] = 0;
       }
 
     all.offset.push_back(int64_t(result_.code.size()));

@@ -238,7 +238,7 @@ const char *Isa::problem(const MCInst &inst) const {
         continue;
       // From gfx90a on LLVM's tables give ds_gws_* a pair, to have it aligned; it decodes and parses one register.
       const auto around = register_info_->superregs(given);
-      if (!(flags_[opcode] & kGwsFlag) || !any_of(around, [&](MCPhysReg one) { return wanted.contains(one); }))
+      if (!(flags_[opcode] & kGwsFlag) || !any_of(around, [&](MCPhysReg reg) { return wanted.contains(reg); }))
         return "a register is not of the class that the operand takes";
     } else if (id >= 0 && info.OperandType == MCOI::OPERAND_REGISTER) {
       return "an operand must be a register";

@@ -103,10 +103,11 @@ bool Isa::drops_literal(const MCInst &inst, ArrayRef<char> encoded, MCContext &c
   if (disassembler->getInstruction(again, size, bytes, 0, nulls()) == MCDisassembler::Fail)
     return true;
   complete(again, bytes, size);
-  for (const unsigned one : sources)
+  for (const unsigned source : sources)
     for (const unsigned other : sources)
-      if (value_of(inst.getOperand(one)) != value_of(inst.getOperand(other)) && is_constant(again.getOperand(one)) &&
-          is_constant(again.getOperand(other)) && value_of(again.getOperand(one)) == value_of(again.getOperand(other)))
+      if (value_of(inst.getOperand(source)) != value_of(inst.getOperand(other)) &&
+          is_constant(again.getOperand(source)) && is_constant(again.getOperand(other)) &&
+          value_of(again.getOperand(source)) == value_of(again.getOperand(other)))
         return true;
   return false;
 }

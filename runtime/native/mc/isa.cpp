@@ -71,10 +71,10 @@ std::unique_ptr<MCInstrInfo> instruction_info() {
 
 void set_operand_names(const std::map<std::string, unsigned> &numbers) {
   auto number = [&numbers](const char *name) {
-    const auto found = numbers.find(name);
-    if (found == numbers.end())
+    const auto entry = numbers.find(name);
+    if (entry == numbers.end())
       throw McError(std::string("LLVM's number of the operand name ") + name + " is not known");
-    return found->second;
+    return entry->second;
   };
   OperandNames all;
   for (const auto &[name, index] : numbers) {

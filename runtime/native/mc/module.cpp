@@ -237,11 +237,11 @@ PYBIND11_MODULE(_mc, m) {
              std::vector<int32_t> first(count), units(count);
              std::vector<uint8_t> half(count), encodes(count);
              for (unsigned i = 0; i < count; ++i) {
-               const RegisterUnits found = isa.register_units(i);
-               first[i] = found.first;
-               units[i] = found.count;
-               half[i] = found.half;
-               encodes[i] = isa.encodes(i, found);
+               const RegisterUnits unit = isa.register_units(i);
+               first[i] = unit.first;
+               units[i] = unit.count;
+               half[i] = unit.half;
+               encodes[i] = isa.encodes(i, unit);
              }
              return py::make_tuple(column(std::move(first)), column(std::move(units)), column(std::move(half)),
                                    column(std::move(encodes)));
@@ -262,9 +262,9 @@ PYBIND11_MODULE(_mc, m) {
       .def("register_classes", [](const Isa &isa) {
         py::list all;
         for (unsigned i = 0; i < isa.registers().getNumRegClasses(); ++i) {
-          const llvm::MCRegisterClass &one = isa.registers().getRegClass(i);
-          std::vector<uint32_t> members(one.begin(), one.end());
-          all.append(py::make_tuple(std::string(isa.registers().getRegClassName(&one)), members));
+          const llvm::MCRegisterClass &register_class = isa.registers().getRegClass(i);
+          std::vector<uint32_t> members(register_class.begin(), register_class.end());
+          all.append(py::make_tuple(std::string(isa.registers().getRegClassName(&register_class)), members));
         }
         return all;
       });
@@ -281,11 +281,11 @@ PYBIND11_MODULE(_mc, m) {
       "opcode_numbers",
       [](const std::vector<std::string> &names) {
         const std::unique_ptr<llvm::MCInstrInfo> instructions = instruction_info();
-        std::vector<int> found;
-        found.reserve(names.size());
+        std::vector<int> numbers;
+        numbers.reserve(names.size());
         for (const std::string &name : names)
-          found.push_back(opcode_number(*instructions, name));
-        return found;
+          numbers.push_back(opcode_number(*instructions, name));
+        return numbers;
       },
       py::arg("names"));
   m.def("demangle", [](const std::string &name) { return llvm::demangle(name); }, py::arg("name"));

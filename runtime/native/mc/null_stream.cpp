@@ -1,7 +1,7 @@
 // A guard against one fault of LLVM 22: when the AMDGPU decoder refuses a literal (a VOP3 literal on GFX9, for one), it
 // reports that to a comment stream that is null at that point (llvm-project issues 170318 and 214909). The refusal
-// itself is right, so the linker is told (setup.py, --wrap) to send every Twine::print through here, where printing to
-// no stream does nothing.
+// itself is right, so the linker sends every Twine::print through here (setup.py, --wrap), where printing to no stream
+// does nothing.
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/raw_ostream.h"
 

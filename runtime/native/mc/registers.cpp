@@ -80,11 +80,11 @@ RegisterUnits register_units(StringRef name, bool gfx9, unsigned vgprs) {
     if (name.consume_back(ending))
       break;
   const File *file = file_of(name);
-  RegisterUnits found = file ? members(name, *file) : special(name, gfx9);
-  if (found.first >= Vgpr && found.first<Agpr &&unsigned(found.first - Vgpr + found.count)> vgprs)
-    found = {kNone, 0, false};
-  found.half = half;
-  return found;
+  RegisterUnits units = file ? members(name, *file) : special(name, gfx9);
+  if (units.first >= Vgpr && units.first<Agpr &&unsigned(units.first - Vgpr + units.count)> vgprs)
+    units = {kNone, 0, false};
+  units.half = half;
+  return units;
 }
 
 } // namespace luthier

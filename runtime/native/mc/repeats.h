@@ -19,16 +19,16 @@ public:
   /// not known, or has more than `most` bytes.
   size_t find(llvm::ArrayRef<uint8_t> bytes, size_t most, Instructions &out) const {
     const uint64_t word = word_of(bytes);
-    const Slot &found = slots_[place_of(word)];
-    if (found.word != word || found.given != bytes.size() || found.size > most)
+    const Slot &slot = slots_[place_of(word)];
+    if (slot.word != word || slot.given != bytes.size() || slot.size > most)
       return 0;
-    out.size.push_back(found.size);
-    out.opcode.push_back(found.opcode);
-    out.flags.push_back(found.flags);
-    out.operand_kind.insert(out.operand_kind.end(), found.kinds.begin(), found.kinds.begin() + found.operands);
-    out.operand_value.insert(out.operand_value.end(), found.values.begin(), found.values.begin() + found.operands);
+    out.size.push_back(slot.size);
+    out.opcode.push_back(slot.opcode);
+    out.flags.push_back(slot.flags);
+    out.operand_kind.insert(out.operand_kind.end(), slot.kinds.begin(), slot.kinds.begin() + slot.operands);
+    out.operand_value.insert(out.operand_value.end(), slot.values.begin(), slot.values.begin() + slot.operands);
     out.operand_start.push_back(int32_t(out.operand_kind.size()));
-    return found.size;
+    return slot.size;
   }
   /// Keep the last instruction of `from`, which was decoded from these bytes.
   void note(llvm::ArrayRef<uint8_t> bytes, const Instructions &from) {

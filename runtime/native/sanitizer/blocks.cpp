@@ -110,8 +110,8 @@ void note_front(void *page) { listeners::allocated(number(page), 0, kPage, {}); 
 bool is_wrong(void *address) {
   State &all = state();
   std::lock_guard lock(all.mutex);
-  if (const auto found = all.freed.find(address); found != all.freed.end()) {
-    complain(FindingKind::kDoubleFree, address, address, found->second, calls_to_here());
+  if (const auto entry = all.freed.find(address); entry != all.freed.end()) {
+    complain(FindingKind::kDoubleFree, address, address, entry->second, calls_to_here());
     return true;
   }
   auto after = all.live.upper_bound(address);
@@ -130,11 +130,11 @@ bool free_later(void *address) {
   std::vector<std::pair<void *, Block>> old;
   {
     std::lock_guard lock(all.mutex);
-    const auto found = all.live.find(address);
-    if (found == all.live.end())
+    const auto entry = all.live.find(address);
+    if (entry == all.live.end())
       return false;
-    const Block block = found->second;
-    all.live.erase(found);
+    const Block block = entry->second;
+    all.live.erase(entry);
     listeners::freed(number(address), calls_to_here());
     all.freed[address] = block;
     all.order.push_back(address);

@@ -18,7 +18,7 @@ extern "C" {
 void luthier_complain_of_call(uint64_t kind, uint64_t error, uint64_t offset, uint64_t address, uint64_t size,
                               uint64_t base, uint64_t extent, const char *function, const char *symbol,
                               const char *file) __attribute__((weak));
-void luthier_complain_of_launch(const void *found, const char *function, const char *symbol, const char *file)
+void luthier_complain_of_launch(const void *sighting, const char *function, const char *symbol, const char *file)
     __attribute__((weak));
 void luthier_copies(uint64_t to, uint64_t from, uint64_t size, const char *function, const void *site)
     __attribute__((weak));
@@ -217,7 +217,7 @@ int launch(const char *name, const void *site, Asked asked, bool is_in_stub, Typ
 struct Kernels {
   std::mutex mutex;
   std::map<void *, std::string> names;
-  std::set<std::tuple<void *, size_t, const void *>> told;
+  std::set<std::tuple<void *, size_t, const void *>> reported;
 };
 
 Kernels &kernels() {
@@ -240,10 +240,10 @@ void note_arguments(const char *call, const void *site, void *function, void **e
   {
     Kernels &all = kernels();
     std::lock_guard lock(all.mutex);
-    const auto found = all.names.find(function);
-    if (found == all.names.end() || !all.told.emplace(function, size, site).second)
+    const auto entry = all.names.find(function);
+    if (entry == all.names.end() || !all.reported.emplace(function, size, site).second)
       return;
-    name = found->second;
+    name = entry->second;
   }
   if (!luthier_complain_of_call)
     return;
@@ -332,16 +332,16 @@ Waiting &waiting() {
 
 // Check the waiting copies that are done.
 template <typename Done> void look_at_waiting(Done done) {
-  std::deque<std::pair<const void *, Copy>> found;
+  std::deque<std::pair<const void *, Copy>> done_copies;
   {
     Waiting &all = waiting();
     std::lock_guard lock(all.mutex);
     for (const auto &each : all.copies)
       if (done(each.first))
-        found.push_back(each);
+        done_copies.push_back(each);
     std::erase_if(all.copies, [&](const auto &each) { return done(each.first); });
   }
-  for (const auto &each : found)
+  for (const auto &each : done_copies)
     look_at_handed(each.second);
 }
 
@@ -371,11 +371,11 @@ void note_result(const char *function, int result, const void *site) {
 }
 
 void note_pages(const char *function, const void *site) {
-  static auto *const told = new std::set<std::string>;
+  static auto *const reported = new std::set<std::string>;
   static auto *const mutex = new std::mutex; // never destroyed, both: programs ask for memory while they end
   {
     std::lock_guard lock(*mutex);
-    if (!told->insert(function).second)
+    if (!reported->insert(function).second)
       return;
   }
   complain(FindingKind::kOnlyPages, function, kSuccess, site);

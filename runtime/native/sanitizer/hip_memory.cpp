@@ -60,8 +60,8 @@ template <typename Make> int allocate(void **address, size_t size, Kind kind, Ma
   return result;
 }
 
-// Report the result of a call of the program.
-int told(const char *function, const void *site, int result) {
+// Report the result of a call of the program, and pass it on.
+int pass(const char *function, const void *site, int result) {
   note_result(function, result, site);
   return result;
 }
@@ -96,7 +96,7 @@ template <typename... Types> int by_pages(const char *function, const void *site
   const int result = next<int(Types...)>(function)(arguments...);
   if (!inside && listeners::any() && result == kSuccess)
     note_pages(function, site);
-  return told(function, site, result);
+  return pass(function, site, result);
 }
 
 int give_back(void *address, const char *function) {
@@ -119,57 +119,57 @@ int give_back(void *address, const char *function) {
 extern "C" {
 
 int hipMalloc(void **address, size_t size) {
-  return told("hipMalloc", __builtin_return_address(0), allocate(address, size, Kind::kDevice, [&](size_t room) {
+  return pass("hipMalloc", __builtin_return_address(0), allocate(address, size, Kind::kDevice, [&](size_t room) {
                 return next<int(void **, size_t)>("hipMalloc")(address, room);
               }));
 }
 
 int hipExtMallocWithFlags(void **address, size_t size, unsigned flags) {
-  return told("hipExtMallocWithFlags", __builtin_return_address(0),
+  return pass("hipExtMallocWithFlags", __builtin_return_address(0),
               allocate(address, size, Kind::kDevice, [&](size_t room) {
                 return next<int(void **, size_t, unsigned)>("hipExtMallocWithFlags")(address, room, flags);
               }));
 }
 
 int hipMallocManaged(void **address, size_t size, unsigned flags) {
-  return told("hipMallocManaged", __builtin_return_address(0),
+  return pass("hipMallocManaged", __builtin_return_address(0),
               allocate(address, size, Kind::kManaged, [&](size_t room) {
                 return next<int(void **, size_t, unsigned)>("hipMallocManaged")(address, room, flags);
               }));
 }
 
 int hipHostMalloc(void **address, size_t size, unsigned flags) {
-  return told("hipHostMalloc", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
+  return pass("hipHostMalloc", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
                 return next<int(void **, size_t, unsigned)>("hipHostMalloc")(address, room, flags);
               }));
 }
 
 int hipMallocHost(void **address, size_t size) {
-  return told("hipMallocHost", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
+  return pass("hipMallocHost", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
                 return next<int(void **, size_t)>("hipMallocHost")(address, room);
               }));
 }
 
 int hipHostAlloc(void **address, size_t size, unsigned flags) {
-  return told("hipHostAlloc", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
+  return pass("hipHostAlloc", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
                 return next<int(void **, size_t, unsigned)>("hipHostAlloc")(address, room, flags);
               }));
 }
 
 int hipMemAllocHost(void **address, size_t size) {
-  return told("hipMemAllocHost", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
+  return pass("hipMemAllocHost", __builtin_return_address(0), allocate(address, size, Kind::kHost, [&](size_t room) {
                 return next<int(void **, size_t)>("hipMemAllocHost")(address, room);
               }));
 }
 
 int hipMallocPitch(void **address, size_t *pitch, size_t width, size_t height) {
-  return told("hipMallocPitch", __builtin_return_address(0), allocate_rows(address, pitch, height, 1, [&](size_t rows) {
+  return pass("hipMallocPitch", __builtin_return_address(0), allocate_rows(address, pitch, height, 1, [&](size_t rows) {
                 return next<int(void **, size_t *, size_t, size_t)>("hipMallocPitch")(address, pitch, width, rows);
               }));
 }
 
 int hipMemAllocPitch(void **address, size_t *pitch, size_t width, size_t height, unsigned element) {
-  return told("hipMemAllocPitch", __builtin_return_address(0),
+  return pass("hipMemAllocPitch", __builtin_return_address(0),
               allocate_rows(address, pitch, height, 1, [&](size_t rows) {
                 return next<int(void **, size_t *, size_t, size_t, unsigned)>("hipMemAllocPitch")(address, pitch, width,
                                                                                                   rows, element);
@@ -183,7 +183,7 @@ int hipMalloc3D(Pitched *made, Box box) {
       made->height = box.height;
     return result;
   };
-  return told(
+  return pass(
       "hipMalloc3D", __builtin_return_address(0),
       allocate_rows(made ? &made->address : nullptr, made ? &made->pitch : nullptr, box.height, box.depth, make));
 }
@@ -211,24 +211,24 @@ int hipExternalMemoryGetMappedBuffer(void **address, void *memory, const void *w
 }
 
 int hipMallocAsync(void **address, size_t size, void *stream) {
-  return told("hipMallocAsync", __builtin_return_address(0), allocate(address, size, Kind::kAsync, [&](size_t room) {
+  return pass("hipMallocAsync", __builtin_return_address(0), allocate(address, size, Kind::kAsync, [&](size_t room) {
                 return next<int(void **, size_t, void *)>("hipMallocAsync")(address, room, stream);
               }));
 }
 
 int hipMallocFromPoolAsync(void **address, size_t size, void *pool, void *stream) {
-  return told(
+  return pass(
       "hipMallocFromPoolAsync", __builtin_return_address(0), allocate(address, size, Kind::kAsync, [&](size_t room) {
         return next<int(void **, size_t, void *, void *)>("hipMallocFromPoolAsync")(address, room, pool, stream);
       }));
 }
 
-int hipFree(void *address) { return told("hipFree", __builtin_return_address(0), give_back(address, "hipFree")); }
+int hipFree(void *address) { return pass("hipFree", __builtin_return_address(0), give_back(address, "hipFree")); }
 int hipHostFree(void *address) {
-  return told("hipHostFree", __builtin_return_address(0), give_back(address, "hipHostFree"));
+  return pass("hipHostFree", __builtin_return_address(0), give_back(address, "hipHostFree"));
 }
 int hipFreeHost(void *address) {
-  return told("hipFreeHost", __builtin_return_address(0), give_back(address, "hipFreeHost"));
+  return pass("hipFreeHost", __builtin_return_address(0), give_back(address, "hipFreeHost"));
 }
 
 // Earlier work of the stream may still use the memory, so wait for it.

@@ -18,13 +18,13 @@ bool begins(std::string_view text, std::string_view with) { return text.substr(0
 
 // Return a function of this library; null if it has none of that name.
 void *own(Lookup *real, const char *name) {
-  static void *const here = [] {
+  static void *const library = [] {
     Dl_info info{};
     return dladdr(reinterpret_cast<const void *>(&begins), &info) ? dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD)
                                                                   : nullptr;
   }();
-  void *const found = here ? real(here, name) : nullptr;
-  return luthier::is_own_code(found) ? found : nullptr;
+  void *const function = library ? real(library, name) : nullptr;
+  return luthier::is_own_code(function) ? function : nullptr;
 }
 
 struct Names {
@@ -41,8 +41,8 @@ extern "C" {
 
 // glibc's own `dlsym`, which is the next one behind the one below. GLIBC_2.2.5 is the version of x86-64.
 __attribute__((visibility("hidden"))) Lookup *luthier_real_dlsym() {
-  static auto *const found = reinterpret_cast<Lookup *>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
-  return found;
+  static auto *const function = reinterpret_cast<Lookup *>(dlvsym(RTLD_NEXT, "dlsym", "GLIBC_2.2.5"));
+  return function;
 }
 
 // Return what a caller gets in place of a runtime's own function; null if it gets that function. Luthier's libraries

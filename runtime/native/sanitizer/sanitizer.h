@@ -26,12 +26,12 @@ struct Inside {
 
 // Return the function of the same name behind one of this library, from a library whose file name begins so.
 template <typename Function> Function *next(const char *name, const char *library = "libamdhip64") {
-  auto *found = next_function<Function>(name, library);
-  if (!found) {
+  auto *function = next_function<Function>(name, library);
+  if (!function) {
     std::fprintf(stderr, "luthier: the program calls %s, which no loaded library has\n", name);
     std::abort();
   }
-  return found;
+  return function;
 }
 
 // Return whether an address is in the code of this library.

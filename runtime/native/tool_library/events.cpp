@@ -120,8 +120,8 @@ bool EventLog::read(uint64_t from, size_t size, bool is_signed, uint64_t &value)
   value = 0;
   if (!from || size > sizeof value)
     return false;
-  iovec here{&value, size}, there{reinterpret_cast<void *>(from), size};
-  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != static_cast<ssize_t>(size))
+  iovec local{&value, size}, remote{reinterpret_cast<void *>(from), size};
+  if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != static_cast<ssize_t>(size))
     return false;
   value = extend(value, size, is_signed);
   return true;

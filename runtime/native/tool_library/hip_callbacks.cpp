@@ -29,14 +29,14 @@ hsa_signal_value_t load(hsa_signal_t signal) {
 }
 
 bool handle(hsa_signal_value_t value, void *data) {
-  auto *mine = static_cast<Waiting *>(data);
-  own_signal = mine->signal;
-  const bool again = mine->handler(value, mine->argument);
+  auto *entry = static_cast<Waiting *>(data);
+  own_signal = entry->signal;
+  const bool again = entry->handler(value, entry->argument);
   own_signal = {0};
-  if (!again && next_load(mine->signal) == 0) {
+  if (!again && next_load(entry->signal) == 0) {
     std::lock_guard lock(mutex);
-    waiting.erase(mine->argument);
-    delete mine;
+    waiting.erase(entry->argument);
+    delete entry;
   }
   return again;
 }
@@ -47,12 +47,12 @@ hsa_status_t wait_for(hsa_signal_t signal, hsa_signal_condition_t condition, hsa
                       hsa_amd_signal_handler handler, void *argument) {
   if (condition == HSA_SIGNAL_CONDITION_LT && (value == 1 || value == 2)) {
     std::lock_guard lock(mutex);
-    auto found = waiting.find(argument);
-    if (value == 2 && found == waiting.end())
-      found = waiting.emplace(argument, new Waiting{handler, argument, signal}).first;
-    if (found != waiting.end() && found->second->handler == handler) {
+    auto entry = waiting.find(argument);
+    if (value == 2 && entry == waiting.end())
+      entry = waiting.emplace(argument, new Waiting{handler, argument, signal}).first;
+    if (entry != waiting.end() && entry->second->handler == handler) {
       handler = handle;
-      argument = found->second;
+      argument = entry->second;
     }
   }
   return next_handler(signal, condition, value, handler, argument);

@@ -31,7 +31,7 @@ struct Field {
   size_t output_size; // of what it points to; 0 if that is not known
   bool output_is_signed;
 
-  bool is_told() const { return size <= sizeof(uint64_t); }
+  bool is_reported() const { return size <= sizeof(uint64_t); }
   bool has_output() const { return output_size && output_size <= sizeof(uint64_t); }
   uint64_t value(const hip_api_data_t &data) const {
     uint64_t value = 0;
@@ -95,10 +95,10 @@ Callbacks *callbacks = nullptr;
 thread_local Call *innermost = nullptr;
 thread_local bool inside = false; // what is called here is no event
 
-// HIP calls it first without `mine` for memory, and then with it to give the memory back.
-void *on_activity(uint32_t, void *, const void *, void *mine) {
+// HIP calls it first without `memory` to get some, and then with it to give the memory back.
+void *on_activity(uint32_t, void *, const void *, void *memory) {
   std::lock_guard lock(callbacks->mutex);
-  if (mine) {
+  if (memory) {
     Call *ended = innermost;
     innermost = ended->next;
     ended->next = callbacks->unused;
@@ -204,7 +204,7 @@ bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &
     auto *function = new Function{static_cast<uint32_t>(described.size()), id != HIP_API_ID_hipGetLastError, {}};
     ApiFunction description{false, "hip", name, {}, {}};
     for (const Field &field : kFields) {
-      if (std::strcmp(field.function, name) != 0 || !field.is_told())
+      if (std::strcmp(field.function, name) != 0 || !field.is_reported())
         continue;
       function->fields.push_back(&field);
       description.arguments.push_back({field.is_signed, field.name});

@@ -112,12 +112,12 @@ ApiFunction describe(const Change &change) {
   ApiFunction function{change.is_signed, "hsa", change.name, {}, {}};
   std::istringstream names(change.arguments);
   for (const Kind &kind : change.kinds) {
-    std::string one;
-    if (!std::getline(names, one, ','))
-      one = std::to_string(function.arguments.size());
-    function.arguments.push_back({kind.is_signed, one});
+    std::string name;
+    if (!std::getline(names, name, ','))
+      name = std::to_string(function.arguments.size());
+    function.arguments.push_back({kind.is_signed, name});
     if (kind.output_size)
-      function.outputs.push_back({kind.is_output_signed, one});
+      function.outputs.push_back({kind.is_output_signed, name});
   }
   return function;
 }

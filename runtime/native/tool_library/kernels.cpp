@@ -14,8 +14,8 @@ using LoadedCode = hsa_loaded_code_object_t;
 // Return the bytes of memory that may be unmapped; empty if it is.
 std::string read_if_mapped(uint64_t from, size_t size) {
   std::string bytes(size, '\0');
-  iovec here{bytes.data(), size}, there{reinterpret_cast<void *>(from), size};
-  if (process_vm_readv(getpid(), &here, 1, &there, 1, 0) != static_cast<ssize_t>(size))
+  iovec local{bytes.data(), size}, remote{reinterpret_cast<void *>(from), size};
+  if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != static_cast<ssize_t>(size))
     bytes.clear();
   return bytes;
 }
@@ -32,7 +32,7 @@ std::string read_safely(uint64_t from, size_t size) {
 void Faults::tell(const std::string &text) {
   {
     std::lock_guard lock(mutex_);
-    if (told_.size() > 1000 || !told_.insert(text).second)
+    if (reported_.size() > 1000 || !reported_.insert(text).second)
       return;
   }
   try {
@@ -100,28 +100,28 @@ std::string Kernel::read_arguments(const hsa_kernel_dispatch_packet_t &packet) c
 
 Kernel *Kernels::find(unsigned gpu, uint64_t kernel_object) {
   std::lock_guard lock(mutex_);
-  auto &found = kernels_[kernel_object];
-  if (!found) {
+  auto &kernel = kernels_[kernel_object];
+  if (!kernel) {
     try {
-      found = make(gpu, kernel_object);
+      kernel = make(gpu, kernel_object);
     } catch (const std::exception &problem) {
       faults_.tell(problem.what());
-      found = std::make_unique<Kernel>();
+      kernel = std::make_unique<Kernel>();
     }
   }
-  return found.get();
+  return kernel.get();
 }
 
 std::vector<LoadedCode> Kernels::loaded_by(hsa_executable_t executable) {
-  std::vector<LoadedCode> found;
+  std::vector<LoadedCode> loaded;
   runtime_.loader.hsa_ven_amd_loader_executable_iterate_loaded_code_objects(
       executable,
       [](hsa_executable_t, LoadedCode code, void *data) {
         static_cast<std::vector<LoadedCode> *>(data)->push_back(code);
         return HSA_STATUS_SUCCESS;
       },
-      &found);
-  return found;
+      &loaded);
+  return loaded;
 }
 
 void Kernels::keep(hsa_executable_t executable) {
@@ -134,9 +134,9 @@ void Kernels::keep(hsa_executable_t executable) {
 }
 
 void Kernels::announce(hsa_executable_t executable) {
-  const std::vector<LoadedCode> found = loaded_by(executable);
+  const std::vector<LoadedCode> loaded = loaded_by(executable);
   std::lock_guard lock(mutex_);
-  for (LoadedCode code : found) {
+  for (LoadedCode code : loaded) {
     hsa_agent_t agent{};
     runtime_.check(runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info(
                        code, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_AGENT, &agent),
@@ -151,12 +151,12 @@ void Kernels::forget(hsa_executable_t executable) {
   std::lock_guard lock(mutex_);
   auto [begin, end] = of_executable_.equal_range(executable.handle);
   for (auto entry = begin; entry != end; ++entry) {
-    const auto found = kernels_.find(entry->second);
-    if (found == kernels_.end())
+    const auto kernel = kernels_.find(entry->second);
+    if (kernel == kernels_.end())
       continue;
-    if (found->second->executable.handle)
-      runtime_.core.hsa_executable_destroy_fn(found->second->executable);
-    kernels_.erase(found);
+    if (kernel->second->executable.handle)
+      runtime_.core.hsa_executable_destroy_fn(kernel->second->executable);
+    kernels_.erase(kernel);
   }
   of_executable_.erase(begin, end);
   const auto is_its = [&](const auto &entry) { return entry.first.first == executable.handle; };
@@ -188,7 +188,7 @@ Kernels::Loaded Kernels::loaded_around(uint64_t address) {
   struct Search {
     Kernels &self;
     uint64_t address;
-    LoadedCode found{};
+    LoadedCode code{};
   } search{*this, address};
   hsa_executable_t executable{};
   const auto status =
@@ -204,16 +204,16 @@ Kernels::Loaded Kernels::loaded_around(uint64_t address) {
                        get(code, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_BASE, &base);
                        get(code, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_SIZE, &size);
                        if (search.address - base < size)
-                         search.found = code;
+                         search.code = code;
                        return HSA_STATUS_SUCCESS;
                      },
                      &search),
                  "cannot list the code objects of an executable");
-  if (!search.found.handle)
+  if (!search.code.handle)
     throw Failure("a kernel is launched that is in no code object the runtime has loaded");
-  Loaded loaded{executable, search.found, 0};
+  Loaded loaded{executable, search.code, 0};
   runtime_.check(runtime_.loader.hsa_ven_amd_loader_loaded_code_object_get_info(
-                     search.found, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_DELTA, &loaded.delta),
+                     search.code, HSA_VEN_AMD_LOADER_LOADED_CODE_OBJECT_INFO_LOAD_DELTA, &loaded.delta),
                  "cannot learn of a loaded code object");
   return loaded;
 }
@@ -328,13 +328,13 @@ uint64_t Kernels::block(unsigned gpu, const std::string &symbol) {
   if (memory == MAP_FAILED)
     throw Failure("cannot map a tool's variables");
   hsa_agent_t agent = runtime_.gpus().at(gpu);
-  void *there = nullptr;
-  runtime_.check(runtime_.amd.hsa_amd_memory_lock_fn(memory, file.size, &agent, 1, &there),
+  void *locked = nullptr;
+  runtime_.check(runtime_.amd.hsa_amd_memory_lock_fn(memory, file.size, &agent, 1, &locked),
                  "a tool's variables cannot be made visible to the device");
   for (uint64_t offset : file.rings)
     if (offset <= file.size - sizeof(wire::Ring))
       rings_.add(reinterpret_cast<wire::Ring *>(static_cast<char *>(memory) + offset));
-  return address = reinterpret_cast<uint64_t>(there);
+  return address = reinterpret_cast<uint64_t>(locked);
 }
 
 } // namespace luthier

@@ -28,7 +28,7 @@ public:
 private:
   Client &client_;
   std::mutex mutex_;
-  std::set<std::string> told_;
+  std::set<std::string> reported_;
   std::vector<std::string> left_;
 };
 

@@ -47,8 +47,8 @@ void LaunchMemory::gather(const LaunchRoots &roots) {
   while (!left_.empty()) {
     const uint64_t begin = left_.back();
     left_.pop_back();
-    if (const auto found = places_.find(begin); found != places_.end())
-      scan(found->first, found->second);
+    if (const auto place = places_.find(begin); place != places_.end())
+      scan(place->first, place->second);
   }
 }
 
@@ -174,8 +174,8 @@ void LaunchMemory::copy(uint64_t address, const Place &place) {
   // The system moves less than 2 GiB at once. The program may have unmapped it.
   char *from = static_cast<char *>(const_cast<void *>(place.host));
   for (uint64_t done = 0; done < place.size;) {
-    iovec here{to + done, place.size - done}, there{from + done, place.size - done};
-    const ssize_t moved = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    iovec local{to + done, place.size - done}, remote{from + done, place.size - done};
+    const ssize_t moved = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
     if (moved <= 0)
       throw Failure("the memory of a launch cannot be read: the program has given it back");
     done += static_cast<uint64_t>(moved);

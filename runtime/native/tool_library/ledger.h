@@ -50,22 +50,22 @@ public:
       return nullptr;
     timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    LedgerRecord &one = records_[at];
-    one.number = number;
-    one.kernel = static_cast<uint16_t>(row);
-    one.instrumented = instrumented;
-    one.grid[0] = packet.grid_size_x;
-    one.grid[1] = packet.grid_size_y;
-    one.grid[2] = packet.grid_size_z;
-    one.group_segment = packet.group_segment_size;
-    one.private_segment = packet.private_segment_size;
-    one.block[0] = packet.workgroup_size_x;
-    one.block[1] = packet.workgroup_size_y;
-    one.block[2] = packet.workgroup_size_z;
-    one.queue = queue;
+    LedgerRecord &record = records_[at];
+    record.number = number;
+    record.kernel = static_cast<uint16_t>(row);
+    record.instrumented = instrumented;
+    record.grid[0] = packet.grid_size_x;
+    record.grid[1] = packet.grid_size_y;
+    record.grid[2] = packet.grid_size_z;
+    record.group_segment = packet.group_segment_size;
+    record.private_segment = packet.private_segment_size;
+    record.block[0] = packet.workgroup_size_x;
+    record.block[1] = packet.workgroup_size_y;
+    record.block[2] = packet.workgroup_size_z;
+    record.queue = queue;
     // Last: a record without a time is not finished.
-    __atomic_store_n(&one.time, now.tv_sec * 1'000'000'000ull + now.tv_nsec, __ATOMIC_RELEASE);
-    return &one;
+    __atomic_store_n(&record.time, now.tv_sec * 1'000'000'000ull + now.tv_nsec, __ATOMIC_RELEASE);
+    return &record;
   }
 
 private:

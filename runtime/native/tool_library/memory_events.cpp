@@ -22,10 +22,10 @@ struct Memory {
 std::atomic<Memory *> memory = nullptr;
 
 void tell(Function function, std::initializer_list<uint64_t> values) {
-  Memory *const told = memory;
-  if (!told || !told->wanted[function] || !told->log.is_own())
+  Memory *const current = memory;
+  if (!current || !current->wanted[function] || !current->log.is_own())
     return;
-  told->log.enter(told->numbers[function], {values.begin(), values.size()});
+  current->log.enter(current->numbers[function], {values.begin(), values.size()});
 }
 
 } // namespace

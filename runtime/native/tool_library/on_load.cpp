@@ -27,8 +27,8 @@ public:
   // Null if there is none yet.
   hsa_queue_t *of(hsa_agent_t agent) {
     std::lock_guard lock(mutex_);
-    const auto found = queues_.find(agent.handle);
-    return found == queues_.end() ? nullptr : found->second;
+    const auto entry = queues_.find(agent.handle);
+    return entry == queues_.end() ? nullptr : entry->second;
   }
   void keep(hsa_agent_t agent, hsa_queue_t *queue) {
     std::lock_guard lock(mutex_);
@@ -60,7 +60,7 @@ struct Library {
   std::unique_ptr<Timing> timing; // null if launches are not recorded
   std::atomic<unsigned> queues{0};
   CooperativeQueues cooperative;
-  std::optional<EventLog> events; // if tools want to be told of any
+  std::optional<EventLog> events; // if tools want events
 
   Turn &turn(unsigned gpu) {
     std::lock_guard lock(mutex_);
@@ -184,9 +184,9 @@ void take_turn(QueueState &state, Kernel &kernel, uint64_t id, const void *origi
   Turn *turn = nullptr;
   try {
     const auto [number, chosen] = kernel.launched(packet, client, library->faults);
-    Turn &mine = library->turn(state.gpu);
-    mine.begin(kernel.row, number);
-    turn = &mine;
+    Turn &own = library->turn(state.gpu);
+    own.begin(kernel.row, number);
+    turn = &own;
     const std::string arguments = kernel.read_arguments(packet);
     const wire::LaunchAnswer answer = client.ask(wire::LaunchRequest{
         .gpu = state.gpu,
@@ -219,8 +219,8 @@ void take_turn(QueueState &state, Kernel &kernel, uint64_t id, const void *origi
       kernel.substitute(packet);
     record(state, kernel, number, instrumented, packet);
     add(&packet);
-    for (const hsa_barrier_and_packet_t &one : after)
-      add(&one);
+    for (const hsa_barrier_and_packet_t &barrier : after)
+      add(&barrier);
   } catch (const std::exception &problem) {
     library->faults.tell(problem.what());
     add(original);

@@ -15,7 +15,7 @@ namespace luthier {
 
 namespace {
 
-constexpr size_t kMostNames = 1 << 14; // of marks and ranges that are told apart
+constexpr size_t kMostNames = 1 << 14; // of marks and ranges that are distinguished
 constexpr size_t kMostBytes = 1024;    // of a name
 
 enum class Kind { kNested, kFree, kMark };
@@ -71,13 +71,13 @@ private:
 std::atomic<Ranges *> ranges = nullptr;
 
 Place begin(Kind kind, const char *message) {
-  Ranges *const told = ranges;
-  return told ? told->begin(kind, message) : Place();
+  Ranges *const current = ranges;
+  return current ? current->begin(kind, message) : Place();
 }
 
 void end(const Place &place) {
-  if (Ranges *const told = ranges)
-    told->end(place);
+  if (Ranges *const current = ranges)
+    current->end(place);
 }
 
 // The ranges that a thread is in; a range that began before events were recorded has no place.
@@ -143,24 +143,24 @@ uint64_t roctxRangeStartA(const char *message) {
   using namespace luthier;
   static auto *const behind = next<uint64_t(const char *)>("roctxRangeStartA");
   const Place place = begin(Kind::kFree, message);
-  Free &others = free_ranges();
+  Free &all = free_ranges();
   const uint64_t numbered = behind ? behind(message) : 0;
-  std::lock_guard lock(others.mutex);
-  const uint64_t number = behind ? numbered : ++others.count;
-  others.places[number] = place;
+  std::lock_guard lock(all.mutex);
+  const uint64_t number = behind ? numbered : ++all.count;
+  all.places[number] = place;
   return number;
 }
 
 void roctxRangeStop(uint64_t number) {
   using namespace luthier;
   static auto *const behind = next<void(uint64_t)>("roctxRangeStop");
-  Free &others = free_ranges();
+  Free &all = free_ranges();
   Place place;
   {
-    std::lock_guard lock(others.mutex);
-    if (const auto found = others.places.find(number); found != others.places.end()) {
-      place = found->second;
-      others.places.erase(found);
+    std::lock_guard lock(all.mutex);
+    if (const auto entry = all.places.find(number); entry != all.places.end()) {
+      place = entry->second;
+      all.places.erase(entry);
     }
   }
   end(place);

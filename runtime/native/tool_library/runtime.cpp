@@ -73,8 +73,9 @@ const std::vector<hsa_agent_t> &Runtime::gpus() {
 
 int Runtime::number_of(hsa_agent_t agent) {
   const auto &all = gpus();
-  const auto found = std::find_if(all.begin(), all.end(), [&](hsa_agent_t one) { return one.handle == agent.handle; });
-  return found == all.end() ? -1 : static_cast<int>(found - all.begin());
+  const auto position =
+      std::find_if(all.begin(), all.end(), [&](hsa_agent_t candidate) { return candidate.handle == agent.handle; });
+  return position == all.end() ? -1 : static_cast<int>(position - all.begin());
 }
 
 } // namespace luthier

@@ -18,8 +18,8 @@ void **amd_slot(AmdExtTable *table, size_t offset);
 
 template <typename Function> void **slot(CoreApiTable *table, Function CoreApiTable::*member) {
   const auto place = reinterpret_cast<char *>(&(table->*member));
-  const bool there = place + sizeof(void *) <= reinterpret_cast<char *>(table) + table->version.minor_id;
-  return there ? reinterpret_cast<void **>(place) : nullptr;
+  const bool is_present = place + sizeof(void *) <= reinterpret_cast<char *>(table) + table->version.minor_id;
+  return is_present ? reinterpret_cast<void **>(place) : nullptr;
 }
 
 template <typename Function> void **slot(AmdExtTable *table, Function AmdExtTable::*member) {

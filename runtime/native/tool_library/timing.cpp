@@ -74,9 +74,9 @@ void Timing::reused(hsa_signal_t signal) {
   if (!signal.handle)
     return;
   std::lock_guard lock(mutex_);
-  const auto found = of_program_.find(signal.handle);
-  if (found != of_program_.end())
-    end(found->second, true);
+  const auto entry = of_program_.find(signal.handle);
+  if (entry != of_program_.end())
+    end(entry->second, true);
 }
 
 void Timing::collect(size_t most) {

@@ -146,7 +146,7 @@ bool Turn::on_end(hsa_signal_value_t, void *data) {
     self.faults_.tell(problem.what());
   }
   self.give_up();
-  return false; // each launch waits anew
+  return false; // each launch waits again
 }
 
 void Turn::finish() {

@@ -89,7 +89,7 @@ namespace {
 // memory or counts. A launch that would wait too long runs beside the other: they may wait for each other.
 struct Turns {
   std::timed_mutex turn;
-  std::atomic<bool> given_up{false}; // by somebody, for the launch that has the turn
+  std::atomic<bool> given_up{false}; // another launch gave up waiting for the one that has the turn
   std::atomic<uint64_t> beside{0};   // launches that run without a turn
   std::atomic<uint64_t> begun{0};    // that ever did
 
@@ -179,17 +179,17 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
         std::make_unique<Launch>(resources_, Packet{&packet, plan, queue, id, cooperative_, node_, gpu_, member_});
     const Abortable abortable(mutex_, launch_, *launch);
     const uint64_t code = packet.kernel_object + get(plan, layout::plan::code_delta);
-    const wire::CaptureRequest told{gpu_,
-                                    get(plan, layout::plan::kernel),
-                                    reinterpret_cast<uint64_t>(&packet),
-                                    queue,
-                                    code,
-                                    id,
-                                    cooperative_,
-                                    {},
-                                    {},
-                                    {}};
-    Capturing capturing(room_.service, *room_.memory.table(node_), told, packet, [this] { return stopping(); });
+    const wire::CaptureRequest request{gpu_,
+                                       get(plan, layout::plan::kernel),
+                                       reinterpret_cast<uint64_t>(&packet),
+                                       queue,
+                                       code,
+                                       id,
+                                       cooperative_,
+                                       {},
+                                       {},
+                                       {}};
+    Capturing capturing(room_.service, *room_.memory.table(node_), request, packet, [this] { return stopping(); });
     {
       const LongLaunches::Running running(room_.long_launches, plan, [&] { return launch->progress(); });
       room_.hot_code.launched();

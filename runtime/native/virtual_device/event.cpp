@@ -85,16 +85,16 @@ void Events::collect() {
 
 bool Events::wait(std::vector<Awaited> &awaited, bool all, int64_t milliseconds) {
   std::unique_lock lock(mutex_);
-  const auto exists = [&](const Awaited &one) { return one.id < events_.size(); };
+  const auto exists = [&](const Awaited &event) { return event.id < events_.size(); };
   std::vector<uint64_t> raises;
-  for (const Awaited &one : awaited) {
-    const bool is_known = exists(one);
-    const bool was_raised = is_known && one.age && one.age != events_[one.id].age();
-    raises.push_back(!is_known ? 0 : was_raised ? kRaisedBefore : events_[one.id].raises);
+  for (const Awaited &event : awaited) {
+    const bool is_known = exists(event);
+    const bool was_raised = is_known && event.age && event.age != events_[event.id].age();
+    raises.push_back(!is_known ? 0 : was_raised ? kRaisedBefore : events_[event.id].raises);
   }
   const auto is_raised = [&](size_t position) {
-    const Awaited &one = awaited[position];
-    return exists(one) && (events_[one.id].raised || events_[one.id].raises != raises[position]);
+    const Awaited &event = awaited[position];
+    return exists(event) && (events_[event.id].raised || events_[event.id].raises != raises[position]);
   };
   const auto ready = [&] {
     for (size_t position = 0; position < awaited.size(); ++position)
@@ -106,11 +106,11 @@ bool Events::wait(std::vector<Awaited> &awaited, bool all, int64_t milliseconds)
   if (!condition_.wait_for(lock, std::chrono::milliseconds(longer ? kLongestSleep : milliseconds), ready))
     return longer;
   for (size_t position = 0; position < awaited.size(); ++position)
-    if (Awaited &one = awaited[position]; one.age && is_raised(position))
-      one.age = events_[one.id].age();
-  for (const Awaited &one : awaited)
-    if (exists(one) && !events_[one.id].manual)
-      events_[one.id].raised = false;
+    if (Awaited &event = awaited[position]; event.age && is_raised(position))
+      event.age = events_[event.id].age();
+  for (const Awaited &event : awaited)
+    if (exists(event) && !events_[event.id].manual)
+      events_[event.id].raised = false;
   return true;
 }
 

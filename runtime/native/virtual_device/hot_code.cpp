@@ -52,10 +52,10 @@ bool HotCode::look() {
   for (const auto &[code, records] : tally)
     for (const auto &[record, executed] : records)
       sum += executed.count;
-  const bool more = sum != told_;
+  const bool more = sum != reported_;
   if (more)
     service_.ask(wire::Hot{counts_of(tally)});
-  told_ = sum;
+  reported_ = sum;
   ExecutionCounters::get().take_runs();
   return more;
 }

@@ -22,7 +22,7 @@ private:
   Service &service_;
   std::once_flag begun_;
   std::atomic<bool> launched_ = false;
-  uint64_t told_ = 0; // executions of frequent records
+  uint64_t reported_ = 0; // executions of frequent records
 };
 
 } // namespace luthier

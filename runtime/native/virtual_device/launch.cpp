@@ -115,9 +115,9 @@ std::optional<Fault> Launch::run() {
   }
   execute();
   const auto tell = [&](std::vector<wire::Sighting> all) {
-    for (wire::Sighting &found : all) {
-      found.launch = number_;
-      resources_.service.found(found);
+    for (wire::Sighting &sighting : all) {
+      sighting.launch = number_;
+      resources_.service.found(sighting);
     }
   };
   if (checked_) {
@@ -143,10 +143,10 @@ std::optional<Fault> Launch::run() {
 std::vector<uint64_t> Launch::arguments() const {
   constexpr uint64_t kMost = 16;
   const uint64_t address = packet_.packet->kernarg_address;
-  const RangeTable::Piece there = address ? resources_.memory.table(packet_.node)->piece(address) : RangeTable::Piece{};
-  std::vector<uint64_t> words(std::min<uint64_t>(there.size / sizeof(uint64_t), kMost));
+  const RangeTable::Piece piece = address ? resources_.memory.table(packet_.node)->piece(address) : RangeTable::Piece{};
+  std::vector<uint64_t> words(std::min<uint64_t>(piece.size / sizeof(uint64_t), kMost));
   if (!words.empty())
-    std::memcpy(words.data(), there.host, words.size() * sizeof words[0]);
+    std::memcpy(words.data(), piece.host, words.size() * sizeof words[0]);
   return words;
 }
 
@@ -180,10 +180,10 @@ void Launch::bind(const char *plan, uint64_t key, uint64_t record) {
 // Objects are not loaded or unloaded while a running kernel calls into them.
 uint64_t Launch::find_outside(const char *plan, uint64_t code, uint64_t address) {
   std::lock_guard lock(mutex_);
-  auto found = outside_.find(address);
-  if (found == outside_.end())
-    found = outside_.emplace(address, resources_.plans.find_outside(packet_.gpu, plan, code, address)).first;
-  return found->second;
+  auto entry = outside_.find(address);
+  if (entry == outside_.end())
+    entry = outside_.emplace(address, resources_.plans.find_outside(packet_.gpu, plan, code, address)).first;
+  return entry->second;
 }
 
 void Launch::finished(Worker &worker) {
@@ -210,7 +210,7 @@ void Launch::stopped(Worker &worker, uint64_t reason) {
     fault.text = resources_.service.ask(wire::Explain{get(plan_, plan::kernel), reason, number_, worker.context_bytes(),
                                                       group, worker.wave_bytes(), bytes_of(execution_.ranges().rows)});
   } catch (const std::exception &problem) {
-    fault.text = std::string("a kernel failed, and why cannot be told: ") + problem.what();
+    fault.text = std::string("a kernel failed, and the reason cannot be determined: ") + problem.what();
   }
   fail(std::move(fault));
 }

@@ -43,12 +43,12 @@ template <typename Each> void LaunchTrace::each_line(const Bytes &bytes, Each ea
 }
 
 bool LaunchTrace::writes(const Bytes &bytes) const {
-  bool found = false;
+  bool written = false;
   each_line(bytes, [&](const Shadow::View &line) {
-    for (unsigned byte = 0; byte < Shadow::kLine && !found; byte += 1u << line.shift)
-      found = bytes.touches({line.address + byte, 1u << line.shift}) && is_written(history(line, byte));
+    for (unsigned byte = 0; byte < Shadow::kLine && !written; byte += 1u << line.shift)
+      written = bytes.touches({line.address + byte, 1u << line.shift}) && is_written(history(line, byte));
   });
-  return found;
+  return written;
 }
 
 bool LaunchTrace::hears_of(const LaunchTrace &other) const {
@@ -61,9 +61,9 @@ bool LaunchTrace::hears_of(const CopiedBytes &other) const {
                      [&](uint64_t dword) { return other.to.touches({dword * 4, 4}); });
 }
 
-// A plain read beside an atomic is no race: programs are right whatever value they read.
+// A plain read beside an atomic is not a race: programs are correct with either value.
 LaunchTrace::Pair LaunchTrace::pair_of(const History &own, const History &other, bool same_value) {
-  const auto have = [&](Role mine, Role its) { return own.by[mine].segment && other.by[its].segment; };
+  const auto have = [&](Role first, Role second) { return own.by[first].segment && other.by[second].segment; };
   if (have(kLastWrite, kLastWrite) && !same_value)
     return {kLastWrite, kLastWrite};
   for (const Role role : {kLastAtomic, kLastRead}) {
@@ -84,16 +84,17 @@ bool LaunchTrace::left_alike(const LaunchTrace &before, uint64_t address, unsign
 }
 
 void LaunchTrace::compare(const LaunchTrace &before, const Shadow::View &own, const Shadow::View &other,
-                          Races &found) const {
+                          Races &races) const {
   const unsigned step = 1u << std::min(own.shift, other.shift);
   for (unsigned byte = 0; byte < Shadow::kLine; byte += step) {
-    const History &mine = history(own, byte), &its = before.history(other, byte);
+    const History &own_history = history(own, byte), &other_history = before.history(other, byte);
     const uint64_t address = own.address + byte;
-    const Pair pair = pair_of(mine, its, left_alike(before, address, step));
+    const Pair pair = pair_of(own_history, other_history, left_alike(before, address, step));
     if (pair.own == kRoles)
       continue;
-    const Access first = access(mine, own, byte, pair.own), second = access(its, other, byte, pair.other);
-    wire::Sighting &race = found[{first.touch.record, second.touch.record}];
+    const Access first = access(own_history, own, byte, pair.own),
+                 second = access(other_history, other, byte, pair.other);
+    wire::Sighting &race = races[{first.touch.record, second.touch.record}];
     if (race.count++)
       continue;
     race = sighting(first, address);
@@ -102,28 +103,28 @@ void LaunchTrace::compare(const LaunchTrace &before, const Shadow::View &own, co
 }
 
 std::vector<wire::Sighting> LaunchTrace::races_with(const LaunchTrace &before) const {
-  Races found;
+  Races races;
   for (const uint64_t page : pages_)
     checks_->memory().each_line(page, [&](const Shadow::View &line) {
       if (const auto other = before.checks_->memory().line(line.address))
-        compare(before, line, *other, found);
+        compare(before, line, *other, races);
     });
-  return take(found);
+  return take(races);
 }
 
 // Bytes that a copy engine wrote, or read.
-void LaunchTrace::compare(const Bytes &bytes, bool is_written, Races &found) const {
+void LaunchTrace::compare(const Bytes &bytes, bool is_written, Races &races) const {
   each_line(bytes, [&](const Shadow::View &line) {
     for (unsigned byte = 0; byte < Shadow::kLine; byte += 1u << line.shift) {
       const uint64_t address = line.address + byte;
       if (!bytes.touches({address, 1u << line.shift}))
         continue;
-      const History &mine = history(line, byte);
+      const History &own_history = history(line, byte);
       for (const Role role : {kLastWrite, kLastAtomic, kLastRead}) {
-        if (!mine.by[role].segment || (role != kLastWrite && !is_written))
+        if (!own_history.by[role].segment || (role != kLastWrite && !is_written))
           continue;
-        const Access own = access(mine, line, byte, role);
-        wire::Sighting &race = found[{own.touch.record, is_written}];
+        const Access own = access(own_history, line, byte, role);
+        wire::Sighting &race = races[{own.touch.record, is_written}];
         if (!race.count++) {
           race = sighting(own, address);
           race.has_copy = true;
@@ -138,12 +139,12 @@ void LaunchTrace::compare(const Bytes &bytes, bool is_written, Races &found) con
 }
 
 std::vector<wire::Sighting> LaunchTrace::races_with(const CopiedBytes &copy) const {
-  Races found;
-  compare(copy.to, true, found);
+  Races races;
+  compare(copy.to, true, races);
   // The host may read a flag that the kernel set by an atomic store, which on most targets looks like any other store.
   if (copy.from.size > kWidestFlag)
-    compare(copy.from, false, found);
-  return take(found);
+    compare(copy.from, false, races);
+  return take(races);
 }
 
 wire::Sighting LaunchTrace::sighting(Access own, uint64_t address) const {

@@ -69,8 +69,8 @@ private:
   }
   template <typename Each> void each_line(const Bytes &bytes, Each each) const;
   bool left_alike(const LaunchTrace &before, uint64_t address, unsigned size) const;
-  void compare(const LaunchTrace &before, const Shadow::View &own, const Shadow::View &other, Races &found) const;
-  void compare(const Bytes &bytes, bool is_written, Races &found) const;
+  void compare(const LaunchTrace &before, const Shadow::View &own, const Shadow::View &other, Races &races) const;
+  void compare(const Bytes &bytes, bool is_written, Races &races) const;
   wire::Sighting sighting(Access own, uint64_t address) const;
   void add_other(wire::Sighting &race, Access other, uint64_t address) const;
 

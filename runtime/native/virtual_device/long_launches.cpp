@@ -54,9 +54,9 @@ void LongLaunches::watch() {
   }
 }
 
-// One message for all that run for long, about the one that has run for longest.
+// Report all long launches in one message, which describes the one that has run longest.
 void LongLaunches::look() {
-  wire::Running told{};
+  wire::Running running{};
   Progress progress;
   const char *plan = nullptr;
   {
@@ -69,32 +69,32 @@ void LongLaunches::look() {
       if (!plan) {
         plan = entry.plan;
         progress = entry.progress();
-        told.seconds = std::chrono::duration_cast<std::chrono::seconds>(took).count();
+        running.seconds = std::chrono::duration_cast<std::chrono::seconds>(took).count();
       }
-      told.is_due |= took >= entry.due;
+      running.is_due |= took >= entry.due;
       while (entry.due <= took)
         entry.due *= 2;
     }
-    told.others = plan ? running_.size() - 1 : 0;
+    running.others = plan ? running_.size() - 1 : 0;
   }
-  if (!plan && !told_)
+  if (!plan && !reported_)
     return;
-  told_ = plan != nullptr;
+  reported_ = plan != nullptr;
   Tally own;
   if (plan) {
-    told.kernel = get(plan, layout::plan::kernel);
-    told.progress = {
+    running.kernel = get(plan, layout::plan::kernel);
+    running.progress = {
         progress.groups, progress.begun, progress.running, progress.resident, progress.is_full, progress.repeats, {}};
     for (const auto &[record, groups] : progress.places)
-      told.progress.places.push_back({record, groups});
+      running.progress.places.push_back({record, groups});
   }
-  if (told.is_due) {
+  if (running.is_due) {
     Tally all = ExecutionCounters::get().take();
     const uint64_t code = get(plan, layout::plan::code);
     own[code] = std::move(all[code]);
   }
-  told.executed = counts_of(own);
-  service_.ask(told);
+  running.executed = counts_of(own);
+  service_.ask(running);
 }
 
 } // namespace luthier

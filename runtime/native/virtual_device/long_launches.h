@@ -43,7 +43,7 @@ private:
   std::mutex mutex_;
   std::list<Entry> running_; // those that began first come first
   bool watching_ = false;
-  bool told_ = false; // there was a launch to report at the last check
+  bool reported_ = false; // there was a launch to report at the last check
 };
 
 } // namespace luthier

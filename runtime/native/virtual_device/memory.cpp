@@ -19,11 +19,11 @@ uint64_t Memory::allocate(uint64_t size, std::vector<uint32_t> nodes) {
 
 void Memory::free(uint64_t address) {
   std::lock_guard lock(mutex_);
-  const auto found = exactly(address, address);
-  if (found == allocations_.end())
+  const auto allocation = exactly(address, address);
+  if (allocation == allocations_.end())
     return;
-  munmap(reinterpret_cast<void *>(address), found->second.size);
-  allocations_.erase(found);
+  munmap(reinterpret_cast<void *>(address), allocation->second.size);
+  allocations_.erase(allocation);
   changed();
 }
 
@@ -35,40 +35,40 @@ void Memory::adopt(const Allocation &made) {
 
 bool Memory::drop(uint64_t address, uint64_t gpu_address) {
   std::lock_guard lock(mutex_);
-  const auto found = exactly(address, gpu_address);
-  if (found == allocations_.end())
+  const auto allocation = exactly(address, gpu_address);
+  if (allocation == allocations_.end())
     return false;
-  ProgramMemory::get().unloaded(address, found->second.size);
-  allocations_.erase(found);
+  ProgramMemory::get().unloaded(address, allocation->second.size);
+  allocations_.erase(allocation);
   changed();
   return true;
 }
 
 bool Memory::set_mapped(uint64_t address, uint64_t gpu_address, std::vector<uint32_t> nodes) {
   std::lock_guard lock(mutex_);
-  const auto found = exactly(address, gpu_address);
-  if (found == allocations_.end())
+  const auto allocation = exactly(address, gpu_address);
+  if (allocation == allocations_.end())
     return false;
-  found->second.mapped = std::move(nodes);
+  allocation->second.mapped = std::move(nodes);
   changed();
   return true;
 }
 
 void Memory::share(uint64_t address, uint64_t gpu_address) {
   std::lock_guard lock(mutex_);
-  if (const auto found = exactly(address, gpu_address); found != allocations_.end())
-    found->second.is_private = false;
+  if (const auto allocation = exactly(address, gpu_address); allocation != allocations_.end())
+    allocation->second.is_private = false;
 }
 
 bool Memory::is_private(uint64_t address) const {
-  const auto found = find(address);
-  return found && found->is_private;
+  const auto allocation = find(address);
+  return allocation && allocation->is_private;
 }
 
 Memory::Allocations::iterator Memory::exactly(uint64_t address, uint64_t gpu_address) {
   auto [from, to] = allocations_.equal_range(address);
-  auto found = std::find_if(from, to, [&](auto &entry) { return entry.second.gpu_address == gpu_address; });
-  return found == to ? allocations_.end() : found;
+  auto allocation = std::find_if(from, to, [&](auto &entry) { return entry.second.gpu_address == gpu_address; });
+  return allocation == to ? allocations_.end() : allocation;
 }
 
 bool Memory::take(unsigned node, uint64_t size) {
@@ -92,12 +92,13 @@ uint64_t Memory::available(unsigned node) const {
 // Return the innermost allocation around an address of the host, which begins last; or that of a device's address.
 std::optional<Allocation> Memory::find(uint64_t address) const {
   std::lock_guard lock(mutex_);
-  for (auto found = allocations_.upper_bound(address); found != allocations_.begin();)
-    if (--found; address - found->second.address < found->second.size)
-      return found->second;
-  const auto found = std::find_if(allocations_.begin(), allocations_.end(),
-                                  [&](auto &entry) { return address - entry.second.gpu_address < entry.second.size; });
-  return found == allocations_.end() ? std::nullopt : std::optional(found->second);
+  for (auto allocation = allocations_.upper_bound(address); allocation != allocations_.begin();)
+    if (--allocation; address - allocation->second.address < allocation->second.size)
+      return allocation->second;
+  const auto allocation = std::find_if(allocations_.begin(), allocations_.end(), [&](auto &entry) {
+    return address - entry.second.gpu_address < entry.second.size;
+  });
+  return allocation == allocations_.end() ? std::nullopt : std::optional(allocation->second);
 }
 
 void Memory::changed() {

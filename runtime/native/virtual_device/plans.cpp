@@ -17,8 +17,8 @@ constexpr const char *kInNoMemory = "the kernel object of a dispatch lies in no 
 
 // Read memory that may be unmapped or change meanwhile.
 bool read_safely(void *to, uint64_t from, size_t size) {
-  iovec here{to, size}, there{reinterpret_cast<void *>(from), size};
-  return process_vm_readv(getpid(), &here, 1, &there, 1, 0) == static_cast<ssize_t>(size);
+  iovec local{to, size}, remote{reinterpret_cast<void *>(from), size};
+  return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == static_cast<ssize_t>(size);
 }
 
 struct Loaded {
@@ -45,15 +45,15 @@ std::optional<Loaded> find_loaded(uint64_t address) {
       best = entry;
     next = reinterpret_cast<uint64_t>(entry.l_next);
   }
-  Loaded found;
-  found.address = best.l_addr;
+  Loaded loaded;
+  loaded.address = best.l_addr;
   char letter = 0;
-  for (uint64_t at = reinterpret_cast<uint64_t>(best.l_name); best.l_name && found.uri.size() < 8192; ++at) {
+  for (uint64_t at = reinterpret_cast<uint64_t>(best.l_name); best.l_name && loaded.uri.size() < 8192; ++at) {
     if (!read_safely(&letter, at, 1))
       return std::nullopt;
     if (!letter)
-      return found;
-    found.uri += letter;
+      return loaded;
+    loaded.uri += letter;
   }
   return std::nullopt;
 }
@@ -81,8 +81,8 @@ bool Plans::is_current(const char *plan, unsigned node, uint64_t kernel) const {
   const char *check = pointer<const char *>(plan, plan::checks);
   for (uint64_t left = get(plan, plan::check_count); left > 0; --left, check += check::kSize) {
     const uint64_t offset = get(check, check::offset), size = get(check, check::size), at = base + offset;
-    const char *there = reinterpret_cast<const char *>(at);
-    if (table->host(at, size) != there || std::memcmp(there, copy + offset, size) != 0)
+    const char *bytes = reinterpret_cast<const char *>(at);
+    if (table->host(at, size) != bytes || std::memcmp(bytes, copy + offset, size) != 0)
       return false;
   }
   return true;
@@ -95,8 +95,8 @@ const char *Plans::find(unsigned gpu, unsigned node, uint64_t kernel) {
     throw Failure(kInNoMemory);
   const uint64_t key = kernel | uint64_t{gpu} << 56;
   std::lock_guard lock(mutex_);
-  if (const auto found = plans_.find(key); found != plans_.end()) {
-    const Made &known = found->second;
+  if (const auto entry = plans_.find(key); entry != plans_.end()) {
+    const Made &known = entry->second;
     if (std::memcmp(known.descriptor.data(), descriptor, kDescriptorSize) == 0 &&
         is_current(known.plan, node, kernel) && (!known.module || ProgramMemory::get().has_module(known.module)))
       return known.plan;
@@ -109,13 +109,13 @@ const char *Plans::find(unsigned gpu, unsigned node, uint64_t kernel) {
 }
 
 uint64_t Plans::find_outside(unsigned gpu, const char *plan, uint64_t code, uint64_t address) {
-  const auto found = find_loaded(address);
+  const auto loaded = find_loaded(address);
   const auto around = memory_.find(address);
-  if (!found || !around)
+  if (!loaded || !around)
     return Host::kNowhere;
-  const std::string object = read_object(found->uri);
-  wire::Outside where{get(plan, plan::kernel), gpu, code, address, found->address, true, found->uri, object};
-  if (!object.empty() || found->uri.rfind("file://", 0) == 0)
+  const std::string object = read_object(loaded->uri);
+  wire::Outside where{get(plan, plan::kernel), gpu, code, address, loaded->address, true, loaded->uri, object};
+  if (!object.empty() || loaded->uri.rfind("file://", 0) == 0)
     if (const uint64_t record = service_.ask(where); record != Host::kNowhere)
       return record;
   // The file cannot be read, or there is none: return the memory around it.
@@ -142,15 +142,15 @@ void Plans::know(Made &made, uint64_t module, const std::vector<wire::Bounds> &v
 
 void Plans::make(Made &made, unsigned gpu, unsigned node, uint64_t kernel) {
   const std::string_view descriptor(reinterpret_cast<const char *>(kernel), kDescriptorSize);
-  if (const auto found = find_loaded(kernel)) {
-    const std::string object = read_object(found->uri);
-    if (!object.empty() || found->uri.rfind("file://", 0) == 0) {
+  if (const auto loaded = find_loaded(kernel)) {
+    const std::string object = read_object(loaded->uri);
+    if (!object.empty() || loaded->uri.rfind("file://", 0) == 0) {
       const wire::PlanAnswer answer =
-          service_.ask(wire::Plan{gpu, kernel, found->address, true, descriptor, found->uri, object});
+          service_.ask(wire::Plan{gpu, kernel, loaded->address, true, descriptor, loaded->uri, object});
       const auto *plan = reinterpret_cast<const char *>(answer.address);
       if (plan && is_current(plan, node, kernel)) {
         made.plan = plan;
-        know(made, found->address, answer.variables);
+        know(made, loaded->address, answer.variables);
         return;
       }
     }

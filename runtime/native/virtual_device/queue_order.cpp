@@ -32,8 +32,8 @@ void add(VectorClock &clock, const VectorClock &other) {
 
 // Return whether tools are loaded, which change signals and kernels of the program unobserved.
 bool has_tools() {
-  static const bool found = std::getenv("HSA_TOOLS_LIB") || std::getenv("ROCP_TOOL_LIBRARIES");
-  return found;
+  static const bool result = std::getenv("HSA_TOOLS_LIB") || std::getenv("ROCP_TOOL_LIBRARIES");
+  return result;
 }
 
 } // namespace
@@ -190,24 +190,24 @@ void QueueOrder::hear(Member &member, const std::function<bool(const Done &)> &h
   }
 }
 
-void QueueOrder::compare(const Done &done, std::vector<Meeting> &found) const {
+void QueueOrder::compare(const Done &done, std::vector<Meeting> &meetings) const {
   for (const auto &each : done_) {
     if (each->queue == done.queue || at(done.before, each->queue) >= each->number ||
         at(each->before, done.queue) >= done.number || (each->trace && each->trace->tells()))
       continue;
     if (done.trace && each->trace && !each->trace->hears_of(*done.trace))
-      found.push_back({done.trace->races_with(*each->trace), {}});
+      meetings.push_back({done.trace->races_with(*each->trace), {}});
     else if (done.trace && !each->trace && !each->unknown)
-      found.push_back({done.trace->races_with(each->copy), each->copy});
+      meetings.push_back({done.trace->races_with(each->copy), each->copy});
     else if (!done.trace && each->trace && !each->trace->hears_of(done.copy))
-      found.push_back({each->trace->races_with(done.copy), done.copy});
+      meetings.push_back({each->trace->races_with(done.copy), done.copy});
   }
 }
 
 void QueueOrder::end(Member *member, std::shared_ptr<const AccessChecks> checks, uint64_t launch) {
   if (!member)
     return;
-  std::vector<Meeting> found;
+  std::vector<Meeting> meetings;
   {
     auto done = std::make_unique<Done>();
     done->trace = std::make_unique<LaunchTrace>(std::move(checks), launch, memory_);
@@ -222,11 +222,11 @@ void QueueOrder::end(Member *member, std::shared_ptr<const AccessChecks> checks,
     done->number = member->operations_;
     done->before = member->before_;
     if (!trace.tells())
-      compare(*done, found);
+      compare(*done, meetings);
     const bool tells = trace.tells();
     keep(*member, std::move(done), tells);
   }
-  tell(found);
+  tell(meetings);
 }
 
 // Return what a kernel of the runtime has copied, or filled, by which the program asked for last with addresses that
@@ -267,7 +267,7 @@ void QueueOrder::end_unknown(Member *member, std::span<const uint64_t> arguments
 void QueueOrder::end(Member *member, const CopiedBytes &copy) {
   if (!member)
     return;
-  std::vector<Meeting> found;
+  std::vector<Meeting> meetings;
   {
     std::lock_guard lock(mutex_);
     auto done = std::make_unique<Done>();
@@ -275,7 +275,7 @@ void QueueOrder::end(Member *member, const CopiedBytes &copy) {
     done->number = member->operations_;
     done->before = member->before_;
     done->copy = copy;
-    compare(*done, found);
+    compare(*done, meetings);
     if (copy.from.size && copy.from.size <= kWidestFlag && memory_.is_private(copy.from.address))
       hear(*member, [&](const Done &other) {
         return other.trace ? other.trace->writes(copy.from) : other.copy.to.touches(copy.from);
@@ -283,7 +283,7 @@ void QueueOrder::end(Member *member, const CopiedBytes &copy) {
     keep(*member, std::move(done),
          copy.from.size <= kWidestFlag && copy.to.size <= kWidestFlag && !memory_.is_private(copy.to.address));
   }
-  tell(found);
+  tell(meetings);
 }
 
 // `tells`: the host may have seen in memory that it is done.
@@ -324,8 +324,8 @@ void QueueOrder::forget() {
       ++each;
 }
 
-void QueueOrder::tell(const std::vector<Meeting> &found) {
-  for (const Meeting &each : found)
+void QueueOrder::tell(const std::vector<Meeting> &meetings) {
+  for (const Meeting &each : meetings)
     for (const wire::Sighting &race : each.races)
       race.has_copy ? tell_copy(race, each.copy) : service_.found(race);
 }
@@ -345,9 +345,9 @@ void QueueOrder::tell_copy(const wire::Sighting &race, const CopiedBytes &copy) 
       call = *last;
   }
   const CallSite site = call_site(call.site);
-  wire::Sighting told = race;
-  told.other_record = site.offset;
-  service_.ask(wire::FoundCopy{told, call.function, site.symbol, site.file});
+  wire::Sighting sighting = race;
+  sighting.other_record = site.offset;
+  service_.ask(wire::FoundCopy{sighting, call.function, site.symbol, site.file});
 }
 
 void QueueOrder::calls(const CopyCall &call) {

@@ -114,11 +114,11 @@ private:
   std::optional<CopiedBytes> copied_by(std::span<const uint64_t> arguments);
   VectorClock now() const;
   void hear(Member &member, const std::function<bool(const Done &)> &hears_of);
-  void compare(const Done &done, std::vector<Meeting> &found) const;
+  void compare(const Done &done, std::vector<Meeting> &meetings) const;
   void keep(Member &member, std::unique_ptr<Done> done, bool tells);
   void forget();
   bool is_over(const Done &done) const;
-  void tell(const std::vector<Meeting> &found);
+  void tell(const std::vector<Meeting> &meetings);
   void tell_copy(const wire::Sighting &race, const CopiedBytes &copy);
 
   Service &service_;

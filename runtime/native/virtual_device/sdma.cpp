@@ -64,11 +64,11 @@ char *SdmaQueue::reach(const char *what, uint64_t place, uint64_t size) {
 
 // Return the first contiguous piece: contiguous addresses of the device may be parts of several objects.
 RangeTable::Piece SdmaQueue::reach_piece(const char *what, uint64_t place, uint64_t size) {
-  RangeTable::Piece found = room_.memory.table(node_)->piece(place);
-  if (!found.size)
+  RangeTable::Piece piece = room_.memory.table(node_)->piece(place);
+  if (!piece.size)
     fail(what, place, size);
-  found.size = std::min(found.size, size);
-  return found;
+  piece.size = std::min(piece.size, size);
+  return piece;
 }
 
 // A thread that is notified of an event by a mailbox reads the signal.
@@ -119,9 +119,9 @@ bool SdmaQueue::copy_box(const uint32_t *p) {
   const auto low = [](uint32_t word, unsigned bits) { return word & ((uint64_t{1} << bits) - 1); };
   const auto side = [&](const uint32_t *q) {
     const uint64_t x = low(q[2], box_.coordinate), y = low(q[2] >> 16, box_.coordinate), z = low(q[3], box_.depth);
-    Side found{number(q), ((q[3] >> (32 - box_.pitch)) + uint64_t{1}) << shift, (low(q[4], box_.slice) + 1) << shift};
-    found.base += (x << shift) + y * found.pitch + z * found.slice;
-    return found;
+    Side side{number(q), ((q[3] >> (32 - box_.pitch)) + uint64_t{1}) << shift, (low(q[4], box_.slice) + 1) << shift};
+    side.base += (x << shift) + y * side.pitch + z * side.slice;
+    return side;
   };
   const Side from = side(p + 1), to = side(p + 6);
   const uint64_t row = (low(p[11], box_.coordinate) + 1) << shift;
@@ -206,7 +206,7 @@ size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
   case kPoll: {
     if (malformed(sub ? 0 : 6))
       return 0;
-    if (p[0] >> 31 == 0) // a register: flushing of host data, of which there is nothing to flush
+    if (p[0] >> 31 == 0) // a register that flushes host data: there is nothing to flush
       return 6;
     const auto *place = reinterpret_cast<const uint32_t *>(reach("read", number(p + 1), 4));
     if (!place)

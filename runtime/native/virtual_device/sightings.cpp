@@ -46,18 +46,18 @@ bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint
     seen.gap = std::min(seen.gap, begin < end ? end - begin : 0);
     seen.in_front = in_front;
   }
-  wire::Sighting &found = seen.told;
-  if (found.count++ == 0) {
-    found.kernel = get(plan_, plan::kernel);
-    found.record = record;
-    found.kind = static_cast<uint64_t>(kind);
-    found.address = address;
-    found.size = size;
-    found.lane = lane;
-    found.wave = get(wave, wave::index);
-    found.group = group_number(group);
+  wire::Sighting &sighting = seen.sighting;
+  if (sighting.count++ == 0) {
+    sighting.kernel = get(plan_, plan::kernel);
+    sighting.record = record;
+    sighting.kind = static_cast<uint64_t>(kind);
+    sighting.address = address;
+    sighting.size = size;
+    sighting.lane = lane;
+    sighting.wave = get(wave, wave::index);
+    sighting.group = group_number(group);
     if (near)
-      near->put_into(found);
+      near->put_into(sighting);
   }
   return exists;
 }
@@ -71,14 +71,14 @@ std::vector<wire::Sighting> Sightings::take() {
     if (other == found_.end())
       continue;
     const bool is_behind = other->second.gap <= seen.gap;
-    wire::Sighting &kept = is_behind ? other->second.told : seen.told;
-    wire::Sighting &dropped = is_behind ? seen.told : other->second.told;
+    wire::Sighting &kept = is_behind ? other->second.sighting : seen.sighting;
+    wire::Sighting &dropped = is_behind ? seen.sighting : other->second.sighting;
     kept.count += std::exchange(dropped.count, 0);
   }
   std::vector<wire::Sighting> all;
   for (const Seen &seen : luthier::take(found_))
-    if (seen.told.count)
-      all.push_back(seen.told);
+    if (seen.sighting.count)
+      all.push_back(seen.sighting);
   return all;
 }
 
@@ -138,10 +138,10 @@ LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size) {
   };
   if (size > kMostUnwritten)
     return leave("it is larger than 256 MiB");
-  const char *there = nullptr;
-  for (unsigned node = 1; node < system->nodes() && !there; ++node)
-    there = system->memory.host(node, address, size);
-  if (!there || reinterpret_cast<uint64_t>(there) != address)
+  const char *bytes = nullptr;
+  for (unsigned node = 1; node < system->nodes() && !bytes; ++node)
+    bytes = system->memory.host(node, address, size);
+  if (!bytes || reinterpret_cast<uint64_t>(bytes) != address)
     return leave("the host has no memory at its address");
   leave_unwritten(address, size);
   if (setup.undefined)
@@ -155,13 +155,13 @@ LUTHIER_EXPORT void luthier_complain(uint64_t kind, uint64_t address, uint64_t b
   using namespace luthier;
   if (System *system = system_of_checks())
     try {
-      wire::Sighting found{};
-      found.kind = kind;
-      found.address = address;
-      found.base = base;
-      found.extent = size;
-      found.count = 1;
-      system->service.found(found, *calls);
+      wire::Sighting sighting{};
+      sighting.kind = kind;
+      sighting.address = address;
+      sighting.base = base;
+      sighting.extent = size;
+      sighting.count = 1;
+      system->service.found(sighting, *calls);
     } catch (const std::exception &problem) {
       std::fprintf(stderr, "luthier: a finding is lost: %s\n", problem.what());
     }
@@ -174,27 +174,27 @@ LUTHIER_EXPORT void luthier_complain_of_call(uint64_t kind, uint64_t error, uint
   using namespace luthier;
   if (System *system = system_of_checks())
     try {
-      wire::CallSighting found{};
-      found.kind = kind;
-      found.error = error;
-      found.offset = offset;
-      found.address = address;
-      found.size = size;
-      found.base = base;
-      found.extent = extent;
-      system->service.found(found, function, symbol, file);
+      wire::CallSighting sighting{};
+      sighting.kind = kind;
+      sighting.error = error;
+      sighting.offset = offset;
+      sighting.address = address;
+      sighting.size = size;
+      sighting.base = base;
+      sighting.extent = extent;
+      system->service.found(sighting, function, symbol, file);
     } catch (const std::exception &problem) {
       std::fprintf(stderr, "luthier: a finding is lost: %s\n", problem.what());
     }
 }
 
-// The same of a launch that failed; `found` is a wire::CallSighting.
-LUTHIER_EXPORT void luthier_complain_of_launch(const void *found, const char *function, const char *symbol,
+// Report a launch that failed; `sighting` is a wire::CallSighting.
+LUTHIER_EXPORT void luthier_complain_of_launch(const void *sighting, const char *function, const char *symbol,
                                                const char *file) {
   using namespace luthier;
   if (System *system = system_of_checks())
     try {
-      system->service.found(*static_cast<const wire::CallSighting *>(found), function, symbol, file);
+      system->service.found(*static_cast<const wire::CallSighting *>(sighting), function, symbol, file);
     } catch (const std::exception &problem) {
       std::fprintf(stderr, "luthier: a finding is lost: %s\n", problem.what());
     }

@@ -20,7 +20,7 @@ public:
   Sightings(Memory &memory, unsigned node, const char *plan) : memory_(memory), node_(node), plan_(plan) {}
   // Add an access. May be called on the thread of any worker.
   bool passes(const char *wave, uint64_t record, uint64_t address, uint64_t size, unsigned lane) override;
-  // Return and forget what was found so far.
+  // Return and forget the findings so far.
   std::vector<wire::Sighting> take();
 
 private:
@@ -30,7 +30,7 @@ private:
   const char *plan_;
   std::mutex mutex_;
   struct Seen {
-    wire::Sighting told{};
+    wire::Sighting sighting{};
     uint64_t gap = ~uint64_t{0}; // bytes from the allocation to the access that is nearest to it
     uint64_t in_front = 0;       // for an access below an allocation: the number of the allocation before it
   };

@@ -106,19 +106,19 @@ uint64_t System::add(std::unique_ptr<Queue> queue) {
 
 Queue *System::queue(uint64_t id) {
   std::lock_guard lock(mutex_);
-  auto found = queues_.find(id);
-  return found == queues_.end() ? nullptr : found->second.get();
+  auto entry = queues_.find(id);
+  return entry == queues_.end() ? nullptr : entry->second.get();
 }
 
 bool System::remove(uint64_t id) {
   std::unique_ptr<Queue> removed;
   {
     std::lock_guard lock(mutex_);
-    auto found = queues_.find(id);
-    if (found == queues_.end())
+    auto entry = queues_.find(id);
+    if (entry == queues_.end())
       return false;
-    removed = std::move(found->second);
-    queues_.erase(found);
+    removed = std::move(entry->second);
+    queues_.erase(entry);
   }
   removed->stop();
   return true;

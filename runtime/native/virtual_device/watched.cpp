@@ -54,13 +54,13 @@ void Watched::warn_of(const char *what, uint64_t count, uint64_t capacity) const
 }
 
 void Watched::tell(uint64_t launch) {
-  const uint64_t found = get(watch_, watch::count), met = get(watch_, watch::met_count);
-  if (!found && !met)
+  const uint64_t count = get(watch_, watch::count), met = get(watch_, watch::met_count);
+  if (!count && !met)
     return;
-  warn_of("waits", found, kMost);
+  warn_of("waits", count, kMost);
   warn_of("wait states", met, kMost);
   service_.ask(
-      wire::Watched{get(plan_, plan::kernel), launch, rows(found_, found, found::kSize), rows(met_, met, met::kSize)});
+      wire::Watched{get(plan_, plan::kernel), launch, rows(found_, count, found::kSize), rows(met_, met, met::kSize)});
 }
 
 } // namespace luthier

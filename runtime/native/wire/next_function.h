@@ -40,12 +40,12 @@ inline std::string loaded_library(std::string_view name) {
   } search{name, {}};
   dl_iterate_phdr(
       [](dl_phdr_info *info, size_t, void *data) {
-        auto &found = *static_cast<Search *>(data);
+        auto &search = *static_cast<Search *>(data);
         const std::string_view path = info->dlpi_name;
         const std::string_view file = path.substr(path.rfind('/') + 1);
-        if (file.substr(0, found.name.size()) != found.name)
+        if (file.substr(0, search.name.size()) != search.name)
           return 0;
-        found.path = path;
+        search.path = path;
         return 1;
       },
       &search);
@@ -55,13 +55,13 @@ inline std::string loaded_library(std::string_view name) {
 // Return the next function of this name; null if there is none. `library` is the beginning of a file name: a program or
 // plugin may have loaded that library with RTLD_LOCAL, where RTLD_NEXT does not look.
 template <typename Function> Function *next_function(const char *name, const char *library) {
-  void *found = dlsym(RTLD_NEXT, name);
-  const std::string path = found ? "" : loaded_library(library);
+  void *function = dlsym(RTLD_NEXT, name);
+  const std::string path = function ? "" : loaded_library(library);
   if (void *own = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
-    found = dlsym(own, name);
+    function = dlsym(own, name);
     dlclose(own); // the program has it loaded still
   }
-  return reinterpret_cast<Function *>(found);
+  return reinterpret_cast<Function *>(function);
 }
 
 } // namespace luthier

@@ -48,8 +48,8 @@ std::shared_ptr<TextMap> make_text(const std::vector<std::pair<int64_t, int64_t>
   return text;
 }
 
-/// @returns null, or message, address, function, number
-py::object told(const std::function<void()> &work) {
+/// Run `work`. @returns null, or the problem: message, address, function, number
+py::object problem_of(const std::function<void()> &work) {
   try {
     work();
   } catch (const Problem &problem) {
@@ -59,7 +59,7 @@ py::object told(const std::function<void()> &work) {
 }
 
 py::tuple reach(Explorer &explorer, int64_t address, int64_t origin, const Explorer::Decode &decode) {
-  py::object problem = told([&] { explorer.reach(address, origin, decode); });
+  py::object problem = problem_of([&] { explorer.reach(address, origin, decode); });
   py::list calls;
   for (const Explorer::Call &call : explorer.calls)
     calls.append(py::make_tuple(call.target, call.piece, call.index));
@@ -76,7 +76,7 @@ py::list parts(Explorer &explorer) {
 
 py::tuple cut(Explorer &explorer, const Explorer::Decode &decode) {
   std::unique_ptr<Blocks> blocks;
-  py::object problem = told([&] { blocks = std::make_unique<Blocks>(explorer, decode); });
+  py::object problem = problem_of([&] { blocks = std::make_unique<Blocks>(explorer, decode); });
   return py::make_tuple(py::cast(std::move(blocks)), problem);
 }
 
@@ -108,29 +108,29 @@ py::bytes shape(const Blocks &blocks, const std::vector<int> &members) {
 }
 
 /// Return the places of blocks in the order of functions; the blocks in that order, as luthier.lifting.model has them;
-/// for each of so many instructions the place of its block.
+/// for each of `instructions` instructions the place of its block.
 ///
 /// @param exits, kinds their names
 /// @param make_block, make_edge luthier.lifting.BasicBlock and Edge
 py::tuple arrange(const Blocks &blocks, const std::vector<std::vector<int>> &functions, int instructions,
                   const py::tuple &exits, const py::tuple &kinds, const py::object &make_block,
                   const py::object &make_edge) {
-  const Blocks::Arrangement found = blocks.arrange(functions);
-  py::list made(found.order.size());
+  const Blocks::Arrangement arrangement = blocks.arrange(functions);
+  py::list made(arrangement.order.size());
   std::vector<int32_t> place_of(size_t(instructions), -1);
-  for (size_t place = 0; place < found.order.size(); ++place) {
-    const Block &block = blocks.all[size_t(found.order[place])];
+  for (size_t place = 0; place < arrangement.order.size(); ++place) {
+    const Block &block = blocks.all[size_t(arrangement.order[place])];
     std::fill(place_of.begin() + block.first, place_of.begin() + block.last + 1, int32_t(place));
-    py::tuple successors(block.successors.size()), predecessors(found.predecessors[place].size());
+    py::tuple successors(block.successors.size()), predecessors(arrangement.predecessors[place].size());
     for (size_t at = 0; at < successors.size(); ++at)
       successors[at] =
-          make_edge(kinds[size_t(block.successors[at].kind)], found.numbers[size_t(block.successors[at].to)]);
+          make_edge(kinds[size_t(block.successors[at].kind)], arrangement.numbers[size_t(block.successors[at].to)]);
     for (size_t at = 0; at < predecessors.size(); ++at)
-      predecessors[at] = found.predecessors[place][at];
-    made[place] = make_block(place, found.owners[place], block.first, block.last, exits[size_t(block.exit)], successors,
-                             predecessors);
+      predecessors[at] = arrangement.predecessors[place][at];
+    made[place] = make_block(place, arrangement.owners[place], block.first, block.last, exits[size_t(block.exit)],
+                             successors, predecessors);
   }
-  return py::make_tuple(found.numbers, made, py::array_t<int32_t>(py::ssize_t(place_of.size()), place_of.data()));
+  return py::make_tuple(arrangement.numbers, made, py::array_t<int32_t>(py::ssize_t(place_of.size()), place_of.data()));
 }
 
 void lead(Blocks &blocks, int block, int exit, int kind, const std::vector<int64_t> &targets) {
@@ -151,8 +151,8 @@ void luthier::code::bind_code(py::module_ &m) {
       .def(
           "function",
           [](const TextMap &self, int64_t address) {
-            const Range *found = self.function(address);
-            return found ? std::optional(found->first) : std::nullopt;
+            const Range *range = self.function(address);
+            return range ? std::optional(range->first) : std::nullopt;
           },
           py::arg("address"));
   py::class_<Explorer>(m, "Explorer")

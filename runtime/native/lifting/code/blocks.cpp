@@ -44,9 +44,9 @@ std::vector<int64_t> reached_beyond(const Parts &parts) {
           beyond.push_back(reached.back().address);
       }
   std::stable_sort(reached.begin(), reached.end(),
-                   [](const Reached &one, const Reached &other) { return one.address < other.address; });
+                   [](const Reached &left, const Reached &right) { return left.address < right.address; });
   reached.erase(std::unique(reached.begin(), reached.end(),
-                            [](const Reached &one, const Reached &other) { return one.address == other.address; }),
+                            [](const Reached &left, const Reached &right) { return left.address == right.address; }),
                 reached.end());
   for (size_t i = 0; i + 1 < reached.size(); ++i)
     if (reached[i].end > reached[i + 1].address)
@@ -160,8 +160,8 @@ void Blocks::lead(int block, Exit exit, EdgeKind kind, const std::vector<int64_t
 }
 
 int Blocks::at(int64_t address) const {
-  const auto found = std::lower_bound(begins_.begin(), begins_.end(), address);
-  return found != begins_.end() && *found == address ? int(found - begins_.begin()) : -1;
+  const auto begin = std::lower_bound(begins_.begin(), begins_.end(), address);
+  return begin != begins_.end() && *begin == address ? int(begin - begins_.begin()) : -1;
 }
 
 Blocks::Arrangement Blocks::arrange(const std::vector<std::vector<int>> &functions) const {
@@ -186,11 +186,11 @@ Blocks::Arrangement Blocks::arrange(const std::vector<std::vector<int>> &functio
 
 std::vector<int> Blocks::reach(const std::vector<int> &roots) const {
   std::vector<uint8_t> seen(all.size());
-  std::vector<int> found, work;
+  std::vector<int> reached, work;
   const auto find = [&](int block) {
     if (!seen.at(size_t(block))) {
       seen[size_t(block)] = 1;
-      found.push_back(block);
+      reached.push_back(block);
       work.push_back(block);
     }
   };
@@ -203,8 +203,8 @@ std::vector<int> Blocks::reach(const std::vector<int> &roots) const {
     for (const Block::Edge &edge : all[size_t(block)].successors)
       find(edge.to);
   }
-  std::sort(found.begin(), found.end());
-  return found;
+  std::sort(reached.begin(), reached.end());
+  return reached;
 }
 
 } // namespace luthier::code

@@ -42,13 +42,13 @@ const Range *TextMap::section(int64_t address) const {
 }
 
 const Range *TextMap::function(int64_t address) const {
-  const Range *found = last_from(functions, address);
-  return found && address < found->end ? found : nullptr;
+  const Range *range = last_from(functions, address);
+  return range && address < range->end ? range : nullptr;
 }
 
 bool TextMap::begins_function(int64_t address) const {
-  const Range *found = last_from(functions, address);
-  return found && found->first == address;
+  const Range *range = last_from(functions, address);
+  return range && range->first == address;
 }
 
 Explorer::Explorer(std::shared_ptr<const TextMap> text) : text_(std::move(text)) {}
@@ -87,7 +87,7 @@ Explorer::Place Explorer::locate(int64_t address, const Decode &decode) {
     return {&part, index};
   if (address >= part.piece->end)
     throw Problem{"control leaves the executable code", address};
-  // Not where the linear decode has an instruction: data lies before. Decode anew from here.
+  // The linear decode has no instruction here, because data lies before it. Decode again from here.
   more_.insert(std::upper_bound(more_.begin(), more_.end(), address), address);
   const int64_t end = text_->section(address)->end;
   Part &fresh = parts_[address];
@@ -134,7 +134,7 @@ void Explorer::leave(const Piece &piece, int index, const Decode &decode) {
     throw Problem{"", address};
   if (control == Control::kBranch || control == Control::kConditional || control == Control::kCall) {
     if (target == kNoTarget)
-      throw Problem{"a branch whose target LLVM does not tell", address};
+      throw Problem{"a branch whose target LLVM does not give", address};
     if (control == Control::kCall)
       calls.push_back({target, piece.start, index});
     go(target, address);
@@ -167,7 +167,7 @@ bool Explorer::comes_back(int64_t address, int64_t following, const Decode &deco
 }
 
 std::vector<const Explorer::Part *> Explorer::parts() {
-  std::vector<const Part *> found;
+  std::vector<const Part *> result;
   for (auto &[start, part] : parts_) {
     if (part.reached.empty())
       continue;
@@ -175,9 +175,9 @@ std::vector<const Explorer::Part *> Explorer::parts() {
     part.end =
         std::min({piece.end, first_beyond(text_->starts, start, piece.end), first_beyond(more_, start, piece.end)});
     part.count = int(std::lower_bound(piece.offset, piece.offset + piece.count, part.end - start) - piece.offset);
-    found.push_back(&part);
+    result.push_back(&part);
   }
-  return found;
+  return result;
 }
 
 } // namespace luthier::code
