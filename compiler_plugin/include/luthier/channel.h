@@ -107,8 +107,7 @@ template <unsigned Count> struct Fields {
 
 /// The fields of a record: those that LUTHIER_RECORD names, or one if the record is a number.
 template <typename Record> struct FieldsOf {
-  static_assert(KindOf<typename Plain<Record>::Type>::value != 'V',
-                "describe the structure with LUTHIER_RECORD(structure, fields...) first");
+  static_assert(KindOf<typename Plain<Record>::Type>::value != 'V', "use LUTHIER_RECORD(structure, fields...) first");
   static constexpr Fields<1> get() { return {{field<Record>("", 0)}}; }
 };
 
@@ -180,8 +179,7 @@ struct Room {
 
   LUTHIER_INLINE uint64_t slot(uint64_t ticket) const { return ticket & ((uint64_t(1) << shift) - 1); }
 
-  /// Writes a record. The host takes it when its sequence word is the number of the ticket's turn around the ring, from
-  /// 1 on.
+  /// Writes a record. The host takes it when its sequence word is the ticket's turn around the ring, from 1 on.
   template <typename Record> LUTHIER_INLINE void put(uint64_t ticket, const Record &record) const {
     const uint64_t place = slot(ticket);
     char *sequence = ring + sizeof(Ring);

@@ -55,9 +55,8 @@
 #endif
 
 /// Starts the definition of a hook: `LUTHIER_HOOK_ANNOTATE name(parameters) { … }`. A hook is a device function with C
-/// linkage that returns nothing. It is inlined at every point where it is inserted; functions that it calls need not be
-/// inlined. Its arguments are constants and register values of the instrumented program: integers, floating-point
-/// numbers, pointers.
+/// linkage that returns nothing. It is inlined at every point where it is inserted; functions it calls need not be. Its
+/// arguments are constants and register values of the instrumented program: integers, floating-point numbers, pointers.
 #define LUTHIER_HOOK_ANNOTATE extern "C" __attribute__((device, used, annotate("luthier_hook"))) void
 
 /// Defines the handle of a hook, an empty kernel, so that C++ host code can name the hook.
@@ -187,8 +186,7 @@ template <typename T> LUTHIER_INTRINSIC_ANNOTATE T sAtomicAdd(T *address, T valu
   return opaque<T>(address, value);
 }
 
-/// The application kernel's hidden arguments, which the kernel may lack (LLVM, AMDGPUUsage, "Kernel Argument
-/// Metadata").
+/// The application kernel's hidden arguments, which it may lack (LLVM, AMDGPUUsage, "Kernel Argument Metadata").
 __attribute__((device, always_inline)) inline uint32_t *implicitArgPtr() {
   return const_cast<uint32_t *>(
       reinterpret_cast<const uint32_t *>(reinterpret_cast<uintptr_t>(__builtin_amdgcn_implicitarg_ptr())));

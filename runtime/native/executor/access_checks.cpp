@@ -558,8 +558,7 @@ void AccessChecks::missed(const GroupOrder &group, const WaveOrder &waits, const
   sighting.other_wave = ended.index;
 }
 
-// Report lanes that skipped a barrier which other lanes of their wave reached: the lanes have ended, or did nothing
-// since.
+// Report lanes that skipped a barrier which their wave's other lanes reached: they ended, or did nothing since.
 void AccessChecks::missed(const GroupOrder &group, const WaveOrder &wave, const Narrow &barrier, uint64_t lanes) {
   if (!wanted_.barriers)
     return;

@@ -71,7 +71,7 @@ public:
   std::shared_ptr<const RangeTable> ranges() override { return ranges_; }
   Observer *observer() override;
   uint64_t scratch(uint64_t) override { return scratch_; }
-  void interrupt() override {} // nobody here waits for them
+  void interrupt() override {} // nothing here waits for interrupts
   void stopped(Worker &worker, uint64_t reason) override;
   void failed(const char *what) override;
   void finished(Worker &worker) override;

@@ -55,7 +55,7 @@ struct GroupOrder {
 
 class Ordering {
 public:
-  // Return the work-group that a wave is in, of which a worker has one at a time.
+  // Return the work-group of a wave; a worker has one at a time.
   GroupOrder &group(const char *wave) {
     char *place = pointer<char *>(wave, layout::wave::group);
     auto *known = pointer<GroupOrder *>(place, layout::group::watched);

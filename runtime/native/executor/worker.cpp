@@ -206,8 +206,7 @@ void Worker::take_runs() {
     const auto *runs = pointer<const uint64_t *>(master, master::runs);
     if (!runs || copy.runs_version == version)
       continue;
-    // The function of a run reads the literals of all its records from this copy. It is taken when all of them are
-    // copied.
+    // The function of a run reads literals of all its records from this copy, so it is taken when all are copied.
     const char *source = pointer<const char *>(master, master::records);
     uint64_t copied = RUN_MOST; // records from `at` on whose slots are here
     for (uint64_t at = std::min<uint64_t>(size, copy.records.size()); at > 0;) {

@@ -78,7 +78,7 @@ public:
   int64_t most = INT64_MAX; ///< number at which passes stop, with partial results
 
 private:
-  /// Instructions of a block: one that has a role or writes EXEC, or several in a row of which none does.
+  /// Instructions of a block: one that has a role or writes EXEC, or several in a row that do neither.
   struct Step {
     int first, last;
     uint16_t role;

@@ -386,7 +386,7 @@ bool LaneMasks::join(const LaneMasks &other, Groups vacant, std::vector<int> &in
         apart += __builtin_popcountll((a[w] ^ inside[w]) | (b[w] ^ outside[w]));
         known += __builtin_popcountll(a[w] | b[w]);
       }
-      if (candidate >= settled && !loss) // do not blur a new group by one of which less is known
+      if (candidate >= settled && !loss) // do not blur a new group by a less known one
         loss = apart;
       if (std::pair(loss, -known) < least) {
         best = candidate;

@@ -43,7 +43,7 @@ struct MaskOperations {
   /// @param lanes_kept VGPRs in whose lanes scalars are put
   MaskOperations(const EffectTable &table, const Units &lanes_kept);
 
-  /// Return the operation of an instruction of which only the effects are known.
+  /// Return the operation of an instruction whose effects alone are known.
   MaskOperation unknown(const Effects &effects) const;
   /// Return the operation of one instruction that writes something `interesting`.
   MaskOperation make(const OpcodeForm &form, const Effects &effects, const Operands &operands) const;

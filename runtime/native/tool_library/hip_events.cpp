@@ -93,7 +93,7 @@ struct Callbacks {
 
 Callbacks *callbacks = nullptr;
 thread_local Call *innermost = nullptr;
-thread_local bool inside = false; // what is called here is no event
+thread_local bool inside = false; // calls from here are not events
 
 // HIP calls it first without `memory` to get some, and then with it to give the memory back.
 void *on_activity(uint32_t, void *, const void *, void *memory) {

@@ -114,7 +114,7 @@ bool LaunchMemory::follow_allocation(uint64_t address) {
   return true;
 }
 
-// Managed memory is the process's own, of which the driver knows who may access it.
+// Managed memory is the process's own; the driver knows which devices may access it.
 bool LaunchMemory::follow_shared(uint64_t address, const Mapping &mapping) {
   uint64_t begin = page_of(address), end = begin + kPage;
   if (!is_shared(begin, kPage))

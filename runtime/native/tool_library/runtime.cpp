@@ -73,9 +73,8 @@ const std::vector<hsa_agent_t> &Runtime::gpus() {
 
 int Runtime::number_of(hsa_agent_t agent) {
   const auto &all = gpus();
-  const auto position =
-      std::find_if(all.begin(), all.end(), [&](hsa_agent_t candidate) { return candidate.handle == agent.handle; });
-  return position == all.end() ? -1 : static_cast<int>(position - all.begin());
+  const auto place = std::find_if(all.begin(), all.end(), [&](hsa_agent_t gpu) { return gpu.handle == agent.handle; });
+  return place == all.end() ? -1 : static_cast<int>(place - all.begin());
 }
 
 } // namespace luthier

@@ -9,7 +9,7 @@ namespace {
 // Launches that are timed at once; a limit, so that signals do not fill memory.
 constexpr size_t kMost = 1 << 16;
 
-// Pairs of readings of the two clocks, of which the closest is used: the process may be preempted between readings.
+// Pairs of readings of the two clocks. The closest is used: the process may be preempted between readings.
 constexpr int kReadings = 16;
 
 } // namespace

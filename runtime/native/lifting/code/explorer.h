@@ -93,7 +93,7 @@ public:
   /// Compilers put nothing after a call that never returns: the function ends there, or data follows.
   bool comes_back(int64_t address, int64_t following, const Decode &decode);
 
-  /// Return the pieces of which something is reached, ascending.
+  /// Return the pieces with reached instructions, ascending.
   std::vector<const Part *> parts();
 
   std::set<int64_t> leaders; ///< addresses at which a block begins
