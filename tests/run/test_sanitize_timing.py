@@ -93,4 +93,4 @@ def test_formats() -> None:
     finding.detail, finding.other = "reads v4", Other("object", 0, "global_load_dword v4, v[2:3], off", frames)
     (result,) = sarif([finding], "0")["runs"][0]["results"]
     assert result["message"]["text"] == "missing-wait: reads v4"
-    assert result["relatedLocations"][0]["message"]["text"] == "the operation"
+    assert result["relatedLocations"][0]["message"]["text"] == "the operation that is not waited for"
