@@ -114,7 +114,7 @@ def test_a_full_table_is_told(bench: Any, shipped: Any, monkeypatch: pytest.Monk
     tables = {table.title: table for table in reported(tool, module, patched)}
     (row,) = rows(tables["not measured"])
     assert "store" in row["instruction"]
-    assert "room for 1 sites" in row["reason"]
+    assert "supports at most 1 sites" in row["reason"]
     assert len(tables["most cache lines"].rows) == 1
 
 
