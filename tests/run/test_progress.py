@@ -157,7 +157,7 @@ with ProgressLine("quick", 3) as progress:
     code, screen = on_terminal([sys.executable, "-c", script], {**os.environ, "TERM": "xterm"})
     assert (code, screen.lines) == (0, ["done", ""])
     matches = [
-        re.fullmatch(r"lifting kernel(\d+), (\d+) of 1000, ([\d.]+) a second, (.*) left", one) for one in screen.shown
+        re.fullmatch(r"lifting kernel(\d+), (\d+) of 1000, ([\d.]+) per second, (.*) left", one) for one in screen.shown
     ]
     assert matches
     for match in matches:
