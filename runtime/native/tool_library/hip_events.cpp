@@ -65,7 +65,7 @@ template <typename T> constexpr bool kSigned = std::is_integral_v<T> && std::is_
       {#f, #a ".y", LUTHIER_OFFSET(f, a) + 4, 4, false, 0, false},                                                     \
       {#f, #a ".z", LUTHIER_OFFSET(f, a) + 8, 4, false, 0, false},
 
-const Field kFields[] = {LUTHIER_HIP_ARGUMENTS(LUTHIER_VALUE, LUTHIER_OUTPUT, LUTHIER_DIM3)};
+const Field all_fields[] = {LUTHIER_HIP_ARGUMENTS(LUTHIER_VALUE, LUTHIER_OUTPUT, LUTHIER_DIM3)};
 
 // A function that is reported.
 struct Function {
@@ -203,7 +203,7 @@ bool tell_of_hip(EventLog &log, Faults &faults, const std::vector<std::string> &
     // Never freed: calls are reported until the process ends. What hipGetLastError has returned is not known.
     auto *function = new Function{static_cast<uint32_t>(described.size()), id != HIP_API_ID_hipGetLastError, {}};
     ApiFunction description{false, "hip", name, {}, {}};
-    for (const Field &field : kFields) {
+    for (const Field &field : all_fields) {
       if (std::strcmp(field.function, name) != 0 || !field.is_reported())
         continue;
       function->fields.push_back(&field);
