@@ -92,7 +92,7 @@ def test_flags_with_blanks_and_quotes_stay_whole(commands: Path, tmp_path: Path)
     ("old", "new", "message"),
     [
         ("Luthier 0.1", "Luthier 9.0", "considered but not accepted"),
-        ("(probes DESTINATION", "(probes INTO", "takes DESTINATION <folder>"),
+        ("(probes DESTINATION", "(probes INTO", "expected DESTINATION <folder>"),
         ("(probes DESTINATION", "(registers DESTINATION", "registers was not made by"),
         ("(probes DESTINATION", "(nothing DESTINATION", "nothing was not made by"),
     ],
