@@ -279,7 +279,7 @@ def test_sgpr_inputs_are_what_the_compiler_reads(name: str, tool: Tool, tmp_path
     ],
 )
 def test_too_many_registers(name: str, asked: dict[str, int]) -> None:
-    with pytest.raises(ObjectError, match="more than the") as caught:
+    with pytest.raises(ObjectError, match="exceed the limit of") as caught:
         KernelDescriptor(target_named(name)).with_registers(**asked)
     assert caught.value.target == name
 
