@@ -134,17 +134,17 @@ Annotations read_annotations(Module &m) {
 
 /// Return the globals that `roots` need, themselves included: through calls, operands, initialisers.
 SetVector<GlobalValue *> reachable(ArrayRef<GlobalValue *> roots, const SmallPtrSetImpl<const Function *> &opaque) {
-  SetVector<GlobalValue *> found(roots.begin(), roots.end());
+  SetVector<GlobalValue *> members(roots.begin(), roots.end());
   SmallPtrSet<const Constant *, 32> seen;
   SmallVector<const Constant *, 32> constants;
-  for (unsigned i = 0; i < found.size(); ++i) { // grows while it runs
+  for (unsigned i = 0; i < members.size(); ++i) { // grows while it runs
     auto visit = [&](const Value *operand) {
       if (auto *c = dyn_cast<Constant>(operand))
         constants.push_back(c);
       while (!constants.empty()) {
         const Constant *c = constants.pop_back_val();
         if (auto *global = dyn_cast<GlobalValue>(c)) {
-          found.insert(const_cast<GlobalValue *>(global));
+          members.insert(const_cast<GlobalValue *>(global));
         } else if (seen.insert(c).second) {
           for (const Use &operand : c->operands())
             if (auto *inner = dyn_cast<Constant>(operand))
@@ -152,7 +152,7 @@ SetVector<GlobalValue *> reachable(ArrayRef<GlobalValue *> roots, const SmallPtr
         }
       }
     };
-    GlobalValue *global = found[i];
+    GlobalValue *global = members[i];
     if (auto *f = dyn_cast<Function>(global)) {
       if (!opaque.count(f))
         for (const Instruction &inst : instructions(*f))
@@ -162,7 +162,7 @@ SetVector<GlobalValue *> reachable(ArrayRef<GlobalValue *> roots, const SmallPtr
       visit(global->getOperand(0)); // the initialiser
     }
   }
-  return found;
+  return members;
 }
 
 /// Return whether an inline assembly template produces no instruction: empty, or comments alone, as used to hide values
@@ -185,7 +185,7 @@ bool is_empty_assembly(const InlineAsm &assembly) {
 
 /// Report inline assembly in `f`; clang shows the source line by the call's `srcloc`.
 bool has_inline_assembly(Function &f) {
-  bool found = false;
+  bool has_assembly = false;
   for (Instruction &inst : instructions(f)) {
     auto *call = dyn_cast<CallBase>(&inst);
     auto *assembly = call ? dyn_cast<InlineAsm>(call->getCalledOperand()) : nullptr;
@@ -199,9 +199,9 @@ bool has_inline_assembly(Function &f) {
                           "are not known; use an intrinsic (in function '" +
                           demangle(f.getName().str()) + "')";
     f.getContext().diagnose(DiagnosticInfoInlineAsm(*call, message, DS_Error));
-    found = true;
+    has_assembly = true;
   }
-  return found;
+  return has_assembly;
 }
 
 //===----------------------------------------------------------------------===//
@@ -385,14 +385,14 @@ bool can_be_named_by_host(const GlobalVariable &global) {
 }
 
 /// Remove what no hook needs: unused functions, and variables that only the module's own code can name.
-void erase_unreachable(Module &m, const Annotations &found) {
+void erase_unreachable(Module &m, const Annotations &annotations) {
   SmallVector<GlobalValue *, 32> roots;
   SmallPtrSet<const Function *, 8> opaque;
-  for (const AnnotatedFunction &intrinsic : found.intrinsics) {
+  for (const AnnotatedFunction &intrinsic : annotations.intrinsics) {
     opaque.insert(intrinsic.function);
     roots.push_back(intrinsic.function);
   }
-  for (const AnnotatedFunction &hook : found.hooks)
+  for (const AnnotatedFunction &hook : annotations.hooks)
     roots.push_back(hook.function);
   for (GlobalVariable &global : m.globals())
     if (can_be_named_by_host(global))
@@ -447,14 +447,14 @@ void warn_of_lost_hooks(Module &m) {
 }
 
 bool prepare_device_module(Module &m, const WaveVariant &variant) {
-  Annotations found = read_annotations(m);
+  Annotations annotations = read_annotations(m);
   erase_compiler_globals(m);
   Manifest record(m);
   resolve_aliases(m, record);
   m.setModuleInlineAsm(""); // no hook can reach it except by symbols of the application
 
   bool failed = false;
-  for (const AnnotatedFunction &hook : found.hooks) {
+  for (const AnnotatedFunction &hook : annotations.hooks) {
     if (can_be_hook(*hook.function))
       continue;
     report_error(m, Twine(hook.file) + ":" + Twine(hook.line) + ": hook '" + demangle(hook.function->getName().str()) +
@@ -465,9 +465,9 @@ bool prepare_device_module(Module &m, const WaveVariant &variant) {
   for (Function &f : make_early_inc_range(m))
     if (is_kernel(f))
       erase_global(f);
-  erase_unreachable(m, found);
+  erase_unreachable(m, annotations);
   SmallPtrSet<const Function *, 8> intrinsics;
-  for (const AnnotatedFunction &intrinsic : found.intrinsics)
+  for (const AnnotatedFunction &intrinsic : annotations.intrinsics)
     intrinsics.insert(intrinsic.function);
   for (Function &f : m)
     if (!intrinsics.count(&f))
@@ -475,9 +475,9 @@ bool prepare_device_module(Module &m, const WaveVariant &variant) {
   if (failed)
     return false;
 
-  for (const AnnotatedFunction &hook : found.hooks)
+  for (const AnnotatedFunction &hook : annotations.hooks)
     record.add_hook(hook);
-  for (const AnnotatedFunction &intrinsic : found.intrinsics)
+  for (const AnnotatedFunction &intrinsic : annotations.intrinsics)
     finalize_intrinsic(*intrinsic.function, record);
   for (Function &f : m) {
     if (f.isDeclaration())
@@ -487,7 +487,7 @@ bool prepare_device_module(Module &m, const WaveVariant &variant) {
     f.setLinkage(GlobalValue::InternalLinkage);
     f.setVisibility(GlobalValue::DefaultVisibility);
   }
-  for (const AnnotatedFunction &hook : found.hooks)
+  for (const AnnotatedFunction &hook : annotations.hooks)
     finalize_hook(*hook.function);
   externalize_variables(m, record);
   StripDebugInfo(m);

@@ -30,8 +30,8 @@ bool is_relocatable_device_code() {
   if (LLVM_VERSION_MAJOR > 22)
     return false;
   auto &options = cl::getRegisteredOptions();
-  auto found = options.find("amdgpu-internalize-symbols");
-  return found != options.end() && found->second->getNumOccurrences() == 0;
+  auto option = options.find("amdgpu-internalize-symbols");
+  return option != options.end() && option->second->getNumOccurrences() == 0;
 }
 
 bool carries_bitcode(const Module &m) {

@@ -37,8 +37,8 @@ constexpr char kSizeMacro[] = "__AMDGCN_WAVEFRONT_SIZE";
 /// Return the value of an attribute, from the first function that has it.
 StringRef attribute_of(const Module &m, StringRef name) {
   for (const Function &f : m)
-    if (Attribute found = f.getFnAttribute(name); found.isValid())
-      return found.getValueAsString();
+    if (Attribute attribute = f.getFnAttribute(name); attribute.isValid())
+      return attribute.getValueAsString();
   return "";
 }
 

@@ -104,11 +104,16 @@ def test_names_with_and_without_parameters(tmp_path: Path, name: str) -> None:
         b"a,b\n1,2\n",
         b"Kernel_Name,Dispatch_Id,Counter_Name,Counter_Value\nk,x,SQ_INSTS,1\n",
         b"Kernel_Name,Dispatch_Id,Counter_Name,Counter_Value\nk,1,SQ_INSTS,many\n",
+        b"Kernel_Name,Dispatch_Id,Counter_Name,Counter_Value\nk,1,SQ_INSTS,nan\n",
+        b"Kernel_Name,Dispatch_Id,Counter_Name,Counter_Value\nk,1\n",
+        b"Dispatch_Id,Counter_Name,Counter_Value,Kernel_Name\n1,SQ_INSTS,2\n",
+        b"Kernel_Name,Dispatch_Id,Counter_Name\nk,1,SQ_INSTS\n",
+        b"Kernel_Name,Dispatch_ID,SQ_INSTS\nk,1,inf\n",
         b"SQLite format 3\0" + bytes(100),
         b"\xff\xfe\x00",
         b"Kernel_Name,Dispatch_Id,Counter_Name,Counter_Value\n",
     ],
-    ids=range(7),
+    ids=range(12),
 )
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)
@@ -150,6 +155,13 @@ def test_damaged_traces_are_refused(counted: Path, tmp_path: Path, row: str) -> 
 def test_on_the_command_line(counted: Path, tmp_path: Path) -> None:
     file = rocprofv3(tmp_path / "counters.csv", MEASURED)
     assert "SQ_INSTS_VALU" in run_luthier("report", counted, "--counters", file).stdout
+    trace = tmp_path / "stats.csv"
+    trace.write_text(TRACE.format(kernel="k"))
+    both = run_luthier("report", counted, "--counters", file, "--counters", trace, "--format", "csv")
+    assert (both.returncode != 0, "csv is of one table" in both.stderr) == (True, True)
+    shown = run_luthier("report", counted, "--counters", file, "--counters", trace)
+    assert "SQ_INSTS_VALU" in shown.stdout
+    assert "thread trace" in shown.stdout
     refused = run_luthier("report", counted, "--counters", file, "--format", "html")
     assert refused.returncode != 0
     assert "--counters has the formats text, json and csv" in refused.stderr

@@ -29,9 +29,6 @@ def without_extras(tmp_path: Path) -> dict[str, str]:
     """Return an environment in whose Python the packages of extras cannot be found."""
     (tmp_path / "sitecustomize.py").write_text(
         f"import sys\nsys.modules.update(dict.fromkeys({sorted(extras._EXTRA_OF)!r}))\n"
-        "import importlib.util as util\nfind = util.find_spec\n"
-        "util.find_spec = lambda name, *more: None if name in sys.modules and sys.modules[name] is None "
-        "else find(name, *more)\n"
     )
     return {**os.environ, "PYTHONPATH": str(tmp_path)}
 

@@ -278,6 +278,8 @@ def _write_chosen(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -
     from luthier.report.thread_trace import is_thread_trace, stalls_beside_counts
 
     if args.counters:
+        if args.format == "csv" and len({is_thread_trace(path) for path in args.counters}) > 1:
+            raise LuthierError("csv is of one table: give --counters thread traces or files of counters, not both")
         traces = [path for path in args.counters if is_thread_trace(path)]
         counters = [path for path in args.counters if path not in traces]
         tables = [measured_beside_counted(folder, counters)] if counters else []

@@ -7,6 +7,7 @@ collection" and "Using rocpd output format"), ``pmc_perf.csv`` of rocprof-comput
 from __future__ import annotations
 
 import csv
+import math
 import re
 import sqlite3
 from collections import Counter, defaultdict
@@ -27,7 +28,7 @@ _NAMES = ("Kernel_Name", "KernelName")
 _DISPATCHES = ("Dispatch_Id", "Dispatch_ID", "Index")
 _PROCESSES = ("Process_Id", "PID", "pid")
 _QUERY = """
-SELECT pid, dispatch_id, kernel_name, grid_size, counter_name, value, start, "end" FROM counters_collection
+SELECT pid, dispatch_id, kernel_name, counter_name, value FROM counters_collection
 """
 _SUFFIX = re.compile(r"( \[clone \.kd\]|\.kd)$")
 
@@ -39,8 +40,6 @@ class MeasuredLaunch(Struct):
     """Name as the profiler has it, without its suffix of kernel descriptors."""
     order: tuple[int, int]
     """Process and number of the dispatch, by which launches are in order."""
-    grid: int | None
-    """Work-items."""
     counters: dict[str, float] = field(default_factory=dict)
 
 
@@ -60,7 +59,9 @@ def read_measured(path: Path) -> list[MeasuredLaunch]:
         for row in rows:
             launch = launches.setdefault((row.kernel, row.order), row)
             launch.counters.update(row.counters)
-    except (OSError, UnicodeDecodeError, ValueError, csv.Error, sqlite3.Error) as problem:
+    except KeyError as problem:
+        raise LuthierError(f"cannot read counters from {path}: there is no column {problem}") from None
+    except (OSError, TypeError, ValueError, csv.Error, sqlite3.Error) as problem:
         raise LuthierError(f"cannot read counters from {path}: {problem}") from None
     if not launches:
         raise LuthierError(f"{path} has no counters of any kernel")
@@ -69,9 +70,9 @@ def read_measured(path: Path) -> list[MeasuredLaunch]:
 
 def _database_rows(path: Path) -> Iterator[MeasuredLaunch]:
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
-        for pid, dispatch, kernel, grid, counter, value, _, _ in database.execute(_QUERY):
+        for pid, dispatch, kernel, counter, value in database.execute(_QUERY):
             order = (int(pid), int(dispatch))
-            yield MeasuredLaunch(_SUFFIX.sub("", str(kernel)), order, int(grid), {str(counter): float(value)})
+            yield MeasuredLaunch(_SUFFIX.sub("", str(kernel)), order, {str(counter): _finite(value)})
 
 
 def _csv_rows(path: Path) -> Iterator[MeasuredLaunch]:
@@ -84,12 +85,18 @@ def _csv_rows(path: Path) -> Iterator[MeasuredLaunch]:
         dispatch, process = _first_of(_DISPATCHES, columns), _first_of(_PROCESSES, columns)
         for number, row in enumerate(reader):
             order = (int(row[process]) if process else 0, int(row[dispatch]) if dispatch else number)
-            grid = int(row["Grid_Size"]) if row.get("Grid_Size") else None
             if "Counter_Name" in columns:
-                counters = {row["Counter_Name"]: float(row["Counter_Value"])}
+                counters = {row["Counter_Name"]: _finite(row["Counter_Value"])}
             else:
-                counters = {counter: float(value) for counter, value in row.items() if counter in COUNTERS and value}
-            yield MeasuredLaunch(_SUFFIX.sub("", row[name]), order, grid, counters)
+                counters = {counter: _finite(value) for counter, value in row.items() if counter in COUNTERS and value}
+            yield MeasuredLaunch(_SUFFIX.sub("", row[name]), order, counters)
+
+
+def _finite(value: object) -> float:
+    number = float(value)  # type: ignore[arg-type]
+    if not math.isfinite(number):
+        raise ValueError(f"a counter is {value}")
+    return number
 
 
 def _first_of(names: Iterable[str], columns: Sequence[str]) -> str | None:
@@ -192,7 +199,7 @@ def _rows_of(name: str, kernel: CountedKernel, launches: Sequence[MeasuredLaunch
         note = "none of its counters can be counted" if launches else "the files have no launch of this kernel"
         yield name, kernel.launches, len(launches), "", None, None, None, note
     for counter, each in values.items():
-        counted, mean = kernel.counters.get(counter, 0) / kernel.launches, sum(each) / len(each)
+        counted, mean = kernel.counters.get(counter, 0) / max(kernel.launches, 1), sum(each) / len(each)
         note = "" if counted == mean else "another build or other work" if min(each) == max(each) else "launches differ"
         ratio = round(mean / counted, 4) if counted else None
         yield name, kernel.launches, len(each), counter, _plain(counted), _plain(mean), ratio, note

@@ -24,8 +24,11 @@ def extra(module: str) -> Any:
     Raises:
         LuthierError: the package is not installed; the message has the command that installs it.
     """
-    require(module)
-    return importlib.import_module(module)
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        require(module)
+        raise
 
 
 def require(module: str) -> None:

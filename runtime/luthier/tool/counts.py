@@ -430,11 +430,11 @@ class KernelCounts(Struct, frozen=True, eq=False, dict=True):
     executions: NDArray[np.int64]
     """[n] executions by waves, by instruction index of the lifted kernel; 0 where `counted` is not set."""
     counted: NDArray[np.bool_]
-    """[n] whether `executions` was counted, which is so in functions with requests per wave."""
+    """[n] whether `executions` was counted: in functions with requests per wave."""
     active_lanes: NDArray[np.int64]
     """[n] sum of the active lanes over all executions; 0 where `lanes_counted` is not set."""
     lanes_counted: NDArray[np.bool_]
-    """[n] whether `active_lanes` was counted, which is so in functions with requests per lane."""
+    """[n] whether `active_lanes` was counted: in functions with requests per lane."""
     edges: tuple[EdgeRow, ...] = ()
     """Edges between blocks of functions with requests per wave. Functions that share code or contain jumps with unknown
     targets have none, since each of their blocks is counted separately."""
