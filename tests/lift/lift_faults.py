@@ -102,7 +102,7 @@ FAULTS: dict[str, Fault] = {
         246,
     ),
     "a_selected_mask_is_the_first": Fault(
-        "mask_operations.cpp", "if (!one || !other || one->half + other->half == 1)", "return one;", 71
+        "mask_operations.cpp", "if (!left || !right || left->half + right->half == 1)", "return left;", 71
     ),
     "half_of_exec_is_nothing": Fault(
         "mask_operations.cpp",
