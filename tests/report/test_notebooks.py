@@ -11,6 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
+from nbclient.exceptions import DeadKernelError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
@@ -36,7 +37,13 @@ def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     shutil.copytree(EXAMPLES / "apps", tmp_path / "apps")
     (tmp_path / "notebooks").mkdir()
     kept, done = (nbformat.reads(path.read_text(), as_version=4) for _ in range(2))  # type: ignore[no-untyped-call]
-    NotebookClient(done, timeout=300, resources={"metadata": {"path": str(tmp_path / "notebooks")}}).execute()
+    client = NotebookClient(done, timeout=300, resources={"metadata": {"path": str(tmp_path / "notebooks")}})
+    with (tmp_path / "kernel.err").open("w+") as errors:
+        try:
+            client.execute(stderr=errors)
+        except DeadKernelError as error:
+            errors.seek(0)
+            pytest.fail(f"{error}; its standard error: {errors.read()}")
     code = [cell.cell_type == "code" for cell in kept.cells]
     assert any(code)
     for before, after in zip(kept.cells, done.cells, strict=True):

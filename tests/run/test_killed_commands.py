@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -41,8 +42,9 @@ def process_of(leader: subprocess.Popen[str], word: str) -> int:
     deadline = time.monotonic() + PATIENCE
     while True:
         for pid in session(leader.pid):
-            if word in Path(f"/proc/{pid}/cmdline").read_text():
-                return pid
+            with contextlib.suppress(OSError):  # it has ended
+                if word in Path(f"/proc/{pid}/cmdline").read_text():
+                    return pid
         assert leader.poll() is None, leader.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.01)
