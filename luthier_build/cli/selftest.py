@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 """Schema version of the file; increased when something changes its meaning or is removed."""
-_DEFAULT = ("emu:gfx90a", "hip:0")
+_DEFAULT = ("emu:gfx90a", "hip")
 _PACKAGES = ("numpy", "llvmlite", "msgpack", "hip-python")
 
 
@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--device",
         action="append",
         metavar="DEVICE",
-        help="emu:<target> (in this process and under the real ROCm) or hip:<number> (a GPU); repeatable (default: "
-        f"{' and '.join(_DEFAULT)}, if present)",
+        help="emu:<target> (in this process and under the real ROCm), hip:<number> (a GPU) or hip (all GPUs); "
+        f"repeatable (default: {' and '.join(_DEFAULT)}, if there are any)",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write a JSON file to attach to a bug report")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     for outcome in run_steps(steps(args.device)):
         outcomes.append(outcome)
         if not args.json:
-            say(f"{outcome.status:8} {outcome.where:18} {outcome.name:12} {_last_line(outcome.detail)}", flush=True)
+            say(f"{outcome.status:8} {outcome.where:18} {outcome.name:23} {_last_line(outcome.detail)}", flush=True)
     report = {"schema": SCHEMA, "machine": machine(), "steps": [dataclasses.asdict(outcome) for outcome in outcomes]}
     if args.json:
         say_text(json.dumps(report, indent=2))
@@ -68,7 +68,7 @@ def steps(names: list[str] | None) -> Iterator[SelftestStep]:
     Raises:
         LuthierError: a name is not the name of a device.
     """
-    from luthier_build.selftest import devices, programs  # slow to import
+    from luthier_build.selftest import devices, gpus, programs  # slow to import
     from luthier_build.selftest.steps import SelftestStep
 
     chosen = [SelftestStep("machine", "environment", environment)]
@@ -77,10 +77,12 @@ def steps(names: list[str] | None) -> Iterator[SelftestStep]:
         if kind == "emu" and rest:
             TargetId.parse(rest)
             chosen += devices.emulated(name) + programs.under_rocm(name)
-        elif kind == "hip" and rest.isdecimal():
-            chosen += programs.gpu(name, asked=names is not None)
+        elif name == gpus.ALL or (kind == gpus.ALL and rest.isdecimal()):
+            chosen += gpus.steps_on(name, is_optional=names is None)
         else:
-            raise LuthierError(f"no device {name!r}: use emu:<target> for an emulated device, hip:<number> for a GPU")
+            raise LuthierError(
+                f"no device {name!r}: use emu:<target> for an emulated device, hip:<number> for a GPU, hip for all GPUs"
+            )
     return iter(chosen)
 
 

@@ -1,4 +1,4 @@
-"""Steps in a separate process: a program under the real ROCm on a virtual device, and a GPU."""
+"""Steps in a separate process: a program under the real ROCm."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from typing import Any
 
 import luthier
 import numpy as np
+from luthier.emulator.running.stats import LaunchStats
 from luthier.errors import LuthierError
-from luthier.run import parse_devices, preflight
+from luthier.run import devices_for, preflight
+from luthier.run.machine_gpus import MachineGpus
 from luthier.run.program import library_folder
 from luthier.support.processes import run
 
@@ -22,8 +24,9 @@ from luthier_build.selftest import program as hip_program
 from luthier_build.selftest.steps import SelftestStep, Skip, check
 from luthier_build.selftest.tools import compile_hook
 
-_PATIENCE = 300
-"""Seconds."""
+COMMAND = [sys.executable, "-m", "luthier_build.selftest.apart"]
+PATIENCE = 300
+"""Most seconds of a step in a separate process."""
 
 
 def under_rocm(name: str) -> list[SelftestStep]:
@@ -40,7 +43,7 @@ def under_rocm(name: str) -> list[SelftestStep]:
 def libraries(name: str) -> str:
     """Return the versions of the libraries that programs on a virtual device need."""
     try:
-        parse_devices(name)
+        chosen = devices_for(name, [sys.executable])
     except LuthierError as problem:
         raise Skip(str(problem)) from None
     installed = {library: rocm.find(library) for library in (rocm.ROCR, rocm.HIP)}
@@ -54,31 +57,28 @@ def libraries(name: str) -> str:
         library_folder()
     except LuthierError as problem:
         raise Skip(str(problem)) from None
-    base = {**os.environ, "LD_LIBRARY_PATH": str(rocr.path.parent)}
-    if unknown := preflight.unknown_targets(sys.executable, parse_devices(name), base):
-        raise Skip(unknown)
+    if not isinstance(chosen, MachineGpus):
+        base = {**os.environ, "LD_LIBRARY_PATH": str(rocr.path.parent)}
+        if unknown := preflight.unknown_targets(sys.executable, chosen, base):
+            raise Skip(unknown)
     return f"ROCr {rocr.version}, HIP {hip.version}"
 
 
-def ran(name: str, what: str) -> str:
+def ran(name: str, what: str, target: str = "") -> str:
     """Run a HIP program and return a description of its result and of the instruction count.
 
     Args:
         name: name of the device.
         what: ``program``, ``counting`` or ``hooked``, see `luthier_build.selftest.apart`.
+        target: target of a GPU; otherwise `name` has it.
     """
     libraries(name)
-    target = name.partition(":")[2]
+    target = target or name.partition(":")[2]
     if what == "hooked":
         compile_hook(target)
-    hip = rocm.find(rocm.HIP)
-    assert hip is not None
     with tempfile.TemporaryDirectory(prefix="luthier-selftest-") as folder:
-        object, out = Path(folder) / "object", Path(folder) / "out"
-        object.write_bytes(kernel.code_object(target).data)
-        sizes = (kernel.ITEMS, kernel.GROUPS, kernel.ITEMS, kernel.TURNS)
-        command = [sys.executable, hip_program.__file__, str(hip.path), str(object), kernel.NAME, str(out)]
-        report = apart(what, name, *command, *map(str, sizes))
+        out = Path(folder) / "out"
+        report = apart(what, name, target, *program_command(target, Path(folder), out))
         check(report["code"] == 0, f"the program's exit code is {report['code']}")
         devices.compare(np.frombuffer(out.read_bytes(), np.uint32))
     if what == "program":
@@ -86,31 +86,33 @@ def ran(name: str, what: str) -> str:
         return "result as computed by NumPy"
     check(not report["faults"], "; ".join(report["faults"]))
     check(report["instrumented"].get(kernel.NAME) == 1, f"the kernel was not instrumented: {report['instrumented']}")
-    beside = luthier.open_device(name)
-    devices.launch(beside, kernel.code_object(target).data)
-    wanted = beside.stats.instructions
+    wanted = emulated_stats(target).instructions
     counted = report["counted"]
     check(counted == wanted, f"{counted} instructions counted; the emulated device executes {wanted}")
     return f"{wanted} instructions counted, as many as the emulated device executes; result unchanged"
 
 
-def gpu(name: str, *, asked: bool) -> list[SelftestStep]:
-    """Return the step for ``hip:N``, in a separate process, because a fault of the kernel ends the process.
+def program_command(target: str, folder: Path, out: Path) -> list[str]:
+    """Return the command of a HIP program without Luthier that launches the kernel once.
 
     Args:
-        asked: the user has named the device, so that a missing device is a failure.
+        folder: gets the kernel's code object.
+        out: file that the program writes its result to.
     """
+    hip = rocm.find(rocm.HIP)
+    assert hip is not None
+    object = folder / "object"
+    object.write_bytes(kernel.code_object(target).data)
+    sizes = (kernel.ITEMS, kernel.GROUPS, kernel.ITEMS, kernel.TURNS)
+    paths = (hip.path, object, kernel.NAME, out)
+    return [sys.executable, hip_program.__file__, *map(str, paths + sizes)]
 
-    def try_it() -> str:
-        try:
-            report = apart("gpu", name)
-        except LuthierError as problem:
-            if asked or _has_gpu():
-                raise
-            raise Skip(f"no usable GPU: {str(problem).splitlines()[-1]}") from None
-        return f"{report['device']}: {report['detail']}"
 
-    return [SelftestStep(name, "counters", try_it)]
+def emulated_stats(target: str) -> LaunchStats:
+    """Return what the emulated device counts of the kernel."""
+    beside = luthier.open_device(f"emu:{target}")
+    devices.launch(beside, kernel.code_object(target).data)
+    return beside.stats
 
 
 def apart(*arguments: str) -> dict[str, Any]:
@@ -119,11 +121,6 @@ def apart(*arguments: str) -> dict[str, Any]:
     Raises:
         LuthierError: it fails or times out.
     """
-    command = [sys.executable, "-m", "luthier_build.selftest.apart", *arguments]
-    printed = run(command, error=LuthierError, timeout=_PATIENCE)
+    printed = run([*COMMAND, *arguments], error=LuthierError, timeout=PATIENCE)
     report: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return report
-
-
-def _has_gpu() -> bool:
-    return Path("/dev/kfd").exists()

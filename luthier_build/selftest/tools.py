@@ -63,14 +63,33 @@ def compile_hook(target: str) -> ToolModule:
         Skip: there is no compiler.
         LuthierError: the compiler fails.
     """
-    try:
-        toolchain = Toolchain.find()
-    except LuthierError as problem:
-        raise Skip(f"hooks need a compiler: {problem}") from None
     with tempfile.TemporaryDirectory(prefix="luthier-selftest-") as name:
-        (Path(name) / "device.hip").write_text(_DEVICE)
-        with build_folder(Path(name) / "build") as folder:
-            made = compile_device(
-                ["device.hip"], [target], toolchain=toolchain, folder=folder, project=Path(name), report=lambda _: None
-            )
-        return ToolModule.load(made.bundle)
+        return ToolModule.load(hook_bundle(target, Path(name)))
+
+
+def hook_bundle(target: str, place: Path) -> Path:
+    """Compile the module of `Hooked` in a folder and return the file.
+
+    Raises:
+        Skip: there is no compiler.
+        LuthierError: the compiler fails.
+    """
+    chosen = toolchain("hooks")
+    (place / "device.hip").write_text(_DEVICE)
+    with build_folder(place / "build") as folder:
+        made = compile_device(
+            ["device.hip"], [target], toolchain=chosen, folder=folder, project=place, report=lambda _: None
+        )
+    return made.bundle
+
+
+def toolchain(purpose: str) -> Toolchain:
+    """Return the compiler for something that needs it, in plural.
+
+    Raises:
+        Skip: there is none.
+    """
+    try:
+        return Toolchain.find()
+    except LuthierError as problem:
+        raise Skip(f"{purpose} need a compiler: {problem}") from None

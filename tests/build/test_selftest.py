@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -11,13 +14,16 @@ from typing import Any
 import luthier
 import numpy as np
 import pytest
+from commands import MAIN
 from luthier.cli.main import main
 from luthier.errors import LuthierError
 from luthier.isa.targets import TARGETS
+from luthier.run import preflight
 from luthier.support.processes import run
 
 from luthier_build import rocm
-from luthier_build.selftest import devices, kernel
+from luthier_build.selftest import devices, gpus, kernel, programs
+from luthier_build.selftest.launches import LAUNCHES
 from luthier_build.selftest.steps import SelftestStep, Skip, run_steps
 from luthier_build.toolchain import Toolchain
 
@@ -118,20 +124,96 @@ def test_nothing_but_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_gpu(tmp_path: Path) -> None:
     """On the virtual device, which looks like one to HIP."""
+    steps = on_a_gpu(tmp_path)
+    assert statuses(steps) == {"ok": 4 + len(LAUNCHES), "skipped": 1}, steps
+    assert steps["hip:0", "device"]["detail"].startswith("gfx908, ROCr ")
+    assert "rocprofv3 is not installed" in steps["hip:0", "rocprofv3"]["detail"]
+    for name in LAUNCHES:
+        assert re.fullmatch(
+            r"[1-9]\d* instructions; unchanged and under 7 tools as on the emulated device",
+            steps["hip:0", f"kernel {name}"]["detail"],
+        )
+
+
+def on_a_gpu(tmp_path: Path, **env: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return the steps on a virtual device in whose program the self-test runs."""
     pytest.importorskip("hip", reason="hip-python is not installed (extra hip)")
     report = tmp_path / "report.json"
-    inside = "import sys; from luthier.cli.main import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", inside]
-    run([*command, "run", "--device", "emu:gfx908", "--", *command, "selftest", "--device", "hip:0", "-o", str(report)])
-    _, step = json.loads(report.read_text())["steps"]
-    assert step["status"] == "ok", step
-    assert "gfx908" in step["detail"]
+    command = [sys.executable, "-c", MAIN]
+    argv = [*command, "run", "--device", "emu:gfx908", "--", *command, "selftest", "--device", "hip", "-o", str(report)]
+    subprocess.run(argv, env=os.environ | env, check=False, capture_output=True)
+    return {(step["where"], step["name"]): step for step in json.loads(report.read_text())["steps"]}
 
 
-def test_a_gpu_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+PROFILER = """#!{python}
+import subprocess, sys
+from pathlib import Path
+at = sys.argv.index("--")
+folder, counters = Path(sys.argv[sys.argv.index("-d") + 1]), sys.argv[2 : sys.argv.index("--output-format")]
+subprocess.run(sys.argv[at + 1 :], check=True)
+rows = [f"1,1,luthier_selftest,{{name}},{{value}}" for name, value in zip(counters, {values}, strict=True)]
+(folder / "host").mkdir()
+header = "Process_Id,Dispatch_Id,Kernel_Name,Counter_Name,Counter_Value"
+(folder / "host" / "1_counter_collection.csv").write_text("\\n".join([header, *rows]))
+"""
+"""Stands for rocprofv3: it writes given counters in its format."""
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("waves", [24, 23])
+def test_counters_of_a_profiler(tmp_path: Path, waves: int) -> None:
+    device = luthier.open_device("emu:gfx908")
+    devices.launch(device, kernel.code_object("gfx908").data)
+    counters = devices.sq_counters(device.stats)
+    values = [waves, *(counters[name] for name in ("SQ_INSTS_VALU", "SQ_INSTS_SALU", "SQ_INSTS_SMEM"))]
+    profiler = tmp_path / "rocprofv3"
+    profiler.write_text(PROFILER.format(python=sys.executable, values=values))
+    profiler.chmod(0o755)
+    step = on_a_gpu(tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}")["hip:0", "rocprofv3"]
+    assert step["status"] == ("ok" if waves == 24 else "failed"), step
+    if waves != 24:
+        assert step["detail"] == "SQ_WAVES: 23, on the emulated device 24"
+
+
+def test_a_kernel_that_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As HIP ends it after a fault: the error names the kernel and the tool."""
+    source = "import os, sys; print('kernel copy, under counting', file=sys.stderr, flush=True); os.abort()"
+    monkeypatch.setattr(programs, "COMMAND", [sys.executable, "-c", source])
+    (step,) = (step for step in gpus.steps_of("hip:0", {"target": "gfx90a"}) if step.name == "kernel luthier_selftest")
+    (outcome,) = run_steps([step])
+    assert outcome.status == "failed"
+    assert "was killed by SIGABRT" in outcome.detail
+    assert outcome.detail.splitlines()[-1] == "kernel copy, under counting"
+
+
+def test_a_gpu_that_is_not_there(tmp_path: Path) -> None:
     code, steps = selftest(tmp_path, "--device", "hip:7")
-    assert (code, steps["hip:7", "counters"]["status"]) == (1, "failed")
-    assert "hip:7" in steps["hip:7", "counters"]["detail"]
+    assert (code, steps["hip:7", "device"]["status"]) == (1, "failed")
+    assert "there is no AMD GPU, or its driver is missing (/dev/kfd)" in steps["hip:7", "device"]["detail"]
+
+
+@pytest.mark.parametrize("missing", ["permission", "hip-python", "device"])
+def test_what_a_gpu_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    """Each is one failed step with the reason."""
+    driver = tmp_path / "kfd"
+    driver.touch()
+    monkeypatch.setattr(preflight, "DRIVER", str(driver))
+    gpus.gpus_of.cache_clear()
+    expected = "HIP finds no device: hipErrorNoDevice"
+    if missing == "permission":
+        monkeypatch.setattr(os, "access", lambda path, *_, **__: str(path) != str(driver))
+        expected = f"no permission to open {driver}: add your user to the groups"
+    if missing == "hip-python":
+        (tmp_path / "hip").mkdir()
+        (tmp_path / "hip" / "__init__.py").write_text("raise ImportError('not here')")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        expected = "GPUs (hip:N) need hip-python: pip install luthier[hip] (not here)"
+    code, steps = selftest(tmp_path, "--device", "hip")
+    gpus.gpus_of.cache_clear()
+    assert code == 1
+    (step,) = (step for step in steps.values() if step["where"] == "hip")
+    assert (step["name"], step["status"]) == ("device", "failed")
+    assert expected in step["detail"]
 
 
 @pytest.mark.parametrize("name", ["gfx90a", "emu:", "emu:gfx1", "hip:x", "cuda:0"])

@@ -8,29 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from luthier import Tool, ToolModule, load_object, open_device, patch_object, reported
 from luthier.emulator.running.stats import LaunchStats
-from luthier.isa.sq_counters import sq_counters_of
 from shipped import tool_of
 
 from luthier_build.compile import compile_application
+from luthier_build.selftest.devices import sq_counters
+from luthier_build.selftest.launches import ELEMENTS, LAUNCHES, SOURCE
 
 FOLDER = Path(__file__).parent
 RECORDS = tomllib.loads((FOLDER / "records.toml").read_text())
 COUNTERS = RECORDS["counters"]
 CONFLICTS, CYCLES = RECORDS["lds_bank_conflicts"], RECORDS["lds_cycles"]
-ELEMENTS = 1 << 12
-"""Of the copy, in place of a million: all waves execute the same."""
-ARGUMENTS = {
-    "copy": lambda: (np.arange(ELEMENTS, dtype=float), np.zeros(1), np.zeros(ELEMENTS), ELEMENTS, 1),
-    "float_kinds": lambda: (np.zeros(64, np.int32),),
-    "global_write": lambda: (np.zeros(64, np.int32), 0),
-    "global_read": lambda: (np.zeros(64, np.int32), 0),
-    "one_bank": lambda: (np.zeros(1, np.int32), 0),
-    "sum": lambda: (np.ones(16, np.float32), np.zeros(1, np.float32)),
-}
 
 
 def name_of(record: dict[str, Any]) -> str:
@@ -44,7 +34,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     def build(target: str) -> Path:
         path = folder / f"{target}.hsaco"
         if not path.exists():
-            compile_application(FOLDER / "kernels.hip", target, path, flags=["-O3"])
+            compile_application(SOURCE, target, path, flags=["-O3"])
         return path
 
     return build
@@ -52,16 +42,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 def launched(data: Any, target: str, kernel: str, block: int = 64, grid: int = 1) -> tuple[Any, LaunchStats]:
     module = open_device(f"emu:{target}").load(data)
-    return module, module.kernel(kernel).launch(*ARGUMENTS[kernel](), grid=grid, block=block)
+    return module, module.kernel(kernel).launch(*LAUNCHES[kernel].arguments(), grid=grid, block=block)
 
 
 def counted(stats: LaunchStats) -> Counter[str]:
     """Return the counters of a launch, of all its waves."""
-    lifted = stats.lift()
-    counters: Counter[str] = Counter()
-    for instruction in lifted.instructions:
-        executions = stats.executions_at(instruction.address)
-        counters.update(dict.fromkeys(sq_counters_of(instruction.mnemonic), executions))
+    counters = sq_counters(stats)
+    assert stats.lift is not None
+    for instruction in stats.lift().instructions:
         if instruction.memory is not None and instruction.memory.space == "global":
             lanes = stats.active_lanes_at(instruction.address)
             counters["TCP_TOTAL_READ" if instruction.memory.kind == "load" else "TCP_TOTAL_WRITE"] += lanes
@@ -88,7 +76,7 @@ def test_instructions(built: Callable[[str], Path], record: dict[str, Any]) -> N
 
 def test_one_instruction_more_is_noticed(built: Callable[[str], Path], tmp_path: Path) -> None:
     """The control: a kernel that is not the one that was measured has other counts."""
-    source = (FOLDER / "kernels.hip").read_text().replace("to[i] = from[i];", "to[i] = from[i] + 1;")
+    source = SOURCE.read_text().replace("to[i] = from[i];", "to[i] = from[i] + 1;")
     (tmp_path / "other.hip").write_text(source)
     other = compile_application(tmp_path / "other.hip", "gfx90a", tmp_path / "other.hsaco", flags=["-O3"])
     _, stats = launched(other, "gfx90a", "copy", 256, ELEMENTS // 256)

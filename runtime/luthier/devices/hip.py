@@ -38,19 +38,10 @@ class Hip:
     """
 
     def __init__(self, number: int) -> None:
-        try:
-            from hip import hip as runtime
-        except ImportError as problem:
-            raise DeviceError(f"hip:{number} needs hip-python: pip install luthier[hip] ({problem})") from problem
-        hip: Any = runtime
-        self._hip = hip
+        self._hip, count = _runtime()
         self.number = number
-        try:
-            error, count = hip.hipGetDeviceCount()
-        except (RuntimeError, OSError) as problem:  # the first call loads the library
-            raise DeviceError(f"cannot load the HIP runtime: {problem}") from problem
-        if error != hip.hipError_t.hipSuccess or number >= count:
-            raise DeviceError(f"there is no device hip:{number}; devices of HIP: {count if not error else error.name}")
+        if number >= count:
+            raise DeviceError(f"there is no device hip:{number}; HIP has {count}, numbered from 0")
 
     def call(self, name: str, *arguments: Any, **named: Any) -> Any:
         """Call a HIP function on the device and return its first result, if it has any.
@@ -98,6 +89,35 @@ class Hip:
                 if match is not None:
                     return TargetId.parse(match[0].decode())
         raise DeviceError(f"the properties of hip:{self.number} do not name a target")
+
+
+def _runtime() -> tuple[Any, int]:
+    """Return hip-python's module of the HIP runtime, and the number of its devices.
+
+    Raises:
+        DeviceError: hip-python or the HIP runtime is missing, or the runtime has no device.
+    """
+    try:
+        from hip import hip as runtime
+    except ImportError as problem:
+        raise DeviceError(f"GPUs (hip:N) need hip-python: pip install luthier[hip] ({problem})") from problem
+    hip: Any = runtime
+    try:
+        error, count = hip.hipGetDeviceCount()
+    except (RuntimeError, OSError) as problem:  # the first call loads the library
+        raise DeviceError(f"cannot load the HIP runtime: {problem}") from problem
+    if error != hip.hipError_t.hipSuccess:
+        raise DeviceError(f"HIP finds no device: {error.name}")
+    return hip, count
+
+
+def gpu_names() -> list[str]:
+    """Return the names of the devices of HIP, e.g. ``hip:0``.
+
+    Raises:
+        DeviceError: as for `HipDevice`.
+    """
+    return [f"hip:{number}" for number in range(_runtime()[1])]
 
 
 class HipBuffer(storage.Buffer):

@@ -126,11 +126,18 @@ def check_driver(base: Mapping[str, str]) -> None:
     """Check that this machine has the kernel driver of AMD GPUs, or an outer run provides one.
 
     Raises:
-        DeviceError: there is none.
+        DeviceError: there is none, or it must not be opened.
     """
-    if not os.path.exists(DRIVER) and not os.path.exists(base.get(FILES_VARIABLE, "")):
+    if os.path.exists(base.get(FILES_VARIABLE, "")):
+        return
+    if not os.path.exists(DRIVER):
         raise DeviceError(
             f"there is no AMD GPU, or its driver is missing ({DRIVER}): --device emu:TARGET provides a virtual one"
+        )
+    if not os.access(DRIVER, os.R_OK | os.W_OK):
+        raise DeviceError(
+            f"no permission to open {DRIVER}: add your user to the groups that own it and /dev/dri/renderD*, usually"
+            " `sudo usermod -aG render,video $USER`, and log in again"
         )
 
 
