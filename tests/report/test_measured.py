@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +53,28 @@ def rocpd(path: Path, rows: Sequence[tuple[str, int, str, float]]) -> Path:
     return path
 
 
-FORMATS = [rocprofv3, rocprof_compute, rocpd]
+def rocprofv3_json(path: Path, rows: Sequence[tuple[str, int, str, float]]) -> Path:
+    """Kernels by number and counters by handle; each value in two parts."""
+    kernels = ["", *sorted({name for name, *_ in rows})]
+    counters = {counter: 1000 + number for number, counter in enumerate(sorted({counter for _, _, counter, _ in rows}))}
+    dispatches = []
+    for dispatch, name in sorted({(at, name) for name, at, _, _ in rows}):
+        info = {"dispatch_id": dispatch, "kernel_id": kernels.index(name), "agent_id": {"handle": 5}}
+        values = [(counters[counter], part) for _, at, counter, v in rows if at == dispatch for part in (v - 1, 1)]
+        records = [{"counter_id": {"handle": handle}, "value": value} for handle, value in values]
+        dispatches.append({"thread_id": 9, "dispatch_data": {"dispatch_info": info}, "records": records})
+    process = {
+        "metadata": {"pid": 7},
+        "agents": [],
+        "counters": [{"id": {"handle": handle}, "name": counter} for counter, handle in counters.items()],
+        "kernel_symbols": [{"formatted_kernel_name": name, "kernel_id": at} for at, name in enumerate(kernels)],
+        "callback_records": {"counter_collection": dispatches},
+    }
+    path.write_text(json.dumps({"rocprofiler-sdk-tool": [process]}))
+    return path
+
+
+FORMATS = [rocprofv3, rocprof_compute, rocpd, rocprofv3_json]
 
 
 @pytest.fixture
@@ -111,9 +133,12 @@ def test_names_with_and_without_parameters(tmp_path: Path, name: str) -> None:
         b"Kernel_Name,Dispatch_ID,SQ_INSTS\nk,1,inf\n",
         b"SQLite format 3\0" + bytes(100),
         b"\xff\xfe\x00",
+        b"{",
+        b'{"rocprofiler-sdk-tool": []}',
+        b'{"rocprofiler-sdk-tool": [{"counters": 3, "kernel_symbols": [], "callback_records": {}}]}',
         b"Kernel_Name,Dispatch_Id,Counter_Name,Counter_Value\n",
     ],
-    ids=range(12),
+    ids=range(15),
 )
 def test_other_files_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "file").write_bytes(content)

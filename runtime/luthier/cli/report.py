@@ -68,9 +68,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="text, json and csv: compare the counts with counters that a GPU counted (CSV or rocpd database of "
-        "rocprofv3, pmc_perf.csv of rocprof-compute) or show a thread trace's stalls beside them (stats_*.csv of "
-        "rocprofv3 --att); repeatable",
+        help="text, json and csv: compare the counts with counters that a GPU counted (CSV, JSON or rocpd "
+        "database of rocprofv3, pmc_perf.csv of rocprof-compute) or show a thread trace's stalls beside them "
+        "(stats_*.csv of rocprofv3 --att); repeatable",
     )
     trace = parser.add_argument_group("tables that may exceed memory, such as traces (text and json)")
     trace.add_argument("--trace", metavar="NAME", help="summarise this table, e.g. accesses for trace-accesses.parquet")

@@ -1,7 +1,8 @@
 """Counters that a GPU counted, as profilers write them, beside what a run counted of the same kernels.
 
-Formats: CSV and the rocpd database of rocprofv3 (https://rocm.docs.amd.com/projects/rocprofiler-sdk, "Kernel counter
-collection" and "Using rocpd output format"), ``pmc_perf.csv`` of rocprof-compute, which has a column for each counter.
+Formats: CSV, JSON and the rocpd database of rocprofv3 (https://rocm.docs.amd.com/projects/rocprofiler-sdk, "Kernel
+counter collection", "JSON output schema" and "Using rocpd output format"), ``pmc_perf.csv`` of rocprof-compute, which
+has a column for each counter.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct, field
 
 from luthier.errors import LuthierError
@@ -53,15 +55,16 @@ def read_measured(path: Path) -> list[MeasuredLaunch]:
     """
     try:
         with path.open("rb") as file:
-            is_database = file.read(len(_DATABASE)) == _DATABASE
-        rows = _database_rows(path) if is_database else _csv_rows(path)
+            start = file.read(len(_DATABASE))
+        read = _database_rows if start == _DATABASE else _json_rows if start.lstrip()[:1] == b"{" else _csv_rows
+        rows = read(path)
         launches: dict[tuple[str, tuple[int, int]], MeasuredLaunch] = {}
         for row in rows:
             launch = launches.setdefault((row.kernel, row.order), row)
             launch.counters.update(row.counters)
     except KeyError as problem:
-        raise LuthierError(f"cannot read counters from {path}: there is no column {problem}") from None
-    except (OSError, TypeError, ValueError, csv.Error, sqlite3.Error) as problem:
+        raise LuthierError(f"cannot read counters from {path}: there is no column or number {problem}") from None
+    except (OSError, TypeError, ValueError, csv.Error, sqlite3.Error, msgspec.MsgspecError) as problem:
         raise LuthierError(f"cannot read counters from {path}: {problem}") from None
     if not launches:
         raise LuthierError(f"{path} has no counters of any kernel")
@@ -73,6 +76,75 @@ def _database_rows(path: Path) -> Iterator[MeasuredLaunch]:
         for pid, dispatch, kernel, counter, value in database.execute(_QUERY):
             order = (int(pid), int(dispatch))
             yield MeasuredLaunch(_SUFFIX.sub("", str(kernel)), order, {str(counter): _finite(value)})
+
+
+class _Handle(Struct):
+    handle: int
+
+
+class _CounterName(Struct):
+    id: _Handle
+    name: str
+
+
+class _KernelSymbol(Struct):
+    formatted_kernel_name: str
+    kernel_id: int | None = None
+
+
+class _DispatchInfo(Struct):
+    dispatch_id: int
+    kernel_id: int
+
+
+class _DispatchData(Struct):
+    dispatch_info: _DispatchInfo
+
+
+class _CounterRecord(Struct):
+    counter_id: _Handle
+    value: float
+
+
+class _CountedDispatch(Struct):
+    dispatch_data: _DispatchData
+    records: list[_CounterRecord]
+
+
+class _CallbackRecords(Struct):
+    counter_collection: list[_CountedDispatch] = []
+
+
+class _Metadata(Struct):
+    pid: int = 0
+
+
+class _ProfiledProcess(Struct):
+    """What rocprofv3 writes about a process; other fields are ignored."""
+
+    counters: list[_CounterName]
+    kernel_symbols: list[_KernelSymbol]
+    callback_records: _CallbackRecords
+    metadata: _Metadata = field(default_factory=_Metadata)
+
+
+class _ProfilerJson(Struct, rename={"processes": "rocprofiler-sdk-tool"}):
+    processes: list[_ProfiledProcess] | _ProfiledProcess
+
+
+def _json_rows(path: Path) -> Iterator[MeasuredLaunch]:
+    processes = msgspec.json.decode(path.read_bytes(), type=_ProfilerJson).processes
+    for process in processes if isinstance(processes, list) else [processes]:
+        names = {counter.id.handle: counter.name for counter in process.counters}
+        symbols = enumerate(process.kernel_symbols)
+        kernels = {at if row.kernel_id is None else row.kernel_id: row.formatted_kernel_name for at, row in symbols}
+        for dispatch in process.callback_records.counter_collection:
+            info = dispatch.dispatch_data.dispatch_info
+            counters: Counter[str] = Counter()
+            for record in dispatch.records:  # one for each part of the GPU, or their sum
+                counters[names[record.counter_id.handle]] += _finite(record.value)  # type: ignore[assignment]
+            kernel = _SUFFIX.sub("", kernels[info.kernel_id])
+            yield MeasuredLaunch(kernel, (process.metadata.pid, info.dispatch_id), dict(counters))
 
 
 def _csv_rows(path: Path) -> Iterator[MeasuredLaunch]:
