@@ -234,7 +234,7 @@ def describe_module(
     output = folder / device.name / f"{device.name}.json"
     inputs: Sequence[Path] = [*device.objects.values(), *device.dependencies]
     environment = str(toolchain.llvm_major), str(sources.available()), str(header_variables())
-    key = digest_text(package, made_by("manifest"), *environment, *device.arguments)
+    key = digest_text(package, made_by("manifest"), *environment, *device.arguments, "", *device.objects)
     if is_current(output, key, device.objects.values()):
         return ModuleManifest.read(output)
     forget(output)

@@ -209,6 +209,16 @@ def test_only_what_runs_is_compiled(project: Path) -> None:
     assert "[1/1] device: compiling for gfx90a" in python(project, HOOKS)[1]
 
 
+def test_a_bundle_with_fewer_targets_is_described_as_such(project: Path) -> None:
+    """A program without a target builds the first again, also if other code was compiled, and nothing has to be."""
+    edit(project / "pyproject.toml", '["gfx942"]', '["gfx90a", "gfx942"]')
+    assert python(project, instrumented("gfx90a", "gfx942"))[0] == "gfx90a gfx942\n"
+    stub = project / "followed/device.pyi"
+    stub.write_text(f"{stub.read_text()}# edited\n")
+    python(project, HOOKS)
+    assert python(project, instrumented("gfx942"))[0] == "gfx90a gfx942\n"
+
+
 @pytest.mark.thorough
 def test_a_renamed_module_leaves_nothing_behind(project: Path) -> None:
     edit(project / "pyproject.toml", "modules.device", "modules.probes")
