@@ -158,8 +158,6 @@ constexpr Channel channelOf(uint32_t record_size, uint32_t field_count, uint32_t
   return {LUTHIER_CHANNEL_MAGIC, kVersion, record_size, field_count, capacity, uint32_t(mode), kind, 0, 0, 0, 0};
 }
 
-#define LUTHIER_INLINE __attribute__((device, always_inline)) inline
-
 /// Return a value that is the same in all lanes as a scalar.
 LUTHIER_INLINE uint32_t uniform(uint32_t value) { return uint32_t(__builtin_amdgcn_readfirstlane(int(value))); }
 LUTHIER_INLINE uint64_t uniform(uint64_t value) {
@@ -441,8 +439,6 @@ LUTHIER_INLINE void printf(const char *format, Arguments... arguments)
   if (slots == 2)
     room.put(room.ticket + 1, second);
 }
-
-#undef LUTHIER_INLINE
 
 } // namespace luthier
 

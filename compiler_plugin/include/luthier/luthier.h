@@ -73,6 +73,9 @@
 // Intrinsics
 //===----------------------------------------------------------------------===//
 
+/// A function of the device headers, part of the hook that calls it.
+#define LUTHIER_INLINE __attribute__((device, always_inline)) inline
+
 /// Starts the declaration of an intrinsic: a device function whose calls Luthier replaces by code of its own. The body
 /// exists only so that the HIP compiler keeps the calls and their arguments; make it `return
 /// luthier::opaque<T>(arguments…)`. Its IR name is `<namespace::name>[.<return type>].<argument types…>`, e.g.

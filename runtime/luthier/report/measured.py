@@ -120,7 +120,7 @@ class _Metadata(Struct):
 
 
 class _ProfiledProcess(Struct):
-    """What rocprofv3 writes about a process; other fields are ignored."""
+    """Part of rocprofv3's output about a process; other fields are ignored."""
 
     counters: list[_CounterName]
     kernel_symbols: list[_KernelSymbol]

@@ -1,6 +1,7 @@
 // Device side of the LDS race check: the last accesses to each piece of a work-group's LDS, and their barriers.
 #include <hip/hip_runtime.h>
 #include <luthier/luthier.h>
+#include <luthier/waves.h>
 
 MARK_LUTHIER_DEVICE_MODULE
 
@@ -65,28 +66,13 @@ __device__ inline void add(uint64_t *place, uint64_t value) {
   __hip_atomic_fetch_add(place, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
 }
 
-/// The dispatch packet (HSA specification, "kernel dispatch packet").
-struct Packet {
-  uint16_t header, setup, size[3], reserved;
-  uint32_t grid[3];
-};
-__device__ inline const Packet &packet() {
-  return *static_cast<const Packet *>((const void *)__builtin_amdgcn_dispatch_ptr());
-}
-
 /// Returns the work-group's number in the launch.
 __device__ inline uint32_t group_number(uint32_t x, uint32_t y, uint32_t z) {
   if ((y | z) == 0)
     return x;
-  const Packet &launch = packet();
+  const luthier::DispatchPacket &launch = luthier::dispatchPacket();
   const uint32_t wide = (launch.grid[0] - 1) / launch.size[0] + 1, high = (launch.grid[1] - 1) / launch.size[1] + 1;
   return x + wide * (y + high * z);
-}
-
-/// Returns the wave's number in its work-group, as a scalar, so that dependent values are computed once per wave.
-__device__ inline uint32_t wave_number(uint32_t x, uint32_t y, uint32_t z, uint32_t width) {
-  const Packet &launch = packet();
-  return __builtin_amdgcn_readfirstlane((x + launch.size[0] * (y + launch.size[1] * z)) / width);
 }
 
 /// Returns a uniform number, loaded by lanes, as a scalar.
@@ -194,10 +180,10 @@ __device__ inline void look(uint32_t offset, uint32_t site, uint32_t size, uint3
 /// @param z blockIdx.z; 0 if it is not available (`has_z`), and then work-groups of deeper grids are not watched
 LUTHIER_HOOK_ANNOTATE starts(uint32_t first, uint32_t width, uint32_t z, bool has_z) {
   const uint32_t group = group_number(blockIdx.x, blockIdx.y, z), window = group - first;
-  const uint32_t wave = wave_number(threadIdx.x, threadIdx.y, threadIdx.z, width);
+  const uint32_t wave = luthier::waveNumber(threadIdx.x, threadIdx.y, threadIdx.z, width);
   if (__lane_id() != static_cast<uint32_t>(__builtin_ctzll(__builtin_amdgcn_read_exec())))
     return;
-  const Packet &size = packet();
+  const luthier::DispatchPacket &size = luthier::dispatchPacket();
   if (window >= kGroups || (!has_z && size.grid[2] > size.size[2])) {
     if (window < kGroups)
       put(&groups[window].wave[wave], uint64_t(0));
@@ -225,7 +211,7 @@ LUTHIER_HOOK_ANNOTATE starts(uint32_t first, uint32_t width, uint32_t z, bool ha
 LUTHIER_HOOK_ANNOTATE barrier(uint32_t steps, uint32_t first, uint32_t width, uint32_t z) {
   luthier::sAtomicAdd<uint64_t>(&barriers, 1);
   const uint32_t window = group_number(blockIdx.x, blockIdx.y, z) - first;
-  const uint32_t wave = wave_number(threadIdx.x, threadIdx.y, threadIdx.z, width);
+  const uint32_t wave = luthier::waveNumber(threadIdx.x, threadIdx.y, threadIdx.z, width);
   if (__lane_id() != static_cast<uint32_t>(__builtin_ctzll(__builtin_amdgcn_read_exec())))
     return;
   add(&passed, 1);
@@ -239,7 +225,7 @@ LUTHIER_HOOK_ANNOTATE barrier(uint32_t steps, uint32_t first, uint32_t width, ui
 LUTHIER_HOOK_ANNOTATE access(uint32_t offset, uint32_t site, uint32_t size, uint32_t shift, uint32_t kind,
                              uint32_t kinds, bool lanes, uint32_t first, uint32_t width, uint32_t z) {
   const uint32_t group = group_number(blockIdx.x, blockIdx.y, z);
-  const uint32_t wave = wave_number(threadIdx.x, threadIdx.y, threadIdx.z, width);
+  const uint32_t wave = luthier::waveNumber(threadIdx.x, threadIdx.y, threadIdx.z, width);
   look(offset, site, size, shift, kind, kinds, lanes, group, group - first, wave);
 }
 
@@ -247,7 +233,7 @@ LUTHIER_HOOK_ANNOTATE access(uint32_t offset, uint32_t site, uint32_t size, uint
 LUTHIER_HOOK_ANNOTATE access_flat(uint64_t address, uint32_t site, uint32_t size, uint32_t shift, uint32_t kind,
                                   uint32_t kinds, bool lanes, uint32_t first, uint32_t width, uint32_t z) {
   const uint32_t group = group_number(blockIdx.x, blockIdx.y, z);
-  const uint32_t wave = wave_number(threadIdx.x, threadIdx.y, threadIdx.z, width);
+  const uint32_t wave = luthier::waveNumber(threadIdx.x, threadIdx.y, threadIdx.z, width);
   if (!__builtin_amdgcn_is_shared((const __attribute__((address_space(0))) void *)address))
     return;
   look(static_cast<uint32_t>(address), site, size, shift, kind, kinds, lanes, group, group - first, wave);
