@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -79,6 +80,23 @@ def find_folder(name: str, environment: Mapping[str, str] | None = None) -> Path
     if problem is not None:
         raise problem
     return None
+
+
+def bounded_folder(name: str, most_bytes: int) -> Path | None:
+    """Return folder `name` of the cache like `cache_folder`, without the files that have not been used for
+    `UNUSED_FOR`, and with at most `most_bytes`: those used last.
+    """
+    folder = cache_folder(name)
+    if folder is None:
+        return None
+    with suppress(OSError):
+        files = [(entry.stat(follow_symlinks=False), entry.path) for entry in os.scandir(folder) if not entry.is_dir()]
+        oldest, total = time.time() - UNUSED_FOR, 0
+        for status, path in sorted(files, key=lambda file: -file[0].st_mtime):
+            total += status.st_size
+            if total > most_bytes or status.st_mtime < oldest:
+                os.unlink(path)
+    return folder
 
 
 def _places(environment: Mapping[str, str] | None) -> Iterator[Path]:

@@ -23,6 +23,7 @@ KINDS = {
     "emulator": "machine code of the emulated device's operations",
     "payloads": "hooks, compiled for their arguments",
     "patched": "instrumented kernels",
+    "compilations": "what ROCm's runtimes compile when they start",
     "provenance": "digests of the sources that the other entries depend on",
     "entry-points": "installed tools and other extensions",
     "plugins": "compiler plugins",

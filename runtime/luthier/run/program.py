@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from luthier.cache.folder import bounded_folder
 from luthier.errors import DeviceError, LuthierError
 from luthier.run import preflight, topology
 from luthier.run.device_choice import Devices
@@ -28,7 +29,7 @@ from luthier.support.shortage import shortage
 from luthier.support.threads import Worker
 from luthier.terminal import say, say_text
 from luthier.wire.messages import SOCKET_VARIABLE, TOOLS_SOCKET_VARIABLE
-from luthier.wire.topology import FILES_VARIABLE
+from luthier.wire.topology import COMPILATIONS_VARIABLE, FILES_VARIABLE
 
 if TYPE_CHECKING:
     from luthier.run.captures import Captures
@@ -46,6 +47,8 @@ TOOL_LIBRARY = "libluthier_tools.so"
 SANITIZER_LIBRARY = "libluthier_sanitizer.so"
 _LIBRARIES, _SERVICE, _TOOLS_SERVICE, _DRIVER = "libraries", "service", "tools", "driver"
 """Names in the private folder of a run."""
+_MOST_COMPILED = 256 << 20
+"""The most bytes of kept compilations of ROCm's runtimes. An entry of HIP's copy kernels has some megabytes."""
 _FROM_OUTSIDE = (*FORWARDED, *LEFT_TO_OTHERS, signal.SIGKILL, signal.SIGXCPU)
 """Signals that stop a program from outside. It raises others, such as that of `abort`, itself."""
 
@@ -97,6 +100,7 @@ def environment(
     if virtual:
         result[FILES_VARIABLE] = str(folder / _DRIVER)
         result[SOCKET_VARIABLE] = str(folder / _SERVICE)
+        result[COMPILATIONS_VARIABLE] = str(bounded_folder("compilations", _MOST_COMPILED) or "")
         # Open MPI overwrites `mmap`, even the shim's, with code that calls the kernel.
         result.setdefault("OMPI_MCA_memory", "^patcher")
     if tools:

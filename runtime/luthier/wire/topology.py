@@ -5,6 +5,8 @@ from __future__ import annotations
 
 FILES_VARIABLE = "LUTHIER_RUN_KFD"
 """Environment variable with the folder of the kernel driver shim's files."""
+COMPILATIONS_VARIABLE = "LUTHIER_RUN_COMPILATIONS"
+"""Environment variable with the folder of kept compilations of ROCm's runtimes."""
 DEVICE, RENDER, NODES, MODULE, MODULES, NAMES = "kfd", "dri", "topology", "amdgpu", "modules", "amdgpu.ids"
 CHARACTER_DEVICES = "char/"
 """The driver's files in the folder of a run."""
