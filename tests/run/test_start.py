@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -10,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import run_luthier
 from luthier import Tool
 from luthier.run import program
 
@@ -97,3 +100,26 @@ class Early(Plain):
     if not imported:
         assert modules == []
     assert "pyarrow" not in modules
+
+
+def entries_of(cache: Path) -> dict[str, int]:
+    """Return the number of entries of each database in a cache."""
+    counts = {}
+    for path in cache.glob("*/*.sqlite"):
+        with sqlite3.connect(path) as database:
+            counts[str(path)] = database.execute("SELECT count(*) FROM kept").fetchone()[0]
+    return counts
+
+
+def test_a_second_run_makes_nothing(build_program: Callable[[str], Path], tmp_path: Path) -> None:
+    """No operation, no hook, no kernel, no digest of a source: what `make setup` puts into the cache lasts."""
+    environment = {**os.environ, "LUTHIER_CACHE_DIR": str(tmp_path)}
+    program = build_program("saxpy")
+    before: dict[str, int] = {}
+    for _ in range(2):
+        ran = run_luthier("run", "-t", "instr_count", program, env=environment)
+        assert ran.returncode == 0, ran.stderr
+        before, after = entries_of(tmp_path), before
+    assert {Path(path).parent.name for path in before} == {"emulator", "patched", "payloads", "provenance"}
+    assert all(before.values())
+    assert before == after

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.constants import inline_bytes
 from luthier.emulator.native.machine import machine_code
+from luthier.emulator.native.store import store
 from luthier.emulator.running import start as abi
 from luthier.errors import DeviceError, ObjectError
 from luthier.findings.floats import has_flow, looked_for
@@ -196,6 +197,7 @@ class Service:
     def _hello(self, process: Process, payload: bytes) -> requests.Setup:
         """Describe the devices to a process."""
         first(requests.Hello, payload, "the virtual device (libluthier_kfd.so)")
+        store()  # opened now: ROCr waits for this answer, and for its first kernel in a busy loop
         setup = requests.Setup(
             base=BASE,
             size=SIZE,
