@@ -47,7 +47,7 @@ REGISTERS = re.compile(r"(?i)\bunits?\b|register|[sva]gprs?\b|\b[sva]gpr|\bvecto
 NO_UNITS = {
     ("luthier_build/wrapper.py", 127): "the shell's exit code for a missing program",
     ("runtime/luthier/run/program.py", 124): "the exit code of a program that timed out",
-    ("runtime/luthier/patch/output/companion.py", 127): "the seven bits of a scalar operand",
+    ("runtime/luthier/patch/output/companion_code.py", 127): "the seven bits of a scalar operand",
     ("runtime/luthier/objects/line_header.py", 127): "the seven bits of a byte of a LEB128 number",
     ("runtime/luthier/emulator/layout.py", 256): "the number of vector registers of a wave in the emulator",
 }

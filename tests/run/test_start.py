@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import run_luthier
 from luthier import Tool
 from luthier.run import program
 
@@ -111,15 +110,30 @@ def entries_of(cache: Path) -> dict[str, int]:
     return counts
 
 
+LISTED = """
+import atexit, sys
+names = lambda: print(*(name for name in sys.modules if name.startswith("luthier.")), sep="\\n", file=sys.stderr)
+atexit.register(names)
+from luthier.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def test_a_second_run_makes_nothing(build_program: Callable[[str], Path], tmp_path: Path) -> None:
-    """No operation, no hook, no kernel, no digest of a source: what `make setup` puts into the cache lasts."""
-    environment = {**os.environ, "LUTHIER_CACHE_DIR": str(tmp_path)}
-    program = build_program("saxpy")
-    before: dict[str, int] = {}
+    """No operation, no hook, no kernel, no digest of a source: what `make setup` puts into the cache lasts. What makes
+    them is not imported either."""
+    command = [sys.executable, "-c", LISTED, "run", "-t", "instr_count", str(build_program("saxpy"))]
+    entries, modules = [], []
     for _ in range(2):
-        ran = run_luthier("run", "-t", "instr_count", program, env=environment)
+        environment = {**os.environ, "LUTHIER_CACHE_DIR": str(tmp_path)}
+        ran = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
-        before, after = entries_of(tmp_path), before
-    assert {Path(path).parent.name for path in before} == {"emulator", "patched", "payloads", "provenance"}
-    assert all(before.values())
-    assert before == after
+        entries.append(entries_of(tmp_path))
+        modules.append({line for line in ran.stderr.splitlines() if line.startswith("luthier.")})
+    assert {Path(path).parent.name for path in entries[0]} == {"emulator", "patched", "payloads", "provenance"}
+    assert all(entries[0].values())
+    assert entries[0] == entries[1]
+    makers = {"luthier.patch.output.kernel", "luthier.payload.codegen", "luthier.emulator.native.compiler"}
+    assert makers <= modules[0]
+    assert not makers & modules[1]
+    assert len(modules[1]) <= 260

@@ -28,7 +28,7 @@ PATIENCE = 300
 _IMPORTED = """
 luthier.cli.run luthier.cli.findings luthier.cli.sanitize luthier.cli.capture luthier.cli.replay luthier.capture
 luthier.run.service luthier.run.instrumentation luthier.run.results luthier.run.record luthier.run.watching
-luthier.patch.output.companion
+luthier.patch.output.companion_code
 """
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(_IMPORTED.split())

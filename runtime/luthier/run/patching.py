@@ -192,7 +192,7 @@ class Patcher:
             kept = self._store.get([key]).get(key)
             if kept is not None:
                 return self._read(kept, object, task)
-        from luthier.patch.output.companion import patch_task
+        from luthier.patch.output.companion_code import patch_task  # not needed for kernels from the cache
 
         companion = patch_task(object, task, self.block_of)
         (report,) = companion.report.kernels

@@ -289,7 +289,10 @@ def _serve(
         finally:
             imported.set()
         if made is not None:
-            import luthier.patch.output.companion  # before a launch needs it  # noqa: F401
+            # Before a launch needs them. What patches is imported for the first kernel that is not in the cache.
+            import luthier.lifting.lifter
+            import luthier.patch.output.companion
+            import luthier.tool.task  # noqa: F401
         services.append(Service(devices, made, executed, captures, findings))
         services[0].serve(listeners[0], listeners[1:])
     except LuthierError as problem:
