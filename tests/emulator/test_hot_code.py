@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
+import threading
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -336,6 +339,69 @@ def test_nothing_is_compiled_when_the_process_ends(monkeypatch: pytest.MonkeyPat
     compiler.put(code, [range(1, 2)])
     compiler.wait()
     assert compiled == [range(1)]
+
+
+ENDING = """
+import sys, threading, time
+import numpy as np
+from luthier.emulator.inspection.bench import Bench, assemble
+from luthier.emulator.native import machine
+from luthier.emulator.running import hot
+from luthier.isa import Isa
+
+isa = Isa.of("gfx90a")
+moves = "".join(f"v_add_u32_e32 v{to}, v{to + 1}, v{to + 1}\\n" for to in range(4))
+bench = Bench(isa, assemble(isa, f"{moves}s_endpgm\\n"))
+bench.run(np.zeros(128, np.uint32), np.zeros((5, 64), np.uint32), 1)
+begun, add = threading.Event(), machine.MachineCode.addresses
+
+def slow(*arguments, **options):
+    begun.set()
+    time.sleep(0.2)
+    return add(*arguments, **options)
+
+before = machine.machine_code().compiled
+machine.MachineCode.addresses = slow
+hot.compiler().put(bench.code, [range(4)])
+begun.wait()
+if sys.argv[1] == "wait":
+    hot.compiler().wait()
+    print(machine.machine_code().compiled - before)
+"""
+"""A process that ends while it compiles, or prints how many functions it had to compile."""
+
+
+def test_a_process_ends_while_it_compiles(tmp_path: Path) -> None:
+    """In silence, and the function is there for the next process."""
+    environment = {**os.environ, "LUTHIER_CACHE_DIR": str(tmp_path)}
+    outputs = []
+    for action in ("end", "wait"):
+        command = [sys.executable, "-W", "error", "-c", ENDING, action]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        outputs.append((done.returncode, done.stdout, done.stderr))
+    assert outputs == [(0, "", ""), (0, "0\n", "")]
+
+
+def test_what_the_end_of_a_process_prevents_is_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, is_ending = threading.Event(), threading.Event()
+
+    def compile_runs(code: DecodedCode, stretch: range) -> None:
+        begun.set()
+        is_ending.wait(60)
+        raise RuntimeError("cannot start new threads after interpreter shutdown")
+
+    monkeypatch.setattr(hot, "compile_runs", compile_runs)
+    isa = Isa.of("gfx90a")
+    compiler = hot.Compiler()
+    code = DecodedCode(isa, [(0, assemble(isa, "s_nop 0\ns_endpgm\n"))])
+    compiler.put(code, [range(1)])
+    assert begun.wait(60)
+    monkeypatch.setattr(compiler, "wait", is_ending.set)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compiler.end()
+        hot.Compiler.wait(compiler)
+    assert not caught
 
 
 FORKED = """

@@ -129,7 +129,8 @@ class Compiler:
                 if (code := reference()) is not None:
                     compile_runs(code, stretch)
             except Exception as problem:  # a bug, or no memory: instructions are still executed one by one
-                warnings.warn(f"cannot compile functions for hot code: {problem!r}", RuntimeWarning, stacklevel=1)
+                if not self._ended:  # else the process lacks what its end has taken away; a later one compiles
+                    warnings.warn(f"cannot compile functions for hot code: {problem!r}", RuntimeWarning, stacklevel=1)
             finally:
                 code = None
                 with self._changed:
