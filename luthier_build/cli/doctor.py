@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from luthier import __version__
+from luthier.cli.progress import awaited
 from luthier.errors import BuildError, LuthierError
 from luthier.extensions.records import Extensions
 from luthier.terminal import say_text
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Return 1 if something is missing that building or running a tool needs, otherwise 0."""
     findings = []
-    for finding in examine():
+    for finding in awaited("examining this machine", examine()):
         findings.append(finding)
         if not args.json:
             say_text(f"{finding.status:9} {finding.subject:16} {finding.detail}", flush=True)

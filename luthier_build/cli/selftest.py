@@ -12,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import luthier
+from luthier.cli.progress import awaited
 from luthier.errors import LuthierError
 from luthier.isa.targets import TargetId
 from luthier.support.files import check_writable, write_atomically
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output:
         check_writable(args.output)
     outcomes = []
-    for outcome in run_steps(steps(args.device)):
+    for outcome in awaited("testing", run_steps(steps(args.device))):
         outcomes.append(outcome)
         if not args.json:
             say(f"{outcome.status:8} {outcome.where:18} {outcome.name:23} {_last_line(outcome.detail)}", flush=True)

@@ -142,6 +142,31 @@ def test_a_terminal_that_shows_no_progress(
     assert (code, quiet.shown) == (0, [])
 
 
+AWAITED = """
+import sys, time
+from luthier.terminal import say
+from luthier_build.cli import doctor
+
+def examine():
+    for subject, seconds in (("quick", 0), ("slow", 1.5), ("last", 0)):
+        time.sleep(seconds)
+        yield doctor.DoctorLine(subject, "ok", "it works")
+
+doctor.examine = examine
+from luthier.cli.main import main
+sys.exit(main(["doctor"]))
+"""
+
+
+def test_lines_that_take_long() -> None:
+    """`luthier doctor` shows that it works, under the lines that it has; no progress line stays."""
+    code, screen = on_terminal([sys.executable, "-c", AWAITED], {**os.environ, "TERM": "xterm"})
+    assert code == 0
+    assert [line.split()[1] for line in screen.lines if line] == ["quick", "slow", "last"]
+    assert screen.shown
+    assert all(line.startswith("examining this machine, ") for line in screen.shown)
+
+
 def test_steps_with_rate_and_time_left() -> None:
     script = """
 import time

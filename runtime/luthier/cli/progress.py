@@ -10,10 +10,13 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from luthier.support.threads import Worker
 from luthier.terminal import say_raw, visible
 
+Item = TypeVar("Item")
 _PATIENCE, _PERIOD = 1.0, 0.2
 """Seconds until the line appears, and between two updates."""
 _SAVE, _RESTORE, _ERASE, _CUT, _WRAP = "\0337", "\0338", "\033[K", "\033[?7l", "\033[?7h"
@@ -81,6 +84,17 @@ class ProgressLine:
             say_raw(text, file=sys.stderr, end="", flush=True)
         except (OSError, ValueError):  # the terminal is gone
             self._stop.set()
+
+
+def awaited(what: str, items: Iterable[Item]) -> Iterator[Item]:
+    """Yield items that each take unknown time; show a progress line while the next one is awaited."""
+    each = iter(items)
+    while True:
+        with ProgressLine(what):
+            item = next(each, None)
+        if item is None:
+            return
+        yield item
 
 
 def _duration(seconds: float) -> str:
