@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <fcntl.h>
 #include <link.h>
 #include <map>
@@ -64,8 +65,8 @@ struct Functions {
 
 using luthier::Lookup;
 
-// A result of COMGR that cannot be described.
-struct Unknown {};
+// What COMGR is to do, or did, cannot be described. Programs in C call this: no exception may leave.
+struct Unknown : std::exception {};
 
 void require(bool is_right) {
   if (!is_right)
@@ -143,7 +144,7 @@ bool is_environment_plain() {
   return true;
 }
 
-// Return the states of the files of COMGR and of the compiler that it is linked with.
+// Return the states of the files of COMGR and of the compiler that it is linked with; empty if one is gone.
 std::string compiler_files() {
   std::string states;
   dl_iterate_phdr(
@@ -153,9 +154,11 @@ std::string compiler_files() {
           struct stat status{};
           if (!begins(file, begin))
             continue;
-          if (stat(info->dlpi_name, &status) != 0)
-            return 1; // it was replaced: nothing is known about what runs
           auto &text = *static_cast<std::string *>(states);
+          if (stat(info->dlpi_name, &status) != 0) {
+            text.clear();
+            return 1;
+          }
           put(text, path);
           for (const timespec time : {status.st_mtim, status.st_ctim}) {
             put(text, time.tv_sec);
@@ -182,7 +185,8 @@ public:
       return std::nullopt;
     std::string text;
     struct stat status{};
-    if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && !(status.st_mode & (S_IWGRP | S_IWOTH)) &&
+    if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+        status.st_size <= static_cast<off_t>(2 * kMostOfResult) && !(status.st_mode & (S_IWGRP | S_IWOTH)) &&
         (status.st_uid == 0 || status.st_uid == geteuid())) {
       text.resize(status.st_size);
       size_t done = 0;
@@ -293,7 +297,7 @@ public:
         if (!items_of(results).empty())
           return kError; // COMGR would add to them
       }
-    } catch (const Unknown &) {
+    } catch (const std::exception &) { // also without memory
       request.reset();
     }
     const Status status = real.do_action(kind, info, inputs, results);
@@ -301,7 +305,7 @@ public:
       if (request && status == kSuccess)
         if (const std::string items = items_of(results); items.size() <= kMostOfResult)
           entries_.add(*request, items);
-    } catch (const Unknown &) {
+    } catch (const std::exception &) {
       return status; // it is not kept
     }
     return status;
@@ -406,7 +410,7 @@ private:
           std::string name = read([&](auto *size, char *to) { return real.get_data_name(data, size, to); });
           put(text, name.c_str()); // its size counts the zero at the end
           put(text, read([&](auto *size, char *to) { return real.get_data(data, size, to); }));
-        } catch (const Unknown &) {
+        } catch (const std::exception &) {
           real.release_data(data);
           throw;
         }
