@@ -25,7 +25,6 @@ def build(source: Path, target: str, folder: Path) -> None:
 if __name__ == "__main__":
     folder, targets, *sources = sys.argv[1:]
     Path(folder).mkdir(parents=True, exist_ok=True)
+    pairs = [(Path(source), target) for source in sources for target in targets.split(",")]
     with ThreadPoolExecutor(2) as pool:
-        for source in sources:
-            for target in targets.split(","):
-                pool.submit(build, Path(source), target, Path(folder))
+        list(pool.map(lambda pair: build(pair[0], pair[1], Path(folder)), pairs))  # raises what a build raises
