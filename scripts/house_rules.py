@@ -81,7 +81,7 @@ NO_SENTENCE = re.compile(r"(\{\}\s*)?[\w-]+(\s*\{\})?")
 """Errors' messages of one word and a value: they do not say what is wrong."""
 
 NO_MODULES = re.compile(
-    r"luthier\.(commands|refreshers|compilers|tools|checks|report_formats"  # groups of entry points
+    r"luthier\.(commands|refreshers|compilers|tools|checks|report_formats|report_rules"  # groups of entry points
     r"|pc|original|manifest|targets|intrinsics|input|output|launch\.REGISTER|NAME"  # names in LLVM IR and objects
     r"|h|channel)"  # a header, and the prefix of channels
 )

@@ -81,6 +81,7 @@ def examine() -> Iterator[DoctorLine]:
         ("targets", _targets),
         ("intrinsics", _intrinsics),
         ("report formats", _formats),
+        ("report rules", _rules),
         ("checks", _checks),
     ):
         yield _attempt(subject, names, "remove one of the conflicting packages, or repair the broken one")
@@ -122,6 +123,12 @@ def _formats() -> str:
     from luthier.report.formats import FORMATS
 
     return _usable(FORMATS)
+
+
+def _rules() -> str:
+    from luthier.report.rules import RULES
+
+    return _usable(RULES)
 
 
 def _checks() -> str:

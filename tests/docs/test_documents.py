@@ -36,7 +36,7 @@ BIN = Path(sys.executable).parent
 FILE = re.compile(r"^(?:runtime|docs|examples|tests|luthier_build|compiler_plugin|scripts)/[\w./-]+$")
 NO_MODULES = {
     *("luthier.tools", "luthier.intrinsics", "luthier.commands", "luthier.refreshers", "luthier.compilers"),
-    *("luthier.report_formats", "luthier.checks"),
+    *("luthier.report_formats", "luthier.report_rules", "luthier.checks"),
     *("luthier.NAME", "luthier.manifest", "luthier.so", "luthier.h", "luthier.pc"),
 }
 """Dotted names in documents that are none of Python's: entry-point groups, settings, metadata in bitcode, files."""

@@ -223,7 +223,7 @@ def test_sarif(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert (data["version"], data["$schema"].rsplit("/")[-1]) == ("2.1.0", "sarif-schema-2.1.0.json")
     (log,) = data["runs"]
     rules = [rule["id"] for rule in log["tool"]["driver"]["rules"]]
-    assert {condition, "wrong", "cache lines", "idle lanes"} <= set(rules)
+    assert {condition, "tool-finding", "coalescing", "divergence"} <= set(rules)
     for result in log["results"]:
         assert rules[result["ruleIndex"]] == result["ruleId"]
         assert result["level"] in ("error", "warning", "note")
@@ -234,7 +234,7 @@ def test_sarif(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     place = site["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "file:///src/copy.hip"}, "region": {"startLine": 7}}
     assert "locations" not in counter
-    idle = next(one for one in log["results"] if one["ruleId"] == "idle lanes")
+    idle = next(one for one in log["results"] if one["ruleId"] == "divergence")
     assert idle["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "file:///src/copy.hip"
     assert idle["level"] == "warning"
 
@@ -252,8 +252,8 @@ def test_junit(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert broken.result[0].message == f"{conditions[0]}: 40 (kernel copy), and 1 more"
     assert "/src/copy.hip:7" in broken.result[0].text
     findings = {(case.classname, case.name): case for case in suites["findings"]}
-    assert findings["copy", "idle lanes"].is_passed, "waste is no failure"
-    assert "copy.hip:" in findings["copy", "idle lanes"].system_out
+    assert findings["copy", "divergence"].is_passed, "waste is no failure"
+    assert "copy.hip:" in findings["copy", "divergence"].system_out
 
 
 def test_what_is_wrong_is_a_failure(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -267,7 +267,7 @@ def test_what_is_wrong_is_a_failure(tmp_path: Path, capsysbinary: pytest.Capture
     assert failure.get("message") == r"0x1000 lacks a wait \u0000"
     assert main(["report", str(run), "--format", "sarif"]) == 0
     (wrong,) = json.loads(capsysbinary.readouterr().out)["runs"][0]["results"]
-    assert (wrong["ruleId"], wrong["level"]) == ("wrong", "error")
+    assert (wrong["ruleId"], wrong["level"]) == ("tool-finding", "error")
 
 
 def test_formats_of_a_comparison(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -53,7 +53,7 @@ def test_findings_come_first_and_lead_to_their_lines(tmp_path: Path, open_page: 
     entries = opened.page.locator("#finding-list li")
     texts = [entries.nth(at).inner_text().replace("\n", " ") for at in range(entries.count())]
     assert "k.hip:3 k: race in LDS: w-w, with k.hip:2" in texts[0]
-    assert "k.hip:2 k: 32 cache lines per request, 6.2 % efficient" in texts[1]
+    assert "k.hip:2 k: 6.2 % efficient accesses, 32 cache lines per request where 2 would do" in texts[1]
     assert "k.hip:3 k: 200 cycles of LDS bank conflicts, 3 times" in texts[2]
     assert all("50 % of the lanes are active" in text for text in texts[3:])
     opened.page.click("#finding-list li:nth-child(3) a")
@@ -76,7 +76,7 @@ def test_what_is_of_no_line_is_lost_as_well(tmp_path: Path) -> None:
     tables = [{"title": "by", "columns": columns, "rows": cells}]
     summary = {"tools": [{"tool": "banks", "options": {}, "tables": tables}]}
     run = write_run(tmp_path / "run", summary, kernels=[kernel("k", instructions=8)], **rows)
-    findings = [one for one in document(RunFolder(run))[0]["findings"] if one["kind"] == "bank conflicts"]
+    findings = [one for one in document(RunFolder(run))[0]["findings"] if one["rule"] == "bank-conflicts"]
     assert [(one["lost"], one["place"]) for one in findings] == [(112, None), (5, [0, 3])]
     assert findings[0]["text"] == "112 cycles of LDS bank conflicts, 8 times the cycles needed"
     assert findings[1]["text"] == "5 cycles of LDS bank conflicts, 1.5 times the cycles needed"

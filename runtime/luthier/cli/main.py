@@ -40,12 +40,15 @@ COMMANDS = {
     "merge": ("luthier.cli.merge", "merge runs of processes, ranks or repetitions into one"),
     "emulator": ("luthier.cli.emulator", "list what the emulated device can execute, or compile it ahead of time"),
     "cache": ("luthier.cli.cache", "list or clear the cache"),
+    "explain": ("luthier.cli.explain", "explain a finding: what it means and how to mend it"),
     "tools": ("luthier.cli.tools", "list installed tools, or describe one"),
     "completion": ("luthier.cli.completion", "print shell completion for commands and options"),
 }
 """Sub-command -> (module, one line of help). The module has `add_arguments(parser)` and `run(args) -> int`."""
 
-PRINTING = frozenset({"objects", "disasm", "lift", "cost", "report", "emulator", "cache", "tools", "completion"})
+PRINTING = frozenset(
+    {"objects", "disasm", "lift", "cost", "report", "emulator", "cache", "tools", "completion", "explain"}
+)
 """Sub-commands that only print: a reader that closes the pipe early causes no error."""
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"

@@ -32,6 +32,8 @@ INTRINSICS = "luthier.intrinsics"
 """Group of entry points of functions that hooks may call (`luthier.payload.registry`)."""
 REPORT_FORMATS = "luthier.report_formats"
 """Group of entry points of the formats of `luthier report` (`luthier.report.formats`)."""
+REPORT_RULES = "luthier.report_rules"
+"""Group of entry points of the rules of `luthier report` (`luthier.report.rules`)."""
 CHECKS = "luthier.checks"
 """Group of entry points of the checks of `luthier check` (`luthier.hazards.checks`)."""
 

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from luthier.report.charging import COLUMNS as SOURCE
 from luthier.report.charging import SourceLine, charged, spans
 from luthier.report.lines import Lines
+from luthier.report.measures import is_per_lane
 from luthier.report.rows import KernelNumbers, by_kernel
 from luthier.run.folder import RunFolder
 from luthier.support.extras import extra
@@ -35,6 +36,7 @@ class ReportedCode(Struct, dict=True):
     """Columns of the table of blocks."""
     executions: list[int | None] = field(default_factory=list)
     lanes: list[int | None] = field(default_factory=list)
+    """Sums of active lanes; None for instructions that execute once per wave."""
     sites: list[int] = field(default_factory=list)
     """Bits of `_STATUS`."""
     heat: list[dict[str, Any]] = field(default_factory=list)
@@ -159,7 +161,8 @@ def _count(run: RunFolder, numbers: KernelNumbers, code_of: dict[int, ReportedCo
         for address, times, lanes in zip(*rows.values(), strict=True):
             if (at := places[number].get(address)) is not None:
                 code.executions[at] = _sum(code.executions[at], times)
-                code.lanes[at] = _sum(code.lanes[at], lanes)
+                if is_per_lane(code.columns["text"][at] or ""):
+                    code.lanes[at] = _sum(code.lanes[at], lanes)
 
 
 def _mark(run: RunFolder, numbers: KernelNumbers, code_of: dict[int, ReportedCode], places: Places) -> None:

@@ -15,7 +15,17 @@ from luthier.support.table import Cell, Table
 
 SCHEMA = 1
 """Schema of the comparison as JSON; incremented if a field changes its meaning or is removed."""
-_SUMS = ("executed", "lanes", "time", "timed", "launches", "instrumented", "code_bytes", "instructions")
+_SUMS = (
+    "executed",
+    "vector_executed",
+    "lanes",
+    "time",
+    "timed",
+    "launches",
+    "instrumented",
+    "code_bytes",
+    "instructions",
+)
 _LARGEST = ("vgprs", "sgprs", "group_segment", "private_segment", "patched_vgprs", "patched_sgprs")
 _SMALLEST = ("waves_per_simd", "patched_waves_per_simd")
 _SHOWN = (
@@ -109,8 +119,8 @@ def _kernels(run: RunFolder) -> Numbers:
                 old, new = entry.get(name), kernel[name]
                 entry[name] = new if old is None else old if new is None else join(old, new)
     for entry in numbers_by_kernel.values():
-        executed, lanes, timed = entry["executed"], entry["lanes"], entry.pop("timed")
-        possible = (executed or 0) * (entry["wave_size"] or 0)
+        vectors, lanes, timed = entry["vector_executed"], entry["lanes"], entry.pop("timed")
+        possible = (vectors or 0) * (entry["wave_size"] or 0)
         entry["lanes active"] = lanes / possible if lanes and possible else None
         # Emulation is not a cost of a kernel: its time has no mean and is not compared.
         time, emulated = entry.pop("time"), overview.is_emulated(run)

@@ -22,7 +22,7 @@ class Lines(Struct, frozen=True):
     times: list[int | None]
     """Executions of its most executed instruction."""
     lanes: list[float | None]
-    """Mean number of active lanes over all executed instructions."""
+    """Mean number of active lanes over all executed vector instructions."""
     kinds: list[dict[str, int]]
     """Executed instructions by unit; if nothing was counted, instructions of the code."""
     measures: list[dict[str, Any]]

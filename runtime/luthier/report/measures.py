@@ -44,17 +44,37 @@ def together(name: str, columns: Mapping[str, Values], which: Sequence[int]) -> 
     return values[0] if len(set(values)) == 1 else None
 
 
+def is_per_lane(text: str) -> bool:
+    """Return whether an instruction, given by its mnemonic or text, executes once per lane: its active lanes count.
+
+    All mnemonics of instructions that execute once per wave begin with ``s_``. Unknown ones (``.long``) do not count.
+    """
+    return not text.startswith(("s_", "."))
+
+
+def lines_of_tables(
+    heat: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[int]]
+) -> list[list[dict[str, float | int | None]]]:
+    """Return for each group of instructions the values of each table with addresses, by column."""
+    tables = _by_table(heat).values()
+    return [[{name: together(name, columns, which) for name in columns} for columns in tables] for which in groups]
+
+
+def _by_table(heat: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str], dict[str, Values]]:
+    tables: dict[tuple[str, str], dict[str, Values]] = {}
+    for column in heat:
+        if column["key"] == "address":
+            tables.setdefault((column["tool"], column["title"]), {})[column["name"]] = column["values"]
+    return tables
+
+
 def by_line(heat: Sequence[Mapping[str, Any]], groups: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
     """Return measures of source lines: ``tool``, ``name``, ``values`` with one for each group of instructions.
 
     Values of blocks are left out, since they do not belong to single instructions.
     """
-    tables: dict[tuple[str, str], dict[str, Values]] = {}
-    for column in heat:
-        if column["key"] == "address":
-            tables.setdefault((column["tool"], column["title"]), {})[column["name"]] = column["values"]
     return [
         {"tool": tool, "name": name, "values": [together(name, columns, which) for which in groups]}
-        for (tool, _), columns in tables.items()
+        for (tool, _), columns in _by_table(heat).items()
         for name in columns
     ]

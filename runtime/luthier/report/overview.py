@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from luthier.objects import names
+from luthier.report.measures import is_per_lane
 from luthier.report.rows import KernelNumbers, numeric
 from luthier.run.folder import RunFolder
 from luthier.support.extras import extra
@@ -30,7 +31,9 @@ def kernels(run: RunFolder, numbers: KernelNumbers) -> list[dict[str, Any]]:
     """Return each kernel, by its number.
 
     It has facts from the table of kernels, and sums over its launches and counts. On an emulated device, ``time``
-    excludes the first launch of each kernel in a process, which compiles it; that is ``first_time``.
+    excludes the first launch of each kernel in a process, which compiles it; that is ``first_time``. ``lanes`` is the
+    sum of active lanes over ``vector_executed`` executions: of instructions that execute once per lane, where lanes
+    were counted.
 
     Raises:
         LuthierError: a table is damaged.
@@ -48,7 +51,7 @@ def kernels(run: RunFolder, numbers: KernelNumbers) -> list[dict[str, Any]]:
         entry["covered"] = bool(entry["covered"] and row["covered"])
         entry["reason"] = entry["reason"] or row["reason"]
     known = len(entries)
-    first, first_timed, time, timed, executed, lanes = (np.zeros(known, np.int64) for _ in range(6))
+    first, first_timed, time, timed, executed, vectors, lanes = (np.zeros(known, np.int64) for _ in range(7))
     for batch, number in _batches(run, "launches", ["begin_ns", "end_ns", "number"], numbers):
         begin, end = numeric(batch, "begin_ns", -1), numeric(batch, "end_ns", -1)
         rows = (number < known) & (begin >= 0) & (end >= begin)
@@ -56,17 +59,20 @@ def kernels(run: RunFolder, numbers: KernelNumbers) -> list[dict[str, Any]]:
         for which, sums, times in ((rows & firsts, first, first_timed), (rows & ~firsts, time, timed)):
             np.add.at(sums, number[which], (end - begin)[which])
             np.add.at(times, number[which], 1)
-    for batch, number in _batches(run, "counts", ["executions", "active_lanes"], numbers):
+    for batch, number in _batches(run, "counts", ["mnemonic", "executions", "active_lanes"], numbers):
         rows = number < known
         np.add.at(executed, number[rows], numeric(batch, "executions")[rows])
+        per_lane = np.array([is_per_lane(name or "") for name in batch.column("mnemonic").to_pylist()], bool)
+        rows &= per_lane & (numeric(batch, "active_lanes", -1) >= 0)
+        np.add.at(vectors, number[rows], numeric(batch, "executions")[rows])
         np.add.at(lanes, number[rows], numeric(batch, "active_lanes")[rows])
-    columns = (first, first_timed, time, timed, executed, lanes)
+    columns = (first, first_timed, time, timed, executed, vectors, lanes)
     emulated = is_emulated(run)
     for entry, *sums in zip(entries, *(column.tolist() for column in columns), strict=True):
         took, times = (sums[2], sums[3]) if emulated else (sums[0] + sums[2], sums[1] + sums[3])
         entry |= {"time": took if times else None, "timed": times, "emulated": emulated}
         entry |= {"first_time": sums[0] if sums[1] else None}
-        entry |= {"executed": sums[4] or None, "lanes": sums[5] or None}
+        entry |= {"executed": sums[4] or None, "vector_executed": sums[5] or None, "lanes": sums[6] or None}
     return entries
 
 

@@ -20,13 +20,13 @@ from msgspec.structs import replace
 
 from luthier import __version__
 from luthier.report import overview
+from luthier.report.analysis import AnalysedRun
 from luthier.report.blocks import changes
-from luthier.report.code import ReportedCode, codes
+from luthier.report.code import ReportedCode
 from luthier.report.compare import compared
-from luthier.report.findings import findings
+from luthier.report.findings import SHOWN, loaded_rules
 from luthier.report.hot import hot_lines
-from luthier.report.rows import KernelNumbers
-from luthier.report.shapes import shapes
+from luthier.report.shapes import SHOWN as SIZES_SHOWN
 from luthier.report.sources import read_sources
 from luthier.report.timeline import timeline
 from luthier.run.folder import RunFolder
@@ -53,11 +53,9 @@ def document(
     Raises:
         LuthierError: the run is damaged.
     """
-    numbers = KernelNumbers()
-    kernels = overview.kernels(run, numbers)
-    tables, left_out = overview.tool_tables(run)
-    code_of = codes(run, numbers, kernels, tables)
-    sizes, sizes_left_out = shapes(run, numbers, kernels)
+    analysed = AnalysedRun.of(run)
+    numbers, kernels, code_of = analysed.numbers, analysed.kernels, analysed.codes
+    rules = {name: rule.to_json() for name, rule in loaded_rules().items()}
     paths: dict[str, int] = {}
     data = {
         "summary": replace(
@@ -67,14 +65,15 @@ def document(
         "kernels": [kernel | {"units": _units(code_of.get(number))} for number, kernel in enumerate(kernels)],
         "coded": sorted(code_of),
         "hot": hot_lines(code_of, paths),
-        "findings": [one.to_json(code_of, paths) for one in findings(kernels, code_of, tables)],
-        "shapes": sizes,
-        "shapes_left_out": sizes_left_out,
+        "findings": [one.to_json(code_of, paths) for one in analysed.findings[:SHOWN]],
+        "rules": rules,
+        "shapes": analysed.shapes[:SIZES_SHOWN],
+        "shapes_left_out": max(len(analysed.shapes) - SIZES_SHOWN, 0),
         "emulated": overview.is_emulated(run),
         "timeline": timeline(run, numbers, kernels),
         "coverage": overview.coverage(run, numbers),
-        "tables": overview.as_in_source(tables),
-        "tables_left_out": left_out,
+        "tables": overview.as_in_source(analysed.tables),
+        "tables_left_out": analysed.tables_left_out,
         "written_by": __version__,
     }
     code = {number: one.to_json(paths) for number, one in code_of.items()}

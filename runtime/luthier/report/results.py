@@ -9,21 +9,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from luthier.objects.names import spellings
-from luthier.report import overview
+from luthier.report.analysis import AnalysedRun
 from luthier.report.charging import SourceLine
-from luthier.report.code import ReportedCode, codes
+from luthier.report.code import ReportedCode
 from luthier.report.conditions import Verdict, Violation
-from luthier.report.findings import KINDS, ReportedFinding, findings
-from luthier.report.rows import KernelNumbers
+from luthier.report.findings import ReportedFinding
 from luthier.run.folder import RunFolder
-from luthier.support.wording import counted
 
 
 class ReportResult(Struct, frozen=True):
     """A finding or a violated condition."""
 
     rule: str
-    """A kind of finding (`luthier.report.findings.KINDS`), or a condition as given."""
+    """A rule (`luthier.report.rules`), or a condition as given."""
     level: str
     """Level as in SARIF: error, warning, note."""
     text: str
@@ -31,8 +29,15 @@ class ReportResult(Struct, frozen=True):
     """Symbol of the kernel; "" if there is none."""
     place: SourceLine | None = None
     """Source line."""
+    advice: str = ""
+    """What to change; "" if there is no advice."""
     address: int | None = None
     """Virtual address of the instruction in the code object."""
+
+    @property
+    def sentence(self) -> str:
+        """Return the text with the advice."""
+        return f"{self.text}; {self.advice}" if self.advice else self.text
 
     @property
     def kernel(self) -> str:
@@ -60,21 +65,11 @@ def results(run: RunFolder, verdicts: Sequence[Verdict] = ()) -> Results:
     Raises:
         LuthierError: the run is damaged.
     """
-    numbers = KernelNumbers()
-    kernels = overview.kernels(run, numbers)
-    tables, left_out = overview.tool_tables(run)
-    code_of = codes(run, numbers, kernels, tables)
-    reported = [_finding(one, kernels, code_of) for one in findings(kernels, code_of, tables, limit=None)]
-    named = {name: number for number, one in enumerate(kernels) for name in (one["name"], one["symbol"]) if name}
-    judged = [one for verdict in verdicts for one in _violations(verdict, kernels, code_of, named)]
-    missing = [one["name"] for number, one in enumerate(kernels) if number not in code_of and one["instructions"]]
-    notes = []
-    if left_out:
-        notes.append(f"{left_out} tables of tools are too large to search for findings")
-    if missing:
-        without = counted(len(missing), "kernel")
-        notes.append(f"the code of {without} was not examined for findings: {', '.join(missing)}")
-    return Results([*judged, *reported], notes)
+    analysed = AnalysedRun.of(run)
+    reported = [_finding(one, analysed.kernels, analysed.codes) for one in analysed.findings]
+    named = {name: at for at, one in enumerate(analysed.kernels) for name in (one["name"], one["symbol"]) if name}
+    judged = [one for verdict in verdicts for one in _violations(verdict, analysed.kernels, analysed.codes, named)]
+    return Results([*judged, *reported], analysed.unexamined)
 
 
 def violations(verdicts: Sequence[Verdict]) -> Results:
@@ -85,9 +80,10 @@ def violations(verdicts: Sequence[Verdict]) -> Results:
 def _finding(
     finding: ReportedFinding, kernels: Sequence[Mapping[str, Any]], code_of: Mapping[int, ReportedCode]
 ) -> ReportResult:
-    place, address = _located(code_of.get(finding.kernel), finding.at)
+    place, address = _located(code_of.get(finding.kernel), finding.fault.at)
+    symbol = kernels[finding.kernel]["symbol"] or ""
     return ReportResult(
-        finding.kind, KINDS[finding.kind].level, finding.text, kernels[finding.kernel]["symbol"] or "", place, address
+        finding.rule, finding.level, finding.fault.text, symbol, place, address=address, advice=finding.fault.advice
     )
 
 
@@ -109,7 +105,7 @@ def _violations(
         code, address = None if number is None else code_of.get(number), _address(violation)
         place, _ = _located(code, None if code is None or address is None else code.at(address))
         text = f"{verdict.condition.text}: {violation.value}" + (f" ({where})" if where else "")
-        yield ReportResult(verdict.condition.text, "error", text, symbol, place, address)
+        yield ReportResult(verdict.condition.text, "error", text, symbol, place, address=address)
 
 
 def _address(violation: Violation) -> int | None:

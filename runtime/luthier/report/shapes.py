@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,8 @@ _SUMS = ("launches", "instrumented", "timed", "time")
 _SIZES = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "group_segment")
 
 
-def shapes(run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, Any]]) -> tuple[list[list[Any]], int]:
-    """Return launches by kernel and size, and the number of such groups that exceed the page's limit.
+def shapes(run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, Any]]) -> list[list[Any]]:
+    """Return launches by kernel and size, those with most launches first.
 
     Returns:
         rows of kernel, work-items of the grid, work-items of a group, bytes of LDS, launches, instrumented launches,
@@ -56,7 +56,23 @@ def shapes(run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, A
         time = took if timed_ones else None
         rows.append([kernel_number, grid, block, lds, launches, instrumented, total, time])
     rows.sort(key=lambda row: -row[4])
-    return rows[:SHOWN], max(len(rows) - SHOWN, 0)
+    return rows
+
+
+def filled(rows: Sequence[Sequence[Any]], kernels: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """Return the share of lanes of launched waves that hold a work-item, by kernel, where it is known.
+
+    Args:
+        rows: from `shapes`.
+        kernels: from `luthier.report.overview.kernels`.
+    """
+    items: dict[int, int] = {}
+    lanes: dict[int, int] = {}
+    for number, (x, y, z), _, _, launches, _, waves, _ in rows:
+        if waves:
+            items[number] = items.get(number, 0) + x * y * z * launches
+            lanes[number] = lanes.get(number, 0) + waves * kernels[number]["wave_size"]
+    return {number: items[number] / lanes[number] for number in items}
 
 
 def _waves(grid: Sequence[int], block: Sequence[int], wave_size: int | None) -> int | None:

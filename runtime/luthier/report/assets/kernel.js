@@ -112,7 +112,7 @@ function why(kernel, code, shares) {
   }
   const kinds = weights(code).sort((one, other) => other[1] - one[1]), total = kinds.reduce((sum, one) => sum + one[1], 0);
   if (kinds.length) parts.push(`${percent(kinds[0][1], total)} ${code.executions ? "of the executed instructions" : "of the code"} is ${kinds[0][0]}${kinds[1] ? `, ${percent(kinds[1][1], total)} ${kinds[1][0]}` : ""}.`);
-  if (kernel.lanes && kernel.executed) parts.push(`${percent(kernel.lanes, kernel.executed * kernel.wave_size)} of the lanes were active.`);
+  if (kernel.lanes) parts.push(`${percent(kernel.lanes, kernel.vector_executed * kernel.wave_size)} of the lanes were active in vector instructions.`);
   const live = Math.max(...code.live_vgprs);
   parts.push(`At most ${live} of ${kernel.vgprs} vector registers are live at once.`);
   byId("kernel-why").textContent = parts.join(" ");
@@ -142,14 +142,14 @@ function blockTable(code, shares, listing, go) {
   const { blocks } = code, counted = code.executions !== null, most = Math.max(...shares);
   const rows = blocks.block.map((_, at) => at);
   const lanes = (at) => {
-    const first = code.block.indexOf(blocks.block[at]);
-    return code.lanes && code.executions && code.executions[first] ? code.lanes[first] / code.executions[first] : null;
+    const first = code.block.findIndex((block, place) => block === blocks.block[at] && code.lanes[place] !== null);
+    return first >= 0 && code.executions && code.executions[first] ? code.lanes[first] / code.executions[first] : null;
   };
   const columns = [
     { name: "block", get: (at) => blocks.block[at], right: true },
     ...(blocks.title.some(Boolean) ? [{ name: "lines", get: (at) => blocks.title[at], show: (value) => h("span", { class: "mono" }, value) }] : []),
     ...(counted ? [{ name: "executed here", get: (at) => shares[at], right: true, show: (value) => bar(value, most, percent(value, 1)) }, { name: "entered", get: (at) => listing.entered(at), right: true, show: exact }] : []),
-    ...(counted && code.lanes ? [{ name: "lanes", title: "Mean active lanes of a wave when it enters", get: lanes, right: true, show: (value) => (value === null ? "" : value.toFixed(1)) }] : []),
+    ...(counted && code.lanes ? [{ name: "lanes", title: "Mean active lanes of a wave at its first vector instruction", get: lanes, right: true, show: (value) => (value === null ? "" : value.toFixed(1)) }] : []),
     { name: "instr", get: (at) => blocks.instructions[at], right: true, show: exact }, { name: "loops", title: "Loops around it", get: (at) => blocks.depth[at], right: true },
     { name: "left by", get: (at) => blocks.exit[at] }, ...(new Set(blocks.function).size > 1 ? [{ name: "function", get: (at) => blocks.function[at], show: (value) => cut(value, 40) }] : [])];
   const table = sortable(columns, rows, { sort: counted ? 1 : 0, pick: (at) => { table.mark(at); go(at); }, key: (at) => at, label: "Blocks" });

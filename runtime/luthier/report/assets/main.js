@@ -24,13 +24,13 @@ function timeTile(data) {
 function drawTotals(data) {
   const sum = (name) => data.kernels.reduce((total, one) => total + (one[name] ?? 0), 0);
   const launches = sum("launches"), instrumented = sum("instrumented"), executed = sum("executed"), requested = sum("requested_sites");
-  const possible = data.kernels.reduce((total, one) => total + (one.lanes ? one.executed * one.wave_size : 0), 0);
+  const possible = data.kernels.reduce((total, one) => total + (one.lanes ? one.vector_executed * one.wave_size : 0), 0);
   const tiles = [
     ["Kernels", exact(data.kernels.length), ""],
     ["Launches", short(launches), launches ? `${percent(instrumented, launches)} instrumented` : ""],
     timeTile(data),
     executed ? ["Instructions executed", short(executed), "by waves"] : null,
-    possible ? ["Lanes active", percent(sum("lanes"), possible), "of those that ran"] : null,
+    possible ? ["Lanes active", percent(sum("lanes"), possible), "in vector instructions"] : null,
     requested ? ["Sites", percent(sum("sites"), requested), `${short(sum("sites"))} of ${short(requested)}`] : null];
   byId("totals").append(...tiles.filter(Boolean).map(([name, value, note]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, " ", h("small", {}, note)))));
 }
@@ -49,7 +49,7 @@ function drawKernels(data, open) {
     ...costs,
     { name: "launches", right: true, get: (row) => row.launches, show: exact },
     ...(data.kernels.some((one) => Object.keys(one.units).length) ? [{ name: "units", title: "Executed instructions by unit", get: (row) => Object.keys(row.units).length, show: (_, row) => unitBar(row.units) }] : []),
-    ...(has("lanes") ? [{ name: "lanes", title: "Share of active lanes", right: true, get: (row) => (row.lanes ? row.lanes / (row.executed * row.wave_size) : null), show: (value) => (value === null ? "" : percent(value, 1)) }] : []),
+    ...(has("lanes") ? [{ name: "lanes", title: "Share of lanes active in vector instructions", right: true, get: (row) => (row.lanes ? row.lanes / (row.vector_executed * row.wave_size) : null), show: (value) => (value === null ? "" : percent(value, 1)) }] : []),
     { name: "VGPRs", right: true, get: (row) => row.vgprs }, { name: "SGPRs", right: true, get: (row) => row.sgprs },
     { name: "waves", title: "Maximum waves per SIMD, by registers and static LDS", right: true, get: (row) => row.waves_per_simd },
     { name: "LDS", right: true, get: (row) => row.group_segment, show: short },

@@ -1,23 +1,30 @@
 "use strict";
 // The beginning of the page: errors and losses, and the most costly source lines.
 
-const FINDING_KINDS = { wrong: "wrong", "cache lines": "memory", "bank conflicts": "LDS", "idle lanes": "divergence", scratch: "scratch", "not instrumented": "coverage" };
-
 /** A link to a line, or to the kernel if the line is unknown. */
 function placeLink(data, sources, kernel, place, at, open) {
   const name = place ? `${fileName(sources[place[0]].path)}:${place[1]}` : at === null ? "kernel" : "code";
   return h("a", { class: "mono place", href: `#kernel-${kernel}`, title: place ? sources[place[0]].path : data.kernels[kernel].name, click: (event) => { event.preventDefault(); event.stopPropagation(); open(kernel, { place, at }); } }, name);
 }
 
+/** What the absence of findings means, by the tools that ran. */
+function nothingFound(data) {
+  const ran = new Set(data.summary.tools.map((one) => one.tool)), measures = ["coalescing", "divergence", "lds_bank_conflicts"];
+  const missing = measures.filter((name) => !ran.has(name));
+  const clean = `Nothing costs more than its threshold (rules: ${Object.keys(data.rules).join(", ")}).`;
+  return missing.length ? `${clean} Not measured, since these tools did not run: ${missing.join(", ")}.` : clean;
+}
+
 function drawFindings(data, sources, open) {
   const place = byId("finding-list"), most = data.findings.reduce((top, one) => Math.max(top, one.lost), 0);
   if (!data.findings.length) {
-    place.append(h("p", { class: "notice" }, data.coded.length ? "Nothing was found. The tools coalescing, divergence and lds_bank_conflicts measure losses; lds_race and wait_check find errors." : "No tool measured code in this run."));
+    place.append(h("p", { class: "notice" }, data.coded.length ? nothingFound(data) : "No tool measured code in this run."));
     return;
   }
-  const item = (one) => h("li", { class: one.kind === "wrong" ? "wrong" : null },
-    h("span", { class: "tag" }, FINDING_KINDS[one.kind] ?? one.kind),
-    h("span", { class: "says" }, placeLink(data, sources, one.kernel, one.place, one.at, open), " ", h("strong", {}, `${cut(data.kernels[one.kernel].name, 40)}: `), one.text),
+  const item = (one) => h("li", { class: one.level === "error" ? "wrong" : null },
+    h("span", { class: "tag", title: `${data.rules[one.rule].summary}: luthier explain ${one.rule}` }, data.rules[one.rule].label),
+    h("span", { class: "says" }, placeLink(data, sources, one.kernel, one.place, one.at, open), " ", h("strong", {}, `${cut(data.kernels[one.kernel].name, 40)}: `), one.text,
+      one.advice ? h("span", { class: "advice" }, `${one.advice[0].toUpperCase()}${one.advice.slice(1)}.`) : ""),
     h("span", { class: "cost number", title: one.lost ? `${exact(one.lost)} slots of a wave lost` : "" }, one.lost ? bar(one.lost, most, short(Math.round(one.lost))) : ""));
   const list = h("ol", { class: "findings" }, data.findings.slice(0, 8).map(item));
   place.append(list);

@@ -72,7 +72,7 @@ def _case(suite: Element, group: str, name: str, failures: Sequence[ReportResult
 
 
 def _line(result: ReportResult) -> str:
-    return f"{result.text} [{result.where}]" if result.where else result.text
+    return f"{result.sentence} [{result.where}]" if result.where else result.sentence
 
 
 def _number(suite: Element, tests: int, failures: int) -> None:

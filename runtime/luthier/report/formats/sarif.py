@@ -30,10 +30,10 @@ def compare(folder: RunFolder, against: RunFolder, out: IO[bytes], verdicts: Seq
 
 def _write(reported: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
     from luthier import __version__
-    from luthier.report.findings import KINDS
+    from luthier.report.findings import loaded_rules
     from luthier.support.sarif import log
 
-    rules = {kind: one.text for kind, one in KINDS.items()}
+    rules = {name: rule.to_json()["summary"] for name, rule in loaded_rules().items()}
     rules |= {one.condition.text: f"the report fails if {one.condition.text}" for one in verdicts}
     notes = [*reported.left_out, *(line for one in verdicts for line in one.unjudged())]
     notifications = [{"level": "warning", "message": {"text": text}} for text in notes]
@@ -47,7 +47,7 @@ def _result(reported: ReportResult, rules: dict[str, str]) -> dict[str, Any]:
     from luthier.support.sarif import location, physical, rule
 
     source = None if reported.place is None else physical(reported.place.file, reported.place.line)
-    result = {**rule(rules, reported.rule), "level": reported.level, "message": {"text": reported.text}}
+    result = {**rule(rules, reported.rule), "level": reported.level, "message": {"text": reported.sentence}}
     if place := location(source, reported.symbol, reported.kernel):
         result["locations"] = [place]
     if reported.address is not None:
