@@ -71,7 +71,7 @@ def test_options_are_in_every_report(tmp_path: Path) -> None:
     assert document(RunFolder(run))[0]["options"] == words
     shown = run_luthier("report", run).stdout
     assert words in shown
-    assert "ended before" in shown
+    assert "the run was stopped before kernel k ended" in shown
     assert json.loads(run_luthier("report", run, "--format", "json").stdout)["summary"]["options"] == options
 
 

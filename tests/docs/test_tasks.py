@@ -110,6 +110,7 @@ def test_which_tasks_have_steps() -> None:
         "intrinsic",
         "tool that ships",
         "report format",
+        "rule of the report",
         "check",
         "option of a run",
     }
@@ -197,6 +198,17 @@ def test_a_report_format(copy: Path, environment: dict[str, str]) -> None:
     assert "## kernels\n\n| kernel | launches |" in page
     assert "\n| second | 1 |" in page
     assert "markdown: tables of Markdown" in " ".join(luthier(environment, "report", "--help").split())
+
+
+@pytest.mark.thorough
+def test_a_rule_of_the_report(copy: Path, environment: dict[str, str]) -> None:
+    """The rule has its page, and finds what exceeds its threshold."""
+    printed = apply("A rule of the report", copy).run(copy, environment)
+    assert printed["luthier explain many-launches"].startswith("many-launches: a kernel is launched very often\n")
+    run = write_run(copy / "RUN", kernels=[kernel("few", launches=10_000), kernel("many", launches=10_001)])
+    output = luthier(environment, "report", str(run))
+    assert "many-launches: many: 10001 launches" in output
+    assert "few: 10000 launches" not in output
 
 
 def test_a_check(copy: Path, environment: dict[str, str], object_file: Path) -> None:

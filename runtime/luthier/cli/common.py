@@ -30,9 +30,11 @@ def tool_option(**more: Any) -> Any:
         default=[],
         action="append",
         metavar="TOOL[:OPT=VAL,...]",
-        help="an installed tool (see `luthier tools`) with options; repeat it to combine tools, in this order; "
-        "PACKAGE:TOOL if several packages provide a tool of this name",
-        **more,
+        **{
+            "help": "an installed tool (see `luthier tools`) with options; repeat it to combine tools, in this order; "
+            "PACKAGE:TOOL if several packages provide a tool of this name",
+            **more,
+        },
     )
 
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "cost": ("luthier.cli.cost", "print the registers, instructions and bytes that a tool would add"),
     "verify": ("luthier.cli.verify", "compare original and instrumented kernels on the emulated device"),
     "run": ("luthier.cli.run", "run a program on virtual devices or GPUs, with or without tools"),
+    "profile": ("luthier.cli.profile", "run a program and print what costs, where and what to do"),
     "capture": ("luthier.cli.capture", "write launches of a program to files, with their memory"),
     "replay": ("luthier.cli.replay", "run captured launches again, without the program and ROCm"),
     "debug": ("luthier.cli.debug", "debug a captured launch, forwards and backwards"),

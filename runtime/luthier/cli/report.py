@@ -12,13 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from luthier.cli.common import HelpOf, add_mangled_argument, shown_tables
+from luthier.cli.common import HelpOf, add_mangled_argument, shown_tables, terminal_width
 from luthier.errors import LuthierError
 from luthier.report.formats import FORMATS, ReportFormat
 from luthier.support import strict_json
 from luthier.support.files import writing_atomically
 from luthier.support.private_folder import private_folder
-from luthier.terminal import data_output, say
+from luthier.terminal import data_output, say, visible
 
 if TYPE_CHECKING:
     from luthier.report.conditions import Verdict
@@ -44,8 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     format.formats = HelpOf(FORMATS)  # type: ignore[attr-defined]
     parser.add_argument("--against", metavar="RUN", type=Path, help="text, json and html: compare with this run")
     parser.add_argument(
-        "--table", metavar="NAME", help="write only this table (csv and json); csv needs it, or a folder for all tables"
+        "--table",
+        metavar="NAME",
+        help="write only this table; csv needs it, or a folder for all tables; as text also the tables of a tool",
     )
+    parser.add_argument("--all", action="store_true", help="text: after the summary, also print the tables")
     parser.add_argument(
         "--fail-if",
         metavar="CONDITION",
@@ -98,8 +101,12 @@ def run(args: argparse.Namespace) -> int:
     from luthier.run.folder import RunFolder
 
     format = None if args.format == "text" else FORMATS.load(args.format)
-    if args.table is not None and (format is None or format.write_table is None):
-        raise LuthierError(f"--table works with the formats {_formats_with('write_table')}")
+    if args.table is not None and format is not None and format.write_table is None:
+        raise LuthierError(f"--table works with the formats {_formats_with('write_table', 'text')}")
+    if args.all and (format is not None or args.table or args.against or args.by or args.trace or args.counters):
+        raise LuthierError(
+            "--all works with the format text, and not with --table, --against, --by, --trace and --counters"
+        )
     if args.against is not None and (args.table is not None or (format is not None and format.compare is None)):
         raise LuthierError(f"--against works with the formats {_formats_with('compare', 'text')}, and not with --table")
     if args.trace is None and args.by:
@@ -176,6 +183,8 @@ def _writer(
         return lambda out: _write_chosen(folder, args, out)
     if args.against is not None:
         return lambda out: _write_comparison(folder, format, args, verdicts, out)
+    if format is None and args.table is not None:
+        return lambda out: _write_table(folder, args, out)
     if format is None:
         return lambda out: _write_text(folder, args, out)
     if args.table is not None and (write_table := format.write_table) is not None:
@@ -300,4 +309,33 @@ def _text(tables: Iterable[Table], args: argparse.Namespace) -> str:
 
 
 def _write_text(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
-    out.write(f"{_text((table for table in folder.shown() if table.rows), args)}\n".encode())
+    """Write the summary, with ``--all`` also the tables."""
+    from luthier.report.digest import RunDigest
+    from luthier.support.table import wrapped
+
+    width = 0 if args.output else terminal_width(sys.stdout)
+    parts = list(RunDigest.of(folder, mangled=args.mangled).lines(width))
+    if args.all:
+        parts += ["", _text((table for table in folder.shown() if table.rows), args)]
+    else:
+        names = ", ".join([*_names_of_tools(folder), *folder.names])
+        details = f"details: luthier report {args.folder[0]} --all, --by line, --format html, or --table {names}"
+        parts.append(wrapped(visible(details), width))
+    out.write("".join(f"{part}\n" for part in parts).encode())
+
+
+def _names_of_tools(folder: RunFolder) -> list[str]:
+    return list(dict.fromkeys(tool.tool for tool in folder.summary.tools if tool.tables))
+
+
+def _write_table(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
+    """Write the tables of a tool, or a table of the run."""
+    from luthier.support.suggestions import did_you_mean
+
+    tools = _names_of_tools(folder)
+    if args.table not in (*tools, *folder.names):
+        names = [*tools, *folder.names]
+        hint = did_you_mean(args.table, names)
+        raise LuthierError(f"{folder.path} has no table {args.table!r}; it has {', '.join(names)}{hint}")
+    tables = folder.tool_tables(args.table) if args.table in tools else [folder.whole(args.table)]
+    out.write(f"{_text(tables, args)}\n".encode())

@@ -9,7 +9,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -204,9 +204,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit status."""
+    return run_watched(RunOptions.read(args))
+
+
+def run_watched(options: RunOptions, answer: Callable[[], None] | None = None) -> int:
+    """Run a program with everything that observes it, print the results, and return the exit status.
+
+    Args:
+        options: options of the command line.
+        answer: prints the results in place of the tools' tables and the coverage; None: these are printed.
+
+    Raises:
+        LuthierError: an option is invalid, or a tool could not do its work.
+    """
     from luthier.run import MachineGpus, Unfinished, devices_for
 
-    options = RunOptions.read(args)
     if not options.command:
         raise LuthierError("no program given: name it after the options")
     devices = devices_for(options.device, options.command)
@@ -222,8 +234,10 @@ def run(args: argparse.Namespace) -> int:
         check_writable(options.json)
     if options.output:
         require("pyarrow")
-    watched = _WatchedRun(options, devices, findings, executed, Unfinished())
+    watched = _WatchedRun(options, devices, findings, executed, Unfinished(), shows_tables=answer is None)
     code = watched.run() if options.tool or options.output or options.json else watched.run_plainly()
+    if answer is not None:
+        answer()
     return _end(code, findings, watched.unfinished)
 
 
@@ -242,6 +256,7 @@ class _WatchedRun:
     findings: Findings | None
     executed: Executed | None
     unfinished: Unfinished
+    shows_tables: bool
     recorder: Recorder | None = None
 
     def run_plainly(self) -> int:
@@ -347,7 +362,7 @@ class _WatchedRun:
 
         options, devices = self.options, self.devices
         reported = list(results.tables(instrumentation))
-        if options.json != "-":
+        if self.shows_tables and options.json != "-":
             self._print_tables(instrumentation, reported)
         summary = results.summary(
             instrumentation,

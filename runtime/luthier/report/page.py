@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import sys
 import zlib
 from collections.abc import Sequence
 from importlib.resources import files
@@ -33,7 +32,7 @@ from luthier.run.folder import RunFolder
 from luthier.run.summary import ReportedTool
 from luthier.support import strict_json
 from luthier.support.extras import extra
-from luthier.terminal import say, visible_json
+from luthier.terminal import visible_json
 
 _SCRIPTS = ("dom", "table", "timeline", "listing", "source", "graph", "kernel", "overview", "search", "main")
 """In this order, since later ones use earlier ones."""
@@ -78,9 +77,7 @@ def document(
     }
     code = {number: one.to_json(paths) for number, one in code_of.items()}
     shown = read_sources(paths, roots, run.summary.began_ns)
-    if places := [one.place for one in shown if one.lines is not None]:
-        say(f"luthier report: files in the page: {', '.join(places)}", file=sys.stderr)
-    sources = [{"path": one.path, "lines": one.lines, "note": one.note} for one in shown]
+    sources = [{"path": one.path, "lines": one.lines, "note": one.note, "place": one.place} for one in shown]
     return data, code, sources
 
 
@@ -93,8 +90,8 @@ def _units(code: ReportedCode | None) -> dict[str, int]:
     return sums
 
 
-def write_page(run: RunFolder, out: IO[bytes], roots: Sequence[Path] = ()) -> None:
-    """Write the page of a run.
+def write_page(run: RunFolder, out: IO[bytes], roots: Sequence[Path] = ()) -> list[str]:
+    """Write the page of a run, and return the source files that it contains.
 
     Args:
         run: the run.
@@ -105,10 +102,12 @@ def write_page(run: RunFolder, out: IO[bytes], roots: Sequence[Path] = ()) -> No
         LuthierError: the run is damaged.
     """
     data, code, sources = document(run, roots)
+    places = [place for one in sources if (place := one.pop("place")) and one["lines"] is not None]
     scripts = [_uplot("js"), *(_asset(f"{name}.js") for name in _SCRIPTS)]
     pieces = [_piece("run", data), *(_piece(f"code-{number}", one) for number, one in code.items())]
     pieces.append(_piece("sources", sources))
     _assemble("page.html", "Luthier run", scripts, _uplot("css") + _asset("page.css"), pieces, out)
+    return places
 
 
 def write_comparison(run: RunFolder, against: RunFolder, out: IO[bytes]) -> None:

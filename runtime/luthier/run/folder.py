@@ -180,8 +180,8 @@ class RunFolder:
             for batch in reader.batches(columns):
                 yield from batch.to_pylist()
 
-    def tool_tables(self) -> list[Table]:
-        """Return the tables that the tools reported."""
+    def tool_tables(self, name: str | None = None) -> list[Table]:
+        """Return the tables that the tools reported, or one of them."""
         return [
             Table(
                 f"{tool.tool} {table.title}".strip(),
@@ -189,8 +189,19 @@ class RunFolder:
                 [[strict_json.number(cell) for cell in row] for row in table.rows],
             )
             for tool in self.summary.tools
+            if name in (None, tool.tool)
             for table in tool.tables
         ]
+
+    def whole(self, name: str) -> Table:
+        """Return all rows and columns of a table.
+
+        Raises:
+            LuthierError: there is no such table, or it is damaged.
+        """
+        with self.table(name) as reader:
+            columns = tuple(reader.columns)
+            return Table(name, columns, [[row[column] for column in columns] for row in self.rows(name)])
 
     def shown(self) -> Iterator[Table]:
         """Yield tables to show: the tools' tables in full, the first rows of others.

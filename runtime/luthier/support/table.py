@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -32,12 +33,16 @@ class Table(Struct, frozen=True):
                 beginning, down to 12 characters each. If that is not enough, or makes different texts equal, each row
                 is printed as several lines, one for each column.
         """
-        cells = [[visible(str(name)) for name in self.columns], *([_shown(cell) for cell in row] for row in self.rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        columns = [[row[at] for row in self.rows] for at in range(len(self.columns))]
         numeric = [
-            bool(self.rows) and all(isinstance(row[at], int | float) or row[at] is None for row in self.rows)
-            for at in range(len(self.columns))
+            bool(column) and all(isinstance(cell, int | float) or cell is None for cell in column) for column in columns
         ]
+        texts = [
+            _aligned(str(name), column) if right else list(map(_shown, column))
+            for name, column, right in zip(self.columns, columns, numeric, strict=True)
+        ]
+        cells = [[visible(str(name)) for name in self.columns], *map(list, zip(*texts, strict=True))]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         if width:
             widths = _fitted(widths, numeric, width)
             if sum(widths) + 2 * len(widths) > width or not _stay_distinct(cells, widths, numeric):
@@ -143,6 +148,33 @@ def _cut(text: str, size: int) -> str:
         return f"…{text[len(text) - size + 1 :]}"
     end = (size - 1) // 3
     return f"{text[: size - 1 - end]}…{text[len(text) - end :]}"
+
+
+_NAMES = frozenset(
+    (
+        *("process", "thread", "device", "queue", "rank", "launch", "group", "wave", "block", "number", "first"),
+        *("address", "pc", "line", "user_line"),
+    )
+)
+"""Columns whose numbers are names: their thousands are not separated."""
+
+
+def _aligned(name: str, cells: Sequence[Cell]) -> list[str]:
+    """Return numbers as text, with equally many decimals, and thousands separated unless the numbers are names."""
+    reals = [cell for cell in cells if isinstance(cell, float) and math.isfinite(cell)]
+    texts = [f"{cell:.6g}" if abs(cell) < 1e6 else f"{cell:.0f}" for cell in reals if abs(cell) < 1e15]
+    if len(texts) < len(reals) or any("e" in text for text in texts):
+        return list(map(_shown, cells))
+    decimals = max((len(text.partition(".")[2]) for text in texts), default=0)
+    comma = "" if name in _NAMES else ","
+    return [
+        f"{cell:{comma}.{decimals}f}"
+        if isinstance(cell, float) and math.isfinite(cell)
+        else f"{cell:{comma}d}" + (f".{'0' * decimals}" if decimals else "")
+        if isinstance(cell, int) and not isinstance(cell, bool)
+        else _shown(cell)
+        for cell in cells
+    ]
 
 
 def _shown(cell: Cell) -> str:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from luthier.report.formats.declare import ReportFormat
+from luthier.terminal import say
 
 if TYPE_CHECKING:
     from luthier.run.folder import RunFolder
 
 
 def write(folder: RunFolder, out: IO[bytes], roots: Sequence[Path] = ()) -> None:
-    """Write the page of a run."""
+    """Write the page of a run, and print the source files that it contains on standard error."""
     from luthier.report.page import write_page
 
-    write_page(folder, out, roots)
+    if places := write_page(folder, out, roots):
+        say(f"luthier report: files in the page: {', '.join(places)}", file=sys.stderr)
 
 
 def compare(folder: RunFolder, against: RunFolder, out: IO[bytes]) -> None:

@@ -27,10 +27,7 @@ def diverged(line: MeasuredLine) -> Iterator[RuleFinding]:
     if lanes <= _FEW * ran:
         advice = "spread the work of the single lane over the wave, or leave it to scalar instructions"
     else:
-        advice = (
-            "let all lanes of a wave go the same way: sort or bin the work, give lanes equal numbers of iterations, or "
-            "replace the branch by a selection"
-        )
+        advice = "sort or bin the work, give lanes equal numbers of iterations, or select instead of branching"
     yield RuleFinding(
         text=f"{number(100 * lanes / (ran * wave))} % of the lanes are active in {count(ran)} vector instructions",
         advice=advice,

@@ -44,17 +44,11 @@ def _uncoalesced(kind: str, line: MeasuredLine) -> Iterator[RuleFinding]:
         return
     needed = max(math.ceil((lines - avoidable) / requests), 1)
     if kind == "atomics":
-        advice = "add up in the wave or in LDS first, then issue one atomic operation for each work-group"
+        advice = "add up in the wave or in LDS first, then issue one atomic operation a work-group"
     elif lines >= _OWN * lanes:
-        advice = (
-            "each lane touches a line of its own: let neighbouring lanes access neighbouring addresses, or stage the "
-            "tile through LDS"
-        )
+        advice = "each lane touches a line of its own: swap the indices, or stage the tile through LDS"
     else:
-        advice = (
-            "lanes leave gaps: let neighbouring lanes access neighbouring elements (a structure of arrays in place of "
-            "an array of structures), or stage the data through LDS"
-        )
+        advice = "lanes leave gaps: use a structure of arrays, or stage the data through LDS"
     yield RuleFinding(
         text=f"{number(efficiency)} % efficient {kind}, {number(per_request)} cache lines per request where "
         f"{needed} would do",
@@ -72,7 +66,7 @@ def conflicts(line: MeasuredLine) -> Iterator[RuleFinding]:
     cycles, ratio = values
     yield RuleFinding(
         text=f"{count(cycles)} cycles of LDS bank conflicts, {number(ratio)} times the cycles needed",
-        advice="pad the rows of the tile by one element, or swizzle its columns, so that lanes use different banks",
+        advice="pad the rows of the tile by one element, or swizzle its columns",
         lost=cycles,
         at=line.most("conflicts"),
     )

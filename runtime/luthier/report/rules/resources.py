@@ -20,8 +20,7 @@ def spilled(kernel: MeasuredKernel) -> Iterator[RuleFinding]:
     if size:
         yield RuleFinding(
             text=f"{count(size)} bytes of scratch per work-item: spilled registers or local arrays",
-            advice="index local arrays by constants only, shorten the lives of values, or allow more registers with "
-            "__launch_bounds__",
+            advice="index local arrays by constants only, or allow more registers with __launch_bounds__",
         )
 
 
@@ -36,8 +35,7 @@ def few_waves(kernel: MeasuredKernel) -> Iterator[RuleFinding]:
     vgprs, lds = kernel.facts["vgprs"] or 0, kernel.facts["group_segment"] or 0
     yield RuleFinding(
         text=f"at most {counted(waves, 'wave')} on a SIMD: {vgprs} VGPRs, {count(lds)} bytes of LDS per work-group",
-        advice="use fewer registers or less LDS, or larger work-groups for the same LDS, so that other waves run while "
-        "one waits for memory",
+        advice="use fewer registers or less LDS, or share the LDS among more work-items",
     )
 
 
