@@ -54,6 +54,7 @@ PATTERNS: dict[tuple[str, ...], set[str]] = {
     ("_Z10overloadedPji",): {"_Z10overloadedPji"},
     ("overloaded(*",): {"_Z10overloadedPj", "_Z10overloadedPji"},
     ("_Z10*",): {"_Z10overloadedPj", "_Z10overloadedPji"},
+    ("math::scale",): set(list(KERNELS)[3:]),
     ("math::*",): set(list(KERNELS)[3:]),
     (SHORT, "plain"): {"_ZN4math5scaleIfEEvPT_i", "plain"},
     ("!plain",): set(KERNELS) - {"plain"},

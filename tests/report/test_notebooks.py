@@ -15,7 +15,7 @@ from nbclient.exceptions import DeadKernelError
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NOTEBOOKS = sorted((EXAMPLES / "notebooks").glob("*.ipynb"))
-VARIES = re.compile(r"luthier: \[\d+/\d+\][^\n]*|[/…]\S*/|\b[0-9.]+ (?:s|bytes)\b|0x[0-9a-f]+|(?<=  )[0-9.]+")
+VARIES = re.compile(r"luthier: \[\d+/\d+\][^\n]*|[/…]\S*/|\b[0-9.]+ (?:s|bytes)\b|0x[0-9a-f]+|(?<=  )[0-9.,]+")
 """In what is shown as text: what is compiled, unless that is kept; folders, times, addresses, and in tables
 numbers, which depend on compilers."""
 

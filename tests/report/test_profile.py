@@ -230,3 +230,21 @@ def test_kernels_of_the_runtime_have_no_findings() -> None:
     facts |= {"executed": None, "vector_executed": None, "lanes": None}
     assert findings([facts], {}, (), {}) == []
     assert findings([facts | {"skipped": False}], {}, (), {})[0].rule == "scratch"
+
+
+def test_paths_and_empty_tables(
+    profile: tuple[Path, subprocess.CompletedProcess[str]], monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    """Paths below the current folder are relative; a table without rows says so; lanes are shares."""
+    folder, _ = profile
+    monkeypatch.chdir(HERE)
+    assert main(["report", str(folder / "luthier-app"), "--by", "line", "--top", "0"]) == 0
+    rows = [line.split() for line in capfd.readouterr().out.splitlines() if line.startswith("  uneven ")]
+    assert {row[1].partition(":")[0] for row in rows} == {"faults.hip"}
+    assert any(row[-2] == "50.1" for row in rows)
+    tools = ["-t", "fp_check", "-t", "block_timing"]
+    command = [sys.executable, "-m", "luthier", "run", "-k", "even", *tools, "--", "./app"]
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert process.returncode == 0
+    assert "exceptional numbers: nothing in 1 instrumented launch\n" in process.stderr
+    assert "== block_timing\nno times\n" in process.stderr, "a device without a clock says so"

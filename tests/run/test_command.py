@@ -66,3 +66,15 @@ def test_options_of_one_check_need_that(command: tuple[str, ...], option: tuple[
 def test_only_the_user_may_reach_the_service(luthier_run: Run) -> None:
     outcome = luthier_run("emu:gfx90a", "sh", "-c", 'stat -c %f "$(dirname "$LUTHIER_RUN_SOCKET")"')
     assert stat.S_IMODE(int(outcome.out, 16)) == 0o700
+
+
+def test_a_tool_behind_the_program_is_warned_of() -> None:
+    late = run_luthier("run", "true", "-t", "coalescing:top=3")
+    assert late.returncode == 0
+    assert "warning: -t coalescing:top=3 is behind the program" in late.stderr
+    for words in (
+        ("--", "true", "-t", "coalescing"),
+        ("true", "-t", "4"),
+        ("-t", "wait_check", "--allow-nothing", "true"),
+    ):
+        assert "is behind the program" not in run_luthier("run", *words).stderr

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from luthier.cli.options import add_option, option
 from luthier.errors import ToolError
 from luthier.extensions.records import Extensions
@@ -154,7 +156,22 @@ def shown_tables(tables: Iterable[Table], stream: IO[str] | None, *, mangled: bo
     from luthier.objects.names import as_in_source
 
     width = 0 if stream is None else terminal_width(stream)
-    return [table.text(width) for table in (tables if mangled else as_in_source(tables))]
+    return [_relative(table).text(width) for table in (tables if mangled else as_in_source(tables))]
+
+
+def _relative(table: Table) -> Table:
+    """Return a table with paths below the current folder relative to it."""
+    try:
+        folder = f"{os.getcwd()}/"
+    except OSError:  # it was removed
+        return table
+    return replace(
+        table,
+        rows=[
+            [cell.removeprefix(folder) if isinstance(cell, str) and cell != folder else cell for cell in row]
+            for row in table.rows
+        ],
+    )
 
 
 def print_json(value: Any) -> None:

@@ -219,6 +219,7 @@ def run_watched(options: RunOptions, answer: Callable[[], None] | None = None) -
     """
     from luthier.run import MachineGpus, Unfinished, devices_for
 
+    _warn_of_late_options(options)
     if not options.command:
         raise LuthierError("no program given: name it after the options")
     devices = devices_for(options.device, options.command)
@@ -239,6 +240,24 @@ def run_watched(options: RunOptions, answer: Callable[[], None] | None = None) -
     if answer is not None:
         answer()
     return _end(code, findings, watched.unfinished)
+
+
+def _warn_of_late_options(options: RunOptions) -> None:
+    """Warn if no tool is given, and the program's arguments name one: options behind the program are the program's."""
+    words = options.program
+    if options.tool or words[:1] == ["--"] or not {"-t", "--tool"} & set(words):
+        return
+    from luthier.tool.tool import find_entry_points
+
+    tools = {point.name for point in find_entry_points().values()}
+    for flag, value in itertools.pairwise(words):
+        if flag in ("-t", "--tool") and value.partition(":")[0] in tools:
+            say(
+                f"luthier run: warning: {flag} {value} is behind the program and was passed to it, so no tool runs; "
+                f"write luthier run {flag} {value} {words[0]}",
+                file=sys.stderr,
+            )
+            return
 
 
 def _end(code: int, findings: Findings | None, unfinished: Unfinished) -> int:
@@ -361,7 +380,7 @@ class _WatchedRun:
         from luthier.run import MachineGpus, results
 
         options, devices = self.options, self.devices
-        reported = list(results.tables(instrumentation))
+        reported = list(results.tables(instrumentation, has_clock=isinstance(devices, MachineGpus)))
         if self.shows_tables and options.json != "-":
             self._print_tables(instrumentation, reported)
         summary = results.summary(
@@ -397,7 +416,8 @@ class _WatchedRun:
 
         kernels = results.kernels(instrumentation)
         tables = [table for _, of_tool in reported for table in of_tool]
-        shown = [*tables, results.coverage(kernels)]
+        launches = sum(kernel.instrumented for kernel in kernels)
+        shown = [*(table if table.rows else _nothing(table, launches) for table in tables), results.coverage(kernels)]
         texts = iter(shown_tables(shown, sys.stderr, mangled=self.options.mangled))
         for name, of_tool in reported:
             _print_section(name, itertools.islice(texts, len(of_tool)))
@@ -417,6 +437,14 @@ class _WatchedRun:
         for fault in instrumentation.faults:
             if fault not in instrumentation.failures:  # a failure is reported as the final error
                 say_fitting(f"luthier: {fault}", file=sys.stderr)
+
+
+def _nothing(table: Table, launches: int) -> Table:
+    """Return a table without rows as a line that says so."""
+    from luthier.support.table import Table
+
+    where = f" in {counted(launches, 'instrumented launch')}" if launches else "; no launch was instrumented"
+    return Table(f"{table.title or ', '.join(table.columns)}: nothing{where}", (), ())
 
 
 def _print_section(title: str, texts: Iterable[str]) -> None:

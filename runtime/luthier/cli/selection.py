@@ -43,7 +43,8 @@ def kernel_option(**more: Any) -> Any:
         default=[],
         action="append",
         metavar="NAME",
-        help="kernels by symbol or C++ name, also as a glob; !NAME excludes; repeatable (default: all)",
+        help="kernels by symbol or C++ name, with or without template arguments, also as a glob; !NAME excludes; "
+        "repeatable (default: all)",
         **more,
     )
 

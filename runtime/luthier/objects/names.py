@@ -39,11 +39,26 @@ def spellings(name: str) -> tuple[str, ...]:
 def matches(name: str, pattern: str) -> bool:
     """Return whether a pattern matches the kernel `name`.
 
-    It matches if it is one of the `spellings`, or a glob (``*``, ``?``, ``[…]``) that matches one; case matters. A
-    pattern that ends with ``)`` is not a glob: ``*`` is a pointer there.
+    It matches if it is one of the `spellings`, the last of them without its template arguments (``math::scale``), or
+    a glob (``*``, ``?``, ``[…]``) that matches one; case matters. A pattern that ends with ``)`` is not a glob: ``*``
+    is a pointer there.
     """
     known = spellings(name)
-    return pattern in known or (not pattern.endswith(")") and any(fnmatch.fnmatchcase(one, pattern) for one in known))
+    is_glob = not pattern.endswith(")")
+    return pattern in (*known, _template(known[-1])) or (
+        is_glob and any(fnmatch.fnmatchcase(one, pattern) for one in known)
+    )
+
+
+@lru_cache(maxsize=1 << 12)
+def _template(name: str) -> str:
+    """Return a name without the template arguments at its end."""
+    depth = 0
+    for at in range(len(name) - 1, -1, -1):
+        depth += (name[at] == ">") - (name[at] == "<")
+        if not depth:
+            return name[:at] if name[at] == "<" else name
+    return name
 
 
 def is_selected(name: str, patterns: Iterable[str]) -> bool:

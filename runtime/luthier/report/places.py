@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from luthier.errors import LuthierError
 from luthier.objects.user_source import line_text, lines_text
+from luthier.report.measures import is_per_lane
 from luthier.run.folder import RunFolder
 from luthier.support.table import Table
 
@@ -28,8 +29,8 @@ def by_place(run: RunFolder, kind: By, top: int = 0) -> Table:
 
     Returns:
         The columns ``kernel``, ``source``, for some kinds ``function``, ``block``, ``address``, ``instruction``; then
-        ``instructions`` (number in the code), ``executed`` (by waves), ``lanes`` (sum of active lanes; None if not
-        counted) and ``%`` (of all executed instructions).
+        ``instructions`` (number in the code), ``executed`` (by waves), ``lanes %`` (share of active lanes in
+        vector instructions; None if not counted) and ``%`` (of all executed instructions).
 
     Raises:
         LuthierError: nothing was counted, or a table is damaged.
@@ -41,7 +42,7 @@ def by_place(run: RunFolder, kind: By, top: int = 0) -> Table:
         )
     if "listings" not in run.names or "blocks" not in run.names:
         raise LuthierError(f"{run.path} has no listings of kernels: it was written by an early version of Luthier")
-    names = {(row["kernel"], row["digest"]): row["name"] or row["kernel"] for row in run.rows("kernels")}
+    kernels = {(row["kernel"], row["digest"]): row for row in run.rows("kernels")}
     groups: dict[tuple[Any, ...], _Group] = {}
     for kernel, row, function in _instructions(run):
         if (counted := counts.get((*kernel, row["address"]))) is None:
@@ -57,10 +58,12 @@ def by_place(run: RunFolder, kind: By, top: int = 0) -> Table:
         cells["instruction"] = group.text
         share = round(100 * group.executed / total, 2) if total else None
         own = (cells[name] for name in more[kind])
-        name = names.get(kernel, kernel[0])
-        rows.append((name, group.place(), *own, group.instructions, group.executed, group.lanes, share))
+        facts = kernels.get(kernel, {})
+        name = facts.get("name") or kernel[0]
+        lanes = group.lanes_share(facts.get("wave_size") or 0)
+        rows.append((name, group.place(), *own, group.instructions, group.executed, lanes, share))
     left = f", the first {len(rows)} of {len(ordered)}" if len(rows) < len(ordered) else ""
-    columns = ("kernel", "source", *more[kind], "instructions", "executed", "lanes", "%")
+    columns = ("kernel", "source", *more[kind], "instructions", "executed", "lanes %", "%")
     return Table(f"executed by {kind}{left}", columns, rows)
 
 
@@ -69,7 +72,7 @@ class _Group:
 
     def __init__(self) -> None:
         self.instructions = self.executed = 0
-        self.lanes: int | None = 0
+        self._vectors = self._lanes = 0
         self.function = self.text = self._offset = ""
         self.block: int | None = None
         self.address = 0
@@ -83,9 +86,16 @@ class _Group:
             self._offset = f"{function[0]}+{row['address'] - function[1]:#x}"
         self.instructions += 1
         self.executed += executed
-        self.lanes = None if lanes is None or self.lanes is None else self.lanes + lanes
+        if lanes is not None and is_per_lane(row["text"] or ""):
+            self._vectors += executed
+            self._lanes += lanes
         if (file := _file(row)) is not None:
             self._places.append((file, _line(row)))
+
+    def lanes_share(self, wave_size: int) -> float | None:
+        """Return the percentage of lanes active in executed vector instructions; None if it is not known."""
+        possible = self._vectors * wave_size
+        return round(100 * self._lanes / possible, 1) if possible else None
 
     def place(self) -> str:
         return lines_text(self._places) or self._offset

@@ -30,11 +30,23 @@ def kernels(instrumentation: Instrumentation) -> list[KernelResult]:
     return launched_kernels(instrumentation.sessions)
 
 
-def tables(instrumentation: Instrumentation) -> Iterator[tuple[str, list[Table]]]:
-    """Yield each tool's name and tables; a tool that fails is reported and does not affect others."""
+NO_CLOCK = (
+    "virtual devices have no clock: every reading gives 100 more than the last, so that these are numbers of readings"
+)
+"""Reason why results of tools that read the clock are no times."""
+
+
+def tables(instrumentation: Instrumentation, *, has_clock: bool = True) -> Iterator[tuple[str, list[Table]]]:
+    """Yield each tool's name and tables; a tool that fails is reported and does not affect others.
+
+    Args:
+        instrumentation: of the run.
+        has_clock: whether the devices have a clock; otherwise tools that read it get a table that says so.
+    """
     for tool in instrumentation.tools.tools:
+        no_times = [Table("no times", ("reason",), [(NO_CLOCK,)])] if tool.reads_clock and not has_clock else []
         try:
-            yield tool.name, list(tool.report(instrumentation.view(tool)))
+            yield tool.name, [*no_times, *tool.report(instrumentation.view(tool))]
         except Exception as problem:  # whatever a tool's own code raises
             instrumentation.fail(failed(tool, "report", problem))
             yield tool.name, []

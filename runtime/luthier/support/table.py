@@ -48,7 +48,7 @@ class Table(Struct, frozen=True):
             if sum(widths) + 2 * len(widths) > width or not _stay_distinct(cells, widths, numeric):
                 return "\n".join(_records(visible(self.title), cells, width))
         lines = wrapped(visible(self.title), width).split("\n") if self.title else []
-        for row in cells:
+        for row in cells if self.columns else ():
             padded = (
                 cell.rjust(size) if right else _cut(cell, size).ljust(size)
                 for cell, size, right in zip(row, widths, numeric, strict=True)

@@ -53,6 +53,8 @@ class Tool:
     class Options:
         """A tool without options."""
 
+    reads_clock: ClassVar[bool] = False
+    """Whether its results are times of the device's clock, which virtual devices do not have; results then say so."""
     reset_each_launch: ClassVar[bool] = False
     """Under `luthier run`, whether to reset the tool's variables to their initial values before every launch."""
     hsa_events: ClassVar[Sequence[str]] = ("*",)

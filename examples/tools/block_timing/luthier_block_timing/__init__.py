@@ -31,6 +31,8 @@ class Span:
 class BlockTiming(Tool):
     """Adds clock values where an interval ends, and subtracts them where it begins."""
 
+    reads_clock = True
+
     @dataclass(frozen=True)
     class Options:
         """Options: the intervals and the clock."""
