@@ -129,7 +129,7 @@ def test_what_a_format_cannot_do_is_told(add: Plant, run: str, capsys: pytest.Ca
     assert main(["report", run, "--format", "rows", "--against", run]) == 1
     assert "works with the formats text, json, html, sarif and junit, and not with --table" in capsys.readouterr().err
     assert main(["report", run, "--format", "html", "--table", "kernels"]) == 1
-    assert "--table works with the formats csv, json and rows" in capsys.readouterr().err
+    assert "--table works with the formats text, csv, json and rows" in capsys.readouterr().err
 
 
 def test_help_and_completion_list_it(add: Plant, capsys: pytest.CaptureFixture[str]) -> None:

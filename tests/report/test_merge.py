@@ -123,7 +123,7 @@ def test_ranks_with_the_same_process_numbers(tmp_path: Path, capfd: pytest.Captu
     )
     (only,) = merged.rows("kernels")
     assert (only["launches"], only["instrumented"]) == (3, 3)
-    assert main(["report", *map(str, ranks)]) == 0
+    assert main(["report", *map(str, ranks), "--all"]) == 0
     text = capfd.readouterr().out
     for part in ("cache hits", "0: rank0", "2: rank2", "counts", "launches"):
         assert part in text

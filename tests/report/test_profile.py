@@ -142,7 +142,7 @@ def test_the_summary_says_what_is_lacking(tmp_path: Path, capsys: pytest.Capture
     )
     lines = list(RunDigest.of(RunFolder(run)).lines())
     text = "\n".join(lines)
-    assert "partial: the program ended by SIGKILL" in text
+    assert "partial: the program was ended by SIGKILL" in text
     assert "more notes: partial: the run was stopped before 1 launch ended, fault: the disk was full" in text
     assert "used well" not in text
     assert len(lines) <= LINES

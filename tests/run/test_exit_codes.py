@@ -95,7 +95,7 @@ def test_results_are_json_whatever_the_numbers(ended: Ended, tmp_path: Path, cap
     for path in (all_of_it, Path(run) / SUMMARY):
         (tool,) = strictly(path.read_text())["tools"]
         assert tool["tables"][0]["rows"] == rows
-    assert main(["report", run]) == 0
+    assert main(["report", run, "--all"]) == 0
     assert "\n\nnumberless\n  variable  value\n  a           nan\n  b          -inf\n" in capfd.readouterr().out
     assert main(["report", run, "--fail-if", "numberless.a > 0", "--fail-if", "numberless.c < 0"]) == 0
     assert main(["report", run, "--fail-if", "numberless.b < 0"]) == 1

@@ -65,7 +65,7 @@ def test_tools_get_records(captured: Callable[..., list[Path]], luthier: Luthier
     records = [line.split() for line in done.stdout.splitlines()]
     at = records.index(["process", "device", "accesses", "records", "dropped", "lost"])
     # One for each access of an active lane: all bytes of the input, and what 13 work-groups add to 256 bins.
-    accesses, pushed, *lost = map(int, records[at + 1][2:])
+    accesses, pushed, *lost = (int(cell.replace(",", "")) for cell in records[at + 1][2:])
     assert (accesses, lost) == (60000 + 13 * 256, [0, 0])
     assert 0 < pushed < accesses
 

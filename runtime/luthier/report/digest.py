@@ -155,7 +155,10 @@ class RunDigest(Struct, frozen=True):
             text = line["text"] or ""
             name = f"{line['file'].rsplit('/', 1)[-1]}:{line['line']}"
             rows.append([name, line["executed"], line["%"], text if len(text) <= _TEXT else f"{text[: _TEXT - 1]}…"])
-        return Table("", ("hottest lines", "executed", "%", "source"), rows)
+        columns = ("hottest lines", "executed", "%", "source")
+        if not any(row[-1] for row in rows):
+            return Table("", columns[:-1], [row[:-1] for row in rows])
+        return Table("", columns, rows)
 
 
 def _sum(rows: Sequence[Mapping[str, Any]], name: str) -> Cell:
@@ -231,25 +234,26 @@ def _headline(summary: RunSummary, kernels: Sequence[Mapping[str, Any]]) -> str:
 def _lacking(analysed: AnalysedRun) -> Iterator[str]:
     """Yield sentences about what was lost or not measured, most important first."""
     summary = analysed.run.summary
-    if summary.exit_code:
-        yield f"partial: the program ended {_end(summary.exit_code)}"
+    if summary.exit_code < 0:
+        yield f"partial: the program was ended by {_signal(-summary.exit_code)}"
+    elif summary.exit_code:
+        yield f"possibly partial: the program ended with exit code {summary.exit_code}"
     if summary.ended_before:
         yield f"partial: the run was stopped before {summary.ended_before} ended"
     yield from (f"fault: {fault}" for fault in summary.faults)
     missed = sum(kernel["launches"] - kernel["instrumented"] for kernel in analysed.kernels if not kernel["skipped"])
     if missed and summary.tools:
-        yield f"not measured: {counted(missed, 'launch')} (luthier report --table kernels has the reasons)"
+        yield f"not measured: {counted(missed, 'launch')} (luthier report RUN --table kernels has the reasons)"
     ran = {tool.tool for tool in summary.tools}
     if lacking := [tool for tool in MEASURING if tool not in ran]:
         yield f"not measured: {', '.join(lacking)} did not run (luthier profile runs them)"
     yield from (f"not examined: {note}" for note in analysed.unexamined)
 
 
-def _end(code: int) -> str:
+def _signal(number: int) -> str:
     with suppress(ValueError):
-        if code < 0:
-            return f"by {signal.Signals(-code).name}"
-    return f"with exit code {code}"
+        return signal.Signals(number).name
+    return f"signal {number}"
 
 
 def _more_notes(notes: Sequence[str]) -> str:
