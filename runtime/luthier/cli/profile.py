@@ -61,8 +61,8 @@ def run(args: argparse.Namespace) -> int:
     options = ProfileOptions.read(args)
     if options.json and options.json != "-":
         check_writable(options.json)
-    if options.page:
-        require("graphlay")
+    for module in ("graphlay", "youplot") if options.page else ():
+        require(module)
     try:
         return run_watched(dataclasses.replace(options, json=None), lambda: _answer(options))
     finally:
@@ -100,7 +100,11 @@ def _free_folder(program: str) -> str:
 
 
 def _answer(options: ProfileOptions) -> None:
-    """Print the summary on standard error, since standard output belongs to the program, and write the page."""
+    """Print the summary on standard error, since standard output belongs to the program, and write the page.
+
+    Raises:
+        LuthierError: a file cannot be written; the summary has been printed then.
+    """
     from luthier.report.digest import RunDigest
     from luthier.report.page import write_page
     from luthier.run.folder import RunFolder
@@ -108,9 +112,6 @@ def _answer(options: ProfileOptions) -> None:
     assert options.output is not None
     folder = RunFolder(options.output)
     page = folder.path / PAGE
-    if options.page:
-        with writing_atomically(page) as file:
-            write_page(folder, file)
     digest = RunDigest.of(folder, mangled=options.mangled)
     for line in digest.lines(terminal_width(sys.stderr)):
         say(line, file=sys.stderr)
@@ -121,4 +122,7 @@ def _answer(options: ProfileOptions) -> None:
             say_raw(visible_lines(text), file=sys.stderr)
         else:
             write_atomically(options.json, f"{text}\n".encode())
+    if options.page:
+        with writing_atomically(page) as file:
+            write_page(folder, file)
     say_fitting(str(page if options.page else folder.path), file=sys.stderr)
