@@ -200,16 +200,16 @@ class _Lifter:
         pair = pointer_pair(self.isa, self.table, columns, index)
         if pair is None:
             return resolution
-        pointed = set(pointed_functions(self.object, self.text))
+        pointed = pointed_functions(self.object, self.text)
         if len(pointed) > MOST_POINTED:
             why = f"pointers to {len(pointed)} functions are not followed; the limit is {MOST_POINTED}"
             return replace(resolution, reason=f"{resolution.reason} ({why})")
         left_out = sorted(pointed & self.left_out.keys())
-        pointed.difference_update(left_out)
-        self.pointed |= pointed
         if left_out:
+            pointed = pointed.difference(left_out)
             why = f"{len(left_out)} possible targets cannot be lifted, such as {self.left_out[left_out[0]]}"
             resolution = replace(resolution, reason=f"{resolution.reason}, and {why}")
+        self.pointed = pointed
         return replace(resolution, targets=tuple(sorted({*resolution.targets, *pointed})))
 
     def _addresses(

@@ -28,11 +28,11 @@ _STORES = ("S_STORE", "S_BUFFER_STORE", "S_SCRATCH_STORE", "S_CMP", "S_BITCMP")
 _DESTINATION = 0x7F0000
 """Destination field of an SOP1 instruction."""
 
-_found: weakref.WeakKeyDictionary[Text, tuple[int, ...]] = weakref.WeakKeyDictionary()
+_found: weakref.WeakKeyDictionary[Text, frozenset[int]] = weakref.WeakKeyDictionary()
 
 
-def pointed_functions(object: CodeObject, text: Text) -> tuple[int, ...]:
-    """Return the addresses of the functions that a pointer in memory or registers may lead to, ascending.
+def pointed_functions(object: CodeObject, text: Text) -> frozenset[int]:
+    """Return the addresses of the functions that a pointer in memory or registers may lead to.
 
     Kernels are left out. The result may contain too many functions, but not too few. It does not contain functions
     whose address is computed, called, and, according to the order of the code, not used otherwise.
@@ -41,7 +41,7 @@ def pointed_functions(object: CodeObject, text: Text) -> tuple[int, ...]:
     if functions is None:
         kernels = {kernel.entry for kernel in object.kernels.values()}
         pointed = {*(to for _, to in pointers_in_data(object)), *_in_code(text)}
-        functions = _found[text] = tuple(sorted(pointed & text.functions.keys() - kernels))
+        functions = _found[text] = frozenset(pointed & text.functions.keys() - kernels)
     return functions
 
 
