@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from luthier.hazards.paths import PathCheck
-from luthier.hazards.wait_counters.dataflow import WaitPaths
+from luthier.hazards.wait_counters.dataflow import PathState, WaitPart, WaitPaths
 from luthier.hazards.wait_counters.findings import Access, UnneededWait, WaitFinding
-from luthier.hazards.wait_counters.state import OutstandingState, OutstandingUse
+from luthier.hazards.wait_counters.state import OutstandingUse
 from luthier.hazards.wait_counters.steps import WaitSteps, narrowed
 from luthier.hazards.wait_counters.unneeded import unneeded_waits
 from luthier.isa.registers import UnitSet
@@ -49,7 +49,7 @@ def check_waits(lifted: LiftedKernel, unneeded: bool = True, steps: WaitSteps | 
     )
 
 
-def _findings(model: WaitPaths, check: PathCheck[OutstandingState, int, OutstandingUse]) -> Iterator[WaitFinding]:
+def _findings(model: WaitPaths, check: PathCheck[PathState, WaitPart, OutstandingUse]) -> Iterator[WaitFinding]:
     lifted = model.lifted
     for use in check.meetings:
         stream = model.machine.model.streams[use.stream]

@@ -1,7 +1,7 @@
 """Model of outstanding registers along all paths, for `luthier.hazards.paths`.
 
-A fact is a register that is outstanding in a stream with a number of younger operations. A part is this number, since
-the effect of a function on such a register depends on nothing else.
+A fact is a register that is outstanding in a stream with a number of younger operations. All facts are one part: a
+function is followed once for any number (`luthier.hazards.wait_counters.carried`).
 
 Leading waits of a function are applied before states are compared: compiled functions begin with a wait for everything,
 and are therefore followed only once.
@@ -10,17 +10,23 @@ and are therefore followed only once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 from luthier.hazards.paths import CheckedModel
-from luthier.hazards.wait_counters.state import Behind, OutstandingState, OutstandingUse, WaitMachine, merge, trim
+from luthier.hazards.wait_counters.carried import Carried, CarryMachine, applied, followed_by, joined
+from luthier.hazards.wait_counters.state import Behind, OutstandingState, OutstandingUse, WaitMachine, merge
 from luthier.hazards.wait_counters.steps import HALVES, WaitStep, WaitSteps
 from luthier.lifting.model import LiftedKernel
+from luthier.lifting.paths import Paths
 
+PathState = OutstandingState | Carried
+"""The second for a function that is followed for what is outstanding at its calls."""
+WaitPart = Literal["outstanding"]
 _ALL = (1 << 2 * HALVES) - 1
 """Both halves of all units."""
 
 
-class WaitPaths(CheckedModel[OutstandingState, int, OutstandingUse]):
+class WaitPaths(CheckedModel[PathState, WaitPart, OutstandingUse]):
     """Outstanding registers of one kernel.
 
     Args:
@@ -31,23 +37,33 @@ class WaitPaths(CheckedModel[OutstandingState, int, OutstandingUse]):
     def __init__(self, lifted: LiftedKernel, steps: WaitSteps, *, forgets: bool = True, keeps: bool = False) -> None:
         self.lifted, self.steps = lifted, steps
         self.machine = WaitMachine(steps.model, forgets=forgets)
-        self.empty = self.machine.empty
+        self._carry = CarryMachine(steps.model, forgets=forgets)
+        self.empty: OutstandingState = self.machine.empty
+        self._every = self._carry.everything(_ALL)
         self.calls: dict[int, OutstandingState] = {}
         """First block of a function -> the state of all its calls, before its leading waits."""
         self._walks: dict[int, tuple[OutstandingState, list[Behind]]] | None = {} if keeps else None
 
+    def states(self, paths: WaitsOnPaths) -> Iterator[tuple[int, OutstandingState]]:
+        """Yield reachable blocks with the state before each (`Paths.states`)."""
+        for block, state in paths.states():
+            if isinstance(state, OutstandingState):
+                yield block, state
+
     def follow(
         self,
         block: int,
-        state: OutstandingState,
+        state: PathState,
         report: Callable[[OutstandingUse], object] | None = None,
         *,
         behind: int = -1,
         only: bool = False,
         singly: bool = False,
-    ) -> OutstandingState:
+    ) -> PathState:
         """Follow a block (`PathModel.follow`)."""
         steps = self.steps.of(block)
+        if isinstance(state, Carried):
+            return self._carry.run(state, steps)
         if behind >= 0:
             steps = [step for step in steps if step.first > behind]
         if singly:
@@ -85,47 +101,56 @@ class WaitPaths(CheckedModel[OutstandingState, int, OutstandingUse]):
         """Return the state after unknown code."""
         return self.machine.unknown()
 
-    def called(self, block: int, state: OutstandingState, *, real: bool) -> OutstandingState:
+    def called(self, block: int, state: PathState, *, real: bool) -> PathState:
         """Return the state after the leading waits of a function."""
+        waits = leading_waits(self.steps, block)
+        if isinstance(state, Carried):
+            return self._carry.run(state, waits)
         if real:
             known = self.calls.get(block)
             self.calls[block] = state if known is None else merge(known, state)
-        return self.machine.run(state, leading_waits(self.steps, block))
+        return self.machine.run(state, waits)
 
-    def has_facts(self, state: OutstandingState) -> bool:
+    def has_facts(self, state: PathState) -> bool:
         """Return whether any register is outstanding."""
-        return any(state.queues)
+        return any(state.streams if isinstance(state, Carried) else state.queues)
 
-    def without_facts(self, state: OutstandingState) -> OutstandingState:
+    def without_facts(self, state: PathState) -> PathState:
         """Return the state without outstanding registers."""
-        return state._replace(queues=self.empty.queues)
+        return state if isinstance(state, Carried) else state._replace(queues=self.empty.queues)
 
-    def parts(self, state: OutstandingState) -> Iterator[int]:
-        """Yield the queue positions with outstanding registers."""
-        for position in range(max(map(len, state.queues))):
-            if any(len(queue) > position and queue[position] for queue in state.queues):
-                yield position
+    def parts(self, state: PathState) -> tuple[WaitPart, ...]:
+        """Return the part, if any register is outstanding."""
+        return ("outstanding",) if self.has_facts(state) else ()
 
-    def whole(self, part: int) -> OutstandingState:
-        """Return the state in which all registers are outstanding at a position."""
-        return self.empty._replace(queues=self.machine.all_at(part, _ALL))
+    def whole(self, part: WaitPart) -> PathState:
+        """Return the effect of no code."""
+        return self._every
 
-    def back(self, state: OutstandingState, part: int, behind: OutstandingState) -> OutstandingState:
-        """Return the registers at a position after a function."""
-        registers = [queue[part] if len(queue) > part else 0 for queue in state.queues]
-        queues = zip(behind.queues, registers, strict=True)
-        return self.empty._replace(
-            queues=tuple(trim(tuple([entry & units for entry in queue])) for queue, units in queues)
-        )
+    def back(self, state: PathState, part: WaitPart, behind: PathState) -> PathState:
+        """Return the outstanding registers after a function."""
+        assert isinstance(behind, Carried)
+        if isinstance(state, Carried):
+            return followed_by(state, behind)
+        return self.empty._replace(queues=applied(state, behind))
 
-    def merge(self, first: OutstandingState, second: OutstandingState) -> OutstandingState:
+    def merge(self, first: PathState, second: PathState) -> PathState:
         """Return the union of two states."""
+        if isinstance(first, Carried) or isinstance(second, Carried):
+            assert isinstance(first, Carried)
+            assert isinstance(second, Carried)
+            return joined(first, second)
         return merge(first, second)
 
-    def widen(self, was: OutstandingState, now: OutstandingState) -> OutstandingState:
+    def widen(self, was: PathState, now: PathState) -> PathState:
         """Return a state in which growing counts of operations have their maximum."""
+        if isinstance(was, Carried) or isinstance(now, Carried):
+            return now
         counts = zip(was.most, now.most, self.machine.unknown().most, strict=True)
         return now._replace(most=tuple(widest if later > before else before for before, later, widest in counts))
+
+
+WaitsOnPaths = Paths[PathState, WaitPart, OutstandingUse]
 
 
 def leading_waits(steps: WaitSteps, block: int) -> list[WaitStep]:

@@ -39,7 +39,7 @@ class Outstanding:
         self.model: WaitModel = self._steps.model
         paths = self._paths = WaitPaths(lifted, self._steps, forgets=False, keeps=True)
         self._entry: dict[int, OutstandingState] = {}
-        for block, state in Paths(paths).states():
+        for block, state in paths.states(Paths(paths)):
             known = self._entry.get(block)
             self._entry[block] = state if known is None else merge(known, state)
         self._stretches: list[_Stretch] = []

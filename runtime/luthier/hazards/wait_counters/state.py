@@ -80,13 +80,6 @@ class WaitMachine:
         """Return the state after unknown code, which like functions waits for all operations that write registers."""
         return self.empty._replace(most=tuple(counter.most for counter in self.model.counters))
 
-    def all_at(self, position: int, units: int) -> tuple[Queue, ...]:
-        """Return queues with the same units at a position, in every stream that has this position."""
-        return tuple(
-            (0,) * position + (units,) if position < (limit if ordered else 1) else ()
-            for limit, ordered in zip(self._limit, self._ordered, strict=True)
-        )
-
     @staticmethod
     def outstanding(state: OutstandingState) -> int:
         """Return the units of all operations."""

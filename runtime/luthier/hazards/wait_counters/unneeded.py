@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from luthier.hazards.paths import Onward
-from luthier.hazards.wait_counters.dataflow import WaitPaths
+from luthier.hazards.wait_counters.dataflow import WaitPaths, WaitsOnPaths
 from luthier.hazards.wait_counters.model import Limit
 from luthier.hazards.wait_counters.state import OutstandingState, OutstandingUse, merge
 from luthier.hazards.wait_counters.steps import WaitStep
 from luthier.isa import InstructionFlag
-from luthier.lifting.paths import Paths, successors
+from luthier.lifting.paths import successors
 
 _F = InstructionFlag
 _MEMORY = int(_F.SMEM | _F.VMEM | _F.FLAT | _F.DS | _F.EXPORT | _F.GWS | _F.SIDE_EFFECTS)
@@ -28,13 +28,11 @@ _STORES = frozenset({"vector", "flat", "flat lds", "store", "lds", "gds"})
 Reason = Literal["nothing can be outstanding", "nothing that it waits for is used before a later wait"]
 
 
-def unneeded_waits(
-    model: WaitPaths, paths: Paths[OutstandingState, int, OutstandingUse]
-) -> Iterator[tuple[int, Reason]]:
+def unneeded_waits(model: WaitPaths, paths: WaitsOnPaths) -> Iterator[tuple[int, Reason]]:
     """Yield instructions that wait for nothing, or only for unused results."""
     search = _WaitSearch(model)
     verdicts: dict[int, Reason | None] = {}
-    for block, entry in paths.states():
+    for block, entry in model.states(paths):
         called = model.calls.get(block)
         state = entry if called is None else merge(entry, called)
         row = model.steps.of(block)
