@@ -6,10 +6,11 @@ and of wait states differ only in their models.
 
 from __future__ import annotations
 
-import functools
 from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+
+from msgspec import Struct
 
 from luthier.lifting.paths import PathModel, Paths
 from luthier.lifting.shortest_path import BlockPassed, Ways
@@ -41,6 +42,10 @@ class CheckedModel(PathModel[S, P, M]):
     def producers(self, meeting: M) -> Iterator[tuple[int, S]]:
         """Yield the possible producers of a meeting, each with the state that it alone leaves."""
 
+    @abstractmethod
+    def alike(self, meeting: M) -> Hashable:
+        """Return a value that is equal for meetings with the same `producers`."""
+
 
 class Connection(NamedTuple, Generic[M]):
     """A meeting with one producer."""
@@ -51,11 +56,21 @@ class Connection(NamedTuple, Generic[M]):
     """Blocks from the producer to the meeting."""
 
 
+class _Producer(Struct, Generic[S, M], eq=False):
+    """A possible producer of some meetings."""
+
+    at: int
+    leaves: S
+    """The state that it alone leaves."""
+    met: dict[tuple[int, ...], Connection[M]] | None = None
+    """Key of a meeting -> its connection with this producer; None until searched."""
+
+
 class PathCheck(Generic[S, P, M]):
     """Meetings in one kernel.
 
     Args:
-        searches: maximum number of searches for a path from a producer.
+        searches: maximum number of pairs of a meeting and a producer between which a path is searched.
 
     Attributes:
         meetings: the worst meeting of each key, in the order of keys.
@@ -75,36 +90,57 @@ class PathCheck(Generic[S, P, M]):
             if block in paths.suspicious:
                 model.follow(block, state, report, singly=True)
         self.meetings = [worst[key] for key in sorted(worst)]
+        self._keys: dict[Hashable, set[tuple[int, ...]]] = {}
+        """By `alike` the keys of meetings."""
+        for meeting in self.meetings:
+            self._keys.setdefault(model.alike(meeting), set()).add(meeting.key)
+        self._producers: dict[Hashable, list[_Producer[S, M]]] = {}
+        """By `alike` the producers of meetings."""
 
     def connections(self, meeting: M) -> Iterator[Connection[M]]:
         """Yield the producers of a meeting, with a shortest path from each."""
-        for producer, state in self._model.producers(meeting):
+        alike = self._model.alike(meeting)
+        producers = self._producers.get(alike)
+        if producers is None:
+            producers = [_Producer(at, state) for at, state in self._model.producers(meeting)]
+            self._producers[alike] = producers
+        for producer in producers:
             if not self._left:
                 self.given_up += 1
                 return
             self._left -= 1
-            connection = self._connection(producer, state, meeting)
+            if producer.met is None:
+                producer.met = self._search(producer, {*self._keys[alike]})
+            connection = producer.met.get(meeting.key)
             if connection is not None:
                 yield connection
 
-    def _connection(self, producer: int, state: S, meeting: M) -> Connection[M] | None:
-        model, block_of = self._model, self._model.lifted.block_of
-        at = block_of[meeting.key[0]]
+    def _search(self, producer: _Producer[S, M], keys: set[tuple[int, ...]]) -> dict[tuple[int, ...], Connection[M]]:
+        """Return the connections of a producer with meetings of these keys, which are removed when they are found."""
+        model = self._model
+        connections: dict[tuple[int, ...], Connection[M]] = {}
 
-        def follow(block: int, state: S, behind: int = -1) -> BlockPassed[S, M]:
+        def follow(block: int, state: S, behind: int = -1) -> BlockPassed[S, list[M]]:
             meetings: list[M] = []
+            after = model.follow(block, state, meetings.append, behind=behind, only=True)
+            if meetings:
+                meetings.clear()
+                model.follow(block, state, meetings.append, behind=behind, only=True, singly=True)
+            return BlockPassed(meetings, after if model.has_facts(after) else None)
 
-            def report(met: M) -> None:
-                if met.key == meeting.key:
-                    meetings.append(met)
-
-            after = model.follow(block, state, report, behind=behind, only=True, singly=block == at)
-            met = functools.reduce(lambda first, second: first.joined(second), meetings) if meetings else None
-            return BlockPassed(met, after if model.has_facts(after) else None)
-
-        block = block_of[producer]
-        result = self._ways.shortest(block, follow(block, state, producer), follow)
-        return None if result is None else Connection(producer, result[1], result[0])
+        begin = model.lifted.block_of[producer.at]
+        for path, meetings in self._ways.passed(begin, follow(begin, producer.leaves, producer.at), follow):
+            met: dict[tuple[int, ...], M] = {}
+            for meeting in meetings:
+                if meeting.key in keys:
+                    known = met.get(meeting.key)
+                    met[meeting.key] = meeting if known is None else known.joined(meeting)
+            for key, joined in met.items():
+                connections[key] = Connection(producer.at, joined, path)
+            keys -= met.keys()
+            if not keys:
+                break
+        return connections
 
 
 class Onward(Generic[S]):

@@ -222,7 +222,8 @@ class Paths(Generic[S, P, M]):
         self._entry: dict[tuple[int, int], S] = {}
         """(context, block) -> the state before the block."""
         self._visits: dict[tuple[int, int], int] = {}
-        self._heap: list[tuple[int, int]] = []
+        self._heap: list[tuple[bool, int, int, int]] = []
+        """(all calls, order, context, block): what calls bring back is found first, from callees to callers."""
         self._waiting: set[tuple[int, int]] = set()
         kernel = self._context(0, "all calls")
         for address in lifted.hardware_entries:
@@ -230,9 +231,9 @@ class Paths(Generic[S, P, M]):
             if index is not None:
                 self._reach(kernel, lifted.block_of[index], model.empty)
         while self._heap:
-            node = heapq.heappop(self._heap)
-            self._waiting.discard(node)
-            self._visit(*node)
+            _, _, number, block = heapq.heappop(self._heap)
+            self._waiting.discard((number, block))
+            self._visit(number, block)
 
     def states(self) -> Iterator[tuple[int, S]]:
         """Yield reachable blocks with the state before each, merged over all calls of its function.
@@ -262,7 +263,8 @@ class Paths(Generic[S, P, M]):
         self._entry[node] = state
         if node not in self._waiting:
             self._waiting.add(node)
-            heapq.heappush(self._heap, node)
+            every = context.kind == "all calls"
+            heapq.heappush(self._heap, (every, node[0] if every else -node[0], *node))
 
     def _visit(self, number: int, index: int) -> None:
         context, block = self._contexts[number], self._lifted.blocks[index]

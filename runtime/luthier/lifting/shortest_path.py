@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property
 from itertools import count
 from typing import Generic, NamedTuple, TypeVar
@@ -20,8 +20,8 @@ F = TypeVar("F")
 class BlockPassed(NamedTuple, Generic[S, F]):
     """Result of following a block."""
 
-    goal: F | None
-    """The object of the search; None if the block does not contain it."""
+    result: F
+    """What the search is for."""
     behind: S | None
     """The state after the block; None: nothing is left to follow."""
 
@@ -60,11 +60,13 @@ class Ways:
         """Return the lists of `successors`."""
         return successors(self.lifted)
 
-    def shortest(self, block: int, first: BlockPassed[S, F], follow: Pass[S, F]) -> tuple[tuple[int, ...], F] | None:
-        """Return the path with the fewest blocks to a goal, and the goal; None if there is none.
+    def passed(self, block: int, first: BlockPassed[S, F], follow: Pass[S, F]) -> Iterator[tuple[tuple[int, ...], F]]:
+        """Yield the paths from a block, those with the fewest blocks first, and the result for the last block of each.
+
+        A path to a block and state that another path leads to is left out.
 
         Args:
-            block: the first block of the path.
+            block: the first block of the paths.
             first: result of following the rest of the first block.
             follow: follows any other block.
         """
@@ -79,17 +81,16 @@ class _PathSearch(Generic[S, F]):
         self._heap: list[tuple[int, int, _Frame[S], int, S, tuple[int, ...]]] = []
         self._order = count()
 
-    def run(self, block: int, first: BlockPassed[S, F]) -> tuple[tuple[int, ...], F] | None:
+    def run(self, block: int, first: BlockPassed[S, F]) -> Iterator[tuple[tuple[int, ...], F]]:
         frame: _Frame[S] = None
         passed = first
         path: tuple[int, ...] = (block,)
         while True:
-            if passed.goal is not None:
-                return path, passed.goal
+            yield path, passed.result
             if passed.behind is not None:
                 self._go_on(frame, block, passed.behind, path)
             if not self._heap:
-                return None
+                return
             _, _, frame, block, state, path = heapq.heappop(self._heap)
             passed = self._follow(block, state)
 

@@ -9,6 +9,7 @@ and are therefore followed only once.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -89,13 +90,26 @@ class WaitPaths(CheckedModel[PathState, WaitPart, OutstandingUse]):
 
     def producers(self, meeting: OutstandingUse) -> Iterator[tuple[int, OutstandingState]]:
         """Yield the operations whose registers may be outstanding at an instruction."""
+        for index, registers in self._issues[meeting.stream]:
+            if registers & meeting.units:
+                queues = [*self.empty.queues]
+                queues[meeting.stream] = (registers & meeting.units,)
+                yield index, self.empty._replace(queues=tuple(queues))
+
+    def alike(self, meeting: OutstandingUse) -> tuple[int, int]:
+        """Return what the producers depend on: stream and registers."""
+        return meeting.stream, meeting.units
+
+    @functools.cached_property
+    def _issues(self) -> list[list[tuple[int, int]]]:
+        """Return for each stream its operations: the instruction, and the units that are outstanding after it."""
+        issues: list[list[tuple[int, int]]] = [[] for _ in self.empty.queues]
         for block in self.lifted.blocks:
             for step in self.steps.of(block.index):
                 for stream, registers in step.issues:
-                    if stream == meeting.stream and registers & meeting.units:
-                        queues = [*self.empty.queues]
-                        queues[stream] = (registers & meeting.units,)
-                        yield step.first, self.empty._replace(queues=tuple(queues))
+                    if registers:
+                        issues[stream].append((step.first, registers))
+        return issues
 
     def unknown(self) -> OutstandingState:
         """Return the state after unknown code."""

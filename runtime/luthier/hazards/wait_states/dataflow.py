@@ -71,6 +71,10 @@ class HazardPaths(CheckedModel[State, ProducerEntry, TooNear]):
                     if number == meeting.rule and (not hazard.in_registers or units & meeting.units):
                         yield step.at, frozenset({ProducerEntry(number, hazard.middle is None, units, tag, 0, 0)})
 
+    def alike(self, meeting: TooNear) -> tuple[int, int]:
+        """Return what the producers depend on: rule and registers."""
+        return meeting.rule, meeting.units
+
     def has_facts(self, state: State) -> bool:
         """Return whether there is any producer."""
         return bool(state)
