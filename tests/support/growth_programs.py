@@ -11,8 +11,6 @@ from assembly import DIALECTS, assembled, function, kernel_text
 from luthier.objects import CodeObject
 
 TARGET = "gfx942"
-SHARED = 20
-"""Functions that the kernels of `sharing` call."""
 
 
 def _call(name: str) -> list[str]:
@@ -79,10 +77,10 @@ def pointers(count: int) -> CodeObject:
     return _program(function("k", [*calls, "s_endpgm"]) + "".join(functions) + data)
 
 
-def sharing(count: int) -> CodeObject:
-    """Return `count` kernels that each call the same functions."""
-    calls = [line for number in range(SHARED) for line in _call(f"f{number}")]
-    functions = (_function(number, _body(number)) for number in range(SHARED))
+def sharing(count: int, shared: int = 20) -> CodeObject:
+    """Return `count` kernels that each call the same functions, `shared` of them."""
+    calls = [line for number in range(shared) for line in _call(f"f{number}")]
+    functions = (_function(number, _body(number)) for number in range(shared))
     code = function("k0", [*calls, "s_endpgm"]) + "".join(functions)
     return assembled(_kernels(count, code, [*calls, "s_endpgm"]), TARGET)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import bisect
 import os
 import weakref
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -46,8 +47,8 @@ from luthier.objects import CodeObject, Kernel, load_object
 from luthier.support.wording import enumerated
 
 MOST_ROUNDS = 200
-"""Maximum number of rounds of the search for call targets; each goes at least one call deeper."""
-MOST_ANALYSES = 64
+"""Maximum number of rounds in which all known functions are analysed."""
+MOST_ANALYSES = 1024
 """Maximum number of functions of an object whose analyses are cached for the next kernel."""
 _analyses: weakref.WeakKeyDictionary[Text, BoundedCache[Hashable, FunctionAddresses]] = weakref.WeakKeyDictionary()
 
@@ -121,7 +122,10 @@ class _Lifter:
         self.resolutions: dict[int, Resolution] = {}
         self.clobbers: dict[int, int] = {}
         self.analyses: dict[int, FunctionAddresses] = {}
-        self.analysed: set[int] = set()
+        self.analysed = 0
+        """Number of functions that are analysed, the first of `Explorer.entries`."""
+        self.alone: set[int] = set()
+        """Addresses of the jumps and calls that were resolved while a function was analysed alone."""
         self.vgpr_bits: dict[int, int | None] = {}
 
     def run(self) -> LiftedRepresentation:
@@ -140,6 +144,8 @@ class _Lifter:
                 columns = Columns(code)
             if not self._resolve(columns, graph):
                 break
+            if banks is None:
+                self._discover()
         else:
             raise explorer.fail(
                 f"no fixpoint of the targets of indirect jumps in {MOST_ROUNDS} rounds", self.kernel.entry
@@ -159,6 +165,47 @@ class _Lifter:
 
     def _resolve(self, columns: Columns, graph: Graph) -> bool:
         """Find the targets of indirect jumps and calls. Return whether anything changed."""
+        explorer = self.explorer
+        before = explorer.leaders, {entry: set(links) for entry, links in explorer.entries.items()}
+        every = list(reversed(explorer.entries))  # callees mostly before their callers
+        # While new functions appear, analyse only these; analyse their callers once, when all functions are known.
+        new = self._unanalysed()
+        some = 0 < len(new) < len(every)
+        changed = self._analyse(new if some else every, columns, graph)
+        return some or changed or before != (explorer.leaders, explorer.entries)
+
+    def _discover(self) -> None:
+        """Find the functions that those not analysed yet call, and so on.
+
+        Each is analysed with its own code alone, so the time is linear in the code whatever the depth of calls.
+        """
+        sizes = self.explorer.sizes() if self.analysed < len(self.explorer.entries) else {}
+        instructions = sum(sizes.values())
+        while new := self._unanalysed():
+            explorer = Explorer(self.text, self.kernel.name)
+            for entry in reversed(new):
+                explorer.add_function(entry, None, entry)
+            for start, size in explorer.sizes().items():
+                instructions += max(0, size - sizes.get(start, 0))
+                sizes[start] = max(size, sizes.get(start, 0))
+            self.effort.allow(instructions)
+            _, columns = explorer.code()
+            graph = build_graph(explorer, self.resolutions, {}, self.effort, self.explorer)
+            self._analyse(new, columns, graph, alone=True)
+
+    def _unanalysed(self) -> list[int]:
+        """Return the functions that are not analysed yet, the newest first, and count them as analysed."""
+        entries = self.explorer.entries
+        new = list(islice(reversed(entries), len(entries) - self.analysed))
+        self.analysed = len(entries)
+        return new
+
+    def _analyse(self, entries: Iterable[int], columns: Columns, graph: Graph, *, alone: bool = False) -> bool:
+        """Analyse functions, and explore the targets of their jumps and calls. Return whether any result changed.
+
+        Args:
+            alone: whether the graph is of these functions and those that they call directly.
+        """
         indices = np.flatnonzero(_address_operations(self.isa).of(columns.code.opcode)).tolist()
         if not indices:
             return False
@@ -168,19 +215,12 @@ class _Lifter:
         analysis = AddressAnalysis(columns, graph, self.table, effects, world, self.effort)
         changed = False
         marked = {graph.block_of(index) for index in indices}
-        before = self.explorer.leaders, {entry: set(links) for entry, links in self.explorer.entries.items()}
-        every = list(reversed(self.explorer.entries.items()))  # callees mostly before their callers
-        # While new functions appear, analyse only these; analyse their callers once, when all functions are known.
-        new = [entry for entry, _ in every if entry not in self.analysed]
-        self.analysed.update(new)
-        some = 0 < len(new) < len(every)
-        for entry, links in every:
-            if some and entry not in new:
-                continue
+        for entry in entries:
             members = graph.members[entry]
             if marked.isdisjoint(members):
                 continue
             self.effort.spend(1 + len(members) // 4)
+            links = self.explorer.entries[entry]
             addresses = self.analyses[entry] = self._addresses(entry, links, analysis, columns, graph)
             clobbers = addresses.clobbers
             if clobbers != self._clobbered(entry):
@@ -188,12 +228,14 @@ class _Lifter:
                 changed = True
             for address, known in addresses.resolutions.items():
                 resolution = self._with_pointed(known, _index_of(columns, address), columns) if known.reason else known
-                if self.resolutions.get(address) != resolution:
+                differs = self.resolutions.get(address) != resolution
+                if differs:
                     self.resolutions[address] = resolution
                     changed = True
+                if differs or address in self.alone:  # other functions may contain it, too
                     self._follow(address, resolution, columns, graph)
-        after = self.explorer.leaders, self.explorer.entries
-        return some or changed or before != after
+                (self.alone.add if alone else self.alone.discard)(address)
+        return changed
 
     def _with_pointed(self, resolution: Resolution, index: int, columns: Columns) -> Resolution:
         """Return the targets of an incompletely known jump or call, with the functions that pointers lead to added."""

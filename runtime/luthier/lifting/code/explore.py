@@ -121,6 +121,10 @@ class Explorer:
         first = int(self.text.isa.register_first_unit[columns.registers(index)[0]])
         return first if first >= 0 else None
 
+    def sizes(self) -> dict[int, int]:
+        """Return the first address of each run of text that contains reachable code -> number of instructions."""
+        return {start: count for start, count, _ in self._native.parts()}
+
     def code(self) -> tuple[InstructionArray, Columns]:
         """Return the text that contains the reachable code, as instructions and as lists."""
         parts = self._native.parts()
