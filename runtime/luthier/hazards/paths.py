@@ -10,7 +10,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from luthier.lifting.paths import PathModel, Paths
 from luthier.lifting.shortest_path import BlockPassed, Ways
@@ -56,14 +56,17 @@ class Connection(NamedTuple, Generic[M]):
     """Blocks from the producer to the meeting."""
 
 
-class _Producer(Struct, Generic[S, M], eq=False):
-    """A possible producer of some meetings."""
+class _Producers(Struct, Generic[S, M], eq=False):
+    """The possible producers of meetings that are alike."""
 
-    at: int
-    leaves: S
-    """The state that it alone leaves."""
-    met: dict[tuple[int, ...], Connection[M]] | None = None
-    """Key of a meeting -> its connection with this producer; None until searched."""
+    keys: set[tuple[int, ...]] = field(default_factory=set)
+    """Keys of the meetings."""
+    producers: list[tuple[int, S]] | None = None
+    """Each with the state that it alone leaves; None until asked for."""
+    searched: int = 0
+    """Number of producers from which paths have been searched, the first ones."""
+    connections: dict[tuple[int, ...], list[tuple[int, Connection[M]]]] = field(default_factory=dict)
+    """Key of a meeting -> its connections, each with the number of its producer, ascending."""
 
 
 class PathCheck(Generic[S, P, M]):
@@ -90,35 +93,30 @@ class PathCheck(Generic[S, P, M]):
             if block in paths.suspicious:
                 model.follow(block, state, report, singly=True)
         self.meetings = [worst[key] for key in sorted(worst)]
-        self._keys: dict[Hashable, set[tuple[int, ...]]] = {}
-        """By `alike` the keys of meetings."""
+        self._groups: dict[Hashable, _Producers[S, M]] = {}
+        """By `alike`."""
         for meeting in self.meetings:
-            self._keys.setdefault(model.alike(meeting), set()).add(meeting.key)
-        self._producers: dict[Hashable, list[_Producer[S, M]]] = {}
-        """By `alike` the producers of meetings."""
+            self._groups.setdefault(model.alike(meeting), _Producers()).keys.add(meeting.key)
 
     def connections(self, meeting: M) -> Iterator[Connection[M]]:
         """Yield the producers of a meeting, with a shortest path from each."""
-        alike = self._model.alike(meeting)
-        producers = self._producers.get(alike)
-        if producers is None:
-            producers = [_Producer(at, state) for at, state in self._model.producers(meeting)]
-            self._producers[alike] = producers
-        for producer in producers:
-            if not self._left:
-                self.given_up += 1
-                return
-            self._left -= 1
-            if producer.met is None:
-                producer.met = self._search(producer, {*self._keys[alike]})
-            connection = producer.met.get(meeting.key)
-            if connection is not None:
+        group = self._groups[self._model.alike(meeting)]
+        if group.producers is None:
+            group.producers = list(self._model.producers(meeting))
+        count = min(self._left, len(group.producers))
+        self._left -= count
+        self.given_up += count < len(group.producers)
+        while group.searched < count:
+            self._search(group, *group.producers[group.searched])
+        for number, connection in group.connections.get(meeting.key, ()):
+            if number < count:
                 yield connection
 
-    def _search(self, producer: _Producer[S, M], keys: set[tuple[int, ...]]) -> dict[tuple[int, ...], Connection[M]]:
-        """Return the connections of a producer with meetings of these keys, which are removed when they are found."""
-        model = self._model
-        connections: dict[tuple[int, ...], Connection[M]] = {}
+    def _search(self, group: _Producers[S, M], producer: int, leaves: S) -> None:
+        """Add the connections of the next producer of a group."""
+        model, number = self._model, group.searched
+        group.searched += 1
+        done: set[tuple[int, ...]] = set()
 
         def follow(block: int, state: S, behind: int = -1) -> BlockPassed[S, list[M]]:
             meetings: list[M] = []
@@ -128,19 +126,18 @@ class PathCheck(Generic[S, P, M]):
                 model.follow(block, state, meetings.append, behind=behind, only=True, singly=True)
             return BlockPassed(meetings, after if model.has_facts(after) else None)
 
-        begin = model.lifted.block_of[producer.at]
-        for path, meetings in self._ways.passed(begin, follow(begin, producer.leaves, producer.at), follow):
+        begin = model.lifted.block_of[producer]
+        for path, meetings in self._ways.passed(begin, follow(begin, leaves, producer), follow):
             met: dict[tuple[int, ...], M] = {}
             for meeting in meetings:
-                if meeting.key in keys:
+                if meeting.key in group.keys and meeting.key not in done:
                     known = met.get(meeting.key)
                     met[meeting.key] = meeting if known is None else known.joined(meeting)
             for key, joined in met.items():
-                connections[key] = Connection(producer.at, joined, path)
-            keys -= met.keys()
-            if not keys:
-                break
-        return connections
+                group.connections.setdefault(key, []).append((number, Connection(producer, joined, path)))
+            done |= met.keys()
+            if len(done) == len(group.keys):
+                return
 
 
 class Onward(Generic[S]):
