@@ -10,6 +10,7 @@ where noted, LLVM's subtarget features. The tests compare the facts with LLVM's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -380,6 +381,14 @@ class Generation(Struct, frozen=True, eq=False, kw_only=True, dict=True):
     def vgpr_file_size(self, wave_size: int) -> int:
         """Return the VGPRs that the waves of a SIMD share, including AGPRs in a unified file."""
         return self.vgpr_file.size * 64 // wave_size
+
+    def passes_of(self, pseudo: str) -> int:
+        """Return the passes of a matrix instruction by the first matching row of `passes`, 0 for others.
+
+        Args:
+            pseudo: generic name of its opcode.
+        """
+        return next((row.passes for row in self.passes if re.match(row.names, pseudo)), 0)
 
     def occupancy(self, vgprs: int, wave_size: int) -> int:
         """Return the number of waves with `vgprs` registers that fit on one SIMD.

@@ -21,7 +21,7 @@ from luthier.capture.grid import Part, chosen, parts, whole_groups
 from luthier.capture.pages import Difference, by_address, compared, stretches, with_pages, without
 from luthier.capture.place import mapped, pieces, present
 from luthier.capture.program import Program, device_of, recorded_program
-from luthier.emulator.running.execution import Observer, execute
+from luthier.emulator.running.execution import QUANTUM, Observer, execute
 from luthier.emulator.running.executor import Executor, resident_groups
 from luthier.emulator.running.memory import AllocationTable, host_bytes
 from luthier.emulator.running.plan import find_beyond, kernel_plan
@@ -301,18 +301,19 @@ class PreparedLaunch:
         plan = self.plan if observed is None else {**self.plan, "uses": observed.begin()}
         threads = threads or len(os.sched_getaffinity(0))
         looked_at = observer is not None or observed is not None
-        watch = 0 if observed is None else observed.watch()
+        watched = {} if observed is None else {"watch": observed.watch(), "costs": observed.costs()}
         with (
             self._accessible() as memory,
             _executor(threads, looked_at) as executor,
             self._dispatch(memory, executor.threads) as dispatch,
         ):
             outcome = execute(
-                *(executor, memory, self.code, plan, {**dispatch, "watch": watch}, self.kernel.name),
+                *(executor, memory, self.code, plan, {**dispatch, **watched}, self.kernel.name),
                 parts=self._parts(),
                 step_limit=self.step_limit,
                 observer=observer,
                 observed=0 if observed is None else observed.what,
+                quantum=QUANTUM if observed is None else observed.quantum,
             )
             counts, lanes, fault = outcome.counts, outcome.lanes, outcome.fault
             fault = fault or find_beyond(self.kernel, self.code, counts != 0)

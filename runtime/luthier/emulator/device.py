@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from luthier.support.wording import enumerated
 if TYPE_CHECKING:  # most launches do not need these
     from luthier.emulator.inspection.debug import Trace
     from luthier.emulator.inspection.debugger import DebugSession
+    from luthier.emulator.running.observation import Observation
     from luthier.findings.finding import Finding
     from luthier.lifting import LiftedRepresentation
 
@@ -219,6 +221,38 @@ class KernelHandle:
             EmulationError: a fault, an unimplemented operation or a deadlock. Arrays are not copied back; the device
                 stays usable.
         """
+        with self._prepared(arguments, grid, block, dynamic_lds) as (raw, geometry):
+            return self.module.device.run(self, raw, geometry, trace, breakpoints, cooperative)
+
+    def observe(
+        self,
+        observation: Observation,
+        samples: Sequence[Sequence[Mapping[str, int]]],
+        *arguments: Any,
+        grid: int | Sequence[int] = 1,
+        block: int | Sequence[int] = 1,
+        dynamic_lds: int = 0,
+    ) -> list[LaunchStats]:
+        """Run samples of the kernel's work-groups one after the other, observed by native code; return their counts.
+
+        Args:
+            samples: for each sample its parts of the grid, as `KernelLaunch.parts`.
+            arguments: like the other ones, as of `launch`.
+
+        Raises:
+            DeviceError: the kernel does not take these arguments or sizes.
+            EmulationError: as of `launch`; also if a work-group waits for one that does not run.
+        """
+        with self._prepared(arguments, grid, block, dynamic_lds) as (raw, geometry):
+            return [
+                self.module.device.run(self, raw, geometry, observation=observation, parts=parts) for parts in samples
+            ]
+
+    @contextmanager
+    def _prepared(
+        self, arguments: Sequence[Any], grid: int | Sequence[int], block: int | Sequence[int], dynamic_lds: int
+    ) -> Iterator[tuple[bytes, abi.Geometry]]:
+        """Provide the kernarg segment; copy arrays back if the block ends without an error."""
         device = self.module.device
         if not self.module.image.allocations:
             raise DeviceError("the kernel's module was unloaded", kernel=self.name)
@@ -226,8 +260,8 @@ class KernelHandle:
             raise DeviceError(f"dynamic_lds must be a number of bytes, not {dynamic_lds!r}", kernel=self.name)
         geometry = abi.Geometry(abi.as_triple(grid), abi.as_triple(block), int(dynamic_lds))
         if len(arguments) == 1 and isinstance(arguments[0], (bytes, bytearray)):
-            raw = abi.complete_arguments(self.kernel, bytes(arguments[0]), geometry, device.queue)
-            return device.run(self, raw, geometry, trace, breakpoints, cooperative)
+            yield abi.complete_arguments(self.kernel, bytes(arguments[0]), geometry, device.queue), geometry
+            return
         buffers: list[tuple[NDArray[Any], DeviceAllocation]] = []
         try:
             values: list[int | float | bytes] = []
@@ -241,11 +275,9 @@ class KernelHandle:
                     values.append(argument.tobytes())
                 else:
                     values.append(argument)
-            raw = abi.pack_arguments(self.kernel, values, geometry, device.queue)
-            stats = device.run(self, raw, geometry, trace, breakpoints, cooperative)
+            yield abi.pack_arguments(self.kernel, values, geometry, device.queue), geometry
             for array, allocation in buffers:
                 array[...] = allocation.view().view(array.dtype).reshape(array.shape)
-            return stats
         finally:
             for _, allocation in buffers:
                 device.memory.free(allocation)
@@ -403,8 +435,14 @@ class EmulatedDevice:
         trace: Trace | None = None,
         breakpoints: Collection[int] | None = None,
         cooperative: bool = False,
+        observation: Observation | None = None,
+        parts: Sequence[Mapping[str, int]] = ({},),
     ) -> LaunchStats:
         """Run a kernel whose kernarg segment is ready. One launch runs at a time.
+
+        Args:
+            observation: observation by native code, instead of the device's checks.
+            parts: as of `KernelLaunch`.
 
         Raises:
             DeviceError: the kernel does not take these sizes, or a debug session is open.
@@ -419,8 +457,11 @@ class EmulatedDevice:
                 from luthier.emulator.inspection.debug import observer_of
 
                 observer = observer_of(code, trace, breakpoints)
-            plan, checks = handle.plan(), None
-            if self._kinds:
+            plan = handle.plan()
+            checks: Observation | None = observation
+            if observation is not None:
+                plan = {**plan, "uses": observation.begin()}
+            elif self._kinds:
                 from luthier.emulator.inspection.checks import DeviceFindings, LaunchChecks, kernel_code
 
                 findings = DeviceFindings(self._kinds, self.memory)
@@ -442,8 +483,10 @@ class EmulatedDevice:
                 cooperative=cooperative,
                 observer=observer,
                 observed=0 if checks is None else checks.what,
-                turns=self.turns,
+                turns=self.turns if observation is None else replace(self.turns, quantum=observation.quantum),
                 watch=0 if checks is None else checks.watch(),
+                costs=0 if checks is None else checks.costs(),
+                parts=parts,
             )
             self._findings = ()
             with drained(handle.module.channels):
@@ -451,9 +494,10 @@ class EmulatedDevice:
             self._stats = result.stats
             handle.module.waves[handle.name] += result.stats.waves
             if checks is not None:
+                checks.end(self._executor, result.fault)
+            if checks is not None and observation is None:
                 from luthier.emulator.inspection.checks import warn
 
-                checks.end(self._executor, result.fault)
                 self._findings = tuple(findings.findings)
                 warn(self._findings)
             if result.fault is not None:

@@ -488,13 +488,28 @@ DISPATCH = FieldLayout(
     image_size=8,
     lds_image=8,
     watch=8,  # WATCH; 0: neither waits nor hazards are checked
+    costs=8,  # COST_MODEL, for OBSERVE_COSTS
 )
 """A launch in this process."""
+COST_MODEL = FieldLayout(
+    line=8,  # bytes of a line of the vector cache
+    store_line=8,  # bytes of its write requests to L2
+    scalar_line=8,
+    l2_line=8,
+    vector_lines=8,  # lines that the caches hold
+    scalar_lines=8,
+    l2_lines=8,
+    lds_banks=8,  # of four bytes
+    lds_store_banks=8,
+    lds_mixed=8,  # `Generation.lds_reads_128_mixed`
+)
+"""Caches and LDS that a launch is measured with."""
 OBSERVE_RACES, OBSERVE_UNWRITTEN, OBSERVE_BARRIERS, OBSERVE_FOOTPRINT, OBSERVE_FLOATS, OBSERVE_FLOW = 1, 2, 4, 8, 16, 32
-OBSERVE_UNDEFINED, OBSERVE_LDS = 64, 128
+OBSERVE_UNDEFINED, OBSERVE_LDS, OBSERVE_COSTS = 64, 128, 256
 """Observations. RACES; UNWRITTEN: reads of memory that was never written; BARRIERS: barriers that not all waves reach;
 FOOTPRINT, without these: bytes that are read and written; FLOATS: exceptional results; FLOW: also of exceptional
-operands; UNDEFINED: decisions by undefined values; LDS: accesses beyond a work-group's LDS, which all code reports."""
+operands; UNDEFINED: decisions by undefined values; LDS: accesses beyond a work-group's LDS, which all code reports;
+COSTS, without other observations of accesses: cache lines and cycles of LDS."""
 OBSERVE_VALUES = OBSERVE_FLOATS | OBSERVE_FLOW | OBSERVE_UNDEFINED
 """Observations that need `WATCHED_VALUES`."""
 EVENT = FieldLayout(reason=8, context=8, group=8, key=8, record=8)

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "access_checks.h"
+#include "access_costs.h"
 #include "decision_checks.h"
 #include "execution.h"
 #include "exported.h"
@@ -42,6 +43,7 @@ public:
   void forget(bool keep) {
     checks_.reset();
     footprint_.reset();
+    costs_.reset();
     floats_.reset();
     lds_.reset();
     if (decisions_ && !keep)
@@ -64,6 +66,7 @@ public:
       add(lds_->take());
     return sightings_;
   }
+  const AccessCosts *costs() const { return costs_ ? &*costs_ : nullptr; }
   const Footprint *footprint() const { return footprint_ ? &*footprint_ : nullptr; }
 
   void bind(const char *plan, uint64_t key, uint64_t record) override;
@@ -104,10 +107,11 @@ private:
   uint64_t together_ = 0; // work-groups that run together
   void begin_stepped(Worker &worker);
   bool observes_accesses() const { return observed_ & ~(layout::OBSERVE_VALUES | layout::OBSERVE_LDS); }
-  void observe(const char *plan);
+  void observe(const char *plan, const char *cost_model);
   uint64_t observed_ = 0; // OBSERVE_RACES and the others
   std::optional<AccessChecks> checks_;
   std::optional<Footprint> footprint_;
+  std::optional<AccessCosts> costs_;
   std::optional<FloatChecks> floats_;
   std::optional<DecisionChecks> decisions_;
   std::optional<LdsChecks> lds_;
@@ -201,7 +205,7 @@ void Executor::launch(const char *from, uint64_t parts) {
   observed_ = get(from, in::observe);
   together_ = made.cooperative ? count : observes_accesses() ? 1 + helpers_ : 0;
   if (observed_)
-    observe(made.plan);
+    observe(made.plan, pointer<const char *>(from, in::costs));
   execution_ = std::make_unique<Execution>(*this, made);
   execution_->set_up(grid, stepped_ ? 1 : 1 + helpers_, together_);
   if (stepped_) {
@@ -353,9 +357,12 @@ void Executor::bind(const char *, uint64_t key, uint64_t record) {
 }
 
 // Set up the observers that are wanted for the launch.
-void Executor::observe(const char *plan) {
+void Executor::observe(const char *plan, const char *cost_model) {
   Observer *accesses = nullptr;
-  if (observed_ & layout::OBSERVE_FOOTPRINT) {
+  if (observed_ & layout::OBSERVE_COSTS) {
+    costs_.emplace(plan, cost_model);
+    accesses = &*costs_;
+  } else if (observed_ & layout::OBSERVE_FOOTPRINT) {
     if (!footprint_)
       footprint_.emplace();
     footprint_->begin(plan);
@@ -550,5 +557,15 @@ LUTHIER_EXPORT uint64_t luthier_footprint(void *executor, char *rows, uint64_t m
     std::memcpy(rows + sizeof address, &page, sizeof page);
     rows += sizeof address + sizeof page;
   }
+  return count;
+}
+
+// Copy what the accesses of each record cost in an observed launch, and return how many records there are. If there is
+// not enough room for all, copy nothing.
+LUTHIER_EXPORT uint64_t luthier_costs(void *executor, char *rows, uint64_t most) {
+  const AccessCosts *costs = of(executor)->costs();
+  const uint64_t count = costs ? costs->rows().size() : 0;
+  if (count <= most && count)
+    std::memcpy(rows, costs->rows().data(), count * sizeof(AccessCosts::Row));
   return count;
 }

@@ -38,6 +38,12 @@ _REASON, _CONTEXT, _GROUP, _KEY, _RECORD = (
 
 FOOTPRINT = np.dtype([("address", "<u8"), ("read", "u1", 512), ("written", "u1", 512)])
 """Address of a page, and a bit for each of its bytes, lowest bit first."""
+_COSTS = ("accesses", "lanes", "lines", "l2", "memory", "lds", "scratch", "quads")
+ACCESS_COSTS = np.dtype([(name, "<u8") for name in _COSTS])
+"""Costs of the memory accesses of an instruction: accesses of waves, and their lanes; lines of the first cache (of
+stores, requests to L2); of these, requests that reach L2; lines of L2 that are read from or written to memory; cycles
+of LDS; bytes of private memory, of all lanes of the waves; quads of lanes, and each lane of those whose bytes are
+apart."""
 
 Help = Callable[[int, int, int, int, int], bool]
 """Called with an event's reason, context address, group address, key and record; returns whether to continue."""
@@ -64,6 +70,7 @@ def _library() -> ctypes.CDLL:
         ("leave_unwritten", None, [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_bool]),
         ("group_number", ctypes.c_uint64, [pointer]),
         ("sightings", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
+        ("costs", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
         ("footprint", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
         ("progress", ctypes.c_uint64, [pointer, pointer, ctypes.c_uint64]),
         ("resident", ctypes.c_uint64, [pointer, *[ctypes.c_uint64] * 3]),
@@ -248,6 +255,10 @@ class Executor:
     def footprint(self) -> NDArray[np.void]:
         """Return a `FOOTPRINT` for each page that observed launches have accessed, by address."""
         return self._rows("footprint", FOOTPRINT.itemsize).view(FOOTPRINT)
+
+    def costs(self) -> NDArray[np.void]:
+        """Return `ACCESS_COSTS` of the last launch observed so, by record; records at the end may be missing."""
+        return self._rows("costs", ACCESS_COSTS.itemsize).view(ACCESS_COSTS)
 
     def _rows(self, what: str, size: int) -> NDArray[np.uint8]:
         function = getattr(_library(), f"luthier_{what}")

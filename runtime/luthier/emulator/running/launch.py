@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -79,6 +80,10 @@ class KernelLaunch:
     turns: Turns = IN_TURNS
     watch: int = 0
     """Address of a `layout.WATCH`; 0: neither waits nor hazards are checked."""
+    costs: int = 0
+    """Address of a `layout.COST_MODEL`, for `layout.OBSERVE_COSTS`."""
+    parts: Sequence[Mapping[str, int]] = ({},)
+    """Fields of `layout.DISPATCH` that differ between the parts of the grid that run; without any, all of it runs."""
 
     def __post_init__(self) -> None:
         abi.check_geometry(self.kernel, self.target, self.geometry)
@@ -118,6 +123,7 @@ class KernelLaunch:
                 self.plan,
                 dispatch,
                 self.kernel.name,
+                parts=self.parts,
                 step_limit=self.step_limit,
                 observer=self.observer,
                 observed=self.observed,
@@ -165,6 +171,7 @@ class KernelLaunch:
                 "scratch": scratch,
                 "scratch_lane": scratch_lane,
                 "watch": self.watch,
+                "costs": self.costs,
             }
         finally:
             for allocation in temporary:
@@ -184,12 +191,16 @@ class KernelLaunch:
                 address: names[number] for address, number in zip(addresses.tolist(), opcodes.tolist(), strict=True)
             }
 
+        groups = sum(
+            math.prod(part.get(f"grid_{axis}", count) for axis, count in zip("xyz", self.geometry.grid, strict=True))
+            for part in self.parts
+        )
         return LaunchStats(
             self.kernel.name,
             AddressCounts(addresses, count[executed].astype(np.int64), lanes[executed].astype(np.int64)),
             name_opcodes,
-            self.waves * self.geometry.groups,
-            self.geometry.groups,
+            self.waves * groups,
+            groups,
             outcome.seconds,
             compiled,
             self.lift,

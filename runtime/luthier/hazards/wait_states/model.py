@@ -8,7 +8,6 @@ The tests compare the hazards with the wait states that LLVM inserts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import NamedTuple
@@ -60,7 +59,7 @@ class HazardModel:
     """
 
     def __init__(self, target: Target, wave_size: int, xnack: bool) -> None:
-        self._passes = [(re.compile(one.names), one.passes) for one in target.passes]
+        self._target = target
         self._parts: dict[int, Mapping[tuple[int, str], UnitsOf]] = {}
         own = {
             one.name: [hazard for hazard in one.hazards if hazard.is_in(wave_size, xnack)]
@@ -123,8 +122,8 @@ class HazardModel:
         return 0 if rule.hazard.tags == "any" else opcode.pseudo_number
 
     def passes(self, opcode: Opcode) -> int:
-        """Return the number of passes of a matrix instruction by the first matching row, 0 for others."""
-        return next((count for names, count in self._passes if names.match(opcode.pseudo)), 0)
+        """Return the number of passes of a matrix instruction (`Generation.passes_of`), 0 for others."""
+        return self._target.passes_of(opcode.pseudo)
 
     def parts(self, opcode: Opcode) -> Mapping[tuple[int, str], UnitsOf]:
         """Return the possible parts of instructions of an opcode: (rule, field of `Hazard`) -> function of units."""

@@ -1,0 +1,54 @@
+// What the memory accesses of a launch cost, by record: cache lines, requests to L2 and memory, cycles of LDS.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "observer.h"
+
+namespace luthier {
+
+// Lines that a set-associative cache holds; in each set the least recently used line is replaced.
+class CacheLines {
+public:
+  explicit CacheLines(uint64_t lines);
+  // Return whether the cache holds a line, which it then holds.
+  bool touch(uint64_t line);
+  void clear();
+
+private:
+  uint64_t ways_, sets_;
+  std::vector<uint64_t> lines_; // of each set, the most recently used first
+};
+
+class AccessCosts final : public Observer {
+public:
+  struct Row {
+    uint64_t accesses, lanes, lines, l2, memory, lds, scratch, quads;
+  };
+  // `model` is a layout::COST_MODEL, `plan` that of the kernel.
+  AccessCosts(const char *plan, const char *model);
+  bool wants_accesses() const override { return true; }
+  void observe(const Instruction &instruction, const char *access, uint32_t event) override;
+  const std::vector<Row> &rows() const { return rows_; }
+
+private:
+  // Add the lines of `size` bytes from `address`, if they are new.
+  void add(std::vector<uint64_t> &lines, uint64_t address, uint64_t size, uint64_t line) const;
+  void through_caches(Row &row, CacheLines &cache, unsigned use, uint64_t line);
+  // Return the quads of lanes; of those whose bytes are apart, the lanes.
+  uint64_t quads(uint64_t lanes, uint64_t size) const;
+  uint64_t lds_cycles(uint64_t lanes, uint64_t size, bool stores) const;
+
+  const char *plan_;
+  uint64_t line_, store_line_, scalar_line_, l2_line_, banks_, store_banks_;
+  bool mixed_;
+  CacheLines vector_, scalar_, l2_;
+  CacheLines written_; // of L2, those that have changed
+  uint64_t group_ = ~uint64_t{0};
+  std::vector<Row> rows_;
+  std::vector<uint64_t> touched_;
+  uint64_t addresses_[64] = {};
+};
+
+} // namespace luthier
