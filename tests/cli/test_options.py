@@ -80,6 +80,7 @@ MEANS_TWO_THINGS = {
     "--json": "run and sanitize leave standard output to the program, and write a file",
     "--against": "a capture with a capture, a run with a run",
     "--device": "of programs several",
+    "--by": "report groups by any columns, project by kernels or lines",
     "--target": "code for one target is read, for several built",
 }
 

@@ -14,6 +14,7 @@ import pytest
 from luthier.cli.main import main
 from luthier.emulator.inspection.checks import CheckWarning
 from luthier.errors import LuthierError
+from luthier.projection import read_machine
 
 from luthier_build.compile import compile_application, compile_device
 from luthier_build.toolchain import Toolchain
@@ -98,6 +99,22 @@ def test_checking(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     y, x = np.ones(256, np.float32), np.ones(256, np.float32)
     with pytest.warns(CheckWarning, match="missing-wait in gemm"), contextlib.suppress(LuthierError):
         checked.load(bytes(code)).kernel("gemm").launch(y, x, 2.0, 256, grid=1, block=256)
+
+
+def test_projected_times(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/projection.md: a copy is measured and projected; a machine of a user's own differs in its clock."""
+    (code,), (machine,) = (blocks("docs/projection.md", language) for language in ("python", "toml"))
+    (saxpy / "vcopy.hip").write_text(
+        '#include <hip/hip_runtime.h>\nextern "C" __global__ void vcopy(const double *a, double *b) {\n'
+        "  b[blockIdx.x * blockDim.x + threadIdx.x] = a[blockIdx.x * blockDim.x + threadIdx.x];\n}\n"
+    )
+    compile_application(saxpy / "vcopy.hip", "gfx90a", saxpy / "vcopy.hsaco")
+    names = run("projection.md", code, a=np.ones(1 << 20), b=np.zeros(1 << 20))
+    time, bound = capsys.readouterr().out.split()
+    assert (float(time) > 10, bound) == (True, "memory")
+    (saxpy / "mine.toml").write_text(machine)
+    slower = read_machine(saxpy / "mine.toml")
+    assert (slower.clock.value, slower.compute_units) == (1500, names["machine"].compute_units)
 
 
 def test_source_lines(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:

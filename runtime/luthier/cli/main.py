@@ -31,6 +31,7 @@ COMMANDS = {
     "run": ("luthier.cli.run", "run a program on virtual devices or GPUs, with or without tools"),
     "profile": ("luthier.cli.profile", "run a program and print what costs, where and what to do"),
     "capture": ("luthier.cli.capture", "write launches of a program to files, with their memory"),
+    "project": ("luthier.cli.project", "project times of captured launches on GPUs, and what bounds them"),
     "replay": ("luthier.cli.replay", "run captured launches again, without the program and ROCm"),
     "debug": ("luthier.cli.debug", "debug a captured launch, forwards and backwards"),
     "diff": ("luthier.cli.diff", "compare kernels of two code objects, or captured launches"),

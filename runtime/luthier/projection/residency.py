@@ -1,0 +1,76 @@
+"""Work-groups that a compute unit of a machine holds at once, and what limits them."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from luthier.errors import LuthierError
+from luthier.projection.machine import MachineModel
+from luthier.support.wording import enumerated
+
+
+class GroupNeeds(Struct, frozen=True, kw_only=True):
+    """Needs of a work-group."""
+
+    kernel: str
+    wave_size: int
+    waves: int
+    vgprs: int
+    """Registers of a wave, with AGPRs in a unified file."""
+    sgprs: int
+    """Allocated."""
+    lds: int
+    """Bytes, with dynamic ones."""
+    wgp_mode: bool
+    """The work-group may use both compute units of a work-group processor."""
+
+
+class Residency(Struct, frozen=True):
+    """Work-groups that run at once on a compute unit, or on a work-group processor."""
+
+    groups: int
+    waves: int
+    """Of these work-groups."""
+    most_waves: int
+    """That the hardware allows."""
+    limited_by: tuple[str, ...]
+    """Any of ``VGPRs``, ``SGPRs``, ``LDS``, ``barriers`` and ``waves``."""
+    units: int
+    """Compute units together: 2 of a work-group processor."""
+
+    @property
+    def occupancy(self) -> float:
+        """Return the share of waves."""
+        return self.waves / self.most_waves
+
+
+def residency(needs: GroupNeeds, machine: MachineModel) -> Residency:
+    """Return how many work-groups a compute unit holds.
+
+    Raises:
+        LuthierError: it holds none.
+    """
+    target = machine.target
+    wave_size = needs.wave_size if needs.wave_size in target.wave_sizes else target.default_wave_size
+    units = 2 if needs.wgp_mode and target.simds_per_cu == 2 else 1
+    simds = units * target.simds_per_cu
+    granule = target.vgpr_allocation_granule(wave_size)
+    allocated = -(-max(needs.vgprs, 1) // granule) * granule
+    sgprs = simds * target.waves_per_simd if target.sgpr_file is None else simds * (target.sgpr_file // needs.sgprs)
+    most = simds * target.waves_per_simd
+    limits = {
+        "VGPRs": simds * (target.vgpr_file_size(wave_size) // allocated) // needs.waves,
+        "SGPRs": sgprs // needs.waves,
+        "LDS": units * target.lds_bytes // needs.lds if needs.lds else most,
+        "barriers": 16 * units if needs.waves > 1 else most,
+        "waves": most // needs.waves,
+    }
+    groups = min(limits.values())
+    limited_by = tuple(name for name, limit in limits.items() if limit == groups)
+    limited_by = ("waves",) if "waves" in limited_by else limited_by  # no kernel could have more
+    if groups < 1:
+        raise LuthierError(
+            f"a work-group does not fit on a compute unit of {machine.name}: too many {enumerated(limited_by)}",
+            kernel=needs.kernel,
+        )
+    return Residency(groups, groups * needs.waves, most, limited_by, units)

@@ -1,0 +1,325 @@
+"""Work of a launch: counts of its instructions and costs of their accesses, of all or some work-groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from luthier.capture import Capture
+from luthier.capture.grid import Part, chosen, whole_groups
+from luthier.capture.replay import PreparedLaunch
+from luthier.emulator import KernelHandle, layout
+from luthier.emulator.binding.program import DecodedCode
+from luthier.emulator.inspection.uses import uses_of
+from luthier.emulator.running.executor import ACCESS_COSTS, Executor, StructureBlock
+from luthier.emulator.running.observation import Observation
+from luthier.emulator.running.start import Triple, as_triple
+from luthier.errors import EmulationError, LuthierError
+from luthier.objects import Kernel
+from luthier.projection.machine import MachineModel
+from luthier.projection.residency import GroupNeeds, residency
+
+COLUMNS = ("executions", "lanes", "accesses", "accessing_lanes", "lines", "l2", "memory", "lds", "scratch", "quads")
+"""Columns of `SampleCounts.table` after the address; the last eight are `ACCESS_COSTS`."""
+
+
+class SampleCounts(Struct, frozen=True, eq=False):
+    """Counts of some work-groups that ran together."""
+
+    groups: int
+    waves: int
+    table: dict[int, tuple[int, ...]]
+    """Virtual address of each executed instruction -> `COLUMNS`."""
+
+    @property
+    def instructions(self) -> int:
+        """Return the wave-instructions."""
+        return sum(row[0] for row in self.table.values())
+
+
+class LaunchWork(Struct, frozen=True, eq=False, kw_only=True):
+    """Work of a launch. It can be kept as JSON by msgspec."""
+
+    kernel: str
+    target: str
+    wave_size: int
+    vgprs: int
+    """Registers of a wave, with AGPRs in a unified file."""
+    sgprs: int
+    """Allocated."""
+    wgp_mode: bool
+    """A work-group may use both compute units of a work-group processor."""
+    lds: int
+    """Bytes of a work-group, with dynamic ones."""
+    scratch: int
+    """Bytes of a work-item."""
+    items: int
+    """Work-items of a work-group."""
+    groups: int
+    """Work-groups of the launch."""
+    machine: str
+    """Whose caches the accesses went through."""
+    samples: tuple[SampleCounts, ...]
+
+    @property
+    def needs(self) -> GroupNeeds:
+        """Return what a work-group needs of a compute unit."""
+        return GroupNeeds(
+            kernel=self.kernel,
+            wave_size=self.wave_size,
+            waves=self.waves_per_group,
+            vgprs=self.vgprs,
+            sgprs=self.sgprs,
+            lds=self.lds,
+            wgp_mode=self.wgp_mode,
+        )
+
+    @property
+    def waves_per_group(self) -> int:
+        """Return the waves of a work-group."""
+        return -(-self.items // self.wave_size)
+
+    @property
+    def measured_groups(self) -> int:
+        """Return how many work-groups were executed."""
+        return sum(sample.groups for sample in self.samples)
+
+    @property
+    def is_exact(self) -> bool:
+        """Return whether all work-groups were executed."""
+        return self.measured_groups == self.groups
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """Return the smallest and the largest instructions per work-group of a sample, divided by their mean."""
+        each = [sample.instructions / sample.groups for sample in self.samples]
+        mean = sum(each) / len(each)
+        return (1.0, 1.0) if self.is_exact or not mean else (min(each) / mean, max(each) / mean)
+
+    def lines_by_groups(self) -> dict[int, list[float]]:
+        """Return the lines that reached memory in each sample, by its number of work-groups."""
+        memory = COLUMNS.index("memory")
+        lines: dict[int, list[float]] = {}
+        for sample in self.samples:
+            lines.setdefault(sample.groups, []).append(float(sum(row[memory] for row in sample.table.values())))
+        return lines
+
+    def totals(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the addresses of executed instructions, and `COLUMNS` for each, for a mean work-group."""
+        sums: dict[int, NDArray[np.float64]] = {}
+        for sample in self.samples:
+            for address, row in sample.table.items():
+                before = sums.get(address)
+                mean = np.array(row, np.float64) / sample.groups
+                sums[address] = mean if before is None else before + mean
+        addresses = np.array(sorted(sums), np.int64)
+        rows = np.array([sums[address] for address in addresses.tolist()]).reshape(len(addresses), len(COLUMNS))
+        return addresses, rows / len(self.samples)
+
+
+class _CostObservation(Observation):
+    """Costs of the accesses of a launch, in the caches of a machine."""
+
+    what = layout.OBSERVE_COSTS
+    quantum = 8
+
+    def __init__(self, code: DecodedCode, machine: MachineModel, resident: int) -> None:
+        self._code = code
+        target = machine.target
+        self._model = StructureBlock(
+            layout.COST_MODEL,
+            {
+                "line": target.vector_cache_line,
+                "store_line": target.vector_store_line,
+                "scalar_line": int(machine.scalar_line.value),
+                "l2_line": int(machine.l2_line.value),
+                "vector_lines": max(1, int(machine.l1_size.value * 1024) // target.vector_cache_line // resident),
+                "scalar_lines": int(machine.scalar_size.value * 1024 // machine.scalar_line.value),
+                "l2_lines": int(machine.l2_size.value * 1024 // machine.l2_line.value),
+                "lds_banks": target.lds_banks,
+                "lds_store_banks": target.lds_store_banks,
+                "lds_mixed": target.lds_reads_128_mixed,
+            },
+        )
+        self._rows: list[NDArray[np.void]] = []
+        """By launch, then by record."""
+
+    def begin(self) -> int:
+        """Return the address of the memory uses of the code."""
+        return uses_of(self._code)
+
+    def costs(self) -> int:
+        """Return the address of the model."""
+        return self._model.address
+
+    def end(self, executor: Executor, fault: EmulationError | None) -> None:
+        """Take the costs of the finished launch."""
+        self._rows.append(executor.costs())
+
+    def counts(
+        self,
+        launch: int,
+        groups: int,
+        waves: int,
+        addresses: Sequence[int],
+        executions: Sequence[int],
+        lanes: Sequence[int],
+    ) -> SampleCounts:
+        """Return the counts of a launch, with the costs of its accesses."""
+        rows = zip(self._code.addresses().tolist(), self._rows[launch].tolist(), strict=False)
+        costs = {address: row for address, row in rows if any(row)}
+        empty = (0,) * len(ACCESS_COSTS.names or ())
+        table = {
+            address: (count, active, *costs.get(address, empty))
+            for address, count, active in zip(addresses, executions, lanes, strict=True)
+        }
+        return SampleCounts(groups, waves, table)
+
+
+def measure(
+    kernel: KernelHandle,
+    *arguments: Any,
+    machine: MachineModel,
+    grid: int | Sequence[int] = 1,
+    block: int | Sequence[int] = 1,
+    dynamic_lds: int = 0,
+    most_groups: int = 16,
+) -> LaunchWork:
+    """Run a kernel, or some of its work-groups, on the emulated device and return its work.
+
+    Arrays receive what the work-groups that ran have written.
+
+    Args:
+        arguments: as for `KernelHandle.launch`, like `grid`, `block` and `dynamic_lds`.
+        machine: whose caches accesses go through: one with the device's processor.
+        most_groups: work-groups that run, in samples over the grid; 0: all. Work-groups that wait for others
+            must all run.
+
+    Raises:
+        LuthierError: the launch cannot be run.
+    """
+    counts, size = as_triple(grid), as_triple(block)
+    needs = _work(kernel.kernel, math.prod(size), int(dynamic_lds), machine)
+    observation = _CostObservation(kernel.module.code(kernel.kernel.wave_size), machine, _resident(needs, machine))
+    samples = _samples(counts, most_groups)
+    whole = [count * items for count, items in zip(counts, size, strict=True)]
+    places = [list(chosen(sample, (whole[0], whole[1], whole[2]), size)) for sample in samples]
+    results = kernel.observe(
+        observation,
+        [[_fields(part) for part in sample] for sample in places] or [[{}]],
+        *arguments,
+        grid=grid,
+        block=block,
+        dynamic_lds=dynamic_lds,
+    )
+    measured = [
+        observation.counts(number, stats.workgroups, stats.waves, *(column.tolist() for column in stats.by_address))
+        for number, stats in enumerate(results)
+    ]
+    return replace(needs, groups=math.prod(counts), samples=tuple(measured))
+
+
+def measure_capture(capture: Capture, machine: MachineModel, most_groups: int = 16) -> LaunchWork:
+    """Return the work of a captured launch; arguments as for `measure`.
+
+    Raises:
+        LuthierError: the launch cannot be run, or faults.
+    """
+    return measure_launch(PreparedLaunch(capture, capture.manifest.target), machine, most_groups)
+
+
+def measure_launch(launch: PreparedLaunch, machine: MachineModel, most_groups: int = 16) -> LaunchWork:
+    """Run a captured launch, or some of its work-groups, and return its work; arguments as for `measure`.
+
+    Raises:
+        LuthierError: the launch cannot be run, or faults.
+    """
+    capture, kernel = launch.capture, launch.kernel
+    manifest = capture.manifest
+    needs = _work(kernel, math.prod(manifest.block), launch.program.group - kernel.group_segment_fixed_size, machine)
+    observation = _CostObservation(launch.code, machine, _resident(needs, machine))
+    counts = whole_groups(manifest)
+    samples = [] if manifest.groups or manifest.cooperative else _samples(counts, most_groups)
+    measured = []
+    with launch.memory():
+        for number, sample in enumerate(samples or [manifest.groups]):
+            launch.capture = replace(capture, manifest=replace(manifest, groups=tuple(sample)))
+            executions, lanes, _, fault = launch.execute(None, None, observation)
+            if fault is not None:
+                raise fault
+            places = list(launch.parts())
+            groups = sum(math.prod(count) for _, count, _ in places)
+            waves = sum(math.prod(count) * launch.waves(size) for _, count, size in places)
+            ran = np.flatnonzero(executions)
+            addresses = launch.code.addresses()[ran].tolist()
+            measured.append(
+                observation.counts(number, groups, waves, addresses, executions[ran].tolist(), lanes[ran].tolist())
+            )
+    return replace(needs, groups=len(manifest.groups) or math.prod(counts), samples=tuple(measured))
+
+
+def _work(kernel: Kernel, items: int, dynamic_lds: int, machine: MachineModel) -> LaunchWork:
+    """Return the work of a launch of which nothing has run."""
+    descriptor = kernel.descriptor
+    if descriptor.target is not machine.target:
+        raise LuthierError(
+            f"the kernel is for {descriptor.target.name}: measure it with a machine of that processor, not with "
+            f"{machine.name}; it can be projected on others",
+            kernel=kernel.name,
+        )
+    return LaunchWork(
+        kernel=kernel.name,
+        target=descriptor.target.name,
+        wave_size=descriptor.wave_size,
+        vgprs=descriptor.vgprs,
+        sgprs=descriptor.allocated_sgprs,
+        wgp_mode=bool(descriptor.wgp_mode),
+        lds=descriptor.group_segment_fixed_size + dynamic_lds,
+        scratch=descriptor.private_segment_fixed_size,
+        items=items,
+        groups=0,
+        machine=machine.name,
+        samples=(),
+    )
+
+
+def _resident(work: LaunchWork, machine: MachineModel) -> int:
+    """Return how many work-groups share a vector cache."""
+    held = residency(work.needs, machine)
+    return -(-held.groups // held.units)
+
+
+def _samples(counts: Triple, most: int) -> list[list[Triple]]:
+    """Return ids of work-groups by sample; none: all run.
+
+    Half of them are single ones, in the middle of equal parts of the launch. The others are neighbours, in its middle:
+    what they share shows in the lines that they access.
+    """
+    total = math.prod(counts)
+    if not most or total <= most:
+        return []
+    strata, length = most // 2, most - most // 2
+    runs = [(total * (2 * number + 1) // (2 * strata), 1) for number in range(strata)]
+    runs.append((min(total - length, max(0, total // 2 - length // 2)), length))
+    return [
+        [
+            (at % counts[0], at // counts[0] % counts[1], at // (counts[0] * counts[1]))
+            for at in range(start, start + size)
+        ]
+        for start, size in runs
+    ]
+
+
+def _fields(part: Part) -> dict[str, int]:
+    """Return the fields of `layout.DISPATCH` of a part of a grid."""
+    return {
+        f"{name}_{axis}": value
+        for name, triple in zip(("first", "grid", "block"), part, strict=True)
+        for axis, value in zip("xyz", triple, strict=True)
+    }

@@ -1,0 +1,95 @@
+"""Costs of memory accesses, as the executor counts them, beside NumPy's from the same addresses."""
+
+from __future__ import annotations
+
+import random
+
+import luthier
+import numpy as np
+import pytest
+from assembly import assembled, function, kernel_text
+from luthier.projection import machine_named, measure
+from luthier.projection.work import COLUMNS
+from numpy.typing import NDArray
+
+WAVE = 64
+FIRST_LOAD = 24
+"""Bytes from the entry to the load of the offsets."""
+MACHINE = machine_named("mi250x")
+GLOBAL = """
+ s_load_dwordx2 s[2:3], s[0:1], 0x0
+ v_lshlrev_b32 v1, 2, v0
+ s_waitcnt lgkmcnt(0)
+ global_load_dword v2, v1, s[2:3]
+ s_waitcnt vmcnt(0)
+ {access}
+ s_waitcnt vmcnt(0) lgkmcnt(0)
+ s_endpgm
+"""
+
+
+def costs(access: str, offsets: NDArray[np.int64], mnemonic: str, lds: int = 0) -> dict[str, int]:
+    """Return the costs of an access of each lane to its offset from the buffer, or in LDS."""
+    text = kernel_text(function("k", [GLOBAL.format(access=access)]), "gfx90a", lds=lds)
+    device = luthier.open_device("emu:gfx90a")
+    kernel = device.load(assembled(text, "gfx90a")).kernel("k")
+    buffer = device.allocate(1 << 16)  # at the beginning of a page
+    assert buffer.address % 4096 == 0
+    buffer.write(offsets.astype(np.uint32).tobytes())
+    work = measure(kernel, buffer, machine=MACHINE, block=WAVE)
+    lifted = kernel.lift()
+    rows = []
+    for address, row in work.samples[0].table.items():
+        index = lifted.index_at(address)
+        assert index is not None
+        if lifted.instructions[index].mnemonic == mnemonic and address > lifted.kernel.entry + FIRST_LOAD:
+            rows.append(row)
+    (row,) = rows
+    return dict(zip(COLUMNS, row, strict=True))
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("size", [1, 2])
+def test_lines(seed: int, size: int) -> None:
+    """A load touches as many lines as its lanes' bytes are in; a store as many requests to L2."""
+    choose = np.random.default_rng(seed)
+    offsets = 4 * choose.integers(0, (64, 512, 4000, 16000)[seed], WAVE)
+    suffix = {1: "", 2: "x2"}[size]
+    touched = (offsets[:, None] + np.arange(4 * size)) // 64
+    row = costs(
+        f"global_load_dword{suffix} v[4:{3 + size}], v2, s[2:3]".replace("v[4:4]", "v4"),
+        offsets,
+        f"global_load_dword{suffix}",
+    )
+    assert row["lines"] == len(np.unique(touched))
+    assert row["lanes"] == row["accessing_lanes"] == WAVE
+    assert row["quads"] == sum(1 if np.ptp(quad) <= 3 * 4 * size else 4 for quad in offsets.reshape(16, 4))
+    row = costs(
+        f"global_store_dword{suffix} v2, v[4:{3 + size}], s[2:3]".replace("v[4:4]", "v4"),
+        offsets,
+        f"global_store_dword{suffix}",
+    )
+    assert row["lines"] == row["l2"] == len(np.unique(touched))
+    assert row["memory"] <= len(np.unique(touched // 2)) * 2
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_bank_conflicts(seed: int) -> None:
+    """A read of LDS takes for each half of the wave as many cycles as its worst bank has dwords."""
+    choose = random.Random(seed)
+    step = choose.choice([0, 1, 2, 4, 8, 32])
+    offsets = np.array([4 * ((lane * step + choose.randrange(3)) % 1024) for lane in range(WAVE)])
+    row = costs("ds_read_b32 v3, v2", offsets, "ds_read_b32", lds=4096)
+    expected = 0
+    for half in (offsets[:32], offsets[32:]):
+        dwords = np.unique(half // 4)
+        expected += np.bincount(dwords % 32).max()
+    assert row["lds"] == expected
+
+
+def test_one_lane_in_a_bank_is_free() -> None:
+    """Lanes 1 to 64 in one bank take what MI250 counts: their number and one more (SQ_LDS_IDX_ACTIVE)."""
+    for lanes in (1, 2, 20, 32):
+        offsets = np.array([128 * (lane if lane < lanes else 0) for lane in range(WAVE)])
+        row = costs("ds_read_b32 v3, v2", offsets, "ds_read_b32", lds=32768)
+        assert row["lds"] == lanes + 1
