@@ -11,7 +11,7 @@ from commands import run_luthier
 from luthier.cli.findings import HELP, check_names
 from luthier.emulator.inspection.checks import DEVICE_CHECKS
 from luthier.errors import LuthierError
-from luthier.findings.kinds import CHECKS, EARLIER_CHECKS, KINDS, FindingKind, kinds_of_check, named_checks
+from luthier.findings.kinds import CHECKS, EARLIER_CHECKS, KINDS, SETS, FindingKind, kinds_of_check, named_checks
 from luthier.hazards.checks import CHECKS as STATIC_CHECKS
 from luthier.wire.spelling import enumeration
 
@@ -33,7 +33,7 @@ def test_commands_name_the_same_checks(command: str) -> None:
     assert done.returncode
     allowed = re.search(r"(?:there are: |choose from )([^)]*)", done.stderr)
     assert allowed is not None, done.stderr
-    assert set(re.findall(r"[a-z-]+", allowed[1])) - {"all"} <= CHECKS.keys()
+    assert set(re.findall(r"[a-z-]+", allowed[1])) - SETS.keys() <= CHECKS.keys()
 
 
 def test_devices_and_static_checks_have_their_names() -> None:
@@ -46,8 +46,8 @@ def test_devices_and_static_checks_have_their_names() -> None:
 def test_documents_name_them(page: Path) -> None:
     if page.name == "extending.md":  # if a package adds one
         return
-    for written in re.findall(r"--checks?[ =]([a-z][a-z,-]*)", page.read_text()):
-        assert set(filter(None, written.split(","))) <= {*CHECKS, "all"}, written
+    for written in re.findall(r"--checks?[ =](-?[a-z][a-z,-]*)", page.read_text()):
+        assert {name.removeprefix("-") for name in written.split(",") if name} <= {*CHECKS, *SETS}, written
     for written in re.findall(r"\bcheck=\[?((?:\"[a-z-]+\"(?:, )?)+)", page.read_text()):
         assert set(re.findall(r"[a-z-]+", written)) <= CHECKS.keys(), written
 

@@ -353,6 +353,18 @@ def test_programs_of_hecbench_under_checks(benchmark_program: Callable[[str], Pa
     assert {one["kind"] for one in report["findings"]} == WRONG.get(name, set()), done.stderr
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", CHECKED)
+def test_programs_of_hecbench_by_default(benchmark_program: Callable[[str], Path], tmp_path: Path, name: str) -> None:
+    """Without options nothing is reported but what is wrong, and leaks."""
+    log, command = tmp_path / "log", (benchmark_program(name), *CHECKED[name])
+    done = run_luthier("sanitize", "--device", "emu:gfx90a", "--json", log, "--", *command)
+    report = json.loads(log.read_text())
+    assert report["exit_code"] == 0, done
+    unseen = {"infinity", "nan", "uninitialised-read"}
+    assert {one["kind"] for one in report["findings"]} - {"leak"} == WRONG.get(name, set()) - unseen, done.stderr
+
+
 CAPTURED: Mapping[str, tuple[str, ...]] = CHECKED | {
     "adam": ("1000", "20", "2"),
     "burger": ("64", "64", "2"),

@@ -165,3 +165,19 @@ def test_memory_that_is_not_there(captured: Callable[..., list[Path]], luthier: 
         "global_store_dword",
     )
     assert finding["count"] == 1
+
+
+@pytest.mark.rows(1)
+@pytest.mark.parametrize("bug", ["none", "barrier"])
+def test_without_options(launches: Callable[..., Path], temporary: Path, bug: str) -> None:
+    """All checks of the default run that can; the others are named as not checked."""
+    code, findings, output = sanitized_captures(temporary, launches("tree", bug))
+    assert (code, {one["kind"] for one in findings}) == ((1, {"race"}) if bug == "barrier" else (0, set())), output
+    checked = json.loads((temporary / "findings.json").read_text())["checked"]
+    assert checked["checks"] == ["memory", "race", "init", "barrier", "early-exit"]
+    assert checked["launches"] == checked["kernels"] == 1
+    for check in ("leak", "host"):
+        assert f"not checked: {check} (" in output
+    assert "it works for programs, not for captures" in output
+    done = run_luthier("sanitize", "--budget", "1", temporary / "kept")
+    assert (done.returncode, "name the captures" in done.stderr) == (1, True)

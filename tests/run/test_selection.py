@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
+import json
 import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import run_luthier
 from effort import some
 from luthier import Tool
 from luthier.cli import run as command
@@ -114,3 +116,24 @@ def test_generated_selections(
     ]
     wanted = [(*launch, chosen) for launch, chosen in zip(launches, model(launches, options), strict=True)]
     assert selected == wanted, options
+
+
+@pytest.mark.rows(1)
+@pytest.mark.parametrize("seed", some(range(8), 2))
+def test_checks_observe_the_same_launches(build_program: Callable[[str], Path], tmp_path: Path, seed: int) -> None:
+    """A kernel of several work-groups has a race, which is found if such a launch of it is selected."""
+    launches, options = generated(seed)
+    options.pop("--device-numbers", None)  # tools have it, checks do not
+    given = [part for option in options.items() for part in option if part is not None]
+    words = ["--device", "emu:gfx90a,emu:gfx906", "--json", tmp_path / "log", *given, "--", build_program("sequence")]
+    done = run_luthier("sanitize", *words, *(":".join(map(str, launch)) for launch in launches))
+    report = json.loads((tmp_path / "log").read_text())
+    selected = [launch for launch, chosen in zip(launches, model(launches, options), strict=True) if chosen]
+    racing = {SYMBOLS[which] for which, groups, _, _ in selected if groups > 1}
+    assert {one["kernel"] for one in report["findings"] if one["kind"] == "race"} == racing, done
+    checked = report["checked"]
+    assert (checked["launches"], checked["observed_launches"]) == (len(launches), len(selected)), (options, done)
+    assert checked["kernels"] == len({which for which, *_ in launches})
+    left_out = len(launches) - len(selected)
+    assert (f"{len(selected)} of {len(launches)} launches; {left_out} left out" in done.stderr) == bool(left_out), done
+    assert (done.returncode, done.stdout) == (int(bool(racing)), "sequence\n")

@@ -189,7 +189,7 @@ def test_all_work_groups_wait_for_each_other(
 def test_findings_have_numbers_in_the_whole_grid(
     waiting: Callable[[str], list[str | Path]], tmp_path: Path, launch: str, groups: int
 ) -> None:
-    words = ["sanitize", "--device", "emu:gfx90a", "--json", tmp_path / "log"]
+    words = ["sanitize", "--check", "memory", "--device", "emu:gfx90a", "--json", tmp_path / "log"]
     assert run_luthier(*words, "--", *waiting("gfx90a"), f"{launch},16").returncode == 1
     (finding,) = json.loads((tmp_path / "log").read_text())["findings"]
     assert (finding["kind"], finding["group"]) == ("out-of-bounds", groups - 1)

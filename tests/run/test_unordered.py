@@ -112,7 +112,9 @@ def test_the_users_line_is_first(build_program: Build, tmp_path: Path) -> None:
     assert lines_of([finding["source"]]) == {"partial waits"}
     assert header.endswith("device_functions.h")
     assert re.search(
-        rf" source \S*unordered\.hip:{line}:.*\nluthier:     with inlined .*\(__syncthreads\)\n", done.stderr
+        rf" source \S*unordered\.hip:{line}:.*\n(?:luthier: [ \d]+ \| .*\n)+"
+        r"luthier:     with inlined .*\(__syncthreads\)\n",
+        done.stderr,
     )
     assert f"with inlined {header}:" in done.stderr
     (result,) = json.loads(files["sarif"].read_text())["runs"][0]["results"]

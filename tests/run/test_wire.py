@@ -52,6 +52,7 @@ DECLARED = {
     "SPACE_HEAD": memory,
     "LEDGER_HEAD": memory,
     "LEDGER_ROW": memory,
+    "CHECK_TALLY": memory,
     "LEDGER_RECORD": memory,
     "EVENT_HEAD": memory,
     "EVENT_RECORD": memory,

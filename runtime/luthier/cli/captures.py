@@ -20,8 +20,6 @@ from luthier.terminal import say_text
 if TYPE_CHECKING:
     from luthier.run.captures import Captures
 
-_ALL = "all"
-"""Every check of the emulated device."""
 Row = TypeVar("Row", bound=ReplayOutcome)
 
 
@@ -62,18 +60,15 @@ def captures_of(names: Sequence[str]) -> list[Path]:
 
 
 def checks_of(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the emulated device's checks that ``--check`` names.
+    """Return the emulated device's checks that ``--check`` chooses; none if it is not given.
 
     Raises:
         LuthierError: there is no such check.
     """
-    if not names:
-        return ()
     from luthier.emulator.inspection.checks import DEVICE_CHECKS
-    from luthier.findings.kinds import named_checks
+    from luthier.findings.kinds import chosen_checks
 
-    every = DEVICE_CHECKS if _ALL in names else ()
-    return named_checks([*every, *(name for name in names if name != _ALL)], (*DEVICE_CHECKS, _ALL))
+    return chosen_checks(names, DEVICE_CHECKS).checks if names else ()
 
 
 def outcomes(job: CaptureJob[Row], paths: Sequence[Path], scheduler: str | None, limit: float | None) -> Iterator[Row]:

@@ -3,30 +3,54 @@
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from luthier.cli.options import CommandOptions, comma_separated, option
 from luthier.errors import LuthierError
-from luthier.findings.kinds import CHECKS, EARLIER_CHECKS, named_checks
+from luthier.findings.kinds import (
+    ALL,
+    CHECKS,
+    DEFAULT,
+    EARLIER_CHECKS,
+    FAST,
+    LEAK,
+    SETS,
+    WARNINGS,
+    WITHOUT,
+    ChosenChecks,
+    chosen_checks,
+)
 from luthier.support.files import check_writable, write_atomically
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
+    from luthier.findings.causes import Cause
     from luthier.findings.finding import Finding
-    from luthier.run.findings.collector import Collector
+    from luthier.run.selection import Selection
 
 FOUND = 1
 """Default exit code if something was found."""
-HELP = "; ".join(f"{check}: {what}" for check, what in CHECKS.items())
+HELP = (
+    "; ".join(f"{check}: {facts.purpose}" for check, facts in CHECKS.items())
+    + f"; {DEFAULT}: {', '.join(SETS[DEFAULT])}; {FAST}: {', '.join(SETS[FAST])}; {ALL}: all of them; "
+    f"{WITHOUT}race: all of {DEFAULT} but race"
+)
 """Help on the checks."""
 
 
-FLOATS, INIT = "nan,inf", "reads"
-"""Defaults of ``--fp`` and ``--init``. The options are None if they are not given."""
+GITHUB, NONE = "github", "none"
+"""Styles of annotations."""
+_ON_GITHUB = "GITHUB_ACTIONS"
+"""Environment variable that GitHub's workflows set to `true`."""
+FLOATS = "nan,inf"
+"""Default of ``--fp``. The option is None if it is not given, as is ``--init``."""
 
 
 def _exit_code(text: str) -> int:
@@ -36,11 +60,12 @@ def _exit_code(text: str) -> int:
 
 
 def check_names(text: str) -> list[str]:
-    """Parse names of checks; replace earlier names and print a note about them."""
-    names = comma_separated(text)
+    """Parse words for `chosen_checks`; replace earlier names and print a note about them."""
+    words = comma_separated(text)
+    names = [word.removeprefix(WITHOUT) for word in words]
     for name in sorted(EARLIER_CHECKS.keys() & set(names)):
         say(f"luthier: the check {name} is now named {EARLIER_CHECKS[name]}", file=sys.stderr)
-    return [EARLIER_CHECKS.get(name, name) for name in names]
+    return [word.removesuffix(name) + EARLIER_CHECKS.get(name, name) for word, name in zip(words, names, strict=True)]
 
 
 def check_option(**more: Any) -> Any:
@@ -62,7 +87,7 @@ class FindingOptions(CommandOptions):
         metavar="KIND[,KIND]",
         help="what the check init reports; reads: reads of memory that was never written; decisions: branches, "
         "addresses and lane masks that depend on such memory, or on unwritten registers and scratch; copies: copies of "
-        f"such memory to the host (default: {INIT})",
+        "such memory to the host (default: reads; decisions where init is not named)",
     )
     suppress: list[str] = option(
         "--suppress",
@@ -75,6 +100,15 @@ class FindingOptions(CommandOptions):
         "--gen-suppressions", metavar="FILE", help="write lines for --suppress that match all findings"
     )
     sarif: str | None = option("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
+    junit: str | None = option(
+        "--junit", metavar="FILE", help="write the findings as test cases in JUnit's XML, and each check as one"
+    )
+    annotations: str | None = option(
+        "--annotations",
+        choices=(GITHUB, NONE),
+        help=f"annotate source lines; {GITHUB}: as GitHub's workflows show them (default: {GITHUB} if "
+        f"{_ON_GITHUB}=true, otherwise {NONE})",
+    )
     error_exitcode: int = option(
         "--error-exitcode",
         type=_exit_code,
@@ -88,21 +122,38 @@ class Findings:
     """Findings of a run, as the user sees them: selected by checks, filtered by suppressions, printed and written.
 
     Args:
-        checks: names.
+        checks: words for `chosen_checks`; none: the default.
         options: options of the command line.
+        impossible: checks of sets that cannot run -> why.
+        selection: launches that are observed; None: all.
+        budget: as for `luthier.run.findings.collector.Collector`.
 
     Raises:
         LuthierError: a check or a suppression is invalid, or a file cannot be written.
     """
 
-    def __init__(self, checks: Sequence[str], options: FindingOptions) -> None:
+    def __init__(
+        self,
+        checks: Sequence[str],
+        options: FindingOptions,
+        *,
+        impossible: Mapping[str, str] = MappingProxyType({}),
+        selection: Selection | None = None,
+        budget: float | None = None,
+    ) -> None:
         from luthier.findings import suppressions
+        from luthier.findings.finding import Unchecked
+        from luthier.run.findings.collector import Collector
 
         self._options = options
+        self.chosen = chosen_checks(checks, [check for check in CHECKS if check not in impossible])
         self._left_out = [line for path in options.suppress for line in suppressions.read(path)]
-        for path in filter(None, (options.sarif, options.gen_suppressions)):
+        for path in filter(None, (options.sarif, options.junit, options.gen_suppressions)):
             check_writable(path)
-        self.collector = collector_of(checks, options.fp, options.init)
+        kinds = kinds_of_options(self.chosen, options.fp, options.init)
+        self.collector = Collector(kinds, selection, budget)
+        for check in self.chosen.impossible:
+            self.collector.leave(Unchecked(0, "", f"{check} ({CHECKS[check].purpose})", impossible[check]))
 
     @property
     def shown(self) -> list[Finding]:
@@ -111,10 +162,18 @@ class Findings:
 
     def to_json(self) -> dict[str, Any]:
         """Return the findings, and what was not checked, as plain data."""
+        scope = self.collector.scope()
         return {
-            "findings": [one.to_json() for one in self.shown],
+            "findings": [
+                {**one.to_json(), "level": "error" if self.is_error(one) else "warning"} for one in self.shown
+            ],
             "not_checked": [one.to_json() for one in self.collector.unchecked],
+            "checked": scope.to_json(self.chosen.checks, self.collector.kinds),
         }
+
+    def is_error(self, finding: Finding) -> bool:
+        """Return whether a finding makes the exit code that of findings: a warning does only if its check is named."""
+        return finding.kind not in WARNINGS or finding.check in self.chosen.named
 
     def tell(self, unfinished: str = "") -> int:
         """Print the findings and write their files; return the exit code, 0 for that of the program.
@@ -122,61 +181,107 @@ class Findings:
         Args:
             unfinished: what the run was ended before; "" if it was not.
         """
+        from luthier.findings.causes import causes
+        from luthier.findings.text import leaks, lines_of_cause, sentences
+
+        findings, options = self.shown, self._options
+        leaked = [one for one in findings if one.kind == LEAK and not self.is_error(one)]
+        every = causes(findings)
+        for cause in every:
+            if self.is_error(cause.finding) or cause.finding.kind != LEAK:
+                prefix = "" if self.is_error(cause.finding) else "warning: "
+                say_text("\n".join(f"luthier: {line}" for line in lines_of_cause(cause, prefix)), file=sys.stderr)
+        if leaked:
+            say_text(f"luthier: warning: {leaks(leaked)}", file=sys.stderr)
+        if (options.annotations or (GITHUB if os.environ.get(_ON_GITHUB) == "true" else NONE)) == GITHUB:
+            from luthier.findings.annotations import github
+
+            for cause in every:
+                say(github(cause, is_error=self.is_error(cause.finding)), file=sys.stderr)
+        notes = sentences(self.collector.unchecked)
+        checked = self.collector.scope().lines(self.chosen.checks, self.collector.kinds)
+        for line in (*checked, *(f"not checked: {note}" for note in notes)):
+            say_text(f"luthier: {line}", file=sys.stderr)
+        say(f"luthier: {self._verdict(every, unfinished)}", file=sys.stderr)
+        self._write(findings, notes)
+        return options.error_exitcode if any(map(self.is_error, findings)) else 0
+
+    def _verdict(self, every: Sequence[Cause], unfinished: str) -> str:
+        """Return the number of findings by cause, and what the run was ended before."""
+        errors = [cause for cause in every if self.is_error(cause.finding)]
+        folded = sum(len(cause.all) - 1 for cause in errors)
+        warnings = len(every) - len(errors)
+        more = f" ({folded} more repeat them or follow from them)" if folded else ""
+        more += f", {counted(warnings, 'warning')}" if warnings else ""
+        suppressed = len(self.collector.findings) - len(self.shown)
+        more += f", {suppressed} suppressed" if suppressed else ""
+        more += f"; the run was stopped before {unfinished} ended" if unfinished else ""
+        return f"{counted(len(errors), 'finding')}{more}"
+
+    def _write(self, findings: Sequence[Finding], notes: Sequence[str]) -> None:
+        """Write the files that the options name."""
         from luthier import __version__
         from luthier.findings import suppressions
         from luthier.findings.sarif import sarif
-        from luthier.findings.text import sentences
 
-        findings, options = self.shown, self._options
-        tell(findings, len(self.collector.findings) - len(findings), unfinished)
-        notes = sentences(self.collector.unchecked)
-        for note in notes:
-            say_text(f"luthier: not checked: {note}", file=sys.stderr)
+        options, checks = self._options, self.chosen.checks
         if options.sarif:
-            write_atomically(options.sarif, f"{json.dumps(sarif(findings, __version__, notes), indent=2)}\n".encode())
+            about = self.collector.scope().to_json(checks, self.collector.kinds)
+            data = sarif(findings, __version__, notes, checked=about)
+            write_atomically(options.sarif, f"{json.dumps(data, indent=2)}\n".encode())
+        if options.junit:
+            write_atomically(options.junit, self._junit(findings, notes))
         if options.gen_suppressions:
             write_atomically(options.gen_suppressions, suppressions.generate(findings).encode())
-        return options.error_exitcode if findings else 0
+
+    def _junit(self, findings: Sequence[Finding], notes: Sequence[str]) -> bytes:
+        """Return the findings as test cases by kernel and kind, and a case for each check without findings."""
+        from luthier.findings.finding import source_of
+        from luthier.report.charging import SourceLine
+        from luthier.report.formats.junit import write_results
+        from luthier.report.results import ReportResult, Results
+
+        results = []
+        for finding in findings:
+            frame = source_of(finding.frames)
+            place = SourceLine(frame.file, frame.line) if frame is not None and frame.line else None
+            level, address = (
+                "error" if self.is_error(finding) else "warning",
+                finding.offset if finding.kernel else None,
+            )
+            results.append(ReportResult(finding.kind, level, finding.message, finding.kernel, place, address))
+        wrong = {one.check for one in findings if self.is_error(one)}
+        out = io.BytesIO()
+        passed = [check for check in self.chosen.checks if check not in wrong]
+        left_out = [f"not checked: {note}" for note in notes]
+        write_results(Results(results, left_out), out, command="luthier sanitize", passed=passed)
+        return out.getvalue()
 
 
-def collector_of(checks: Sequence[str], floats: str | None, init: str | None) -> Collector:
-    """Return a collector for the findings of these checks.
+def kinds_of_options(chosen: ChosenChecks, floats: str | None, init: str | None) -> frozenset[str]:
+    """Return the kinds of findings that checks report.
 
     Args:
-        checks: names of the checks.
         floats: value of ``--fp``; None if it is not given.
         init: value of ``--init``.
 
     Raises:
-        LuthierError: there is no such check or word, or an option is given without its check.
+        LuthierError: there is no such word, or an option is given without its check.
     """
     from luthier.findings.floats import kinds_of_floats
     from luthier.findings.kinds import kinds_of_check, kinds_of_init
-    from luthier.run.findings.collector import Collector
 
-    checks = named_checks(checks)
     for check, words in {"fp": floats, "init": init}.items():
-        if words is not None and check not in checks:
-            raise LuthierError(f"--{check} needs the check {check}, which is not among {','.join(checks)}")
+        if words is not None and check not in chosen.checks:
+            raise LuthierError(f"--{check} needs the check {check}, which is not among {','.join(chosen.checks)}")
     asked_for = {
         "fp": kinds_of_floats((FLOATS if floats is None else floats).split(",")),
-        "init": kinds_of_init((INIT if init is None else init).split(",")),
+        "init": kinds_of_init((chosen.init if init is None else init).split(",")),
     }
-    kinds = [asked_for[check] if check in asked_for else kinds_of_check(check) for check in checks]
-    return Collector(frozenset[str]().union(*kinds))
+    kinds = [asked_for[check] if check in asked_for else kinds_of_check(check) for check in chosen.checks]
+    return frozenset[str]().union(*kinds)
 
 
 def unchecked_under_tools(checks: Sequence[str]) -> Sequence[str]:
     """Return those of these checks that do not see kernels changed by tools."""
-    return [check for check in checks if check not in ("memory", "leak", "host")]
-
-
-def tell(findings: Sequence[Finding], suppressed: int = 0, unfinished: str = "") -> None:
-    """Print findings on standard error, and what the run was ended before."""
-    from luthier.findings.text import lines_of
-
-    for finding in findings:
-        say_text("\n".join(f"luthier: {line}" for line in lines_of(finding)), file=sys.stderr)
-    more = f", {suppressed} suppressed" if suppressed else ""
-    more += f"; the run was stopped before {unfinished} ended" if unfinished else ""
-    say(f"luthier: {counted(len(findings), 'finding')}{more}", file=sys.stderr)
+    return [check for check in checks if CHECKS[check].observes]

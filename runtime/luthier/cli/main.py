@@ -53,6 +53,9 @@ PRINTING = frozenset(
 )
 """Sub-commands that only print: a reader that closes the pipe early causes no error."""
 
+DASHED = ("--check", "--checks")
+"""Options whose values may begin with a dash."""
+
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 COMMAND_GROUP = "luthier.commands"
@@ -70,7 +73,28 @@ class Command(Protocol):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose error messages quote arguments, since these may be file names."""
+    """A parser whose error messages quote arguments, since these may be file names, and that accepts values that begin
+    with a dash for the options in `DASHED`."""
+
+    def parse_args(self, words: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
+        """Parse the arguments of a command."""
+        return super().parse_args(self._joined(words))
+
+    def _joined(self, words: Sequence[str]) -> list[str]:
+        """Return arguments in which ``--check -race`` is one word, up to the first that is no option: arguments of a
+        program stay as they are."""
+        joined: list[str] = []
+        rest = iter(words)
+        for word in rest:
+            action = self._option_string_actions.get(word)
+            if not word.startswith("-") or word == "--":
+                return [*joined, word, *rest]
+            value = next(rest, None) if action is not None and action.nargs is None else None
+            if value is not None and word in DASHED and value[:1] == "-" and value[:2] != "--":
+                joined.append(f"{word}={value}")
+            else:
+                joined += [word] if value is None else [word, value]
+        return joined
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit with a message."""

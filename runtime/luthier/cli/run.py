@@ -19,7 +19,7 @@ from luthier.cli.common import hoist_option, mangled_option, say_fitting, shown_
 from luthier.cli.findings import HELP, FindingOptions, Findings, check_option, unchecked_under_tools
 from luthier.cli.options import CommandOptions, Need, group, option
 from luthier.cli.progress import ProgressLine
-from luthier.cli.selection import kernel_option
+from luthier.cli.selection import LaunchOptions
 from luthier.errors import LuthierError
 from luthier.support import strict_json
 from luthier.support.extras import require
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from luthier.support.table import Table
     from luthier.tool import ToolGroup
 
-PRESETS = {"once": ("0:1", False), "grids": (None, True), "sample": ("::100", False)}
 _SELECT = "what is instrumented"
 _TOOLS = Need(("tool", "capture"), "applies to tools only: give a tool with -t")
 _FOLDER = Need(("output",), "adds to the results of -o: give a folder with -o")
@@ -79,24 +78,7 @@ class RunOptions(CommandOptions):
     findings: FindingOptions = group(
         FindingOptions, title="checks", needs=Need(("check",), "applies to findings: name checks with --check")
     )
-    kernel: list[str] = kernel_option(title=_SELECT, needs=_TOOLS, in_summary=True)
-    launches: str | None = option(
-        "--launches",
-        title=_SELECT,
-        needs=_TOOLS,
-        in_summary=True,
-        metavar="[FIRST:]END[:STEP]",
-        help="launches of each kernel, numbered from 0; 10: the first ten, ::100: every hundredth",
-    )
-    unique_grid: bool = option(
-        "--unique-grid",
-        default=False,
-        title=_SELECT,
-        needs=_TOOLS,
-        in_summary=True,
-        action="store_true",
-        help="of a kernel's launches with the same sizes, only the first",
-    )
+    chosen: LaunchOptions = group(LaunchOptions, title=_SELECT, needs=_TOOLS)
     device_numbers: str | None = option(
         "--device-numbers",
         before="--devices",
@@ -105,14 +87,6 @@ class RunOptions(CommandOptions):
         in_summary=True,
         metavar="N[,N...]",
         help="devices by number (default: all)",
-    )
-    preset: str | None = option(
-        "--preset",
-        title=_SELECT,
-        needs=_TOOLS,
-        in_summary=True,
-        choices=PRESETS,
-        help="once: first launch of each kernel; grids: one launch for each grid; sample: every hundredth launch",
     )
     runtime_kernels: bool = option(
         "--runtime-kernels",
@@ -184,16 +158,11 @@ class RunOptions(CommandOptions):
         Raises:
             LuthierError: an option is malformed.
         """
-        from luthier.run.selection import Selection, parse_launches
-
-        launches, unique = PRESETS.get(self.preset or "", (None, False))
-        first, end, step = parse_launches(self.launches or launches or "::")
         try:
             devices = None if self.device_numbers is None else frozenset(map(int, self.device_numbers.split(",")))
         except ValueError:
             raise LuthierError(f"--device-numbers must be N[,N...], not {self.device_numbers!r}") from None
-        kernels = tuple(self.kernel)
-        return Selection(kernels, first, end, step, self.unique_grid or unique, devices, self.runtime_kernels)
+        return self.chosen.selection(devices, runtime_kernels=self.runtime_kernels)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +15,9 @@ from luthier.cli.captures import captures_of, outcomes, scheduler_option
 from luthier.cli.findings import HELP, FindingOptions, Findings, check_option
 from luthier.cli.options import CommandOptions, group, option
 from luthier.cli.run import seconds
-from luthier.cli.selection import is_capture
+from luthier.cli.selection import LaunchOptions, is_capture
 from luthier.errors import LuthierError
+from luthier.findings.kinds import CHECKS, DEFAULT
 from luthier.support.files import check_writable, write_atomically
 from luthier.terminal import say_text, visible
 
@@ -23,12 +26,25 @@ if TYPE_CHECKING:
     from luthier.run.findings.collector import Collector
 
 
+_INIT_ADDRESSES = 32 << 40
+"""Bytes of address space that processes reserve to follow undefined values."""
+
+
 class SanitizeOptions(CommandOptions):
     """Options of ``luthier sanitize``."""
 
-    check: list[str] = check_option(before="--checks", help=f"{HELP} (default: memory)")
+    check: list[str] = check_option(before="--checks", help=f"{HELP} (default: {DEFAULT})")
     findings: FindingOptions = group(FindingOptions)
     device: str | None = option("--device", metavar="DEVICES", help="as for `luthier run`; for captures: theirs")
+    chosen: LaunchOptions = group(LaunchOptions, title="launches that checks observe (memory, leak, host: always all)")
+    budget: float | None = option(
+        "--budget",
+        title="launches that checks observe (memory, leak, host: always all)",
+        type=seconds,
+        metavar="SECONDS",
+        help="observe the first launch of each kernel and size, and of the others a fixed selection, fewer and fewer, "
+        "until observed launches have taken this time",
+    )
     time_limit: float | None = option(
         "--time-limit",
         type=seconds,
@@ -66,19 +82,33 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("no program given: name it after the options")
     if options.json:
         check_writable(options.json)
-    findings = Findings(options.check or ["memory"], options.findings)
-    collector = findings.collector
     unfinished = Unfinished()
     if are_captures(command):
-        code = _captures(options, command, collector)
+        findings = _findings_of_captures(options)
+        code = _captures(options, command, findings.collector)
     else:
-        code = _program(options, command, collector, unfinished)
+        findings = Findings(
+            options.check,
+            options.findings,
+            impossible={} if "init" in options.check else _without_addresses(),
+            selection=options.chosen.selection(),
+            budget=options.budget,
+        )
+        code = _program(options, command, findings.collector, unfinished)
     status = findings.tell(unfinished.what)
     if options.json:
         data = {"schema": 1, "exit_code": code, **findings.to_json()}
         data |= {"ended_before": unfinished.what or None, "unfinished": unfinished.to_json()}
         write_atomically(options.json, f"{json.dumps(data, indent=2)}\n".encode())
     return status or end_as(code)
+
+
+def _without_addresses() -> dict[str, str]:
+    """Return the check that a limit of address space makes impossible, and why; empty if there is none."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY or limit > 2 * _INIT_ADDRESSES:
+        return {}
+    return {"init": f"the limit of address space (ulimit -v) is {limit >> 10} KiB, and decisions need 32 TiB"}
 
 
 def are_captures(words: Sequence[str]) -> bool:
@@ -96,25 +126,46 @@ def _program(options: SanitizeOptions, command: list[str], collector: Collector,
     return run_program(command, devices, findings=collector, seconds=options.time_limit, unfinished=unfinished)
 
 
-def _captures(options: SanitizeOptions, names: list[str], collector: Collector) -> int:
-    """Replay captures and collect findings; return the exit status that they have without findings."""
+def _findings_of_captures(options: SanitizeOptions) -> Findings:
+    """Return the findings that checks of captures can have, and record what these cannot check.
+
+    Raises:
+        LuthierError: an option or a named check is for programs.
+    """
     from luthier.emulator.inspection.checks import DEVICE_CHECKS
     from luthier.findings.finding import Unchecked
     from luthier.findings.kinds import HANDED, FindingKind
+
+    if options.budget is not None or options.chosen != LaunchOptions.defaults():
+        raise LuthierError("options that select launches work for programs, not for captures: name the captures")
+    for check in sorted(CHECKS.keys() & set(options.check) - set(DEVICE_CHECKS)):
+        raise LuthierError(f"the check {check} works for programs, not for captures")
+    impossible = dict.fromkeys(CHECKS.keys() - set(DEVICE_CHECKS), "it works for programs, not for captures")
+    findings = Findings(options.check, options.findings, impossible=impossible)
+    kinds, leave = findings.collector.kinds, findings.collector.leave
+    if HANDED & kinds:
+        raise LuthierError("--init copies works for programs, not for captures, which copy nothing")
+    if FindingKind.OUTSIDE.label in kinds:
+        leave(Unchecked(0, "", "bounds to the byte of memory", "captures record whole pages only"))
+    return findings
+
+
+def _captures(options: SanitizeOptions, names: list[str], collector: Collector) -> int:
+    """Replay captures and collect findings; return the exit status that they have without findings."""
+    from luthier.findings.scope import CheckedScope
+    from luthier.replay.jobs import ReplayStatus
     from luthier.replay.launches import Sanitize
 
-    for check in sorted(set(options.check) - set(DEVICE_CHECKS)):
-        raise LuthierError(f"the check {check} works for programs, not for captures")
-    if HANDED & collector.kinds:
-        raise LuthierError("--init copies works for programs, not for captures, which copy nothing")
-    if FindingKind.OUTSIDE.label in collector.kinds:
-        collector.leave(Unchecked(0, "", "bounds to the byte of memory", "captures record whole pages only"))
     job = Sanitize(kinds=tuple(sorted(collector.kinds)), device=options.device)
-    status = 0
+    status, launches, kernels = 0, 0, set()
     for row in outcomes(job, captures_of(names), options.scheduler, options.time_limit):
         for record in row.records:
             collector.keep(record)
         if row.status and not (row.records and row.explained):
             say_text(f"luthier: {visible(row.file)}: {row.what}", file=sys.stderr)
+        if row.status != ReplayStatus.IMPOSSIBLE:
+            launches += 1
+            kernels.add(row.kernel)
         status = max(status, row.status)
+    collector.scope = partial(CheckedScope, launches, launches, kernels=len(kernels))
     return status

@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from luthier.cli.options import add_option, option
+from luthier.cli.options import CommandOptions, add_option, option
 
 if TYPE_CHECKING:
     from luthier.objects import CodeObject
     from luthier.objects.container import Source
+    from luthier.run.selection import Selection
 
 CAPTURE = ".lcap"
+PRESETS = {"once": ("0:1", False), "grids": (None, True), "sample": ("::100", False)}
+"""Value of ``--preset`` -> launches, and whether only one of each grid."""
 FILES = "code object, offload bundle, executable, library, archive or capture"
 """Kinds of files with code objects."""
 
@@ -52,6 +55,47 @@ def kernel_option(**more: Any) -> Any:
 def add_kernel_argument(parser: argparse._ActionsContainer) -> None:
     """Add --kernel to a parser: `args.kernel` is a list of patterns for `luthier.objects.names`."""
     add_option(parser, kernel_option(), default=[])
+
+
+class LaunchOptions(CommandOptions):
+    """Options that select launches of a program."""
+
+    kernel: list[str] = kernel_option(in_summary=True)
+    launches: str | None = option(
+        "--launches",
+        in_summary=True,
+        metavar="[FIRST:]END[:STEP]",
+        help="launches of each kernel, numbered from 0; 10: the first ten, ::100: every hundredth",
+    )
+    unique_grid: bool = option(
+        "--unique-grid",
+        default=False,
+        in_summary=True,
+        action="store_true",
+        help="of a kernel's launches with the same sizes, only the first",
+    )
+    preset: str | None = option(
+        "--preset",
+        in_summary=True,
+        choices=PRESETS,
+        help="once: first launch of each kernel; grids: one launch for each grid; sample: every hundredth launch",
+    )
+
+    def selection(self, devices: frozenset[int] | None = None, *, runtime_kernels: bool = False) -> Selection:
+        """Return the selected launches.
+
+        Args:
+            devices: numbers of devices; None: all.
+            runtime_kernels: whether kernels that HIP itself launches are selected, too.
+
+        Raises:
+            LuthierError: an option is malformed.
+        """
+        from luthier.run.selection import Selection, parse_launches
+
+        launches, unique = PRESETS.get(self.preset or "", (None, False))
+        first, end, step = parse_launches(self.launches or launches or "::")
+        return Selection(tuple(self.kernel), first, end, step, self.unique_grid or unique, devices, runtime_kernels)
 
 
 class Searched(NamedTuple):

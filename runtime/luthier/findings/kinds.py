@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection
 
+from msgspec import Struct
+
 from luthier.errors import LuthierError
 from luthier.support.suggestions import did_you_mean
 from luthier.wire.floats import FLOAT_DENORMAL, FLOAT_INFINITY, FLOAT_NAN
@@ -127,21 +129,66 @@ class FindingKind(enum.IntEnum):
 KIND_OF_NUMBER = {int(kind): kind for kind in FindingKind}
 KINDS = {kind.label: kind for kind in FindingKind if kind.label}
 """Name -> kind."""
+
+
+class CheckFacts(Struct, frozen=True):
+    """A check: what it looks for, what it costs, and when it runs."""
+
+    purpose: str
+    cost: float
+    """Duration of kernels under it, as a multiple of that without it: the mean of `benchmarks/bench_sanitize.py`."""
+    in_default: bool = False
+    """Whether it runs if the user names no check: it is quiet on right programs."""
+    observes: bool = True
+    """Whether it observes the instructions of launches, so that single launches can be left out."""
+
+
 CHECKS = {
-    "memory": "bounds of allocations, use after free, bad frees",
-    "leak": "memory never freed",
-    "race": "unordered accesses of the same memory",
-    "init": "reads of memory that was never written",
-    "barrier": "barriers that lanes skip",
-    "early-exit": "waves that end before a barrier that others reach, which the hardware allows",
-    "waits": "registers used without a wait",
-    "hazards": "missing wait states",
-    "fp": "operations that produce NaN or infinities",
-    "host": "errors of HIP functions, failed launches, copies out of bounds, streams destroyed while busy",
+    "memory": CheckFacts("bounds of allocations, use after free, bad frees", 1.0, in_default=True, observes=False),
+    "leak": CheckFacts("memory never freed", 1.0, in_default=True, observes=False),
+    "race": CheckFacts("unordered accesses of the same memory", 2.3, in_default=True),
+    "init": CheckFacts("reads of memory that was never written", 1.6, in_default=True),
+    "barrier": CheckFacts("barriers that lanes skip", 1.0, in_default=True),
+    "early-exit": CheckFacts(
+        "waves that end before a barrier that others reach, which the hardware allows", 1.0, in_default=True
+    ),
+    "waits": CheckFacts("registers used without a wait", 4.6),
+    "hazards": CheckFacts("missing wait states", 1.3),
+    "fp": CheckFacts("operations that produce NaN or infinities", 1.0),
+    "host": CheckFacts(
+        "errors of HIP functions, failed launches, copies out of bounds, streams destroyed while busy",
+        *(1.0, True, False),
+    ),
 }
-"""Check -> what it looks for."""
+"""Check -> facts about it."""
+_CHEAP = 1.2
+ALL, DEFAULT, FAST = "all", "default", "fast"
+SETS = {
+    DEFAULT: tuple(check for check, facts in CHECKS.items() if facts.in_default),
+    FAST: tuple(check for check, facts in CHECKS.items() if facts.in_default and facts.cost <= _CHEAP),
+    ALL: tuple(CHECKS),
+}
+"""Name of a set of checks -> the checks."""
+INIT = "reads"
+"""What `init` reports if it is named; as for `kinds_of_init`."""
+INIT_IN_SETS = {DEFAULT: "decisions", ALL: "reads,decisions"}
+"""What it reports as part of a set."""
+WITHOUT = "-"
+"""Prefix of a check that is left out."""
 EARLIER_CHECKS = {"uninitialised": "init", "races": "race", "bounds": "memory", "registers": "memory", "order": "race"}
 """Earlier name of a check -> name."""
+
+
+class ChosenChecks(Struct, frozen=True):
+    """Checks that the user has chosen."""
+
+    checks: tuple[str, ...]
+    named: frozenset[str]
+    """Those that the user has named, alone or by `ALL`: their warnings count as errors."""
+    init: str
+    """What `init` reports: words for `kinds_of_init`, separated by commas."""
+    impossible: tuple[str, ...] = ()
+    """Checks of a chosen set that cannot run there."""
 
 
 def _labels(kinds: Collection[FindingKind]) -> frozenset[str]:
@@ -153,12 +200,15 @@ def kinds_of_check(check: str) -> frozenset[str]:
     return frozenset(label for label, kind in KINDS.items() if kind.check == check and not kind.optional)
 
 
-def named_checks(names: Collection[str], known: Collection[str] = tuple(CHECKS)) -> tuple[str, ...]:
+def named_checks(
+    names: Collection[str], known: Collection[str] = tuple(CHECKS), sets: Collection[str] = ()
+) -> tuple[str, ...]:
     """Return the present names of checks, each once.
 
     Args:
         names: names of checks, possibly earlier ones.
         known: allowed names.
+        sets: what else the user may write, for the message.
 
     Raises:
         LuthierError: there is no such check.
@@ -166,8 +216,45 @@ def named_checks(names: Collection[str], known: Collection[str] = tuple(CHECKS))
     checks = [EARLIER_CHECKS.get(name, name) for name in names]
     for name, check in zip(names, checks, strict=True):
         if check not in known:
+            known = (*known, *sets)
             raise LuthierError(f"no check {name!r}{did_you_mean(name, known)}; choose from {', '.join(known)}")
     return tuple(dict.fromkeys(checks))
+
+
+def chosen_checks(words: Collection[str], known: Collection[str] = tuple(CHECKS)) -> ChosenChecks:
+    """Return the checks that words choose, in the order of the words.
+
+    Args:
+        words: checks; sets of them (`SETS`); checks to leave out, with `WITHOUT` before the name. If the first word
+            leaves out a check, or there is no word, the others of `DEFAULT` are chosen.
+        known: checks that can run.
+
+    Raises:
+        LuthierError: there is no such check, or none is chosen.
+    """
+    words = list(words)
+    if not words or words[0].startswith(WITHOUT):
+        words.insert(0, DEFAULT)
+    chosen: dict[str, None] = {}
+    named: set[str] = set()
+    init = INIT
+    for word in words:
+        if word in SETS:
+            chosen |= dict.fromkeys(SETS[word])
+            named |= set(SETS[word]) if word == ALL else set()
+            init = INIT_IN_SETS.get(word, init)
+            continue
+        (check,) = named_checks([word.removeprefix(WITHOUT)], known, SETS)
+        if word.startswith(WITHOUT):
+            chosen.pop(check, None)
+            continue
+        init = INIT if check == "init" else init
+        chosen[check] = None
+        named.add(check)
+    checks = tuple(check for check in chosen if check in known)
+    if not checks:
+        raise LuthierError(f"--check {','.join(words)} leaves no check to run; choose from {', '.join(known)}")
+    return ChosenChecks(checks, frozenset(named), init, tuple(check for check in chosen if check not in known))
 
 
 FLOATS = {"nan": FLOAT_NAN, "infinity": FLOAT_INFINITY, "denormal": FLOAT_DENORMAL}
@@ -177,12 +264,17 @@ DECISIONS = _labels([FindingKind.UNDEFINED_BRANCH, FindingKind.UNDEFINED_ADDRESS
 """Kinds for decisions by undefined values, which `init` reports on request."""
 HANDED = _labels([FindingKind.UNDEFINED_COPY])
 """Kinds for undefined values that are copied to the host, likewise."""
+INIT_WORDS = {"reads": kinds_of_check("init"), "decisions": DECISIONS, "copies": HANDED}
+"""Word of ``--init`` -> kinds that it selects."""
 UNDEFINED = DECISIONS | HANDED
 """Kinds that need tracking of undefined values."""
 WATCHED = kinds_of_check("waits") | kinds_of_check("hazards")
 """Kinds that involve two instructions, not an access."""
 PAIRED = kinds_of_check("race") | kinds_of_check("barrier") | kinds_of_check("early-exit")
 """Kinds that involve another access, lane or wave."""
+LEAK = FindingKind.LEAK.label
+WARNINGS = _labels([FindingKind.LEAK, FindingKind.UNORDERED_READ, FindingKind.MISSED_BARRIER])
+"""Kinds that right programs may have; all others are errors."""
 OF_ALLOCATIONS = kinds_of_check("memory") | _labels([FindingKind.OUTSIDE_COPY, FindingKind.FREED_COPY])
 """Kinds that are shown with the calls that allocated and freed the memory."""
 OBSERVED = PAIRED | kinds_of_check("init")
@@ -195,8 +287,7 @@ def kinds_of_init(words: Collection[str]) -> frozenset[str]:
     Raises:
         LuthierError: there is no such word.
     """
-    meant = {"reads": kinds_of_check("init"), "decisions": DECISIONS, "copies": HANDED}
     for word in words:
-        if word not in meant:
-            raise LuthierError(f"--init takes {', '.join(meant)}, not {word!r}")
-    return frozenset[str]().union(*(meant[word] for word in words))
+        if word not in INIT_WORDS:
+            raise LuthierError(f"--init takes {', '.join(INIT_WORDS)}, not {word!r}")
+    return frozenset[str]().union(*(INIT_WORDS[word] for word in words))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from luthier.findings.finding import Finding, source_of
-from luthier.findings.kinds import KINDS, OF_ALLOCATIONS
+from luthier.findings.kinds import KINDS, OF_ALLOCATIONS, WARNINGS
 from luthier.objects.source import SourceFrame
 from luthier.support.sarif import location, log, physical, rule
 
@@ -17,12 +17,14 @@ _OTHERS = {
     "hazard": "the earlier instruction",
 }
 _MEANINGS = {name: kind.meaning for name, kind in KINDS.items()}
-_WARNINGS = ("leak", "unordered-read")
-"""Kinds that may be intended; all others are errors."""
 
 
 def sarif(
-    findings: Iterable[Finding], version: str, notes: Iterable[str] = (), command: str = "luthier sanitize"
+    findings: Iterable[Finding],
+    version: str,
+    notes: Iterable[str] = (),
+    command: str = "luthier sanitize",
+    checked: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return a log with one run.
 
@@ -30,20 +32,23 @@ def sarif(
         version: version of Luthier.
         notes: what was not checked.
         command: command that found them.
+        checked: what was checked (`luthier.findings.scope.CheckedScope.to_json`); None if unknown.
     """
     notifications = [{"level": "warning", "message": {"text": f"not checked: {note}"}} for note in notes]
-    more = (
+    more: dict[str, Any] = (
         {"invocations": [{"executionSuccessful": True, "toolExecutionNotifications": notifications}]}
         if notifications
         else {}
     )
+    if checked is not None:
+        more["properties"] = {"checked": checked}
     return log(command, version, _MEANINGS, [_result(one) for one in findings], **more)
 
 
 def _result(finding: Finding) -> dict[str, Any]:
     result: dict[str, Any] = {
         **rule(_MEANINGS, finding.kind),
-        "level": "warning" if finding.kind in _WARNINGS else "error",
+        "level": "warning" if finding.kind in WARNINGS else "error",
         "message": {"text": finding.message},
         "occurrenceCount": finding.count,
         "properties": finding.to_json(),

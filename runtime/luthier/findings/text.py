@@ -2,38 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from luthier.findings.causes import Cause
 from luthier.findings.finding import COPY, FailedLaunch, Finding, Other, Unchecked, access_of
 from luthier.findings.kinds import OF_ALLOCATIONS, WATCHED
+from luthier.findings.source_text import shown_line
 from luthier.objects.names import spellings
 from luthier.objects.source import SourceFrame
 from luthier.objects.user_source import user_frame
-from luthier.support.wording import counted
+from luthier.support.wording import counted, enumerated
 
 _NAMED = 8
 """Maximum number of kernels in a sentence."""
 
 
-def lines_of(finding: Finding) -> Iterator[str]:
-    """Yield a finding as lines of text."""
-    yield finding.message
+def lines_of_cause(cause: Cause, prefix: str = "") -> Iterator[str]:
+    """Yield a finding as lines of text, the first one after a prefix, and what is folded under it."""
+    yield from lines_of(cause.finding, prefix)
+    if cause.repeats:
+        places = enumerated(f"{each.offset:#x}" for each in cause.repeats)
+        yield f"    the same at {counted(len(cause.repeats), 'other instruction')} of the line: {places}"
+    for each in cause.consequences:
+        yield f"    from this follows {each.message}"
+
+
+def lines_of(finding: Finding, prefix: str = "") -> Iterator[str]:
+    """Yield a finding as lines of text, the first one after a prefix."""
+    yield f"{prefix}{finding.message}"
     if finding.call:
+        yield from _source(finding.frames, finding.object)
         yield from _failed_launch(finding.launch)
         yield f"    called at {finding.offset:#x} of {finding.object}"
-        yield from _source(finding.frames)
         yield f"    {counted(finding.count, 'time')} in all"
     elif finding.kernel:
         yield from _in_kernel(finding)
     elif finding.object:
+        yield from _source(finding.frames, finding.object)
         yield f"    {'allocated' if finding.kind == 'leak' else 'called'} at {finding.offset:#x} of {finding.object}"
-        yield from _source(finding.frames)
         if finding.count > 1:
             yield f"    {counted(finding.count, 'time')} in all"
     if finding.kind in OF_ALLOCATIONS:
         for what, call in (("allocated", finding.allocated), ("freed", finding.freed)):
             if call is not None:
                 yield f"    {what} at {call.place}"
+
+
+def leaks(findings: Sequence[Finding]) -> str:
+    """Return one sentence about leaks that are only worth a warning."""
+    count = sum(finding.count for finding in findings)
+    calls = enumerated(
+        f"{finding.count} at {finding.allocated.place}" for finding in findings if finding.allocated is not None
+    )
+    where = f": {calls}" if any(finding.allocated is not None for finding in findings) else ""
+    return f"leak: {counted(count, 'allocation')} never freed{where}"
 
 
 def sentences(unchecked: Iterable[Unchecked]) -> list[str]:
@@ -52,6 +74,7 @@ def sentences(unchecked: Iterable[Unchecked]) -> list[str]:
 def _in_kernel(finding: Finding) -> Iterator[str]:
     """Yield the lines after the message of a finding in a kernel."""
     lane = "" if finding.kind == "missed-barrier" or finding.lane < 0 else f"lane {finding.lane} of "
+    yield from _source(finding.frames, finding.object)
     yield f"    by {lane}wave {finding.wave} of work-group {finding.group}, kernel {finding.name}"
     yield from _code(finding)
     if finding.other is not None:
@@ -71,6 +94,7 @@ def _other(finding: Finding, other: Other, *, is_of_lanes: bool) -> Iterator[str
     """Yield the other instruction that a finding involves."""
     if finding.kind in WATCHED:
         yield "  after" if finding.kind == "hazard" else "  the operation that is not waited for"
+        yield from _source(other.frames, other.object)
         yield from _code(other)
         return
     if finding.check == "race":
@@ -82,6 +106,7 @@ def _other(finding: Finding, other: Other, *, is_of_lanes: bool) -> Iterator[str
     lane = f"lane {other.lane} of " if is_of_lanes else ""
     launch = f", kernel {spellings(other.kernel)[-1]}, launch {other.launch}" if other.kernel else ""
     yield f"  {what} {lane}wave {other.wave} of work-group {other.group}{launch}"
+    yield from _source(other.frames, other.object)
     yield from _code(other)
 
 
@@ -92,7 +117,7 @@ def _copy(other: Other) -> Iterator[str]:
     yield f"  the other access is a {what} that {does} {other.size} bytes from {other.address:#x}"
     if other.call != COPY:
         yield f"    by {other.call}, last called at {other.offset:#x} of {other.object}"
-        yield from _source(other.frames)
+        yield from _source(other.frames, other.object)
 
 
 def _failed_launch(launch: FailedLaunch | None) -> Iterator[str]:
@@ -107,14 +132,19 @@ def _failed_launch(launch: FailedLaunch | None) -> Iterator[str]:
 
 def _code(of: Finding | Other) -> Iterator[str]:
     yield f"    at {of.offset:#x} {of.instruction}"
-    yield from _source(of.frames)
     if of.no_source:
         yield f"    no source line: {of.no_source}"
 
 
-def _source(frames: tuple[SourceFrame, ...]) -> Iterator[str]:
-    """Yield the user's line, where it was inlined, and then the header code inlined into it."""
+def _source(frames: tuple[SourceFrame, ...], object: str) -> Iterator[str]:
+    """Yield the user's line with its text, where it was inlined, and then the header code inlined into it.
+
+    Args:
+        object: file that was built from the source.
+    """
     at = frames.index(user_frame(frames)) if frames else 0
     words = ["source", *["inlined at"] * len(frames[at + 1 :]), *["with inlined"] * at]
     for word, frame in zip(words, (*frames[at:], *reversed(frames[:at])), strict=False):
         yield f"    {word} {frame.place if frame.line else 'unknown line'} ({frame.name})"
+        if word == "source" and frame.line:
+            yield from (f"    {line}" for line in shown_line(frame, object))

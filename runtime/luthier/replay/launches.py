@@ -129,7 +129,9 @@ class Sanitize(CaptureJob[SanitizedOutcome], frozen=True, kw_only=True):
         done = self.launch(self.capture()).run(self.threads, findings=FindingSet(self.kinds))
         row = compared(done)
         explained = done.fault is not None and any(record.check == "memory" for record in done.findings)
-        return SanitizedOutcome(status=row.status, what=row.what, records=done.findings, explained=explained)
+        return SanitizedOutcome(
+            kernel=row.kernel, status=row.status, what=row.what, records=done.findings, explained=explained
+        )
 
     def failed(self, problem: LuthierError) -> SanitizedOutcome:
         """Return the outcome for an error of `run`."""

@@ -201,10 +201,7 @@ class Instrumentation:
             self.sessions.append(session)
         selection = self.selection
         wishes = requests.Wishes(
-            first=selection.first,
-            end=selection.end,
-            step=selection.step,
-            unique_grid=selection.unique_grid,
+            chosen=selection.chosen,
             launches=self.watches_launches,
             code_objects=self.watches_objects,
             ranges=self._wants_ranges,

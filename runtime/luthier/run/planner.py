@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from luthier.isa import Isa
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, Kernel, KernelDescriptor
 from luthier.objects.loaded_image import file_of_image
-from luthier.objects.names import spellings
+from luthier.objects.names import is_selected, spellings
 from luthier.objects.origins import teller
 from luthier.run.selection import is_of_runtime
 from luthier.run.space import SharedSpace, SpacePart
@@ -79,11 +79,21 @@ class KernelPlan(Struct):
     """`layout.PLAN`."""
     roots: set[int]
     """Records from which all executed code is reachable."""
+    of_program: bool
+    """Whether the program launches it, not its runtime."""
+    plain: NDArray[np.uint8] | None = None
+    """`layout.PLAN` of launches that no check observes, if these run otherwise."""
 
     @property
     def address(self) -> int:
         """Return the address of the plan in shared memory, in this process."""
         return int(self.fields.ctypes.data)
+
+    def put(self, name: str, value: int) -> None:
+        """Set a field for all launches."""
+        for fields in (self.fields, self.plain):
+            if fields is not None:
+                put_field(fields, layout.PLAN, name, value)
 
 
 class Planner:
@@ -95,6 +105,7 @@ class Planner:
         hazards: kernels are checked for missing wait states.
         floats: exceptional floats that kernels report, as bits: `layout.FLOAT_NAN` etc.
         undefined: kernels track undefined values.
+        kernels: patterns of the kernels that are observed or checked, for `luthier.objects.names.is_selected`.
     """
 
     def __init__(
@@ -106,8 +117,9 @@ class Planner:
         hazards: bool = False,
         floats: int = 0,
         undefined: bool = False,
+        kernels: Sequence[str] = (),
     ) -> None:
-        self._space = space
+        self._space, self._kernels = space, kernels
         self._observed, self._waits, self._hazards, self._floats = observed, waits, hazards, floats
         self._undefined = undefined
         self._lock = threading.RLock()
@@ -293,7 +305,7 @@ class Planner:
                 # Written after the records, since a process may read concurrently.
                 for plan in self.plans.values():
                     if plan.code is planned:
-                        put_field(plan.fields, layout.PLAN, "record_count", planned.code.count + 1)
+                        plan.put("record_count", planned.code.count + 1)
                         if get_field(plan.fields, layout.PLAN, "uses"):
                             observed = self._observe(planned, 0)
                             put_field(plan.fields, layout.PLAN, "uses", observed["uses"])
@@ -339,28 +351,45 @@ class Planner:
 
     def _make(self, target: TargetId, kernel: Kernel, object: str, planned: PlannedCode) -> KernelPlan:
         code = planned.code
-        fields = {"stepping": 0, **kernel_plan(kernel, target.target, code)}
-        entry = fields["entry"] // layout.RECORD.size
-        if self._observed and planned.object is not None and not is_of_runtime(kernel.name):
-            fields |= self._observe(planned, fields["key"])
-        if (self._floats or self._undefined) and planned.object is not None and not is_of_runtime(kernel.name):
-            code.floats, code.undefined = self._floats, self._undefined
-            fields |= {name: fields[name] | layout.WATCHED_VALUES for name in ("key", "stepping")}
-            fields["undefined"] = int(self._undefined)
-        if (self._waits or self._hazards) and planned.object is not None and not is_of_runtime(kernel.name):
-            fields |= self._watch(planned, planned.object.target)
+        plain = {"stepping": 0, **kernel_plan(kernel, target.target, code)}
+        of_program = (planned.object is not None or object != MEMORY) and not is_of_runtime(kernel.name)
+        entry, fields = plain["entry"] // layout.RECORD.size, dict(plain)
+        if of_program and planned.object is not None and is_selected(kernel.name, self._kernels):
+            fields |= self._checked(planned, plain)
         code.ensure(fields["key"], entry)
-        plan = KernelPlan(next(self._numbers), kernel, object, planned, planned.part.bytes(layout.PLAN.size), {entry})
-        values = {**fields, "code": planned.number, "kernel": plan.number, "code_copy": planned.copy.ctypes.data}
+        number, bytes = next(self._numbers), planned.part.bytes(layout.PLAN.size)
+        plan = KernelPlan(number, kernel, object, planned, bytes, {entry}, of_program)
+        if fields != plain:
+            plan.plain = planned.part.bytes(layout.PLAN.size)
+            fields["plain"] = plan.plain.ctypes.data
+            for name, value in plain.items():
+                put_field(plan.plain, layout.PLAN, name, value)
+        for name, value in fields.items():
+            put_field(plan.fields, layout.PLAN, name, value)
         text = np.frombuffer(spellings(kernel.name)[-1].encode() + b"\0", np.uint8)
         shown = planned.part.bytes(len(text))
         shown[:] = text
-        values["name"] = shown.ctypes.data
-        for name, value in values.items():
-            put_field(plan.fields, layout.PLAN, name, value)
+        common = {"code": planned.number, "kernel": plan.number, "code_copy": planned.copy.ctypes.data}
+        for name, value in {**common, "name": shown.ctypes.data, "of_program": int(of_program)}.items():
+            plan.put(name, value)
         self._look_at(plan)
         self.plans[plan.number] = plan
         return plan
+
+    def _checked(self, planned: PlannedCode, plain: Mapping[str, int]) -> dict[str, int]:
+        """Return the fields in which the plan of a checked kernel differs from that of a plain one."""
+        assert planned.object is not None
+        fields: dict[str, int] = {}
+        if self._observed:
+            fields |= self._observe(planned, plain["key"])
+        if self._floats or self._undefined:
+            planned.code.floats, planned.code.undefined = self._floats, self._undefined
+            before = {**plain, **fields}
+            fields |= {name: before[name] | layout.WATCHED_VALUES for name in ("key", "stepping")}
+            fields["undefined"] = int(self._undefined)
+        if self._waits or self._hazards:
+            fields |= self._watch(planned, planned.object.target)
+        return fields
 
     def _observe(self, planned: PlannedCode, key: int) -> dict[str, int]:
         """Return the plan's fields for a kernel that reports its memory accesses."""
@@ -402,7 +431,7 @@ class Planner:
             *(("check_count", 0), ("checks", checks.ctypes.data), ("check_count", len(stretches))),
             *(("beyond_count", 0), ("beyond", shared.ctypes.data), ("beyond_count", len(records))),
         ):
-            put_field(plan.fields, layout.PLAN, name, value)
+            plan.put(name, value)
 
 
 def _text(object: CodeObject, load_address: int, read: ReadMemory | None = None) -> list[tuple[int, bytes]]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from luthier.errors import LuthierError
 from luthier.objects.names import is_selected, matches
+from luthier.wire.messages import ChosenLaunches
 
 RUNTIME_KERNELS = ("__amd_rocclr_*",)
 """Kernels that HIP itself launches: copies and fills."""
@@ -31,6 +32,11 @@ class Selection(Struct, frozen=True):
     """Numbers of devices; None: all."""
     runtime_kernels: bool = False
     """Also select kernels that HIP itself launches."""
+
+    @property
+    def chosen(self) -> ChosenLaunches:
+        """Return the conditions about a kernel's launches."""
+        return ChosenLaunches(self.first, self.end, self.step, self.unique_grid)
 
     def takes(self, number: int) -> bool:
         """Return whether the launch of a kernel with this number may be instrumented."""

@@ -44,6 +44,7 @@ if TYPE_CHECKING:  # what few runs need
     from luthier.findings.collector import KernelCode
     from luthier.run.captures import Captures
     from luthier.run.findings.collector import Collector
+    from luthier.run.findings.tally import LaunchTally
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.sessions import Session
     from luthier.run.watching import Watching
@@ -136,7 +137,14 @@ class Service:
             hazards=not self._wanted.isdisjoint(kinds_of_check("hazards")),
             floats=looked_for(self._wanted),
             undefined=self._undefined,
+            kernels=() if findings is None else findings.selection.kernels,
         )
+        self._tally: LaunchTally | None = None
+        if findings is not None:
+            from luthier.run.findings.tally import LaunchTally  # few runs need it
+
+            self._tally = LaunchTally()
+            findings.scope = self._tally.scope
         self._lock = threading.Lock()
         self._shared: dict[int, MemoryFile] = {}
         self._last_shared = 0
@@ -221,6 +229,12 @@ class Service:
             self._counting.append(process)
         process.is_known = True
         return setup
+
+    @handles(requests.ChooseLaunches)
+    def _choose(self, process: Process, wanted: requests.ChooseLaunches) -> requests.CheckedLaunches:
+        collector, tally = self._collector(), _asked_for(self._tally, "counts of launches")
+        budget = 0 if collector.budget is None else max(1, round(1000 * collector.budget))
+        return requests.CheckedLaunches(collector.selection.chosen, budget, tally.file)
 
     # Answers --------------------------------------------------------------------------------------------------------
 
@@ -417,6 +431,8 @@ class Service:
                 plan = self._planner.plan_memory(target, address, descriptor, load_address, contents)
                 if plan.code.object is not None:  # otherwise it is ROCr's own kernel
                     unknown = "its file is gone"
+            if self._tally is not None and plan is not None and plan.of_program:
+                self._tally.kernels.add(plan.kernel.name)
             if self._findings is not None and unknown and plan is not None:
                 self._findings.without_variables(pid, plan, unknown)
             return requests.PlanAnswer(0 if plan is None else hold(plan).address, tuple(variables))

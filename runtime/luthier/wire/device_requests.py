@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from luthier.wire.messages import CallSighting, CodeCounts, HostCall, MemoryFile, Progress, Sighting
+from luthier.wire.messages import CallSighting, ChosenLaunches, CodeCounts, HostCall, MemoryFile, Progress, Sighting
 from luthier.wire.structures import File, ForeignText, Message, PathText, request
 
 
@@ -243,3 +243,16 @@ class FoundCopy(Message, frozen=True):
     function: PathText  # HIP function that copies
     symbol: PathText  # symbol that contains its call
     file: PathText
+
+
+class CheckedLaunches(Message, frozen=True):
+    """Launches that checks observe, and memory in which the process counts them."""
+
+    chosen: ChosenLaunches  # of an observed kernel
+    budget: int  # milliseconds that observed launches may take, besides the first of each size; 0: no limit
+    tally: File  # `luthier.wire.memory.CHECK_TALLY`
+
+
+@request(32, CheckedLaunches)
+class ChooseLaunches(Message, frozen=True):
+    """Question of a process whose launches are checked."""

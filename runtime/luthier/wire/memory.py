@@ -9,6 +9,18 @@ from luthier.wire.structures import WireStructure
 
 SPACE_HEAD = WireStructure(digest="S64")
 """Beginning of tables in the shared space; records and decoded code follow."""
+CHECK_TALLY = WireStructure(
+    digest="S64",
+    launches="u8",  # launches of the program's kernels
+    observed="u8",  # those of them in which checks observed each access
+    nanoseconds="u8",  # duration of all
+    observed_nanoseconds="u8",  # … and of the observed ones
+    left="u8",  # launches that ran unobserved for lack of time
+    allocations="u8",
+    bytes="u8",  # of these allocations
+    reserved="u8",
+)
+"""What the processes of a program have checked so far."""
 LEDGER_HEAD = WireStructure(digest="S64", records="u8", reserved="u8[7]")
 """Beginning of the ledger: number of launches, of which only those that fit are recorded."""
 LEDGER_ROW = WireStructure(launches="u8", instrumented="u8", waves="u8[2]", reserved="u8[4]")

@@ -28,6 +28,15 @@ class RecordCounts(Message, frozen=True):
     lanes: int
 
 
+class ChosenLaunches(Message, frozen=True):
+    """The launches of each kernel that the user selects, by number in the process."""
+
+    first: int
+    end: int
+    step: int
+    unique_grid: bool  # of launches that differ only in their number, the first only
+
+
 class CodeCounts(Message, frozen=True):
     """Executed instructions of a code."""
 

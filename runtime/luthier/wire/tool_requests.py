@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from luthier.wire.messages import MemoryFile
+from luthier.wire.messages import ChosenLaunches, MemoryFile
 from luthier.wire.structures import File, ForeignText, Message, request
 
 
 class Wishes(Message, frozen=True):
     """Launches to instrument, and events that tools observe."""
 
-    first: int  # number of the first launch of each kernel that runs instrumented
-    end: int
-    step: int
-    unique_grid: bool  # of launches that differ only in their number, the first only
+    chosen: ChosenLaunches  # of a patched kernel
     launches: bool  # launches on a device do not overlap, and are reported before and after
     code_objects: bool
     ranges: bool  # marks and ranges of roctx are reported

@@ -51,18 +51,6 @@ void Faults::flush() {
   left_.clear();
 }
 
-bool Kernel::is_chosen(const hsa_kernel_dispatch_packet_t &packet, const wire::Wishes &selection, uint64_t number) {
-  if (!patched || number < selection.first || number >= selection.end || (number - selection.first) % selection.step)
-    return false;
-  if (!selection.unique_grid)
-    return true;
-  std::lock_guard lock(mutex_);
-  return grids_
-      .emplace(packet.grid_size_x, packet.grid_size_y, packet.grid_size_z, packet.workgroup_size_x,
-               packet.workgroup_size_y, packet.workgroup_size_z)
-      .second;
-}
-
 // Return whether the stack that a launch asks for ends where hooks have theirs, its LDS leaves as much as they need,
 // and its work-groups have no more waves than were planned for.
 bool Kernel::has_room(const hsa_kernel_dispatch_packet_t &packet, Faults &faults) const {
@@ -85,7 +73,7 @@ bool Kernel::has_room(const hsa_kernel_dispatch_packet_t &packet, Faults &faults
 
 std::pair<uint64_t, bool> Kernel::launched(const hsa_kernel_dispatch_packet_t &packet, Client &client, Faults &faults) {
   const uint64_t number = client.ledger().launched(row);
-  return {number, is_chosen(packet, client.wishes(), number) && has_room(packet, faults)};
+  return {number, patched && choice_.takes(client.wishes().chosen, packet, number) && has_room(packet, faults)};
 }
 
 void Kernel::substitute(hsa_kernel_dispatch_packet_t &packet) const {

@@ -8,10 +8,10 @@
 #include <mutex>
 #include <set>
 #include <shared_mutex>
-#include <tuple>
 #include <unordered_map>
 
 #include "client.h"
+#include "launch_choice.h"
 #include "rings.h"
 #include "runtime.h"
 
@@ -52,11 +52,9 @@ public:
   hsa_executable_t executable{}; // the patched one
 
 private:
-  bool is_chosen(const hsa_kernel_dispatch_packet_t &packet, const wire::Wishes &selection, uint64_t number);
   bool has_room(const hsa_kernel_dispatch_packet_t &packet, Faults &faults) const;
 
-  std::mutex mutex_;
-  std::set<std::tuple<uint32_t, uint32_t, uint32_t, uint16_t, uint16_t, uint16_t>> grids_;
+  LaunchChoice choice_;
 };
 
 class Kernels {

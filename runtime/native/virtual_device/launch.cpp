@@ -39,16 +39,16 @@ std::unique_ptr<Watched> watched(Service &service, const char *plan) {
 
 Dispatch dispatch_of(const Packet &from, const Watched *watched) {
   const auto &packet = *from.packet;
-  const uint64_t wanted = packet.private_segment_size + get(from.plan, plan::scratch_extra);
+  const uint64_t wanted = packet.private_segment_size + get(from.choice.plan, plan::scratch_extra);
   Dispatch made;
-  made.plan = from.plan;
+  made.plan = from.choice.plan;
   made.packet = reinterpret_cast<uint64_t>(&packet);
   made.queue = from.queue;
   made.id = from.id;
-  made.code = packet.kernel_object + get(from.plan, plan::code_delta);
+  made.code = packet.kernel_object + get(from.choice.plan, plan::code_delta);
   made.kernarg = packet.kernarg_address;
   made.lds_size = packet.group_segment_size;
-  made.scratch_lane = round_up(std::min(wanted, get(from.plan, plan::scratch_limit)), 16);
+  made.scratch_lane = round_up(std::min(wanted, get(from.choice.plan, plan::scratch_limit)), 16);
   made.cooperative = from.cooperative;
   made.resident = ~uint64_t{0};
   made.watch = watched ? watched->watch() : nullptr;
@@ -58,11 +58,12 @@ Dispatch dispatch_of(const Packet &from, const Watched *watched) {
 } // namespace
 
 Launch::Launch(Resources &resources, const Packet &packet)
-    : resources_(resources), packet_(packet), plan_(packet.plan),
+    : resources_(resources), packet_(packet), plan_(packet.choice.plan),
       block_{packet.packet->workgroup_size_x, packet.packet->workgroup_size_y, packet.packet->workgroup_size_z},
       grid_{packet.packet->grid_size_x, packet.packet->grid_size_y, packet.packet->grid_size_z},
-      checked_(resources.service.setup().findings), sightings_(resources.memory, packet.node, packet.plan),
-      watched_(watched(resources.service, packet.plan)), execution_(*this, dispatch_of(packet, watched_.get())) {
+      checked_(resources.service.setup().findings), number_(packet.choice.number),
+      sightings_(resources.memory, packet.node, packet.choice.plan),
+      watched_(watched(resources.service, packet.choice.plan)), execution_(*this, dispatch_of(packet, watched_.get())) {
   if (is_observed(plan_))
     observed_ = std::make_shared<AccessChecks>(resources.service.setup().checks);
   if (get(plan_, plan::stepping) & WATCHED_VALUES)
@@ -104,14 +105,11 @@ std::optional<Fault> Launch::check() const {
 std::optional<Fault> Launch::run() {
   if (auto refused = check())
     return refused;
-  if (checked_) {
-    number_ = launch_number(plan_);
-    if (number_ == 0 && !ProgramMemory::get().knows_allocations()) {
-      wire::Sighting pages{};
-      pages.kind = static_cast<uint64_t>(wire::FindingKind::kOnlyPages);
-      pages.kernel = get(plan_, plan::kernel);
-      resources_.service.found(pages);
-    }
+  if (checked_ && number_ == 0 && !ProgramMemory::get().knows_allocations()) {
+    wire::Sighting pages{};
+    pages.kind = static_cast<uint64_t>(wire::FindingKind::kOnlyPages);
+    pages.kernel = get(plan_, plan::kernel);
+    resources_.service.found(pages);
   }
   execute();
   const auto tell = [&](std::vector<wire::Sighting> all) {

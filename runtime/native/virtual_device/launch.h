@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "access_checks.h"
+#include "checked_launches.h"
 #include "decision_checks.h"
 #include "execution.h"
 #include "float_checks.h"
@@ -43,10 +44,10 @@ struct Fault {
 // A dispatch in a queue.
 struct Packet {
   const hsa::DispatchPacket *packet;
-  const char *plan; // layout::plan
-  uint64_t queue;   // hsa::Queue
-  uint64_t id;      // of the packet
-  bool cooperative; // all work-groups run at once
+  CheckedLaunches::Choice choice; // its plan, and its number
+  uint64_t queue;                 // hsa::Queue
+  uint64_t id;                    // of the packet
+  bool cooperative;               // all work-groups run at once
   unsigned node, gpu;
   QueueOrder::Member *member; // the queue among all others
 };
@@ -106,9 +107,9 @@ private:
   Resources &resources_;
   Packet packet_;
   const char *plan_;
-  Triple block_, grid_; // work-items
-  const bool checked_;  // findings are wanted
-  uint64_t number_ = 0; // among the launches of its kernel, where it is checked
+  Triple block_, grid_;   // work-items
+  const bool checked_;    // findings are wanted
+  const uint64_t number_; // among the launches of its kernel, where it is checked
   Sightings sightings_;
   LdsChecks lds_;
   std::shared_ptr<AccessChecks> observed_; // others are compared with it after its end

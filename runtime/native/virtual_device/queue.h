@@ -28,6 +28,7 @@ struct Room {
   LongLaunches &long_launches;
   HotCode &hot_code;
   QueueOrder &order;
+  CheckedLaunches &checked;
   // A memory access fault of a node at an address, as the driver reports it.
   std::function<void(unsigned node, uint64_t address)> memory_fault;
 };

@@ -14,13 +14,6 @@ namespace luthier {
 
 using namespace layout;
 
-uint64_t launch_number(const char *plan) {
-  static std::mutex mutex;
-  static auto *const launches = new std::map<const char *, uint64_t>;
-  std::lock_guard lock(mutex);
-  return (*launches)[plan]++;
-}
-
 bool Sightings::passes(const char *wave, uint64_t record, uint64_t address, uint64_t size, unsigned lane) {
   // Memory may have come since the launch began.
   if (memory_.exact_table(node_)->holds(address, size))
@@ -97,8 +90,10 @@ luthier::System *system_of_checks() {
 // Functions that the library calls that stands before the runtimes' functions.
 LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved,
                                       const luthier::CallTrace *calls) {
-  if (system_of_checks())
+  if (const auto *system = system_of_checks()) {
     luthier::ProgramMemory::get().allocated(address, size, reserved, *calls);
+    system->checked.allocated(size);
+  }
 }
 LUTHIER_EXPORT void luthier_freed(uint64_t address, const luthier::CallTrace *calls) {
   luthier::ProgramMemory::get().freed(address, *calls);

@@ -12,9 +12,6 @@
 
 namespace luthier {
 
-// Return the number of a launch among those of its kernel in this process, from 0 on, and count it.
-uint64_t launch_number(const char *plan);
-
 class Sightings final : public BoundsCheck {
 public:
   Sightings(Memory &memory, unsigned node, const char *plan) : memory_(memory), node_(node), plan_(plan) {}

@@ -66,10 +66,12 @@ System::System()
     : memory(memory_sizes(service.setup())),
       events(reinterpret_cast<uint64_t *>(memory.allocate(kMaxEvents * sizeof(uint64_t), all_gpus()))),
       plans(service, memory), pool(service.setup().engine, helpers()), long_launches(service), hot_code(service),
-      order(service, memory),
-      room{service,  memory, events,
-           plans,    pool,   long_launches,
-           hot_code, order,  [this](unsigned node, uint64_t address) {
+      order(service, memory), checked(service),
+      room{service,  memory,
+           events,   plans,
+           pool,     long_launches,
+           hot_code, order,
+           checked,  [this](unsigned node, uint64_t address) {
              report(node, address); }} {}
 
 std::vector<uint32_t> System::all_gpus() const {

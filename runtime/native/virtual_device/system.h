@@ -25,6 +25,7 @@ public:
   LongLaunches long_launches;
   HotCode hot_code;
   QueueOrder order;
+  CheckedLaunches checked;
   Room room;
 
   const std::vector<Gpu> &gpus() const { return service.setup().gpus; }

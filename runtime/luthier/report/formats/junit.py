@@ -22,18 +22,31 @@ def write(folder: RunFolder, out: IO[bytes], verdicts: Sequence[Verdict] = ()) -
     """
     from luthier.report.results import results
 
-    _write(results(folder, verdicts), verdicts, out)
+    write_results(results(folder, verdicts), out, verdicts)
 
 
 def compare(folder: RunFolder, against: RunFolder, out: IO[bytes], verdicts: Sequence[Verdict] = ()) -> None:
     """Write a suite of conditions about two runs."""
     from luthier.report.results import violations
 
-    _write(violations(verdicts), verdicts, out)
+    write_results(violations(verdicts), out, verdicts)
 
 
-def _write(results: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> None:
-    suites = Element("testsuites", name="luthier report")
+def write_results(
+    results: Results,
+    out: IO[bytes],
+    verdicts: Sequence[Verdict] = (),
+    *,
+    command: str = "luthier report",
+    passed: Sequence[str] = (),
+) -> None:
+    """Write a suite of conditions, and one of results.
+
+    Args:
+        command: command that found them.
+        passed: names of further test cases, which pass.
+    """
+    suites = Element("testsuites", name=command)
     conditions = SubElement(suites, "testsuite", name="conditions")
     for verdict in verdicts:
         text = verdict.condition.text
@@ -47,6 +60,8 @@ def _write(results: Results, verdicts: Sequence[Verdict], out: IO[bytes]) -> Non
     for (kernel, rule), several in results_by_case.items():
         wrong = [one for one in several if one.level == "error"]
         _case(findings, kernel, rule, wrong, (_line(one) for one in several if one.level != "error"))
+    for name in passed:
+        _case(findings, "checks", name, (), ())
     if results.left_out:
         SubElement(findings, "system-out").text = _clean("\n".join(results.left_out))
     for suite in (conditions, findings):

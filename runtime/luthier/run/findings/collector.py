@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 from luthier.errors import DeviceError
@@ -10,12 +10,13 @@ from luthier.findings.calls import Sites, first_call, frames_of_host
 from luthier.findings.collector import FindingSet, InstructionSite, KernelCode, instruction_site, locate
 from luthier.findings.finding import COPY, Finding, NearbyAllocation, Other, Unchecked
 from luthier.findings.kinds import FindingKind
+from luthier.findings.scope import CheckedScope
 from luthier.run.findings.arguments import ArgumentSizes
 from luthier.run.findings.failed_launches import launch_of
 from luthier.run.findings.variables import Variables
 from luthier.run.host_places import host_place
 from luthier.run.planner import KernelPlan
-from luthier.run.selection import is_of_runtime
+from luthier.run.selection import Selection, is_of_runtime
 from luthier.wire.messages import CallSighting, Sighting
 
 _OUTSIDE = FindingKind.OUTSIDE.label
@@ -30,10 +31,15 @@ class Collector(FindingSet):
 
     Args:
         kinds: wanted kinds, of `luthier.findings.kinds.KINDS`.
+        selection: launches that checks observe, whatever their device; None: all.
+        budget: seconds that observed launches may take, besides the first of each size; None: no limit.
     """
 
-    def __init__(self, kinds: Collection[str]) -> None:
+    def __init__(self, kinds: Collection[str], selection: Selection | None = None, budget: float | None = None) -> None:
         super().__init__(kinds)
+        self.selection, self.budget = selection or Selection(), budget
+        self.scope: Callable[[], CheckedScope] = CheckedScope
+        """Returns what was checked so far."""
         self.arguments = ArgumentSizes(self.keep)
         self.variables = Variables()
 

@@ -1,0 +1,97 @@
+"""Scope of the checks of a run: what they have looked at, and what nobody has looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from luthier.findings.kinds import CHECKS, INIT_WORDS
+from luthier.support.wording import counted
+
+_SLOW = 10.0
+"""Seconds of launches from which the text says which check is slow."""
+
+
+class CheckedScope(Struct, frozen=True):
+    """Launches and memory that checks have looked at."""
+
+    launches: int = 0
+    """Launches of the program's kernels."""
+    observed: int = 0
+    """Those of them in which checks observed each instruction."""
+    left: int = 0
+    """Launches that were not observed because the budget of time was used up."""
+    kernels: int = 0
+    seconds: float = 0
+    """Duration of all launches."""
+    allocations: int = 0
+    bytes: int = 0
+    """Bytes of these allocations."""
+
+    def to_json(self, checks: Collection[str], kinds: Collection[str]) -> dict[str, Any]:
+        """Return it as plain data, with the checks that ran."""
+        return {
+            "checks": list(checks),
+            "kinds": sorted(kinds),
+            "launches": self.launches,
+            "observed_launches": self.observed,
+            "kernels": self.kernels,
+            "seconds": self.seconds,
+            "allocations": self.allocations,
+            "bytes": self.bytes,
+            "not_looked_for": [*_not_run(checks), *(f"init: {word}" for word in _init_not_run(checks, kinds))],
+        }
+
+    def lines(self, checks: Collection[str], kinds: Collection[str]) -> Iterator[str]:
+        """Yield which checks ran on what, which did not, and which one is slow.
+
+        Args:
+            checks: checks that ran.
+            kinds: kinds of findings that they reported.
+        """
+        observing = [check for check in checks if CHECKS[check].observes]
+        always = [check for check in checks if not CHECKS[check].observes]
+        memory = f"; {counted(self.allocations, 'allocation')} of {self.bytes} bytes" if self.allocations else ""
+        launches = f"{counted(self.launches, 'launch')} of {counted(self.kernels, 'kernel')}"
+        if self.observed == self.launches or not observing:
+            always, observing = [*checks], []
+        if always:
+            yield f"checked: {_named(always, kinds)}: {launches}{memory}"
+        if observing:
+            why = f" ({self.left} for lack of time)" if self.left else ""
+            yield (
+                f"checked: {_named(observing, kinds)}: {self.observed} of {counted(self.launches, 'launch')}; "
+                f"{self.launches - self.observed} left out{why}"
+            )
+        if not self.launches:
+            yield "checked: no kernel of the program ran on a virtual device"
+        missing = [f"{', '.join(_not_run(checks))} (--check all)"] if _not_run(checks) else []
+        if words := _init_not_run(checks, kinds):
+            missing.append(f"init of {' and '.join(words)} (--init {','.join(INIT_WORDS)})")
+        if missing:
+            yield f"not looked for: {'; '.join(missing)}"
+        slowest = max(checks, key=lambda check: CHECKS[check].cost)
+        if self.seconds >= _SLOW and CHECKS[slowest].cost > 1.5:
+            yield (
+                f"the launches took {self.seconds:.0f} s: of these checks {slowest} is usually the slowest (it takes "
+                f"{CHECKS[slowest].cost} times as long as a run without checks); --check -{slowest}, --check fast, "
+                "--launches and --budget save time"
+            )
+
+
+def _named(checks: Collection[str], kinds: Collection[str]) -> str:
+    """Return the names of checks, with what `init` reports if that is not its default."""
+    words = [word for word, of_word in INIT_WORDS.items() if of_word & set(kinds)]
+    init = "init" if words == ["reads"] else f"init ({', '.join(words)})"
+    return ", ".join(init if check == "init" else check for check in checks)
+
+
+def _not_run(checks: Collection[str]) -> list[str]:
+    return [check for check in CHECKS if check not in checks]
+
+
+def _init_not_run(checks: Collection[str], kinds: Collection[str]) -> list[str]:
+    """Return the words of ``--init`` that would report more."""
+    return [word for word, of_word in INIT_WORDS.items() if "init" in checks and not of_word & set(kinds)]
