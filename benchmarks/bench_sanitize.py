@@ -30,10 +30,11 @@ PROGRAMS = (
 )
 """Programs as they are, each with small kernels, run 100 times."""
 CHECKS = (
-    *("memory", "race", "init", "init --init decisions", "barrier", "memory,race,init,barrier"),
-    *("waits", "hazards", "fp"),
+    *("memory", "leak", "race", "init", "init --init decisions", "barrier", "early-exit", "host"),
+    *("waits", "hazards", "fp", "fast", "default", "all"),
 )
 """Arguments of ``--check``."""
+SANITIZE = ("sanitize", "--error-exitcode", "0", "--check")
 
 
 def _run(program: Path, arguments: list[str], target: str, *options: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +75,7 @@ def _kernels(folder: Path) -> Iterable[Row]:
         for kernel, (what, *_) in KERNELS.items():
             plain = _seconds(program, kernel, target, "run")
             for checks in CHECKS:
-                took = _seconds(program, kernel, target, "sanitize", "--check", *checks.split())
+                took = _seconds(program, kernel, target, *SANITIZE, *checks.split())
                 yield Row(f"{target} {what}, {checks}", took, "s", "without", plain)
 
 
@@ -87,7 +88,7 @@ def _programs(folder: Path) -> Iterable[Row]:
         lines: set[str] = set()
         plain = _seconds_of_program(program, lines, "run")
         for checks in CHECKS:
-            took = _seconds_of_program(program, lines, "sanitize", "--check", *checks.split())
+            took = _seconds_of_program(program, lines, *SANITIZE, *checks.split())
             ratios[checks].append(took / plain)
             yield Row(f"{source.stem}, {checks}", took, "s", "without", plain)
     for checks, each in ratios.items():

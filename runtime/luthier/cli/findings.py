@@ -152,8 +152,10 @@ class Findings:
             check_writable(path)
         kinds = kinds_of_options(self.chosen, options.fp, options.init)
         self.collector = Collector(kinds, selection, budget)
-        for check in self.chosen.impossible:
-            self.collector.leave(Unchecked(0, "", f"{check} ({CHECKS[check].purpose})", impossible[check]))
+        for why in dict.fromkeys(impossible.values()):
+            checks_left = [check for check in self.chosen.impossible if impossible[check] == why]
+            if checks_left:
+                self.collector.leave(Unchecked(0, "", ", ".join(checks_left), why))
 
     @property
     def shown(self) -> list[Finding]:
@@ -168,7 +170,7 @@ class Findings:
                 {**one.to_json(), "level": "error" if self.is_error(one) else "warning"} for one in self.shown
             ],
             "not_checked": [one.to_json() for one in self.collector.unchecked],
-            "checked": scope.to_json(self.chosen.checks, self.collector.kinds),
+            "checked": scope.to_json(self.chosen, self.collector.kinds),
         }
 
     def is_error(self, finding: Finding) -> bool:
@@ -199,7 +201,7 @@ class Findings:
             for cause in every:
                 say(github(cause, is_error=self.is_error(cause.finding)), file=sys.stderr)
         notes = sentences(self.collector.unchecked)
-        checked = self.collector.scope().lines(self.chosen.checks, self.collector.kinds)
+        checked = self.collector.scope().lines(self.chosen, self.collector.kinds)
         for line in (*checked, *(f"not checked: {note}" for note in notes)):
             say_text(f"luthier: {line}", file=sys.stderr)
         say(f"luthier: {self._verdict(every, unfinished)}", file=sys.stderr)
@@ -224,9 +226,9 @@ class Findings:
         from luthier.findings import suppressions
         from luthier.findings.sarif import sarif
 
-        options, checks = self._options, self.chosen.checks
+        options = self._options
         if options.sarif:
-            about = self.collector.scope().to_json(checks, self.collector.kinds)
+            about = self.collector.scope().to_json(self.chosen, self.collector.kinds)
             data = sarif(findings, __version__, notes, checked=about)
             write_atomically(options.sarif, f"{json.dumps(data, indent=2)}\n".encode())
         if options.junit:
@@ -249,7 +251,7 @@ class Findings:
                 "error" if self.is_error(finding) else "warning",
                 finding.offset if finding.kernel else None,
             )
-            results.append(ReportResult(finding.kind, level, finding.message, finding.kernel, place, address))
+            results.append(ReportResult(finding.kind, level, finding.message, finding.kernel, place, address=address))
         wrong = {one.check for one in findings if self.is_error(one)}
         out = io.BytesIO()
         passed = [check for check in self.chosen.checks if check not in wrong]

@@ -61,6 +61,11 @@ class SanitizeOptions(CommandOptions):
         help="program to run, with its arguments; or captures, and folders of them",
     )
 
+    @property
+    def selects(self) -> bool:
+        """Return whether an option selects launches."""
+        return self.budget is not None or self.chosen != LaunchOptions.defaults()
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
@@ -94,6 +99,11 @@ def run(args: argparse.Namespace) -> int:
             selection=options.chosen.selection(),
             budget=options.budget,
         )
+        if options.selects and not any(CHECKS[check].observes for check in findings.chosen.checks):
+            raise LuthierError(
+                f"options that select launches have no effect on {', '.join(findings.chosen.checks)}, which check "
+                "every launch: leave them out, or add another check"
+            )
         code = _program(options, command, findings.collector, unfinished)
     status = findings.tell(unfinished.what)
     if options.json:
@@ -136,11 +146,11 @@ def _findings_of_captures(options: SanitizeOptions) -> Findings:
     from luthier.findings.finding import Unchecked
     from luthier.findings.kinds import HANDED, FindingKind
 
-    if options.budget is not None or options.chosen != LaunchOptions.defaults():
+    if options.selects:
         raise LuthierError("options that select launches work for programs, not for captures: name the captures")
     for check in sorted(CHECKS.keys() & set(options.check) - set(DEVICE_CHECKS)):
         raise LuthierError(f"the check {check} works for programs, not for captures")
-    impossible = dict.fromkeys(CHECKS.keys() - set(DEVICE_CHECKS), "it works for programs, not for captures")
+    impossible = dict.fromkeys(CHECKS.keys() - set(DEVICE_CHECKS), "captures are of launches, not of programs")
     findings = Findings(options.check, options.findings, impossible=impossible)
     kinds, leave = findings.collector.kinds, findings.collector.leave
     if HANDED & kinds:

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from luthier.findings.kinds import CHECKS, INIT_WORDS
+from luthier.findings.kinds import CHECKS, INIT_WORDS, ChosenChecks
 from luthier.support.wording import counted
 
 _SLOW = 10.0
@@ -30,10 +30,10 @@ class CheckedScope(Struct, frozen=True):
     bytes: int = 0
     """Bytes of these allocations."""
 
-    def to_json(self, checks: Collection[str], kinds: Collection[str]) -> dict[str, Any]:
-        """Return it as plain data, with the checks that ran."""
+    def to_json(self, chosen: ChosenChecks, kinds: Collection[str]) -> dict[str, Any]:
+        """Return it as plain data, with the checks that ran; arguments as for `lines`."""
         return {
-            "checks": list(checks),
+            "checks": list(chosen.checks),
             "kinds": sorted(kinds),
             "launches": self.launches,
             "observed_launches": self.observed,
@@ -41,16 +41,17 @@ class CheckedScope(Struct, frozen=True):
             "seconds": self.seconds,
             "allocations": self.allocations,
             "bytes": self.bytes,
-            "not_looked_for": [*_not_run(checks), *(f"init: {word}" for word in _init_not_run(checks, kinds))],
+            "not_looked_for": [*_not_run(chosen), *(f"init: {word}" for word in _init_not_run(chosen, kinds))],
         }
 
-    def lines(self, checks: Collection[str], kinds: Collection[str]) -> Iterator[str]:
+    def lines(self, chosen: ChosenChecks, kinds: Collection[str]) -> Iterator[str]:
         """Yield which checks ran on what, which did not, and which one is slow.
 
         Args:
-            checks: checks that ran.
-            kinds: kinds of findings that they reported.
+            chosen: checks that ran.
+            kinds: kinds of findings that they looked for.
         """
+        checks = chosen.checks
         observing = [check for check in checks if CHECKS[check].observes]
         always = [check for check in checks if not CHECKS[check].observes]
         memory = f"; {counted(self.allocations, 'allocation')} of {self.bytes} bytes" if self.allocations else ""
@@ -67,8 +68,8 @@ class CheckedScope(Struct, frozen=True):
             )
         if not self.launches:
             yield "checked: no kernel of the program ran on a virtual device"
-        missing = [f"{', '.join(_not_run(checks))} (--check all)"] if _not_run(checks) else []
-        if words := _init_not_run(checks, kinds):
+        missing = [f"{', '.join(_not_run(chosen))} (--check all)"] if _not_run(chosen) else []
+        if words := _init_not_run(chosen, kinds):
             missing.append(f"init of {' and '.join(words)} (--init {','.join(INIT_WORDS)})")
         if missing:
             yield f"not looked for: {'; '.join(missing)}"
@@ -88,10 +89,10 @@ def _named(checks: Collection[str], kinds: Collection[str]) -> str:
     return ", ".join(init if check == "init" else check for check in checks)
 
 
-def _not_run(checks: Collection[str]) -> list[str]:
-    return [check for check in CHECKS if check not in checks]
+def _not_run(chosen: ChosenChecks) -> list[str]:
+    return [check for check in CHECKS if check not in (*chosen.checks, *chosen.impossible)]
 
 
-def _init_not_run(checks: Collection[str], kinds: Collection[str]) -> list[str]:
+def _init_not_run(chosen: ChosenChecks, kinds: Collection[str]) -> list[str]:
     """Return the words of ``--init`` that would report more."""
-    return [word for word, of_word in INIT_WORDS.items() if "init" in checks and not of_word & set(kinds)]
+    return [word for word, of_word in INIT_WORDS.items() if "init" in chosen.checks and not of_word & set(kinds)]

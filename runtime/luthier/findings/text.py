@@ -116,8 +116,8 @@ def _copy(other: Other) -> Iterator[str]:
     what = "fill" if "Memset" in other.call else "copy"
     yield f"  the other access is a {what} that {does} {other.size} bytes from {other.address:#x}"
     if other.call != COPY:
-        yield f"    by {other.call}, last called at {other.offset:#x} of {other.object}"
         yield from _source(other.frames, other.object)
+        yield f"    by {other.call}, last called at {other.offset:#x} of {other.object}"
 
 
 def _failed_launch(launch: FailedLaunch | None) -> Iterator[str]:
