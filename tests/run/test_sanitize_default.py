@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,6 +18,7 @@ from luthier.findings.annotations import github
 from luthier.findings.causes import Cause, causes
 from luthier.findings.finding import Finding, NearbyAllocation, Other
 from luthier.findings.kinds import CHECKS, SETS, chosen_checks
+from luthier.findings.source_text import shown_line
 from luthier.findings.text import lines_of_cause
 from luthier.objects.source import SourceFrame
 
@@ -167,6 +169,22 @@ def test_the_line_and_its_column(build_program: Build) -> None:
     shown, mark = (line.partition(" | ")[2] for line in lines[at : at + 2])
     assert mark == " " * (column - 1) + "^"
     assert shown.startswith("  out[threadIdx.x] = data[at")
+
+
+def test_lines_that_may_have_moved(tmp_path: Path) -> None:
+    source, program = tmp_path / "a b.hip", tmp_path / "built in"
+    source.write_text("one\n\tint \N{LATIN SMALL LETTER E WITH ACUTE} = at[i];\n")
+    program.touch()
+    frame = SourceFrame("k", str(source), 2, 11)  # columns count bytes
+    for name in (str(program), f"file://{tmp_path}/built%20in", "memory"):
+        os.utime(source, (1, 1))
+        line, mark = shown_line(frame, name)
+        assert line[mark.index("^") :] == "at[i];"
+        os.utime(source, (1 << 32, 1 << 32))
+        shown = list(shown_line(frame, name))
+        assert (["lines may have moved" in line for line in shown] == [True]) == (name != "memory")
+    assert list(shown_line(frame._replace(line=9), "memory")) == []
+    assert list(shown_line(frame._replace(file="/dev/zero"), "memory")) == []
 
 
 def test_files(build_program: Build, tmp_path: Path) -> None:

@@ -94,3 +94,11 @@ def test_text(build_program: Build) -> None:
     assert ", kernel writes, launch 1\n" in done.stderr
     assert "the other access is a copy that reads 4096 bytes from 0x" in done.stderr
     assert "by hipMemcpyAsync, last called at 0x" in done.stderr
+
+
+def test_launches_that_are_not_observed(build_program: Build, tmp_path: Path) -> None:
+    """They race with nothing, nor do they count as the fill of the same memory that came before."""
+    words = "--check", "race", "--kernel", "reads"
+    pairs = "fill", "write-read", "read-write", "event-too-early"
+    program = build_program("stream_races", "-g")
+    assert findings_of([program, *pairs], tmp_path / "log", *words, target="gfx90a") == []

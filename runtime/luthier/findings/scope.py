@@ -67,7 +67,7 @@ class CheckedScope(Struct, frozen=True):
                 f"{self.launches - self.observed} left out{why}"
             )
         if not self.launches:
-            yield "checked: no kernel of the program ran on a virtual device"
+            yield "not checked: no kernel of the program ran on a virtual device"
         missing = [f"{', '.join(_not_run(chosen))} (--check all)"] if _not_run(chosen) else []
         if words := _init_not_run(chosen, kinds):
             missing.append(f"init of {' and '.join(words)} (--init {','.join(INIT_WORDS)})")

@@ -7,10 +7,12 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
+from urllib.parse import unquote
 
 from luthier.objects.source import SourceFrame
 from luthier.terminal import visible
 
+_URI = "file://"
 _MOST_BYTES = 4 << 20
 """Larger files are not read."""
 _MOST_COLUMNS = 160
@@ -21,12 +23,13 @@ def shown_line(frame: SourceFrame, object: str) -> Iterator[str]:
     """Yield a source line with its number, and a mark below its column; nothing if the file cannot be read.
 
     Args:
-        object: file that was built from the source: a source that is newer may have other lines.
+        object: path or URI of the file that was built from the source: a source that is newer may have other lines.
     """
     line = _line(frame.file, frame.line)
     if line is None:
         return
-    if _written(frame.file) > (_written(object) or float("inf")):
+    program = unquote(object.removeprefix(_URI)) if object.startswith(_URI) else object
+    if _written(frame.file) > (_written(program) or float("inf")):
         yield f"{'':>5} | (the file is newer than the program: its lines may have moved)"
         return
     before = line.encode()[: max(frame.column - 1, 0)].decode(errors="replace")

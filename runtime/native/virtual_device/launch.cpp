@@ -132,8 +132,8 @@ std::optional<Fault> Launch::run() {
     watched_->tell(number_);
   if (observed_)
     resources_.order.end(packet_.member, observed_, number_);
-  else
-    resources_.order.end_unknown(packet_.member, arguments());
+  else // only kernels of the runtime copy what a call of HIP names
+    resources_.order.end_unknown(packet_.member, packet_.choice.of_program ? std::vector<uint64_t>{} : arguments());
   return fault_;
 }
 
