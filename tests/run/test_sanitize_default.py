@@ -102,6 +102,7 @@ def test_words() -> None:
         "early-exit",
         "host",
     )
+    assert "leak" not in chosen_checks(["-leak"], ("race", "waits")).impossible
     for wrong, why in ((["memory", "-memory"], "no check to run"), (["-rase"], "did you mean 'race'")):
         with pytest.raises(LuthierError, match=why):
             chosen_checks(wrong)

@@ -244,10 +244,11 @@ def chosen_checks(words: Collection[str], known: Collection[str] = tuple(CHECKS)
             named |= set(SETS[word]) if word == ALL else set()
             init = INIT_IN_SETS.get(word, init)
             continue
-        (check,) = named_checks([word.removeprefix(WITHOUT)], known, SETS)
         if word.startswith(WITHOUT):
-            chosen.pop(check, None)
+            for check in named_checks([word.removeprefix(WITHOUT)]):
+                chosen.pop(check, None)
             continue
+        (check,) = named_checks([word], known, SETS)
         init = INIT if check == "init" else init
         chosen[check] = None
         named.add(check)

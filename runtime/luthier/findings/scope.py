@@ -37,6 +37,7 @@ class CheckedScope(Struct, frozen=True):
             "kinds": sorted(kinds),
             "launches": self.launches,
             "observed_launches": self.observed,
+            "left_for_lack_of_time": self.left,
             "kernels": self.kernels,
             "seconds": self.seconds,
             "allocations": self.allocations,
@@ -77,8 +78,8 @@ class CheckedScope(Struct, frozen=True):
         if self.seconds >= _SLOW and CHECKS[slowest].cost > 1.5:
             yield (
                 f"the launches took {self.seconds:.0f} s: of these checks {slowest} is usually the slowest (it takes "
-                f"{CHECKS[slowest].cost} times as long as a run without checks); --check -{slowest}, --check fast, "
-                "--launches and --budget save time"
+                f"{CHECKS[slowest].cost} times as long as a run without checks); --check -{slowest}, --check fast and "
+                "`luthier sanitize --budget` save time"
             )
 
 
