@@ -38,7 +38,7 @@ def sanitized(log: Path, *words: str | Path) -> tuple[int, dict[str, Any], str]:
 # What runs -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rows(3)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("name", SAYS)
 def test_right_programs_have_no_finding(build_program: Build, tmp_path: Path, name: str, target: str) -> None:
@@ -62,7 +62,7 @@ FAULTS = {
 WARNINGS = {"leak", "missed-barrier"}
 
 
-@pytest.mark.rows(3)
+@pytest.mark.rows(2)
 @pytest.mark.parametrize("words", FAULTS, ids=" ".join)
 def test_faults_of_all_kinds(build_program: Build, tmp_path: Path, words: tuple[str, ...]) -> None:
     name, *arguments = words
