@@ -190,7 +190,8 @@ class _Lifter:
                 sizes[start] = max(size, sizes.get(start, 0))
             self.effort.allow(instructions)
             _, columns = explorer.code()
-            graph = build_graph(explorer, self.resolutions, {}, self.effort, self.explorer)
+            # Known targets of jumps in shared blocks may not be in this code, so it is analysed without them.
+            graph = build_graph(explorer, {}, {}, self.effort)
             self._analyse(new, columns, graph, alone=True)
 
     def _unanalysed(self) -> list[int]:

@@ -61,11 +61,7 @@ _NODES, _MEMBERS = 64, 256
 
 
 def build_graph(
-    explorer: Explorer,
-    resolutions: Mapping[int, Resolution],
-    roots: Mapping[int, list[int]],
-    effort: Effort,
-    whole: Explorer | None = None,
+    explorer: Explorer, resolutions: Mapping[int, Resolution], roots: Mapping[int, list[int]], effort: Effort
 ) -> Graph:
     """Split the reachable instructions into blocks and connect them.
 
@@ -73,7 +69,6 @@ def build_graph(
         resolutions: address of an indirect jump or call -> its targets.
         roots: all entry addresses of functions with several.
         effort: limit on the work.
-        whole: the explorer of all code, if the graph is of some functions.
 
     Raises:
         LiftError: the limit is exceeded, or there are more than `MOST_BLOCKS`.
@@ -93,7 +88,7 @@ def build_graph(
             known = resolutions.get(address)
             jumps[number] = Jump(known.targets if known is not None else (), known)
         else:
-            jumps[number] = _register_jump(whole or explorer, blocks, number, begin, resolutions.get(address))
+            jumps[number] = _register_jump(explorer, blocks, number, begin, resolutions.get(address))
     members, alone = {}, explorer.leaders
     for entry in explorer.entries:
         members[entry] = blocks.reach([blocks.at(root) for root in roots.get(entry, [entry])])
