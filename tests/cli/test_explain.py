@@ -40,7 +40,7 @@ def test_every_topic_has_a_page(capsys: pytest.CaptureFixture[str]) -> None:
         first, _, rest = capsys.readouterr().out.partition("\n")
         assert first.startswith(f"{topic}: ")
         assert rest.strip()
-    assert {path.stem for path in PAGES} >= {*RULES.names()}
+    assert {path.stem for path in PAGES} == {*RULES.names(), *KINDS}
 
 
 def test_an_unknown_topic_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

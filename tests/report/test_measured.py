@@ -11,6 +11,7 @@ import pytest
 from commands import run_luthier
 from luthier.errors import LuthierError
 from luthier.report.measured import measured_beside_counted, read_measured
+from luthier.report.page import document
 from luthier.report.thread_trace import is_thread_trace, stalls_beside_counts
 from luthier.run.folder import RunFolder
 from run_folders import code, kernel, write_run
@@ -187,6 +188,24 @@ def test_on_the_command_line(counted: Path, tmp_path: Path) -> None:
     shown = run_luthier("report", counted, "--counters", file, "--counters", trace)
     assert "SQ_INSTS_VALU" in shown.stdout
     assert "thread trace" in shown.stdout
-    refused = run_luthier("report", counted, "--counters", file, "--format", "html")
+    refused = run_luthier("report", counted, "--counters", file, "--format", "sarif")
     assert refused.returncode != 0
-    assert "--counters has the formats text, json and csv" in refused.stderr
+    assert "--counters works with the formats text, json, csv and html" in refused.stderr
+
+
+def test_on_the_page(counted: Path, tmp_path: Path) -> None:
+    """Tables of both kinds; cycles of a trace are columns of the instructions' lines and code."""
+    file, trace = rocprofv3(tmp_path / "counters.csv", MEASURED), tmp_path / "stats.csv"
+    trace.write_text(TRACE.format(kernel="k"))
+    words = ("report", counted, "--counters", file, "--counters", trace, "--format", "html", "-o", tmp_path / "page")
+    assert run_luthier(*words).returncode == 0
+    assert (tmp_path / "page").stat().st_size > 100_000
+    measured = [
+        measured_beside_counted(RunFolder(counted), [file]),
+        stalls_beside_counts(RunFolder(counted), [trace], 0),
+    ]
+    data, code, _ = document(RunFolder(counted), measured=measured)
+    assert [table["title"] for table in data["tables"] if table["tool"] == "GPU"] == [one.title for one in measured]
+    columns = {column["name"]: column["values"] for column in code[0]["heat"] if column["tool"] == "GPU"}
+    assert columns["stall"][0] == 2
+    assert columns["latency"][4] == 100

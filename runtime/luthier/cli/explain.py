@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -34,15 +33,15 @@ def run(args: argparse.Namespace) -> int:
     if args.topic is None:
         for heading, topics in (
             ("rules of luthier profile and luthier report", rules),
-            ("findings of luthier sanitize and luthier check", tuple(sorted({*KINDS, *_pages()}))),
+            ("findings of luthier sanitize and luthier check", tuple(sorted(_pages()))),
             ("checks", checks),
         ):
             say_fitting(heading)
             width = max(map(len, topics))
             for topic in topics:
-                say_fitting(f"  {topic:{width}}  {CHECKS[topic] if topics is checks else _page(topic).summary}")
+                say_fitting(f"  {topic:{width}}  {_page(topic).summary}")
         return 0
-    known = (*rules, *sorted({*KINDS, *_pages(), *CHECKS}))
+    known = (*rules, *sorted({*_pages(), *CHECKS}))
     if args.topic not in known:
         raise LuthierError(
             f"no topic {args.topic!r}{did_you_mean(args.topic, known)}; `luthier explain` lists all {len(known)}"
@@ -58,20 +57,12 @@ def _pages() -> dict[str, Path]:
 
 
 def _page(topic: str) -> Explanation:
-    """Return the page of a topic; for kinds and checks without one, what their tables say."""
+    """Return the page of a topic; a check has none, but its kinds."""
     from luthier.report.rules import RULES
 
     if topic in RULES.names():
         return Explanation.read(RULES.load(topic).explanation)
     if (path := _pages().get(topic)) is not None:
         return Explanation.read(path)
-    if topic in KINDS:
-        kind = KINDS[topic]
-        return Explanation(kind.meaning, f"The check {kind.check} reports it: luthier sanitize --check {kind.check}")
-    return Explanation(CHECKS[topic], "\n".join(_kinds(topic)))
-
-
-def _kinds(check: str) -> Iterator[str]:
-    """Yield the lines of a check without a page of its own."""
-    labels = [label for label, kind in KINDS.items() if kind.check == check]
-    yield f"Reports {enumerated(labels)}; `luthier explain` has a page for each."
+    labels = [label for label, kind in KINDS.items() if kind.check == topic]
+    return Explanation(CHECKS[topic].purpose, f"Reports {enumerated(labels)}; `luthier explain` has a page for each.")

@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="text, json and csv: compare the counts with counters that a GPU counted (CSV, JSON or rocpd "
+        help="text, json, csv and html: compare the counts with counters that a GPU counted (CSV, JSON or rocpd "
         "database of rocprofv3, pmc_perf.csv of rocprof-compute) or show a thread trace's stalls beside them "
         "(stats_*.csv of rocprofv3 --att); repeatable",
     )
@@ -112,9 +112,13 @@ def run(args: argparse.Namespace) -> int:
     if args.trace is None and args.by:
         _check_places(args)
     if args.counters and (
-        args.format not in ("text", "json", "csv") or args.table or args.against or args.by or args.trace
+        not (format is None or format.measured or args.format in ("json", "csv"))
+        or (args.table or args.against or args.by or args.trace)
     ):
-        raise LuthierError("--counters has the formats text, json and csv, and no --table, --against, --by or --trace")
+        raise LuthierError(
+            "--counters works with the formats text, json, csv and html, and not with --table, --against, --by and"
+            " --trace"
+        )
     if args.trace is None and (args.sum or args.memory is not None):
         raise LuthierError("--sum and --memory need --trace")
     if args.trace is not None and (args.format not in ("text", "json") or args.table or args.against):
@@ -157,7 +161,7 @@ def _formats_with(function: str, *more: str) -> str:
 def _report(
     folder: RunFolder, format: ReportFormat | None, args: argparse.Namespace, verdicts: Sequence[Verdict]
 ) -> None:
-    one_table = args.counters or (args.trace is None and args.by)
+    one_table = _compares(format, args) or (args.trace is None and args.by)
     if not one_table and format is not None and format.write is None and args.table is None and args.against is None:
         if not args.output:
             tables = "|".join(folder.names)
@@ -179,7 +183,7 @@ def _writer(
     """Return the function that writes the report to one file."""
     if args.trace is not None:
         return lambda out: _write_summaries(folder, args, out)
-    if args.by or args.counters:
+    if args.by or _compares(format, args):
         return lambda out: _write_chosen(folder, args, out)
     if args.against is not None:
         return lambda out: _write_comparison(folder, format, args, verdicts, out)
@@ -190,8 +194,30 @@ def _writer(
     if args.table is not None and (write_table := format.write_table) is not None:
         return lambda out: write_table(folder, args.table, out)
     assert format.write is not None
-    more = {"verdicts": verdicts} if format.verdicts else {}
-    return partial(format.write, folder, **({"roots": args.source_path} if format.sources else {}), **more)
+    more: dict[str, object] = {"verdicts": verdicts} if format.verdicts else {}
+    more |= {"roots": args.source_path} if format.sources else {}
+    more |= {"measured": _measured(folder, args.counters, 0)} if args.counters else {}
+    return partial(format.write, folder, **more)
+
+
+def _compares(format: ReportFormat | None, args: argparse.Namespace) -> bool:
+    """Return whether the report only compares with what a GPU measured."""
+    return bool(args.counters) and (format is None or not format.measured)
+
+
+def _measured(folder: RunFolder, paths: Sequence[Path], top: int) -> list[Table]:
+    """Return tables of what profilers measured beside what the run counted.
+
+    Args:
+        top: the most instructions of thread traces; 0: all.
+    """
+    from luthier.report.measured import measured_beside_counted
+    from luthier.report.thread_trace import is_thread_trace, stalls_beside_counts
+
+    traces = [path for path in paths if is_thread_trace(path)]
+    counters = [path for path in paths if path not in traces]
+    tables = [measured_beside_counted(folder, counters)] if counters else []
+    return tables + ([stalls_beside_counts(folder, traces, top)] if traces else [])
 
 
 def _write_tables(folder: RunFolder, format: ReportFormat, out: Path) -> None:
@@ -282,17 +308,12 @@ def _check_places(args: argparse.Namespace) -> None:
 
 
 def _write_chosen(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
-    from luthier.report.measured import measured_beside_counted
     from luthier.report.places import by_place
-    from luthier.report.thread_trace import is_thread_trace, stalls_beside_counts
 
     if args.counters:
-        if args.format == "csv" and len({is_thread_trace(path) for path in args.counters}) > 1:
+        tables = _measured(folder, args.counters, args.top)
+        if args.format == "csv" and len(tables) > 1:
             raise LuthierError("csv is of one table: give --counters thread traces or files of counters, not both")
-        traces = [path for path in args.counters if is_thread_trace(path)]
-        counters = [path for path in args.counters if path not in traces]
-        tables = [measured_beside_counted(folder, counters)] if counters else []
-        tables += [stalls_beside_counts(folder, traces, args.top)] if traces else []
     else:
         tables = [by_place(folder, kind, args.top) for kind in args.by]
     if args.format == "json":

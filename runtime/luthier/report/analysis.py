@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +14,7 @@ from luthier.report.findings import ReportedFinding, findings
 from luthier.report.rows import KernelNumbers
 from luthier.report.shapes import filled, shapes
 from luthier.run.folder import RunFolder
+from luthier.support.table import Table
 from luthier.support.wording import counted
 
 
@@ -33,15 +35,18 @@ class AnalysedRun(Struct, dict=True):
     """Launches by size, from `luthier.report.shapes.shapes`."""
 
     @classmethod
-    def of(cls, run: RunFolder) -> AnalysedRun:
+    def of(cls, run: RunFolder, measured: Sequence[Table] = ()) -> AnalysedRun:
         """Read a run.
+
+        Args:
+            measured: tables of what a GPU measured, beside those of the tools.
 
         Raises:
             LuthierError: the run is damaged.
         """
         numbers = KernelNumbers()
         kernels = overview.kernels(run, numbers)
-        tables, left_out = overview.tool_tables(run)
+        tables, left_out = overview.tool_tables(run, measured)
         code_of = codes(run, numbers, kernels, tables)
         return cls(run, numbers, kernels, tables, left_out, code_of, shapes(run, numbers, kernels))
 

@@ -21,6 +21,8 @@ _FACTS = (
     *("code_bytes", "patched_bytes", "skipped", "reason"),
 )
 _SUMS = ("launches", "instrumented", "requested_sites", "sites", "hooks", "refused_hooks", "unknown_calls")
+GPU = "GPU"
+"""Name of the tool of which measured tables are."""
 _CELLS = 200_000
 """Maximum number of cells of tools' tables on a page."""
 _REFUSALS = 2_000
@@ -122,18 +124,23 @@ def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
     return {"tools": tools, "refusals": refusals[:_REFUSALS], "more": max(len(refusals) - _REFUSALS, 0)}
 
 
-def tool_tables(run: RunFolder) -> tuple[list[dict[str, Any]], int]:
-    """Return the tools' tables, and the number of tables that exceed the page's limit."""
+def tool_tables(run: RunFolder, measured: Sequence[Table] = ()) -> tuple[list[dict[str, Any]], int]:
+    """Return the tools' tables, and the number of tables that exceed the page's limit.
+
+    Args:
+        measured: tables of what a GPU measured, which are shown like those of a tool `GPU`.
+    """
     shown, left_out, cells = [], 0, 0
-    for tool in run.summary.tools:
-        for table in tool.tables:
+    sources: list[tuple[str, Sequence[Any]]] = [(tool.tool, tool.tables) for tool in run.summary.tools]
+    for tool, tables in [*sources, (GPU, measured)]:
+        for table in tables:
             size = len(table.columns) * len(table.rows)
             if not table.rows or cells + size > _CELLS:
                 left_out += bool(table.rows)
                 continue
             cells += size
             rows = [[plain(cell) for cell in row] for row in table.rows]
-            shown.append({"tool": tool.tool, "title": table.title, "columns": table.columns, "rows": rows})
+            shown.append({"tool": tool, "title": table.title, "columns": table.columns, "rows": rows})
     return shown, left_out
 
 

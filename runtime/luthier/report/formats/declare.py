@@ -30,6 +30,10 @@ class ReportFormat(Struct, frozen=True, kw_only=True):
     sources: bool = False
     """Whether `write` shows source files; then it also takes ``roots``, the folders to look in."""
 
+    measured: bool = False
+    """Whether `write` shows tables of what a GPU measured (``--counters``); then it also takes ``measured``, a sequence
+    of `Table`."""
+
     verdicts: bool = False
     """Whether `write` and `compare` show conditions (``--fail-if``); then they also take ``verdicts``, a sequence of
     `luthier.report.conditions.Verdict`."""

@@ -12,13 +12,14 @@ from luthier.terminal import say
 
 if TYPE_CHECKING:
     from luthier.run.folder import RunFolder
+    from luthier.support.table import Table
 
 
-def write(folder: RunFolder, out: IO[bytes], roots: Sequence[Path] = ()) -> None:
+def write(folder: RunFolder, out: IO[bytes], roots: Sequence[Path] = (), measured: Sequence[Table] = ()) -> None:
     """Write the page of a run, and print the source files that it contains on standard error."""
     from luthier.report.page import write_page
 
-    if places := write_page(folder, out, roots):
+    if places := write_page(folder, out, roots, measured):
         say(f"luthier report: files in the page: {', '.join(places)}", file=sys.stderr)
 
 
@@ -29,4 +30,4 @@ def compare(folder: RunFolder, against: RunFolder, out: IO[bytes]) -> None:
     write_comparison(folder, against, out)
 
 
-FORMAT = ReportFormat(help="a page in one file", write=write, compare=compare, sources=True)
+FORMAT = ReportFormat(help="a page in one file", write=write, compare=compare, sources=True, measured=True)
