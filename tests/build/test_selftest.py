@@ -199,7 +199,7 @@ def test_what_a_gpu_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missi
     driver.touch()
     monkeypatch.setattr(preflight, "DRIVER", str(driver))
     gpus.gpus_of.cache_clear()
-    expected = "HIP finds no device: hipErrorNoDevice"
+    expected = "hip: HIP finds no device: hipErrorNoDevice"
     if missing == "permission":
         monkeypatch.setattr(os, "access", lambda path, *_, **__: str(path) != str(driver))
         expected = f"no permission to open {driver}: add your user to the groups"
@@ -207,7 +207,7 @@ def test_what_a_gpu_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missi
         (tmp_path / "hip").mkdir()
         (tmp_path / "hip" / "__init__.py").write_text("raise ImportError('not here')")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        expected = "GPUs (hip:N) need hip-python: pip install luthier[hip] (not here)"
+        expected = "hip needs hip-python: pip install luthier[hip] (not here)"
     code, steps = selftest(tmp_path, "--device", "hip")
     gpus.gpus_of.cache_clear()
     assert code == 1

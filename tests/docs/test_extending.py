@@ -23,7 +23,7 @@ PAGE = (ROOT / "docs" / "extending.md").read_text()
 SECTIONS = {section.partition("\n")[0]: section for section in PAGE.split("\n## ")[1:]}
 KINDS = (
     *("target", "generation", "hazard", "emulated operation", "intrinsic", "argument kind", "tool", "tool that ships"),
-    *("report format", "check", "option of a run", "verb"),
+    *("report format", "rule of the report", "check", "option of a run", "verb"),
 )
 
 NO_SYMBOLS = {"luthier", "hip", "definition", "lower", "docs", "replace", "tools", "NAME", "verify", "NameError"}

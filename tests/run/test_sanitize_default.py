@@ -264,4 +264,7 @@ def test_a_limit_of_addresses(build_program: Build, tmp_path: Path) -> None:
     done = run_luthier(*words, before=limit)
     assert (done.returncode, done.stdout) == (0, SAYS["scan"]), done
     assert "init" not in json.loads((tmp_path / "log").read_text())["checked"]["checks"]
-    assert "not checked: init: the limit of address space" in done.stderr
+    assert (
+        "not checked: init: decisions need 32 TiB of addresses, which a process may not reserve (ulimit -v"
+        in done.stderr
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import mmap
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -19,6 +19,7 @@ from luthier.cli.selection import LaunchOptions, is_capture
 from luthier.errors import LuthierError
 from luthier.findings.kinds import CHECKS, DEFAULT
 from luthier.support.files import check_writable, write_atomically
+from luthier.support.shortage import memory_limits
 from luthier.terminal import say_text, visible
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from luthier.run.findings.collector import Collector
 
 
+_NO_RESERVE = 0x4000
+"""MAP_NORESERVE of Linux."""
 _INIT_ADDRESSES = 32 << 40
 """Bytes of address space that processes reserve to follow undefined values."""
 
@@ -114,11 +117,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _without_addresses() -> dict[str, str]:
-    """Return the check that a limit of address space makes impossible, and why; empty if there is none."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if limit == resource.RLIM_INFINITY or limit > 2 * _INIT_ADDRESSES:
-        return {}
-    return {"init": f"the limit of address space (ulimit -v) is {limit >> 10} KiB, and decisions need 32 TiB"}
+    """Return the check for which a process may not reserve enough addresses, and why; empty if there is none."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    try:
+        mmap.mmap(-1, _INIT_ADDRESSES, flags).close()
+    except OSError as problem:
+        why = memory_limits() or problem.strerror
+        return {"init": f"decisions need 32 TiB of addresses, which a process may not reserve ({why})"}
+    return {}
 
 
 def are_captures(words: Sequence[str]) -> bool:

@@ -38,7 +38,7 @@ class Hip:
     """
 
     def __init__(self, number: int) -> None:
-        self._hip, count = _runtime()
+        self._hip, count = _runtime(f"hip:{number}")
         self.number = number
         if number >= count:
             raise DeviceError(f"there is no device hip:{number}; HIP has {count}, numbered from 0")
@@ -91,8 +91,11 @@ class Hip:
         raise DeviceError(f"the properties of hip:{self.number} do not name a target")
 
 
-def _runtime() -> tuple[Any, int]:
+def _runtime(name: str) -> tuple[Any, int]:
     """Return hip-python's module of the HIP runtime, and the number of its devices.
+
+    Args:
+        name: device that is to be opened, for errors.
 
     Raises:
         DeviceError: hip-python or the HIP runtime is missing, or the runtime has no device.
@@ -100,14 +103,14 @@ def _runtime() -> tuple[Any, int]:
     try:
         from hip import hip as runtime
     except ImportError as problem:
-        raise DeviceError(f"GPUs (hip:N) need hip-python: pip install luthier[hip] ({problem})") from problem
+        raise DeviceError(f"{name} needs hip-python: pip install luthier[hip] ({problem})") from problem
     hip: Any = runtime
     try:
         error, count = hip.hipGetDeviceCount()
     except (RuntimeError, OSError) as problem:  # the first call loads the library
-        raise DeviceError(f"cannot load the HIP runtime: {problem}") from problem
+        raise DeviceError(f"{name}: cannot load the HIP runtime: {problem}") from problem
     if error != hip.hipError_t.hipSuccess:
-        raise DeviceError(f"HIP finds no device: {error.name}")
+        raise DeviceError(f"{name}: HIP finds no device: {error.name}")
     return hip, count
 
 
@@ -117,7 +120,7 @@ def gpu_names() -> list[str]:
     Raises:
         DeviceError: as for `HipDevice`.
     """
-    return [f"hip:{number}" for number in range(_runtime()[1])]
+    return [f"hip:{number}" for number in range(_runtime("hip")[1])]
 
 
 class HipBuffer(storage.Buffer):

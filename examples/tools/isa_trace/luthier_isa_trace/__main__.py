@@ -20,7 +20,7 @@ def main() -> int:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--accel-sim", metavar="FOLDER", type=Path, help="write kernelslist.g and .traceg files")
     form.add_argument("--ramulator", metavar="FILE", type=Path, help="write a load-store trace of Ramulator 2")
-    options = parser.parse_args()
+    options = parser.parse_args(sys.argv[1:])
     try:
         trace = InstructionTrace(options.run)
         if options.accel_sim:
