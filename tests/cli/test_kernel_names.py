@@ -189,8 +189,8 @@ def test_no_command_is_forgotten() -> None:
         importlib.import_module(module).add_arguments(parser)
         if any("--kernel" in action.option_strings for action in parser._actions):
             with_option.add(name)
-    others = {"run", "profile", "sanitize", "capture", "debug", "diff", "extract"}
-    assert with_option - others == set(COMMANDS_WITH_KERNELS)
+    tested_elsewhere = {"run", "profile", "sanitize", "capture", "debug", "diff", "extract"}
+    assert with_option - tested_elsewhere == set(COMMANDS_WITH_KERNELS)
 
 
 def test_diff(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
