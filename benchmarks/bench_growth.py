@@ -95,7 +95,10 @@ def measured() -> Iterator[list[Point]]:
 def rows(measurements: list[Point]) -> Iterator[Row]:
     """Yield for each curve of a program the rate at its largest size, and its exponent."""
     for stage in STAGES:
-        before, last = [point for point in measurements if point.stage == stage][-2:]
+        curve = [point for point in measurements if point.stage == stage]
+        if len(curve) < 2:  # the machine is too slow for a second size
+            continue
+        before, last = curve[-2:]
         exponent = math.log(last.seconds / before.seconds) / math.log(last.instructions / before.instructions)
         text = f"{last.program}, {last.size:,}: {stage}"
         yield Row(text, last.instructions / last.seconds / 1e3, f"k instr/s, exponent {exponent:.2f}")
@@ -145,14 +148,15 @@ def page(measurements: list[Point]) -> str:
     )
 
 
-def main(output: str) -> None:
-    """Print the rows, and write the page."""
+def main(output: str = "") -> None:
+    """Print the rows, and write the page if a file is given."""
     every: list[Point] = []
     for measurements in measured():
         every += measurements
         for row in rows(measurements):
             print(row.line(), flush=True)
-    Path(output).write_text(page(every))
+    if output:
+        Path(output).write_text(page(every))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ times are not kept.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import re
 import sys
@@ -235,6 +236,8 @@ def documented(text: str, rows: Sequence[Row]) -> str:
     """Return the document with the table of these rows between its markers."""
     before, first, rest = text.partition(MARKERS[0])
     _, last, after = rest.partition(MARKERS[1])
+    if not first or not last:
+        raise LuthierError(f"{DOCUMENT} lacks the markers of the table, {' and '.join(MARKERS)}: put them back")
     return before + first + as_markdown(rows) + last + after
 
 
@@ -247,20 +250,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--calibrate", default="", help="a kernel; default: the machine's numbers as they are")
     parser.add_argument("--validate", default=",".join(HUB), help="kernels, with commas")
     parser.add_argument("--count", type=int, default=60, help="of configurations of a kernel")
-    parser.add_argument("--fit", type=int, default=30, help="at most so many launches of the half are fitted")
+    parser.add_argument("--fit", type=int, default=30, help="the most launches to fit numbers to (default: 30)")
     parser.add_argument("--clang", help="compiler; default: the one that `luthier doctor` names")
     parser.add_argument("--points", type=Path, help="write measured and projected times here")
     parser.add_argument("--keep", action="store_true", help="write the errors to results.json")
     options = parser.parse_args(arguments)
+    if min(options.count, options.fit) < 1:
+        parser.error("--count and --fit must be at least 1")
     try:
         rows = validated(options)
+        if options.keep:
+            written(rows)
+            DOCUMENT.write_text(documented(DOCUMENT.read_text(), read_results()))
     except LuthierError as problem:
         print(f"validate: {problem}", file=sys.stderr)
         return 1
     print(as_markdown(rows), end="")
-    if options.keep:
-        written(rows)
-        DOCUMENT.write_text(documented(DOCUMENT.read_text(), read_results()))
     return 0
 
 
@@ -274,7 +279,7 @@ def validated(options: argparse.Namespace) -> list[Row]:
         kernels = drawn(timed(options.checkout, options.calibrate, options.gpu), options.count)
         half = [kernels[index] for index in halves(len(kernels), SEED)[0]]
         seen = {kernel.key for kernel in half}
-        half = list(projector.measurable(half))[: options.fit]
+        half = list(itertools.islice(projector.measurable(half), options.fit))
         chosen = f"{len(half)} of {options.calibrate}"
         machine = calibrated(
             machine,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import itertools
 import json
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -72,19 +73,19 @@ def steps(names: list[str] | None) -> Iterator[SelftestStep]:
     from luthier_build.selftest import devices, gpus, programs  # slow to import
     from luthier_build.selftest.steps import SelftestStep
 
-    chosen = [SelftestStep("machine", "environment", environment)]
+    chosen: list[Iterable[SelftestStep]] = [[SelftestStep("machine", "environment", environment)]]
     for name in names or _DEFAULT:
         kind, _, rest = name.partition(":")
         if kind == "emu" and rest:
             TargetId.parse(rest)
-            chosen += devices.emulated(name) + programs.under_rocm(name)
+            chosen += [devices.emulated(name), programs.under_rocm(name)]
         elif name == gpus.ALL or (kind == gpus.ALL and rest.isdecimal()):
-            chosen += gpus.steps_on(name, is_optional=names is None)
+            chosen.append(gpus.steps_on(name, is_optional=names is None))
         else:
             raise LuthierError(
                 f"no device {name!r}: use emu:<target> for an emulated device, hip:<number> for a GPU, hip for all GPUs"
             )
-    return iter(chosen)
+    return itertools.chain.from_iterable(chosen)
 
 
 def environment() -> str:

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 
@@ -87,14 +87,16 @@ def _kernel(name: str, target: str, chosen: str) -> str:
     """Launch a kernel, unchanged and under tools, on a GPU and on the emulated device; both must agree."""
     files = Path(_files(target).name)
     if LAUNCHES[chosen].is_compiled and not (files / "compiled").exists():
-        toolchain("kernels")  # there is none
+        toolchain("kernels")  # raises if there is none
+        raise LuthierError((files / "problem").read_text())
     object = files / ("compiled" if LAUNCHES[chosen].is_compiled else "assembled")
     modules = [str(path) for path in (files / "hooks",) if path.exists()]
     try:
         report = apart("kernel", name, str(object), chosen, *modules)
     except LuthierError as problem:
-        launch = [line for line in str(problem).splitlines() if line.startswith("kernel ")][-1:]
-        raise LuthierError("\n".join([*str(problem).splitlines(), *launch])) from None
+        *rest, reason = str(problem).splitlines()
+        launch = [line for line in rest if line.startswith("kernel ")][-1:]
+        raise LuthierError("\n".join([*rest, ": ".join([*launch, reason])])) from None
     return str(report["detail"]) + ("" if modules else "; hooks were not tried: there is no compiler")
 
 
@@ -104,11 +106,20 @@ def _files(target: str) -> tempfile.TemporaryDirectory[str]:
     files = tempfile.TemporaryDirectory(prefix="luthier-selftest-")
     folder = Path(files.name)
     (folder / "assembled").write_bytes(kernel.code_object(target).data)
-    with suppress(Skip):
+    with suppress(Skip), _recording(folder / "problem"):
         flags = [f"-mcode-object-version={_OBJECT_VERSION}"]
         compile_application(SOURCE, target, folder / "compiled", flags=flags, toolchain=toolchain("kernels"))
         (folder / "hooks").write_bytes(hook_bundle(target, folder).read_bytes())
     return files
+
+
+@contextmanager
+def _recording(path: Path) -> Iterator[None]:
+    """Write the message of a `LuthierError` to a file; the error ends here."""
+    try:
+        yield
+    except LuthierError as problem:
+        path.write_text(str(problem))
 
 
 def _profiled(name: str, target: str) -> str:
@@ -120,7 +131,8 @@ def _profiled(name: str, target: str) -> str:
     with tempfile.TemporaryDirectory(prefix="luthier-selftest-") as folder:
         command = [profiler, "--pmc", *_COUNTERS, "--output-format", "csv", "-d", folder, "--"]
         out = Path(folder) / "out"
-        env = {**os.environ, "HIP_VISIBLE_DEVICES": name.partition(":")[2]}
+        number, seen = int(name.partition(":")[2]), os.environ.get("HIP_VISIBLE_DEVICES", "")
+        env = {**os.environ, "HIP_VISIBLE_DEVICES": seen.split(",")[number] if seen else str(number)}
         run([*command, *program_command(target, Path(folder), out)], env=env, error=LuthierError, timeout=PATIENCE)
         devices.compare(np.frombuffer(out.read_bytes(), np.uint32))
         files = sorted(Path(folder).rglob("*counter_collection.csv"))

@@ -8,6 +8,7 @@ import luthier
 import numpy as np
 import pytest
 from assembly import assembled, function, kernel_text
+from luthier.errors import LuthierError
 from luthier.projection import machine_named, measure
 from luthier.projection.work import COLUMNS
 from numpy.typing import NDArray
@@ -93,3 +94,39 @@ def test_one_lane_in_a_bank_is_free() -> None:
         offsets = np.array([128 * (lane if lane < lanes else 0) for lane in range(WAVE)])
         row = costs("ds_read_b32 v3, v2", offsets, "ds_read_b32", lds=32768)
         assert row["lds"] == lanes + 1
+
+
+@pytest.mark.parametrize("most", [0, 2, 5, 6, 10, 16])
+@pytest.mark.parametrize("groups", [1, 16, 17, 33, 100, 1001])
+def test_no_work_group_runs_twice(groups: int, most: int) -> None:
+    """Each work-group adds 1 to a number of its own, which samples share."""
+    code = """
+        s_load_dwordx2 s[4:5], s[0:1], 0x0
+        s_lshl_b32 s6, s2, 2
+        v_mov_b32 v0, s6
+        v_mov_b32 v1, 1
+        s_waitcnt lgkmcnt(0)
+        s_mov_b64 exec, 1
+        global_atomic_add v0, v1, s[4:5]
+        s_endpgm"""
+    kernel = (
+        luthier.open_device("emu:gfx90a")
+        .load(assembled(kernel_text(function("k", [code]), "gfx90a"), "gfx90a"))
+        .kernel("k")
+    )
+    added = np.zeros(groups, np.uint32)
+    work = measure(kernel, added, machine=machine_named("mi250x"), grid=groups, block=64, most_groups=most)
+    assert added.max() == 1
+    ran = groups if not most or groups <= 2 * most else int(added.sum())
+    assert int(added.sum()) == ran == sum(sample.groups for sample in work.samples)
+    assert most == 0 or ran <= 2 * most
+
+
+def test_a_negative_number_of_work_groups() -> None:
+    kernel = (
+        luthier.open_device("emu:gfx90a")
+        .load(assembled(kernel_text(function("k", ["s_endpgm"]), "gfx90a"), "gfx90a"))
+        .kernel("k")
+    )
+    with pytest.raises(LuthierError, match="most_groups must be at least 0, not -1"):
+        measure(kernel, np.zeros(1, np.uint32), machine=machine_named("mi250x"), grid=17, block=64, most_groups=-1)

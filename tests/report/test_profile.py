@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from luthier import _mc
+from luthier import ReportRule, _mc
 from luthier.cli.main import main
+from luthier.errors import LuthierError
 from luthier.isa import Isa
 from luthier.report.digest import LINES, RunDigest
 from luthier.report.findings import findings
@@ -223,6 +224,34 @@ def test_a_broken_rule_is_one_error(
     run = str(write_run(tmp_path / "run", kernels=[kernel("k")]))
     assert main(["report", run]) == 1
     assert "the report rule bad failed: KeyError('x')" in capsys.readouterr().err
+
+
+def test_rules_that_are_no_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = RULE.replace('raise KeyError("x")', 'yield "text"')
+    plant(tmp_path, monkeypatch, "luthier.report_rules", "bad = other_one:BROKEN", source)
+    run = str(write_run(tmp_path / "run", kernels=[kernel("k")]))
+    assert main(["report", run]) == 1
+    assert "it yields 'text', not a RuleFinding" in capsys.readouterr().err
+    with pytest.raises(LuthierError, match="must be error, warning, note, not 'warn'"):
+        ReportRule(level="warn", label="l", explanation=tmp_path)  # type: ignore[arg-type]
+
+
+def test_missing_hooks_are_a_note(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", kernels=[kernel("k", requested_sites=4, sites=3)])
+    (finding,) = (one for one in RunDigest.of(RunFolder(run)).findings if one.rule == "not-instrumented")
+    assert (finding.level, finding.text) == ("note", "1 of 4 instructions lack hooks that tools requested")
+
+
+def test_different_errors_of_a_kernel_stay_two(tmp_path: Path) -> None:
+    tables = [{"title": "", "columns": ("kernel", "finding"), "rows": [["k", "a race"], ["k", "a NaN"]]}]
+    summary = {"tools": [{"tool": "t", "options": {}, "tables": tables}]}
+    run = write_run(tmp_path / "run", summary, kernels=[kernel("k")])
+    text = "\n".join(RunDigest.of(RunFolder(run)).lines())
+    assert "findings: 2 " in text
+    assert "a race" in text
+    assert "a NaN" in text
 
 
 def test_kernels_of_the_runtime_have_no_findings() -> None:

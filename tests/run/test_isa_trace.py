@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -109,6 +110,44 @@ def test_addresses_are_those_of_the_lanes(reduced: Path) -> None:
             mask = int(wave.exec[access.at])
             assert addresses == {lane: 4 * (64 * wave.number + lane) for lane in range(64) if mask >> lane & 1}
         assert reads
+
+
+TWO = """
+#include <hip/hip_runtime.h>
+__global__ void flat(int *to) { to[blockIdx.x] = threadIdx.x; }
+__global__ void deep(int *to) { to[blockIdx.x + 2 * blockIdx.z] = threadIdx.x; }
+int main() {
+  int *to;
+  if (hipMalloc(&to, 64) != hipSuccess)
+    return 1;
+  flat<<<2, 64>>>(to);
+  deep<<<dim3(2, 1, 3), 64>>>(to);
+  flat<<<1, 64>>>(to);
+  return hipDeviceSynchronize();
+}
+"""
+
+
+def test_two_kernels_of_an_object_in_three_dimensions(tmp_path: Path) -> None:
+    (tmp_path / "two.hip").write_text(TWO)
+    run(["env", "HIP_PLATFORM=amd", "hipcc", "--offload-arch=gfx90a", "-O2", "two.hip", "-o", "two"], cwd=tmp_path)
+    folder = tmp_path / "run"
+    done = run_luthier("run", "-t", "isa_trace", "-o", folder, "--", tmp_path / "two")
+    assert done.returncode == 0, done
+    trace = trace_tool.InstructionTrace(folder)
+    waves = [(wave.kernel.name, wave.launch, *wave.workgroup) for wave in trace.waves()]
+    flat = [("_Z4flatPi", 0, 0, 0, 0), ("_Z4flatPi", 1, 0, 0, 0), ("_Z4flatPi", 0, 1, 0, 0)]
+    assert sorted(waves) == sorted([*flat, *(("_Z4deepPi", 0, x, 0, z) for x in range(2) for z in range(3))])
+    assert not trace.differences()
+    summary = folder / "summary.json"
+    content = json.loads(summary.read_text())
+    for table in content["tools"][0]["tables"]:
+        if table["title"] == "kernels":
+            for row in table["rows"]:
+                row[3] = False  # as of kernels for GFX12 that do not receive the number
+    summary.write_text(json.dumps(content))
+    with pytest.raises(LuthierError, match="_Z4deepPi: the trace does not tell work-groups of the third"):
+        list(trace_tool.InstructionTrace(folder).waves())
 
 
 def exported(*words: object) -> subprocess.CompletedProcess[str]:

@@ -40,6 +40,7 @@ def test_own_gpu_is_the_default(captured: Captured, luthier: Luthier) -> None:
         json.loads(luthier("project", "--json", *words, file).stdout) for words in ([], ["--to", "gfx90a"])
     )
     assert default == named
+    assert default[0]["projections"][0]["machine"] == machine_named("gfx90a").name
 
 
 def test_code_of_another_processor(captured: Captured, build_program: Callable[..., Path], luthier: Luthier) -> None:
@@ -124,3 +125,17 @@ def test_bad_options(captured: Captured, luthier: Luthier, temporary: Path) -> N
     assert done.returncode == 2
     assert "not projected" in done.stderr
     assert "projected us" in done.stdout
+
+
+def test_machines_of_one_name(captured: Captured, luthier: Luthier, tmp_path: Path) -> None:
+    """A machine that is named twice answers once; two machines of one name would share a row."""
+    file = captured("histogram")[0]
+    once, twice = (
+        json.loads(luthier("project", "--json", "--to", names, file).stdout) for names in ("mi250x", "mi250x,gfx90a")
+    )
+    assert once == twice
+    (tmp_path / "mine.toml").write_text('base = "mi250x"\nclock = { value = 1000, unit = "MHz", source = "mine" }\n')
+    done = luthier("project", "--to", "mi250x", "--machine", tmp_path / "mine.toml", file)
+    assert "two machines have one name" in done.stderr, done
+    assert "--to names no GPU; there are " in luthier("project", "--to", ",", file).stderr
+    assert "works without --json" in luthier("project", "--explain", "histogram", "--json", file).stderr

@@ -119,9 +119,52 @@ def test_a_dash_before_a_check(tmp_path: Path) -> None:
 
 
 def test_nothing_ran(tmp_path: Path) -> None:
-    code, report, text = sanitized(tmp_path / "log", "--", "true")
+    files = ["--junit", tmp_path / "junit.xml", "--sarif", tmp_path / "log.sarif"]
+    code, report, text = sanitized(tmp_path / "log", *files, "--", "true")
     assert (code, report["checked"]["launches"]) == (0, 0)
     assert "no kernel of the program ran on a virtual device" in text
+    assert [row["why"] for row in report["not_checked"]] == ["no kernel of the program ran on a virtual device"]
+    assert "no kernel of the program ran" in (tmp_path / "log.sarif").read_text()
+    junit = (tmp_path / "junit.xml").read_text()
+    assert 'name="race"' not in junit
+    assert "no kernel of the program ran" in junit
+
+
+@pytest.mark.parametrize("check", ["default", "fast", "-race"])
+def test_sets_of_checks_under_a_tool(build_program: Build, check: str) -> None:
+    words = (
+        "-t",
+        "instr_count",
+        f"--check={check}",
+        "--device",
+        "emu:gfx90a",
+        "--",
+        build_program("sequence"),
+        "0:1:64:0",
+    )
+    done = run_luthier("run", *words)
+    assert done.returncode == 0, done
+    assert "instrumented kernels are not checked by " in done.stderr
+
+
+@pytest.mark.parametrize(("checks", "level"), [("default", "warning"), ("leak", "error")])
+def test_levels_of_sarif(build_program: Build, tmp_path: Path, checks: str, level: str) -> None:
+    """As those of JSON: a warning is an error if its check is named."""
+    words = (
+        "--sarif",
+        tmp_path / "log.sarif",
+        "--check",
+        checks,
+        "--device",
+        "emu:gfx90a",
+        "--",
+        build_program("sequence"),
+    )
+    code, report, _ = sanitized(tmp_path / "log", *words, "0:1:64:0")
+    assert code == int(level == "error")
+    assert {one["level"] for one in report["findings"]} == {level}
+    (run,) = json.loads((tmp_path / "log.sarif").read_text())["runs"]
+    assert {result["level"] for result in run["results"]} == {level}
 
 
 # How much of it runs -------------------------------------------------------------------------------------------------
@@ -177,7 +220,7 @@ def test_lines_that_may_have_moved(tmp_path: Path) -> None:
     source.write_text("one\n\tint \N{LATIN SMALL LETTER E WITH ACUTE} = at[i];\n")
     program.touch()
     frame = SourceFrame("k", str(source), 2, 11)  # columns count bytes
-    for name in (str(program), f"file://{tmp_path}/built%20in", "memory"):
+    for name in (str(program), f"file://{tmp_path}/built%20in#offset=2&size=3", "memory"):
         os.utime(source, (1, 1))
         line, mark = shown_line(frame, name)
         assert line[mark.index("^") :] == "at[i];"

@@ -25,7 +25,7 @@ def _function(number: int, lines: Iterable[str]) -> str:
 
 
 def _body(number: int) -> list[str]:
-    """Return eight instructions of a function, three of them loads for whose results only some others wait."""
+    """Return eight instructions of a function, three of them loads that nothing waits for."""
     vector = 4 + number % 24
     return [
         *(f"global_load_dword v{4 + (number + step) % 24}, v0, s[4:5]" for step in (7, 13, 19)),
@@ -86,7 +86,7 @@ def sharing(count: int, shared: int = 20) -> CodeObject:
 
 
 def small_kernels(count: int) -> CodeObject:
-    """Return `count` kernels of 31 instructions each, without calls."""
+    """Return `count` kernels of 31 instructions each, without calls; each waits at its end."""
     body = [line for number in range(3) for line in _body(number)][:22]
     lines = ["s_cmp_eq_u32 s9, 3", "s_cbranch_scc1 {0}_end", *body, "s_cmp_lg_u32 s10, 0", "s_cbranch_scc1 {0}_end"]
     lines += ["v_mov_b32 v3, 0", "s_waitcnt vmcnt(0)", "{0}_end:", "s_nop 0", "s_nop 0", "s_endpgm"]

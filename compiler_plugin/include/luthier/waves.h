@@ -54,10 +54,10 @@ LUTHIER_INLINE int64_t lowest(int64_t value, unsigned bits) {
 
 /// Returns the inverse of an odd number modulo 2^32, by Newton's method from 5 correct bits.
 LUTHIER_INLINE uint32_t inverse(uint32_t odd) {
-  uint32_t found = odd * 3 ^ 2;
+  uint32_t result = odd * 3 ^ 2;
   for (int turn = 0; turn < 3; ++turn)
-    found *= 2 - odd * found;
-  return found;
+    result *= 2 - odd * result;
+  return result;
 }
 
 } // namespace detail

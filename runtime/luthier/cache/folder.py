@@ -90,12 +90,17 @@ def bounded_folder(name: str, most_bytes: int) -> Path | None:
     if folder is None:
         return None
     with suppress(OSError):
-        files = [(entry.stat(follow_symlinks=False), entry.path) for entry in os.scandir(folder) if not entry.is_dir()]
+        files = []
+        for entry in os.scandir(folder):
+            with suppress(OSError):  # another process removed it
+                if not entry.is_dir():
+                    files.append((entry.stat(follow_symlinks=False), entry.path))
         oldest, total = time.time() - UNUSED_FOR, 0
         for status, path in sorted(files, key=lambda file: -file[0].st_mtime):
             total += status.st_size
             if total > most_bytes or status.st_mtime < oldest:
-                os.unlink(path)
+                with suppress(OSError):  # another process removed it
+                    os.unlink(path)
     return folder
 
 

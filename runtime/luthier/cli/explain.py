@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from importlib.resources import files
 from pathlib import Path
 
@@ -51,13 +52,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+@functools.cache
 def _pages() -> dict[str, Path]:
     """Return the pages about findings of checks."""
     return explanations_in(Path(str(files("luthier.findings") / "explanations")))
 
 
 def _page(topic: str) -> Explanation:
-    """Return the page of a topic; a check has none, but its kinds."""
+    """Return the page of a topic; a check has no page of its own: its kinds are listed."""
     from luthier.report.rules import RULES
 
     if topic in RULES.names():

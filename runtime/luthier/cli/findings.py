@@ -32,7 +32,7 @@ from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
     from luthier.findings.causes import Cause
-    from luthier.findings.finding import Finding
+    from luthier.findings.finding import Finding, Unchecked
     from luthier.run.selection import Selection
 
 FOUND = 1
@@ -169,9 +169,16 @@ class Findings:
             "findings": [
                 {**one.to_json(), "level": "error" if self.is_error(one) else "warning"} for one in self.shown
             ],
-            "not_checked": [one.to_json() for one in self.collector.unchecked],
+            "not_checked": [one.to_json() for one in self._unchecked()],
             "checked": scope.to_json(self.chosen, self.collector.kinds),
         }
+
+    def _unchecked(self) -> list[Unchecked]:
+        """Return what was not checked: of a program without launches, them all."""
+        from luthier.findings.finding import Unchecked
+
+        nothing = Unchecked(0, "", "launches", "no kernel of the program ran on a virtual device")
+        return [*self.collector.unchecked, *([] if self.collector.scope().launches else [nothing])]
 
     def is_error(self, finding: Finding) -> bool:
         """Return whether a finding makes the exit code that of findings: a warning does only if its check is named."""
@@ -200,7 +207,7 @@ class Findings:
 
             for cause in every:
                 say(github(cause, is_error=self.is_error(cause.finding)), file=sys.stderr)
-        notes = sentences(self.collector.unchecked)
+        notes = sentences(self._unchecked())
         checked = self.collector.scope().lines(self.chosen, self.collector.kinds)
         for line in (*checked, *(f"not checked: {note}" for note in notes)):
             say_text(f"luthier: {line}", file=sys.stderr)
@@ -229,7 +236,7 @@ class Findings:
         options = self._options
         if options.sarif:
             about = self.collector.scope().to_json(self.chosen, self.collector.kinds)
-            data = sarif(findings, __version__, notes, checked=about)
+            data = sarif(findings, __version__, notes, checked=about, is_error=self.is_error)
             write_atomically(options.sarif, f"{json.dumps(data, indent=2)}\n".encode())
         if options.junit:
             write_atomically(options.junit, self._junit(findings, notes))
@@ -254,7 +261,9 @@ class Findings:
             results.append(ReportResult(finding.kind, level, finding.message, finding.kernel, place, address=address))
         wrong = {one.check for one in findings if self.is_error(one)}
         out = io.BytesIO()
-        passed = [check for check in self.chosen.checks if check not in wrong]
+        scope = self.collector.scope()
+        looked = {check: scope.observed if CHECKS[check].observes else scope.launches for check in self.chosen.checks}
+        passed = [check for check, launches in looked.items() if launches and check not in wrong]
         left_out = [f"not checked: {note}" for note in notes]
         write_results(Results(results, left_out), out, command="luthier sanitize", passed=passed)
         return out.getvalue()

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from luthier.cli.captures import add_object_argument, add_scheduler_argument, captures_of, outcomes
-from luthier.cli.common import add_mangled_argument, print_json, say_fitting, terminal_width
+from luthier.cli.common import add_mangled_argument, print_json, say_fitting, shown_tables
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.terminal import say_text, visible
@@ -55,12 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit status."""
-    from luthier.objects.names import as_in_source, matches, spellings  # these import NumPy
-    from luthier.projection import Projection, machine_named, read_machine
+    from luthier.objects.names import matches, spellings  # these import NumPy
+    from luthier.projection import Projection, machine_named, machine_names, read_machine
     from luthier.projection.text import explained, kernel_table, line_table
     from luthier.replay.jobs import is_gpu
     from luthier.replay.projecting import Project, ProjectedOutcome
 
+    if args.explain and (args.json or args.by != "kernel"):
+        raise LuthierError("--explain prints text about kernels: it works without --json and --by line")
+    if args.json and args.by != "kernel":
+        raise LuthierError("--json writes lines and kernels: it works without --by line")
     if args.groups < 0:
         raise LuthierError(f"--groups must be at least 0, not {args.groups}")
     for file in args.files:
@@ -71,7 +75,12 @@ def run(args: argparse.Namespace) -> int:
                 object=file,
             )
     machines = [machine_named(name.strip()) for name in (args.to or "").split(",") if name.strip()]
+    if args.to is not None and not machines:
+        raise LuthierError(f"--to names no GPU; there are {', '.join(machine_names())}")
     machines += [read_machine(file) for file in args.machine]
+    machines = [machine for at, machine in enumerate(machines) if machine not in machines[:at]]
+    if len({machine.name for machine in machines}) < len(machines):
+        raise LuthierError("two machines have one name: give the file of --machine a name of its own")
     rows: list[ProjectedOutcome] = []
     if is_gpu(args.device):
         raise LuthierError(f"--device must be an emulated device, such as emu:gfx942, not {args.device}")
@@ -95,8 +104,8 @@ def run(args: argparse.Namespace) -> int:
                 say_fitting(line)
     elif projections:
         table = line_table(projections) if args.by == "line" else kernel_table(projections)
-        (table,) = [table] if args.mangled else as_in_source([table])
-        say_text(table.text(terminal_width(sys.stdout)))
+        for text in shown_tables([table], sys.stdout, mangled=args.mangled):
+            say_text(text)
         for note in dict.fromkeys(note for projection in projections for note in projection.notes):
             say_fitting(f"note: {note}")
     return status

@@ -289,7 +289,7 @@ class _WatchedRun:
         later = Later(partial(self._begin, tools, selection), watches_memory=tools.watches_memory)
         if any(type(tool).at_init is not Tool.at_init for tool in tools.tools):
             later.get()  # calls their `at_init` before the program starts
-        unchecked = unchecked_under_tools(options.check) if options.check and options.tool else ()
+        unchecked = unchecked_under_tools(self.findings.chosen.checks) if self.findings and options.tool else ()
         if unchecked:
             say(
                 f"luthier run: instrumented kernels are not checked by {', '.join(unchecked)}",

@@ -98,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
         findings = Findings(
             options.check,
             options.findings,
-            impossible={} if "init" in options.check else _without_addresses(),
+            impossible={} if "init" in options.check or options.findings.init is not None else _without_addresses(),
             selection=options.chosen.selection(),
             budget=options.budget,
         )

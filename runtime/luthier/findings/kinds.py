@@ -136,7 +136,8 @@ class CheckFacts(Struct, frozen=True):
 
     purpose: str
     cost: float
-    """Duration of kernels under it, as a multiple of that without it: the mean of `benchmarks/bench_sanitize.py`."""
+    """Duration of kernels under it, as a multiple of that without it: about the mean in
+    benchmarks/README.md, and 1.0 where the difference is noise."""
     in_default: bool = False
     """Whether it runs if the user names no check: it is quiet on right programs."""
     observes: bool = True
@@ -242,7 +243,8 @@ def chosen_checks(words: Collection[str], known: Collection[str] = tuple(CHECKS)
         if word in SETS:
             chosen |= dict.fromkeys(SETS[word])
             named |= set(SETS[word]) if word == ALL else set()
-            init = INIT_IN_SETS.get(word, init)
+            if word == ALL or "init" not in named:
+                init = INIT_IN_SETS.get(word, init)
             continue
         if word.startswith(WITHOUT):
             for check in named_checks([word.removeprefix(WITHOUT)]):

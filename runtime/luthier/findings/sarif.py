@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from luthier.findings.finding import Finding, source_of
@@ -25,6 +25,7 @@ def sarif(
     notes: Iterable[str] = (),
     command: str = "luthier sanitize",
     checked: Mapping[str, Any] | None = None,
+    is_error: Callable[[Finding], bool] | None = None,
 ) -> dict[str, Any]:
     """Return a log with one run.
 
@@ -32,6 +33,7 @@ def sarif(
         version: version of Luthier.
         notes: what was not checked.
         command: command that found them.
+        is_error: whether a finding is an error, not a warning; None: by its kind.
         checked: what was checked (`luthier.findings.scope.CheckedScope.to_json`); None if unknown.
     """
     notifications = [{"level": "warning", "message": {"text": f"not checked: {note}"}} for note in notes]
@@ -42,13 +44,17 @@ def sarif(
     )
     if checked is not None:
         more["properties"] = {"checked": checked}
-    return log(command, version, _MEANINGS, [_result(one) for one in findings], **more)
+    return log(command, version, _MEANINGS, [_result(one, is_error or _is_error) for one in findings], **more)
 
 
-def _result(finding: Finding) -> dict[str, Any]:
+def _is_error(finding: Finding) -> bool:
+    return finding.kind not in WARNINGS
+
+
+def _result(finding: Finding, is_error: Callable[[Finding], bool]) -> dict[str, Any]:
     result: dict[str, Any] = {
         **rule(_MEANINGS, finding.kind),
-        "level": "warning" if finding.kind in WARNINGS else "error",
+        "level": "error" if is_error(finding) else "warning",
         "message": {"text": finding.message},
         "occurrenceCount": finding.count,
         "properties": finding.to_json(),

@@ -28,7 +28,7 @@ def shown_line(frame: SourceFrame, object: str) -> Iterator[str]:
     line = _line(frame.file, frame.line)
     if line is None:
         return
-    program = unquote(object.removeprefix(_URI)) if object.startswith(_URI) else object
+    program = unquote(object.removeprefix(_URI).partition("#")[0]) if object.startswith(_URI) else object
     if _written(frame.file) > (_written(program) or float("inf")):
         yield f"{'':>5} | (the file is newer than the program: its lines may have moved)"
         return
@@ -60,7 +60,7 @@ def _lines(file: str) -> tuple[str, ...]:
 
 
 def _written(file: str) -> float:
-    """Return when a file was last written; 0 if it cannot be said."""
+    """Return when a file was last written; 0 if that is unknown."""
     with suppress(OSError, ValueError):
         return os.stat(file).st_mtime
     return 0

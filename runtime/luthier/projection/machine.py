@@ -191,6 +191,8 @@ class MachineModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                     f"{name} of machine {self.name} must be {'at least' if least == 0 else 'more than'} 0, "
                     f"not {quantity.value:g}"
                 )
+            if unit == "compute units" and (quantity.value < 1 or quantity.value % 1):
+                raise LuthierError(f"{name} of machine {self.name} must be a whole number, not {quantity.value:g}")
             if unit == "bytes" and (quantity.value < 4 or quantity.value % 4):
                 raise LuthierError(f"{name} of machine {self.name} must be a multiple of 4, not {quantity.value:g}")
             if not quantity.source.strip():

@@ -1,6 +1,6 @@
 """Projection: the time of a launch on a machine, what bounds it, and how far everything else is.
 
-A round is all work-groups that a compute unit holds at once. In a round, a unit is busy for the sum of what its waves
+A round is all work-groups that the device holds at once. In a round, a unit is busy for the sum of what its waves
 need of it. A wave alone takes the time of its path (`luthier.projection.path`), in which the unit is idle except for
 that wave's share. If waves were independent, a unit that one wave keeps busy for the share ``s`` of its path would be
 idle with ``n`` waves for the share ``(1 - s) ** n``: the round takes the unit's busy time divided by the rest. The unit

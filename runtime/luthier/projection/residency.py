@@ -18,7 +18,7 @@ class GroupNeeds(Struct, frozen=True, kw_only=True):
     vgprs: int
     """Registers of a wave, with AGPRs in a unified file."""
     sgprs: int
-    """Allocated."""
+    """Allocated; 0: every wave has all."""
     lds: int
     """Bytes, with dynamic ones."""
     wgp_mode: bool
@@ -29,19 +29,12 @@ class Residency(Struct, frozen=True):
     """Work-groups that run at once on a compute unit, or on a work-group processor."""
 
     groups: int
-    waves: int
-    """Of these work-groups."""
     most_waves: int
     """That the hardware allows."""
     limited_by: tuple[str, ...]
     """Any of ``VGPRs``, ``SGPRs``, ``LDS``, ``barriers`` and ``waves``."""
     units: int
     """Compute units together: 2 of a work-group processor."""
-
-    @property
-    def occupancy(self) -> float:
-        """Return the share of waves."""
-        return self.waves / self.most_waves
 
 
 def residency(needs: GroupNeeds, machine: MachineModel) -> Residency:
@@ -56,8 +49,8 @@ def residency(needs: GroupNeeds, machine: MachineModel) -> Residency:
     simds = units * target.simds_per_cu
     granule = target.vgpr_allocation_granule(wave_size)
     allocated = -(-max(needs.vgprs, 1) // granule) * granule
-    sgprs = simds * target.waves_per_simd if target.sgpr_file is None else simds * (target.sgpr_file // needs.sgprs)
     most = simds * target.waves_per_simd
+    sgprs = simds * (target.sgpr_file // needs.sgprs) if target.sgpr_file and needs.sgprs else most
     limits = {
         "VGPRs": simds * (target.vgpr_file_size(wave_size) // allocated) // needs.waves,
         "SGPRs": sgprs // needs.waves,
@@ -73,4 +66,4 @@ def residency(needs: GroupNeeds, machine: MachineModel) -> Residency:
             f"a work-group does not fit on a compute unit of {machine.name}: too many {enumerated(limited_by)}",
             kernel=needs.kernel,
         )
-    return Residency(groups, groups * needs.waves, most, limited_by, units)
+    return Residency(groups, most, limited_by, units)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ class LaunchWork(Struct, frozen=True, eq=False, kw_only=True):
     vgprs: int
     """Registers of a wave, with AGPRs in a unified file."""
     sgprs: int
-    """Allocated."""
+    """Allocated; 0: every wave has all."""
     wgp_mode: bool
     """A work-group may use both compute units of a work-group processor."""
     lds: int
@@ -247,7 +248,7 @@ def measure_launch(launch: PreparedLaunch, machine: MachineModel, most_groups: i
     counts = whole_groups(manifest)
     samples = [] if manifest.groups or manifest.cooperative else _samples(counts, most_groups)
     measured = []
-    with launch.memory():
+    with launch.memory(), _restoring(launch, capture):
         for number, sample in enumerate(samples or [manifest.groups]):
             launch.capture = replace(capture, manifest=replace(manifest, groups=tuple(sample)))
             executions, lanes, _, fault = launch.execute(None, None, observation)
@@ -264,6 +265,14 @@ def measure_launch(launch: PreparedLaunch, machine: MachineModel, most_groups: i
     return replace(needs, groups=len(manifest.groups) or math.prod(counts), samples=tuple(measured))
 
 
+@contextmanager
+def _restoring(launch: PreparedLaunch, capture: Capture) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        launch.capture = capture
+
+
 def _work(kernel: Kernel, items: int, dynamic_lds: int, machine: MachineModel) -> LaunchWork:
     """Return the work of a launch of which nothing has run."""
     descriptor = kernel.descriptor
@@ -278,7 +287,7 @@ def _work(kernel: Kernel, items: int, dynamic_lds: int, machine: MachineModel) -
         target=descriptor.target.name,
         wave_size=descriptor.wave_size,
         vgprs=descriptor.vgprs,
-        sgprs=descriptor.allocated_sgprs,
+        sgprs=descriptor.allocated_sgprs if descriptor.target.sgpr_file else 0,
         wgp_mode=bool(descriptor.wgp_mode),
         lds=descriptor.group_segment_fixed_size + dynamic_lds,
         scratch=descriptor.private_segment_fixed_size,
@@ -296,17 +305,20 @@ def _resident(work: LaunchWork, machine: MachineModel) -> int:
 
 
 def _samples(counts: Triple, most: int) -> list[list[Triple]]:
-    """Return ids of work-groups by sample; none: all run.
+    """Return ids of work-groups by sample, each in one of them; none: all run.
 
     Half of them are single ones, in the middle of equal parts of the launch. The others are neighbours, in its middle:
     what they share shows in the lines that they access.
     """
+    if most < 0:
+        raise LuthierError(f"most_groups must be at least 0, not {most}")
     total = math.prod(counts)
-    if not most or total <= most:
+    if not most or total <= 2 * most:
         return []
     strata, length = most // 2, most - most // 2
-    runs = [(total * (2 * number + 1) // (2 * strata), 1) for number in range(strata)]
-    runs.append((min(total - length, max(0, total // 2 - length // 2)), length))
+    begin = min(total - length, max(0, total // 2 - length // 2))
+    singles = [total * (2 * number + 1) // (2 * strata) for number in range(strata)]
+    runs = [*((single, 1) for single in singles if not begin <= single < begin + length), (begin, length)]
     return [
         [
             (at % counts[0], at // counts[0] % counts[1], at // (counts[0] * counts[1]))

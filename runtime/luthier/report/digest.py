@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
@@ -19,6 +17,7 @@ from luthier.report.rules.wording import count, number
 from luthier.report.sources import read_sources
 from luthier.run.folder import RunFolder
 from luthier.run.summary import RunSummary
+from luthier.support.processes import signal_name
 from luthier.support.table import Cell, Table, wrapped
 from luthier.support.wording import counted, enumerated
 from luthier.terminal import visible
@@ -107,10 +106,12 @@ class RunDigest(Struct, frozen=True):
         hot = self._hot_table().text(width).split("\n") if self.hot else []
         yield from kernels
         yield from hot
-        room = (LINES - 2 - len(kernels) - len(hot) - len(notes)) // 2 if not width else _FINDINGS
-        groups: dict[tuple[str, str], list[DigestedFinding]] = {}
+        room = (LINES - 2 - len(kernels) - len(hot) - len(notes)) // 2
+        room = min(room, _FINDINGS) if width else room
+        groups: dict[tuple[str, str, str], list[DigestedFinding]] = {}
         for finding in self.findings:
-            groups.setdefault((finding.rule, finding.kernel), []).append(finding)
+            text = finding.text if finding.level == "error" else ""  # waste of one kind is one group
+            groups.setdefault((finding.rule, finding.kernel, text), []).append(finding)
         shown = list(groups.values())[:room]
         if shown:
             more = f", {len(shown)} of them here" if len(shown) < len(groups) else ""
@@ -235,7 +236,7 @@ def _lacking(analysed: AnalysedRun) -> Iterator[str]:
     """Yield sentences about what was lost or not measured, most important first."""
     summary = analysed.run.summary
     if summary.exit_code < 0:
-        yield f"partial: the program was ended by {_signal(-summary.exit_code)}"
+        yield f"partial: the program was ended by {signal_name(-summary.exit_code)}"
     elif summary.exit_code:
         yield f"possibly partial: the program ended with exit code {summary.exit_code}"
     if summary.ended_before:
@@ -248,12 +249,6 @@ def _lacking(analysed: AnalysedRun) -> Iterator[str]:
     if lacking := [tool for tool in MEASURING if tool not in ran]:
         yield f"not measured: {', '.join(lacking)} did not run (luthier profile runs them)"
     yield from (f"not examined: {note}" for note in analysed.unexamined)
-
-
-def _signal(number: int) -> str:
-    with suppress(ValueError):
-        return signal.Signals(number).name
-    return f"signal {number}"
 
 
 def _more_notes(notes: Sequence[str]) -> str:

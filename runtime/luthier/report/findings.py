@@ -7,6 +7,7 @@ This ranks findings; it does not predict time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,12 +16,12 @@ from msgspec import Struct
 from luthier.errors import LuthierError
 from luthier.report.code import ReportedCode
 from luthier.report.rules import RULES, MeasuredKernel, ReportRule, RuleFinding, lines_of
+from luthier.report.rules.declare import LEVELS
 
 SHOWN = 200
 """Maximum number of findings on a page."""
 _LEAST = 0.01
 """Losses below this share of the largest loss, or of the instructions that their kernel executed, are not reported."""
-_ORDER = ("error", "warning", "note")
 
 
 class ReportedFinding(Struct, frozen=True):
@@ -89,7 +90,7 @@ def findings(
         least = _LEAST * max(most, kernels[finding.kernel]["executed"] or 0)
         return finding.level != "warning" or finding.fault.lost >= least
 
-    costly = sorted(filter(costs, reported), key=lambda finding: (_ORDER.index(finding.level), -finding.fault.lost))
+    costly = sorted(filter(costs, reported), key=lambda finding: (LEVELS.index(finding.level), -finding.fault.lost))
     return costly[:limit]
 
 
@@ -98,11 +99,12 @@ def _judged(kernel: MeasuredKernel, rules: Mapping[str, ReportRule]) -> Iterator
     lines = list(lines_of(kernel))
     for name, rule in rules.items():
         try:
-            for line in lines if rule.of_line is not None else ():
-                assert rule.of_line is not None
-                yield from ((name, finding) for finding in rule.of_line(line))
-            if rule.of_kernel is not None:
-                yield from ((name, finding) for finding in rule.of_kernel(kernel))
+            judged = [rule.of_line(line) for line in lines] if rule.of_line is not None else []
+            judged += [rule.of_kernel(kernel)] if rule.of_kernel is not None else []
+            for finding in itertools.chain.from_iterable(judged):
+                if not isinstance(finding, RuleFinding):
+                    raise TypeError(f"it yields {finding!r}, not a RuleFinding")
+                yield name, finding
         except Exception as problem:  # rules of packages may raise anything
             raise LuthierError(f"the report rule {name} failed: {problem!r}") from problem
 

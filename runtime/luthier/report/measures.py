@@ -49,7 +49,7 @@ def is_per_lane(text: str) -> bool:
 
     All mnemonics of instructions that execute once per wave begin with ``s_``. Unknown ones (``.long``) do not count.
     """
-    return not text.startswith(("s_", "."))
+    return bool(text) and not text.startswith(("s_", "."))
 
 
 def lines_of_tables(

@@ -22,7 +22,7 @@ _FACTS = (
 )
 _SUMS = ("launches", "instrumented", "requested_sites", "sites", "hooks", "refused_hooks", "unknown_calls")
 GPU = "GPU"
-"""Name of the tool of which measured tables are."""
+"""Name under which measured tables are shown, like that of a tool."""
 _CELLS = 200_000
 """Maximum number of cells of tools' tables on a page."""
 _REFUSALS = 2_000

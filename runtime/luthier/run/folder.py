@@ -201,7 +201,11 @@ class RunFolder:
         """
         with self.table(name) as reader:
             columns = tuple(reader.columns)
-            return Table(name, columns, [[row[column] for column in columns] for row in self.rows(name)])
+            return Table(
+                name,
+                columns,
+                [[row[column] for column in columns] for batch in reader.batches() for row in batch.to_pylist()],
+            )
 
     def shown(self) -> Iterator[Table]:
         """Yield tables to show: the tools' tables in full, the first rows of others.

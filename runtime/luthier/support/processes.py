@@ -56,14 +56,15 @@ def run(
         output = (done.stderr or done.stdout).strip()
         how = f"{shlex.join(argv)} failed with exit code {done.returncode}"
         if done.returncode < 0:
-            how = f"{argv[0]} was killed by {_signal_name(-done.returncode)}: {shlex.join(argv)}"
+            how = f"{argv[0]} was killed by {signal_name(-done.returncode)}: {shlex.join(argv)}"
         raise error(f"{output}\n{how}" if output else how)
     if warnings is not None and done.stderr.strip():
         warnings(done.stderr)
     return done.stdout
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Return the name of a signal."""
     try:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal

@@ -21,18 +21,10 @@ if TYPE_CHECKING:
 
 DEVICE = ToolModule.from_package(__name__, "device")
 _WAVE = [("x", "<u4"), ("y", "<u4"), ("z", "<u4"), ("wave", "<u2")]
-_SEGMENT = [("pc", "<u8"), ("kernel", "<u2"), ("instructions", "<u2"), ("starts", "u1")]
+_SEGMENT = [("pc", "<u8"), ("kernel", "<u2"), ("instructions", "<u4"), ("starts", "u1")]
 STEP = np.dtype([("exec", "<u8"), *_WAVE, *_SEGMENT])
 """A segment that a wave enters; ``starts``: the wave starts here."""
-_SITE = [
-    ("pc", "<u8"),
-    ("kernel", "<u2"),
-    ("size", "<u2"),
-    ("kind", "u1"),
-    ("space", "u1"),
-    ("parts", "u1"),
-    ("unit", "u1"),
-]
+_SITE = [*_SEGMENT[:2], ("size", "<u2"), ("kind", "u1"), ("space", "u1"), ("parts", "u1"), ("unit", "u1")]
 ADDRESS = np.dtype([("address", "<u8"), ("distance", "<i8"), ("lanes", "<u8"), *_WAVE, *_SITE[:-1]])
 """An access by some lanes of a wave: lane i accesses ``address + distance * i``; lanes 0: the wave, once.
 
@@ -57,8 +49,8 @@ class IsaTrace(Tool):
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
-        self.kernels: list[tuple[str, int]] = []
-        """Kernels by number: name, wave size."""
+        self.kernels: list[tuple[str, int, bool]] = []
+        """Kernels by number: name, wave size, whether work-groups are told apart in the third dimension."""
         self._segments: list[tuple[int, ...]] = []
         """By number: the fields of `_SEGMENT`."""
         self._accesses: list[tuple[int, ...]] = []
@@ -77,8 +69,8 @@ class IsaTrace(Tool):
         lifted, number = task.lifted, len(self.kernels)
         if number == _MOST_KERNELS:
             raise HookError(f"a trace has at most {_MOST_KERNELS} kernels", kernel=lifted.kernel.name)
-        self.kernels.append((lifted.kernel.name, lifted.wave_size))
         z = task.third_workgroup_id
+        self.kernels.append((lifted.kernel.name, lifted.wave_size, z is not None))
         place = (0 if z is None else z, lifted.wave_size)
         entry = lifted.functions[0].blocks[0]
         if entry.predecessors:
@@ -151,11 +143,9 @@ class IsaTrace(Tool):
 
     def report(self, run: Run) -> Iterable[Table]:
         """Yield the numbers of kernels with what was traced of each, and what was lost."""
-        rows = [
-            (number, name, width, *self._executed.get(number, (0, 0, 0)))
-            for number, (name, width) in enumerate(self.kernels)
-        ]
-        yield Table("kernels", ("number", "kernel", "wave size", "waves", "segments", "instructions with lanes"), rows)
+        rows = [(number, *kernel, *self._executed.get(number, (0, 0, 0))) for number, kernel in enumerate(self.kernels)]
+        columns = ("number", "kernel", "wave size", "has z", "waves", "segments", "instructions with lanes")
+        yield Table("kernels", columns, rows)
         lost = [
             (name, channel.pid, channel.gpu, channel.taken, channel.dropped, channel.lost)
             for name in ("steps", "addresses")

@@ -51,6 +51,8 @@ class _Launches:
         self._folder = folder
         self._facts: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
         for row in trace.run.rows("launches"):
+            if not row["instrumented"]:
+                continue
             self._facts.setdefault((row["process"], row["device"], row["kernel"]), []).append(row)
         self._numbers: dict[tuple[int, int, int, int], int] = {}
         self._groups: dict[int, tuple[tuple[int, int, int], list[str]]] = {}

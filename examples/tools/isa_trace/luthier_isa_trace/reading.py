@@ -39,8 +39,6 @@ class TracedKernel(Struct):
     pc: NDArray[np.uint64]
     """Virtual addresses, ascending."""
     text: list[str]
-    kind: list[str]
-    """Unit of each instruction, as in the run's table of listings."""
     block: NDArray[np.int64]
     successors: dict[int, tuple[int, ...]]
     """By block."""
@@ -100,21 +98,31 @@ class InstructionTrace:
             raise LuthierError(f"{folder} has no trace of instructions: run with -t isa_trace -o")
         self.restored: Counter[str] = Counter()
         """Segments without active lanes that were restored so far, by kernel."""
-        self._sums: dict[int, NDArray[np.int64]] = {}
+        self._sums: dict[str, NDArray[np.int64]] = {}
 
     @cached_property
     def kernels(self) -> dict[int, TracedKernel]:
         """Return the kernels by number.
 
         Raises:
-            LuthierError: the folder is damaged, or has two kernels of one name.
+            LuthierError: the folder is damaged, has two kernels of one name, or a launch with work-groups in a third
+                dimension in which the trace does not tell them apart.
         """
         names = [row for table in self._tool_tables("kernels") for row in table.rows]
-        facts = {row["kernel"]: row for row in self.run.rows("kernels", ["kernel", "digest", "target", "wave_size"])}
-        if len({row["digest"] for row in facts.values()}) < len(list(self.run.rows("kernels", ["kernel"]))):
-            raise LuthierError(f"{self.run.path} has two kernels of one name, whose code cannot be told apart")
+        targets: dict[str, str] = {}
+        for row in self.run.rows("kernels", ["kernel", "target"]):
+            if row["kernel"] in targets:
+                raise LuthierError(f"{self.run.path} has two kernels {row['kernel']}, whose code cannot be told apart")
+            targets[row["kernel"]] = row["target"]
+        flat = {str(row[1]) for row in names if not row[3]}
+        for row in self.run.rows("launches", ["kernel", "grid_z", "block_z"]):
+            if row["kernel"] in flat and (row["grid_z"] or 1) > (row["block_z"] or 1):
+                raise LuthierError(
+                    f"{row['kernel']}: the trace does not tell work-groups of the third dimension apart, since the"
+                    " kernel does not receive their number"
+                )
         code: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        for row in self.run.rows("listings", ["kernel", "address", "text", "kind", "block"]):
+        for row in self.run.rows("listings", ["kernel", "address", "text", "block"]):
             code[row["kernel"]].append(row)
         counts: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for row in self.run.rows("counts", ["kernel", "address", "executions"]):
@@ -126,16 +134,17 @@ class InstructionTrace:
             blocks[row["kernel"]].append(row)
         kernels = {}
         for number, name, width, *_ in names:
+            if name not in targets:
+                raise LuthierError(f"{self.run.path} has a trace of {name}, but no such kernel")
             rows = sorted(code[str(name)], key=lambda row: row["address"])
             pc = np.array([row["address"] for row in rows], np.uint64)
             kernels[int(number)] = TracedKernel(
                 str(name),
                 int(number),
-                facts[name]["target"],
+                targets[str(name)],
                 int(width),
                 pc,
                 [row["text"] for row in rows],
-                [row["kind"] for row in rows],
                 np.array([row["block"] for row in rows], np.int64),
                 {row["block"]: tuple(row["successors"]) for row in blocks[str(name)]},
                 {row["block"]: row["exit"] for row in blocks[str(name)]},
@@ -194,7 +203,7 @@ class InstructionTrace:
             np.array([mask for *_, mask in segments], np.uint64),
             np.array([after - first for first, after, _ in segments], np.int64),
         )
-        sums = self._sums.setdefault(kernel.number, np.zeros(len(kernel.pc), np.int64))
+        sums = self._sums.setdefault(kernel.name, np.zeros(len(kernel.pc), np.int64))
         np.add.at(sums, instructions, 1)
         group = (key["x"], key["y"], key["z"])
         return TracedWave(kernel, key["process"], key["device"], launch, group, key["wave"], instructions, masks)
@@ -223,11 +232,14 @@ class InstructionTrace:
 
     def differences(self) -> dict[str, tuple[int, int]]:
         """Return instructions of the stream and exact ones of each kernel that has a difference, after `waves`."""
-        sums = {number: self._sums.get(number, np.zeros(len(k.pc), np.int64)) for number, k in self.kernels.items()}
+        pairs = {
+            kernel.name: (self._sums.get(kernel.name, np.zeros(len(kernel.pc), np.int64)), kernel.executions)
+            for kernel in self.kernels.values()
+        }
         return {
-            kernel.name: (int(sums[number].sum()), int(kernel.executions.sum()))
-            for number, kernel in self.kernels.items()
-            if not np.array_equal(sums[number], kernel.executions)
+            name: (int(traced.sum()), int(exact.sum()))
+            for name, (traced, exact) in pairs.items()
+            if not np.array_equal(traced, exact)
         }
 
     def _grouped(self, table: str, columns: tuple[str, ...]) -> Iterator[tuple[dict[str, int], dict[str, Any]]]:

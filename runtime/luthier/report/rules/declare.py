@@ -9,9 +9,15 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
+from luthier.errors import LuthierError
 from luthier.report.code import ReportedCode
 from luthier.report.measures import lines_of_tables
 from luthier.support.explanations import Explanation
+
+PAGES = Path(__file__).parents[1] / "explanations"
+"""Folder with the pages of the rules here."""
+LEVELS = ("error", "warning", "note")
+"""Levels of rules, as in SARIF, in the order of the report."""
 
 
 class RuleFinding(Struct, frozen=True, kw_only=True):
@@ -22,7 +28,7 @@ class RuleFinding(Struct, frozen=True, kw_only=True):
     advice: str = ""
     """What to change, as an imperative."""
     lost: float = 0.0
-    """Lost slots (`luthier.report.findings`); 0 if the loss is not known, as for notes."""
+    """Lost slots (`luthier.report.findings`). Warnings need them: those that lose little are left out."""
     at: int | None = None
     """Position of the instruction in the kernel's code; None: the whole kernel."""
 
@@ -72,7 +78,7 @@ class MeasuredLine(Struct, frozen=True, dict=True):
 
     @cached_property
     def vector(self) -> tuple[int, int]:
-        """The executed vector instructions, and the sum of their active lanes; those with unknown lanes are not in."""
+        """The executed vector instructions whose lanes are known, and the sum of their active lanes."""
         ran = lanes = 0
         for at in self.which:
             if self.code.executions and self.code.executions[at] and self.code.lanes[at] is not None:
@@ -110,6 +116,10 @@ class ReportRule(Struct, frozen=True, kw_only=True):
     """Finds faults in one source line."""
     of_kernel: Callable[[MeasuredKernel], Iterable[RuleFinding]] | None = None
     """Finds faults in a whole kernel."""
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise LuthierError(f"the level of a report rule must be {', '.join(LEVELS)}, not {self.level!r}")
 
     def to_json(self) -> dict[str, str]:
         """Return plain data for the page."""

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-from luthier.report.rules.declare import MeasuredKernel, MeasuredLine, ReportRule, RuleFinding
+from luthier.report.rules.declare import PAGES, MeasuredKernel, MeasuredLine, ReportRule, RuleFinding
 from luthier.report.rules.wording import count, number
 
-_PAGES = Path(__file__).parents[1] / "explanations"
 BUSY = 0.75
 """Share of the lanes that hold work-items from which they count as busy."""
 FULL = 0.9
@@ -48,7 +46,7 @@ def partly_filled(kernel: MeasuredKernel) -> Iterator[RuleFinding]:
     )
 
 
-DIVERGENCE = ReportRule(level="warning", label="lanes", explanation=_PAGES / "divergence.md", of_line=diverged)
+DIVERGENCE = ReportRule(level="warning", label="lanes", explanation=PAGES / "divergence.md", of_line=diverged)
 PARTIAL_WAVES = ReportRule(
-    level="warning", label="lanes", explanation=_PAGES / "partial-waves.md", of_kernel=partly_filled
+    level="warning", label="lanes", explanation=PAGES / "partial-waves.md", of_kernel=partly_filled
 )

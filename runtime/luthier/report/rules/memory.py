@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 
-from luthier.report.rules.declare import MeasuredLine, ReportRule, RuleFinding
+from luthier.report.rules.declare import PAGES, MeasuredLine, ReportRule, RuleFinding
 from luthier.report.rules.wording import count, number
 
-_PAGES = Path(__file__).parents[1] / "explanations"
 EFFICIENT = 75.0
 """Percentage of the bytes of accessed cache lines that must be used."""
 CONFLICTED = 1.25
@@ -72,5 +70,5 @@ def conflicts(line: MeasuredLine) -> Iterator[RuleFinding]:
     )
 
 
-COALESCING = ReportRule(level="warning", label="memory", explanation=_PAGES / "coalescing.md", of_line=uncoalesced)
-BANK_CONFLICTS = ReportRule(level="warning", label="LDS", explanation=_PAGES / "bank-conflicts.md", of_line=conflicts)
+COALESCING = ReportRule(level="warning", label="memory", explanation=PAGES / "coalescing.md", of_line=uncoalesced)
+BANK_CONFLICTS = ReportRule(level="warning", label="LDS", explanation=PAGES / "bank-conflicts.md", of_line=conflicts)

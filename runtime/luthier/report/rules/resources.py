@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-from luthier.report.rules.declare import MeasuredKernel, ReportRule, RuleFinding
+from luthier.report.rules.declare import PAGES, MeasuredKernel, ReportRule, RuleFinding
 from luthier.report.rules.wording import count
 from luthier.support.wording import counted
 
-_PAGES = Path(__file__).parents[1] / "explanations"
 FEW_WAVES = 2
 """Largest number of waves on a SIMD that is reported."""
 
@@ -39,5 +37,5 @@ def few_waves(kernel: MeasuredKernel) -> Iterator[RuleFinding]:
     )
 
 
-SCRATCH = ReportRule(level="note", label="scratch", explanation=_PAGES / "scratch.md", of_kernel=spilled)
-OCCUPANCY = ReportRule(level="note", label="occupancy", explanation=_PAGES / "occupancy.md", of_kernel=few_waves)
+SCRATCH = ReportRule(level="note", label="scratch", explanation=PAGES / "scratch.md", of_kernel=spilled)
+OCCUPANCY = ReportRule(level="note", label="occupancy", explanation=PAGES / "occupancy.md", of_kernel=few_waves)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-from luthier.report.rules.declare import MeasuredKernel, ReportRule, RuleFinding
+from luthier.report.rules.declare import PAGES, MeasuredKernel, ReportRule, RuleFinding
 from luthier.report.rules.wording import count
 
-_PAGES = Path(__file__).parents[1] / "explanations"
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{1,16}\b")
 
 
@@ -41,7 +39,7 @@ def uninstrumented(kernel: MeasuredKernel) -> Iterator[RuleFinding]:
         )
 
 
-TOOL_FINDING = ReportRule(level="error", label="wrong", explanation=_PAGES / "tool-finding.md", of_kernel=reported)
+TOOL_FINDING = ReportRule(level="error", label="wrong", explanation=PAGES / "tool-finding.md", of_kernel=reported)
 NOT_INSTRUMENTED = ReportRule(
-    level="note", label="coverage", explanation=_PAGES / "not-instrumented.md", of_kernel=uninstrumented
+    level="note", label="coverage", explanation=PAGES / "not-instrumented.md", of_kernel=uninstrumented
 )
