@@ -14,8 +14,6 @@ from luthier.report.code import ReportedCode
 from luthier.report.measures import lines_of_tables
 from luthier.support.explanations import Explanation
 
-PAGES = Path(__file__).parents[1] / "explanations"
-"""Folder with the pages of the rules here."""
 LEVELS = ("error", "warning", "note")
 """Levels of rules, as in SARIF, in the order of the report."""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from luthier.report.rules.declare import PAGES, MeasuredKernel, MeasuredLine, ReportRule, RuleFinding
-from luthier.report.rules.wording import count, number
+from luthier.report.rules.declare import MeasuredKernel, MeasuredLine, ReportRule, RuleFinding
+from luthier.report.rules.wording import PAGES, count, number
 
 BUSY = 0.75
 """Share of the lanes that hold work-items from which they count as busy."""

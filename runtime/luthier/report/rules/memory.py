@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from luthier.report.rules.declare import PAGES, MeasuredLine, ReportRule, RuleFinding
-from luthier.report.rules.wording import count, number
+from luthier.report.rules.declare import MeasuredLine, ReportRule, RuleFinding
+from luthier.report.rules.wording import PAGES, count, number
 
 EFFICIENT = 75.0
 """Percentage of the bytes of accessed cache lines that must be used."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from luthier.report.rules.declare import PAGES, MeasuredKernel, ReportRule, RuleFinding
-from luthier.report.rules.wording import count
+from luthier.report.rules.declare import MeasuredKernel, ReportRule, RuleFinding
+from luthier.report.rules.wording import PAGES, count
 from luthier.support.wording import counted
 
 FEW_WAVES = 2

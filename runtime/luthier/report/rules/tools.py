@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from luthier.report.rules.declare import PAGES, MeasuredKernel, ReportRule, RuleFinding
-from luthier.report.rules.wording import count
+from luthier.report.rules.declare import MeasuredKernel, ReportRule, RuleFinding
+from luthier.report.rules.wording import PAGES, count
 
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{1,16}\b")
 

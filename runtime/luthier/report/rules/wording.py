@@ -1,6 +1,11 @@
-"""Numbers in the texts of findings and summaries."""
+"""Numbers in the texts of findings and summaries, and the pages of the rules here."""
 
 from __future__ import annotations
+
+from pathlib import Path
+
+PAGES = Path(__file__).parents[1] / "explanations"
+"""Folder of the pages."""
 
 
 def number(value: float) -> str:
