@@ -48,6 +48,13 @@ def test_kernels_that_never_end(bad: Module, kernel: str) -> None:
     works(bad.device, bad)
 
 
+def test_a_wave_may_sleep_for_long(bad: Module) -> None:
+    """Other work-groups, for which it waits, may run on a slower thread."""
+    out = np.zeros(4, np.int32)
+    bad.kernel("long_sleep").launch(out, 20 * bad.device.step_limit, block=64)
+    assert out[0] == 20 * bad.device.step_limit
+
+
 def test_a_jump_into_the_middle_of_an_instruction(bad: Module) -> None:
     with pytest.raises(EmulationError, match=r"jump to 0x.*, where no instruction of the object begins") as caught:
         bad.kernel("into_the_middle").launch(np.zeros(4, np.int32), block=64)

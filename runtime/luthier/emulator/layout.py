@@ -186,6 +186,7 @@ GROUP = FieldLayout(
     signals=8,  # arrivals at the split barrier since it last opened
     phase=8,  # how often it opened
     steps=8,  # turns, and backward branches taken in them
+    slept=8,  # steps among them that no wave used, because it slept
     slice_begin=8,  # steps at the start of the work-group's slice
     lds=8,
     lds_size=8,

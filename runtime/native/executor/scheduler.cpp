@@ -12,6 +12,8 @@ namespace {
 
 constexpr int kGoOn = -1; // the wave continues
 
+constexpr uint64_t kSleeps = 64; // turns that waves sleep through, for one that counts for the limit of steps
+
 constexpr uint64_t kUnit = 4; // bytes of a register of 32 bits
 
 constexpr uint64_t offset_of(int unit) { return kUnit * static_cast<uint64_t>(unit); }
@@ -122,7 +124,8 @@ void start(const char *launch, char *group, uint64_t number) {
   put(group, group::number, number);
   put(group, group::live, count);
   put(group, group::active, uint64_t{1});
-  clear(group, group::waiting, group::steps, group::slice_begin, group::signals, group::phase, group::watched);
+  clear(group, group::waiting, group::steps, group::slept, group::slice_begin, group::signals, group::phase,
+        group::watched);
   put(group, group::named, count > 1 ? named : 0);
   if (named)
     std::memset(group + group::named_members.offset, 0, 3 * kUnit * NAMED_BARRIERS);
@@ -164,13 +167,16 @@ void open_barrier(char *group) {
       put(wave, wave::status, READY);
 }
 
-// Add steps to those of a work-group: a loop of barriers uses no quantum, but must end, too.
-int spend(char *launch, char *group, uint64_t cost) {
-  const uint64_t steps = get(group, group::steps) + cost;
+// Add steps to those of a work-group: a loop of barriers uses no quantum, but must end, too. A wave that sleeps ends
+// its turn early. It waits for work-groups that may run on a slower thread, so the limit counts the rest of such a turn
+// less.
+int spend(char *launch, char *group, uint64_t cost, uint64_t unused = 0) {
+  const uint64_t steps = get(group, group::steps) + cost, slept = get(group, group::slept) + unused;
   put(group, group::steps, steps);
+  put(group, group::slept, slept);
   if (aborted(launch))
     return STOP;
-  return steps > get(launch, launch::step_limit) ? static_cast<int>(RUNAWAY) : kGoOn;
+  return steps - slept + slept / kSleeps > get(launch, launch::step_limit) ? static_cast<int>(RUNAWAY) : kGoOn;
 }
 
 // Return the turns that a wave gets. A stepped wave, which returns after every instruction, keeps its turn until it is
@@ -181,11 +187,17 @@ uint64_t turns_of(const char *context, const char *launch, const char *wave) {
   return goes_on ? left : get(launch, launch::quantum);
 }
 
+// Return the turns that a wave left: none if it used up its quantum.
+uint64_t left_of(const char *context) {
+  const auto left = static_cast<int64_t>(get(context, context::budget));
+  return left > 0 ? static_cast<uint64_t>(left) : 0;
+}
+
 // Handle the reason for which a wave returned.
 int take(uint64_t code, uint64_t given, const char *context, char *launch, char *group, char *wave) {
   switch (code) {
   case YIELD:
-    return spend(launch, group, get(launch, launch::quantum));
+    return spend(launch, group, get(launch, launch::quantum), left_of(context));
   case RETRY:
     return spend(launch, group, 1);
   case BARRIER:

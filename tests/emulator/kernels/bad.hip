@@ -63,6 +63,12 @@ extern "C" __global__ void endless_sleep(volatile int *out) {
     __builtin_amdgcn_s_sleep(10);
 }
 
+extern "C" __global__ void long_sleep(volatile int *out, int count) {
+  for (int i = 0; i < count; ++i)
+    __builtin_amdgcn_s_sleep(10);
+  out[0] = count;
+}
+
 extern "C" __global__ void into_the_middle(int *out) {
   // The address 4 bytes into an instruction of 8.
   asm volatile("s_getpc_b64 s[20:21]\n"
