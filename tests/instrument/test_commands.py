@@ -195,6 +195,15 @@ def test_tools_that_cannot_work_together(
     assert not output.exists()
 
 
+def test_an_application_with_a_symbol_of_the_tool(
+    luthier: Run, compile_object: Callable[..., Path], tmp_path: Path
+) -> None:
+    source = '#include <hip/hip_runtime.h>\n__device__ int counter;\nextern "C" __global__ void k() { ++counter; }'
+    code, _, error = luthier("patch", compile_object(source, "gfx942"), "-t", "steps", "-o", tmp_path / "out.hsaco")
+    assert code == 1
+    assert "defines the symbol counter, and so does the tool: rename the tool's variable, or use `luthier run`" in error
+
+
 def test_refusals_are_said_and_listed(luthier: Run, app, tmp_path: Path) -> None:
     source, output = app("vector_add", "gfx942"), tmp_path / "out.hsaco"
     code, printed, error = luthier("patch", source, "-t", "refused", "-o", output, "--json")

@@ -154,7 +154,7 @@ class _Work:
             counters = {kernel.name: kernel.counters for kernel in changed if kernel.counters is not None}
             editor = ObjectEditor(self.object)
             modules = list(self._modules.values())
-            variables, places = _place_variables(editor, modules)
+            variables, places = _place_variables(editor, self.object, modules)
             names = {qualified(module, name): name for module in modules for name in module.variables if name in places}
             cells = _place_cells(editor, list(counters.values()))
             names |= {name: name for name in cells}
@@ -190,7 +190,7 @@ class _CannotWrite(Exception):
 
 
 def _place_variables(
-    editor: ObjectEditor, modules: list[LoadedModule]
+    editor: ObjectEditor, object: CodeObject, modules: list[LoadedModule]
 ) -> tuple[dict[str, DeviceVariable], dict[str, int]]:
     """Define every variable of the modules. Return the variables and their addresses."""
     variables: dict[str, DeviceVariable] = {}
@@ -200,6 +200,12 @@ def _place_variables(
                 continue  # an error only if a hook uses it (luthier.payload.cache)
             if name in variables:
                 raise ToolError(f"two tools define the variable {name}", object=module.name)
+            if (symbol := object.symbol(name)) is not None and symbol.defined and symbol.binding != "local":
+                raise ToolError(
+                    f"{object.name} defines the symbol {name}, and so does the tool: rename the tool's variable, or use "
+                    "`luthier run`, which keeps both",
+                    object=module.name,
+                )
             variables[name] = variable
     offsets: dict[str, int] = {}
     size = 0
