@@ -89,6 +89,18 @@ def test_profile_prints_the_answer_in_few_lines(profile: tuple[Path, subprocess.
     assert "no findings: lanes, cache lines and LDS banks are used well" in again.stderr, "a clean program is told so"
 
 
+def test_findings_are_printed_even_if_the_summary_cannot_be_written(
+    profile: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, _ = profile
+    options = ["--check", "memory", "--no-page", "--json", "/dev/full", "-k", "rows"]
+    command = [sys.executable, "-m", "luthier", "profile", *options, "--", "./app"]
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert process.returncode != 0
+    assert "/dev/full" in process.stderr
+    assert "0 findings" in process.stderr
+
+
 def test_what_fails_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["profile", "--", "./nothing"]) == 1

@@ -206,9 +206,12 @@ def run_watched(options: RunOptions, answer: Callable[[], None] | None = None) -
         require("pyarrow")
     watched = _WatchedRun(options, devices, findings, executed, Unfinished(), shows_tables=answer is None)
     code = watched.run() if options.tool or options.output or options.json else watched.run_plainly()
-    if answer is not None:
-        answer()
-    return _end(code, findings, watched.unfinished)
+    try:
+        if answer is not None:
+            answer()
+    finally:  # findings are printed even if the answer cannot be written
+        status = _end(code, findings, watched.unfinished)
+    return status
 
 
 def _warn_of_late_options(options: RunOptions) -> None:
