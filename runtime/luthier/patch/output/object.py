@@ -200,7 +200,8 @@ def _place_variables(
                 continue  # an error only if a hook uses it (luthier.payload.cache)
             if name in variables:
                 raise ToolError(f"two tools define the variable {name}", object=module.name)
-            if (symbol := object.symbol(name)) is not None and symbol.defined and symbol.binding != "local":
+            known = object.symbol(name)
+            if known is not None and known.defined and known.binding != "local":
                 raise ToolError(
                     f"{object.name} defines the symbol {name}, and so does the tool: rename the tool's variable, or use "
                     "`luthier run`, which keeps both",
