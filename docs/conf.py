@@ -39,6 +39,7 @@ include_patterns = [
 exclude_patterns = ["docs/api.md", ".*", "build", "tests", "**/build", "**/*.egg-info"]
 
 myst_heading_anchors = 4
+myst_enable_extensions = ["attrs_inline"]
 default_role = "py:obj"  # names in docstrings stand between single backticks
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
@@ -90,8 +91,11 @@ def without_folders(document: str, text: str) -> str:
 
 
 def add_navigation(app: Sphinx, document: str, source: list[str]) -> None:
-    """Add every document to the navigation: those of the contents below the first, tools below their page."""
-    source[0] = without_folders(document, source[0])
+    """Add every document to the navigation: those of the contents below the first, tools below their page.
+
+    Anchors that a page keeps for sections that have moved become MyST's, which links can find.
+    """
+    source[0] = re.sub(r'<a id="([\w-]+)"></a>', r"[]{#\1}", without_folders(document, source[0]))
     if document == root_doc:
         source[0] += "".join(toctree(caption, names) for caption, names in contents().items())
         source[0] += toctree("", ["docs/README"])

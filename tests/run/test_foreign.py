@@ -339,7 +339,7 @@ WRONG = {
     "histogram": {"out-of-bounds", "uninitialised-read"},
     "stencil3d": {"missed-barrier"},
 }
-"""What is wrong with some of them (docs/sanitize.md, "Programs by others")."""
+"""What is wrong with some of them (docs/sanitize-evidence.md, "Programs by others")."""
 
 
 @pytest.mark.thorough

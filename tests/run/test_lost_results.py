@@ -223,7 +223,7 @@ def calls_of(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
 
 def test_the_number_that_is_documented() -> None:
     assert (
-        f"each of {len(COMMANDS)} commands with each of {len(FAULTS)} faults" in (ROOT / "docs/limits.md").read_text()
+        f"each of {len(COMMANDS)} commands with each of {len(FAULTS)} faults" in (ROOT / "docs/tested.md").read_text()
     )
 
 

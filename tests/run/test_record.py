@@ -476,8 +476,8 @@ def test_damaged_calls(
 
 
 def test_documentation_lists_every_column() -> None:
-    """`docs/running.md` has the tables as they are."""
-    text = (ROOT / "docs" / "running.md").read_text()
+    """`docs/run-directory.md` has the tables as they are."""
+    text = (ROOT / "docs" / "run-directory.md").read_text()
     for table in TABLES:
         assert f"**{table.name}**: {table.what}." in text
         for column in table.columns:
