@@ -119,6 +119,31 @@ def test_a_tool_chooses_launches_and_writes_variables(
 
 @pytest.mark.rows(1)
 @pytest.mark.parametrize(
+    ("name", "value", "fault"),
+    [
+        ("counter", 1 << 40, ""),
+        ("counter", -1, "cannot hold -1"),
+        ("counters", 7, "initialises 'counters'; its hooks use counter; did you mean 'counter'?"),
+    ],
+)
+def test_a_tool_initialises_variables_before_the_run(
+    build_program: Build, under_tools: UnderTools, counter: type[Tool], name: str, value: int, fault: str
+) -> None:
+    """The value is there at the first launch, and what `reset` writes; one that cannot be is an error."""
+
+    def set_up(self: Any, run: Run) -> None:
+        run.initialise(name, value)
+
+    made = watcher(counter, at_init=set_up, reset_each_launch=True)()
+    ran = under_tools("emu:gfx90a", [made], build_program("graph"))
+    assert ran.out == SAYS["graph"]
+    assert fault in "".join(ran.summary["faults"]) if fault else not ran.summary["faults"]
+    begun = {note[3] for note in notes(ran) if note[0] == "launch"}
+    assert begun == {0 if fault else value}
+
+
+@pytest.mark.rows(1)
+@pytest.mark.parametrize(
     "name", ["streams", "exchange", "devices", "processes", "stack", pytest.param("many", marks=pytest.mark.thorough)]
 )
 def test_launches_that_wait_for_each_other_are_right(

@@ -15,7 +15,7 @@ from luthier.support.device_memory import Variable
 from luthier.support.table import Table
 from luthier.tool import Tool
 from luthier.tool.counts import KernelCounts, MissingSums, completed
-from luthier.tool.observation import LaunchedKernel, LiveChannel, TypedVariable, total
+from luthier.tool.observation import LaunchedKernel, LiveChannel, TypedVariable, Value, total
 
 
 class _HereVariable(TypedVariable):
@@ -54,6 +54,11 @@ class HereRun:
     def kernels(self) -> Sequence[LaunchedKernel]:
         """Return nothing: launches are not recorded."""
         return ()
+
+    def initialise(self, name: str, value: Value) -> None:
+        """Write a value to the tools' variables with this name."""
+        for variable in self.variables(name):
+            variable.put(value)
 
     def variables(self, name: str | None = None) -> list[Any]:
         """Return the tools' variables with this name; None: all."""

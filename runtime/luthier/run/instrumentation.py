@@ -27,9 +27,10 @@ from luthier.run.sessions import RECORDS, ROWS, Session, SessionKernel, SessionV
 from luthier.run.view import ToolView
 from luthier.support.files import make_private
 from luthier.support.losses import note_loss
+from luthier.support.suggestions import did_you_mean
 from luthier.support.threads import Worker
 from luthier.tool import Tool, ToolGroup
-from luthier.tool.observation import ApiEvent, Launch, LiveChannel, LoadedObject
+from luthier.tool.observation import ApiEvent, Launch, LiveChannel, LoadedObject, Value
 from luthier.tool.tool import failed
 from luthier.wire import tool_requests as requests
 from luthier.wire.messages import MemoryFile
@@ -111,6 +112,10 @@ class Instrumentation:
         self.failures: list[str] = []
         """The faults that are errors in tools' own code."""
         self.channels = Channels(None if recorder is None else recorder.folder, self.lose)
+        self._initial: list[dict[str, Value]] = [{} for _ in tools.tools]
+        """For each tool, initial values that it has set, by variable."""
+        self._initialised: list[set[str]] = [set() for _ in tools.tools]
+        """For each tool, those of these variables that exist."""
         self._lock = threading.RLock()
         """Its holder never waits for a thread that delivers records, since tools receive them under this lock."""
         self._has_ended = threading.Event()
@@ -163,13 +168,15 @@ class Instrumentation:
         self._has_ended.set()
         for session in list(self.sessions):
             self._tell_events(session)
-        for tool in self.tools.tools:
+        for number, tool in enumerate(self.tools.tools):
+            self._check_initialised(number)
             self._call(tool, tool.at_exit, self.view(tool))
 
     def view(self, tool: Tool) -> ToolView:
         """Return the run as a tool sees it."""
         folder = None if self._recorder is None else self._recorder.folder
-        return ToolView(self.sessions, self.patcher.modules_of[self.tools.tools.index(tool)], folder)
+        number = self.tools.tools.index(tool)
+        return ToolView(self.sessions, self.patcher.modules_of[number], folder, self._initial[number])
 
     def _call(self, tool: Tool, function: Callable[..., Result], *arguments: object) -> Result | None:
         """Call a tool's code and return its result; if it raises, report that at the end and return None."""
@@ -243,9 +250,28 @@ class Instrumentation:
             if block is None:
                 raise DeviceError("the requested variables belong to no tool")
             made, known = session.add_block(gpu, block)
+            if not known:
+                self._initialise(session, gpu, made)
         if not known:
             self._open_channels(session, made)
         return made
+
+    def _initialise(self, session: Session, gpu: int, block: SessionVariables) -> None:
+        """Set the initial values that tools have given for their variables in a new block."""
+        for number, tool in enumerate(self.tools.tools):
+            if self._initial[number] and id(block.block.module) in self.patcher.modules_of[number]:
+                known = self._call(tool, session.initialise, gpu, block, self._initial[number])
+                # A failure is reported already.
+                self._initialised[number].update(self._initial[number] if known is None else known)
+
+    def _check_initialised(self, number: int) -> None:
+        """Report variables that a tool has set and that none of its hooks uses."""
+        names = {variable.name for variable in self.view(self.tools.tools[number]).variables()}
+        for name in self._initial[number].keys() - self._initialised[number]:
+            if names:
+                label = self.tools.tools[number].label()
+                hint = did_you_mean(name, sorted(names))
+                self.fail(f"{label} initialises {name!r}; its hooks use {', '.join(sorted(names))}{hint}")
 
     @property
     def captures(self) -> Captures | None:

@@ -23,7 +23,7 @@ from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
 from luthier.run.shared_memory import SharedMemory
 from luthier.tool.counts import MissingSums
-from luthier.tool.observation import Launch, LiveChannel, LiveVariable
+from luthier.tool.observation import Launch, LiveChannel, LiveVariable, Value
 from luthier.wire import memory
 from luthier.wire.structures import ProtocolError
 
@@ -51,6 +51,8 @@ class SessionVariables(Struct, frozen=True):
     """Byte ranges of the channels' rings in the memory."""
     sums: Mapping[str, MissingSums]
     """Sums that variables lack, by symbol."""
+    initial: dict[str, bytes]
+    """Initial values that differ from those in the source, by symbol."""
 
 
 class SessionKernel(Struct, frozen=True):
@@ -196,7 +198,7 @@ class Session:
             ring = Ring(description, shared.bytes[start:], shared.bytes[place.start : place.stop], place.start - start)
             channels.append(LiveChannel(ring, self.pid, gpu))
         sums = {name: MissingSums(partial(self._counted, gpu, block.module, name)) for name in variables}
-        made = SessionVariables(block, shared, tuple(channels), tuple(place for *_, place in places), sums)
+        made = SessionVariables(block, shared, tuple(channels), tuple(place for *_, place in places), sums, {})
         self.blocks[gpu, block.symbol] = made
         return made, False
 
@@ -237,10 +239,25 @@ class Session:
             if block.block.module.variables[name].is_state
         ]
 
+    def initialise(self, gpu: int, block: SessionVariables, values: Mapping[str, Value]) -> list[str]:
+        """Set initial values of variables by name; return the names that the block has.
+
+        Raises:
+            DeviceError: a value does not fit its variable.
+        """
+        known = []
+        for symbol in block.block.offsets:
+            variable = self._variable(gpu, block, symbol)
+            if variable.name in values and block.block.module.variables[symbol].is_state:
+                variable.put(values[variable.name])
+                block.initial[symbol] = variable.read()
+                known.append(variable.name)
+        return known
+
     def _variable(self, gpu: int, block: SessionVariables, name: str) -> LiveVariable:
         variable, offset = block.block.module.variables[name], block.block.offsets[name]
         place = block.memory.bytes[offset : offset + variable.size]
-        return LiveVariable(variable, self.pid, gpu, place, block.sums[name])
+        return LiveVariable(variable, self.pid, gpu, place, block.sums[name], block.initial.get(name))
 
     def _counted(self, gpu: int, module: LoadedModule, name: str) -> dict[int, int]:
         """Return counts of a variable that kernels of a device did not add to it: element -> value."""

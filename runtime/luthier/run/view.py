@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from luthier.errors import ToolError
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.names import spellings
 from luthier.patch import by_kind
 from luthier.run.patching import Patched, digest_of
 from luthier.run.sessions import Session
 from luthier.tool.counts import KernelCounts
-from luthier.tool.observation import LiveChannel, LiveVariable, total
+from luthier.tool.observation import LiveChannel, LiveVariable, Value, total
 
 if TYPE_CHECKING:
     from luthier.patch.output.companion import Companion
@@ -116,17 +117,37 @@ class ToolView:
         sessions: sessions of processes; more may be added.
         modules: identities of the tool's modules; more may be added.
         folder: run folder.
+        initial: values of variables that `initialise` has set, by name.
     """
 
-    def __init__(self, sessions: Sequence[Session], modules: Collection[int], folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        sessions: Sequence[Session],
+        modules: Collection[int],
+        folder: Path | None = None,
+        initial: dict[str, Value] | None = None,
+    ) -> None:
         self._sessions = sessions
         self._modules = modules
         self.folder = folder
+        self._initial = {} if initial is None else initial
 
     @property
     def kernels(self) -> list[KernelResult]:
         """Return the kernels launched so far."""
         return launched_kernels(self._sessions)
+
+    def initialise(self, name: str, value: Value) -> None:
+        """Set the initial value of a variable, before the program uses it.
+
+        Raises:
+            ToolError: the program already uses the tool's variables.
+        """
+        if self.variables():
+            raise ToolError(
+                f"variable {name} is in use: set it in at_init, or write to each of run.variables({name!r})"
+            )
+        self._initial[name] = value
 
     def variables(self, name: str | None = None) -> list[LiveVariable]:
         """Return the tool's variables of a name, or all: one for each device of each process that needed it."""

@@ -12,13 +12,16 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.channels import Channel, Ring
-from luthier.errors import ToolError
+from luthier.errors import DeviceError, ToolError
 from luthier.module import DeviceVariable
 from luthier.module.elements import element_type
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.arguments import Argument, arguments_of
 from luthier.support import device_memory as storage
 from luthier.tool.counts import KernelCounts, MissingSums, completed
+
+Value = bytes | int | float | NDArray[Any]
+"""What `Run.initialise` writes to a variable."""
 
 
 class TypedVariable(storage.Variable):
@@ -49,6 +52,27 @@ class TypedVariable(storage.Variable):
         dtype = self._element_type
         return self.read(dtype).item() if dtype is not None and dtype.itemsize == self.size else None
 
+    def put(self, value: Value) -> None:
+        """Write a number as one of the variable's C++ type, or bytes or an array as all of its contents.
+
+        Raises:
+            DeviceError: it does not fit the variable.
+        """
+        kind = self._element_type
+        if isinstance(value, int | float | np.number):
+            if kind is None or kind.itemsize != self.size:
+                raise DeviceError(
+                    f"variable {self.name} of {self.size} bytes is not one number: give bytes or an array"
+                )
+            try:
+                number = np.array([value]).astype(kind)
+            except OverflowError:
+                number = np.zeros(1, kind)
+            if kind.kind != "f" and number[0] != value:
+                raise DeviceError(f"variable {self.name} of type {self.type or kind} cannot hold {value!r}")
+            value = number
+        self.write(value)
+
     @property
     def _element_type(self) -> np.dtype[Any] | None:
         return element_type(self.type, self.size)
@@ -64,17 +88,24 @@ class LiveVariable(TypedVariable):
 
     Args:
         sums: the sums that the memory lacks.
+        initial: what `reset` writes, if not the variable's initial value in the source.
     """
 
     def __init__(
-        self, variable: DeviceVariable, pid: int, gpu: int, memory: NDArray[np.uint8], sums: MissingSums | None = None
+        self,
+        variable: DeviceVariable,
+        pid: int,
+        gpu: int,
+        memory: NDArray[np.uint8],
+        sums: MissingSums | None = None,
+        initial: bytes | None = None,
     ) -> None:
         super().__init__(variable.name, variable.size, variable.type)
         self.pid = pid
         """Process ID."""
         self.gpu = gpu
         """Number of the device."""
-        self._initial = variable.storage.initial
+        self._initial = variable.storage.initial if initial is None else initial
         self._memory = memory
         self._sums = sums
 
@@ -143,6 +174,16 @@ class Run(Protocol):
     @property
     def kernels(self) -> Sequence[LaunchedKernel]:
         """Return the kernels launched so far."""
+
+    def initialise(self, name: str, value: Value) -> None:
+        """Set the initial value of the tool's variable on every device of every process; call it in `Tool.at_init`.
+
+        Args:
+            value: a number of the variable's C++ type, or all of its contents as bytes or an array.
+
+        Raises:
+            ToolError: the program already uses the tool's variables; write to `variables` then.
+        """
 
     def variables(self, name: str | None = None) -> list[LiveVariable]:
         """Return the tool's variables of that name, or all.
