@@ -42,7 +42,7 @@ def compare(run, against, file):
 PLAIN = ReportFormat(help="a line a row, 100 %", write=write, write_table=write_table, suffix=".txt", compare=compare)
 TABLES = ReportFormat(help="tables alone", write_table=write_table, suffix=".rows")
 """
-BUILT_IN = ("csv", "json", "html", "perfetto", "sarif", "junit")
+BUILT_IN = ("csv", "json", "html", "perfetto", "sarif", "junit", "lcov", "llvm-cov")
 Plant = Callable[..., None]
 
 
@@ -137,7 +137,7 @@ def test_help_and_completion_list_it(add: Plant, capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit):
         main(["report", "--help"])
     output = " ".join(capsys.readouterr().out.split())
-    assert "--format {text,csv,json,html,perfetto,sarif,junit,broken,plain}" in output
+    assert f"--format {{text,{','.join(BUILT_IN)},broken,plain}}" in output
     assert "plain: a line a row, 100 % (default: text)" in output
     assert "broken: NOT USABLE" in output
     for shell in ("bash", "zsh", "fish"):
@@ -199,7 +199,7 @@ def test_the_doctor_names_what_is_broken(add: Plant) -> None:
         return next(one for one in examine() if one.subject == "report formats")
 
     add("plain = other_one:PLAIN")
-    assert (finding().status, finding().detail) == ("ok", "csv, json, html, perfetto, sarif, junit, plain")
+    assert (finding().status, finding().detail) == ("ok", ", ".join((*BUILT_IN, "plain")))
     add("bad = nowhere:IT", name="second_one")
     assert finding().status == "missing"
     assert "report format bad of second-one (nowhere:IT) cannot be imported" in finding().detail
@@ -212,5 +212,9 @@ def test_a_format_that_writes_nothing_is_none() -> None:
 
 def test_the_built_in_ones_are_declared_in_a_module_each() -> None:
     folder = Path(__file__).parents[2] / "runtime/luthier/report/formats"
-    assert {path.stem for path in folder.glob("*.py")} == {*BUILT_IN, "__init__", "declare"}
+    assert {path.stem for path in folder.glob("*.py")} == {
+        *(name.replace("-", "_") for name in BUILT_IN),
+        "__init__",
+        "declare",
+    }
     assert all("\n" not in text and "NOT USABLE" not in text for text in FORMATS.helps().values())

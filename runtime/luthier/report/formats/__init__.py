@@ -19,7 +19,10 @@ FORMATS = Extensions(
     REPORT_FORMATS,
     "report format",
     ReportFormat,
-    {name: f"luthier.report.formats.{name}:FORMAT" for name in ("csv", "json", "html", "perfetto", "sarif", "junit")},
+    {
+        name: f"luthier.report.formats.{name.replace('-', '_')}:FORMAT"
+        for name in ("csv", "json", "html", "perfetto", "sarif", "junit", "lcov", "llvm-cov")
+    },
 )
 
 __all__ = ["FORMATS", "ReportFormat"]

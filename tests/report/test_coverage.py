@@ -1,0 +1,165 @@
+"""Coverage formats: counts are those of the program's own arithmetic, and coverage tools take the files."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import run_luthier
+from kept import ROOT, kept, run
+from luthier.cli.main import main
+from run_folders import kernel, write_run
+
+LOOP = ROOT / "examples/apps/divergent_loop.hip"
+IDLE = """
+#include <hip/hip_runtime.h>
+extern "C" __global__ void idle(int *out) {
+  out[threadIdx.x] = 7;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    """The example, with one more kernel that it does not launch."""
+    text = LOOP.read_text() + IDLE
+
+    def make(output: Path) -> None:
+        source = output.with_name("app.hip")
+        source.write_text(text)
+        command = ["env", "HIP_PLATFORM=amd", "hipcc", "-g", "-O3", "--offload-arch=gfx90a"]
+        run([*command, str(source), "-o", str(output)])
+
+    return kept(("coverage", text), make, "app")
+
+
+def line_of(text: str) -> int:
+    return next(at for at, line in enumerate((LOOP.read_text() + IDLE).splitlines(), 1) if text in line)
+
+
+def lines_of(info: str) -> dict[int, int]:
+    return {int(line): int(count) for line, count in re.findall(r"^DA:(\d+),(\d+)$", info, re.MULTILINE)}
+
+
+def exported(folder: Path) -> dict[str, Any]:
+    """Return JSON of a run in the format of LLVM."""
+    assert main(["report", str(folder), "--format", "llvm-cov", "-o", str(folder.parent / "cov.json")]) == 0
+    return dict(json.loads((folder.parent / "cov.json").read_text()))
+
+
+def test_counts_are_those_of_the_sequence(program: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each work-item counts the steps of its number; the kernel that did not run has its lines, with 0."""
+    ran = run_luthier("run", "-t", "block_profile", "-t", "divergence", "-o", tmp_path / "RUN", "--", program)
+    assert ran.returncode == 0, ran.stderr
+    odd = even = 0
+    for value in range(1, 301):
+        while value != 1:
+            odd, even = odd + value % 2, even + (value % 2 == 0)
+            value = 3 * value + 1 if value % 2 else value // 2
+    capfd.readouterr()
+    assert main(["report", str(tmp_path / "RUN"), "--format", "lcov"]) == 0
+    printed = capfd.readouterr()
+    counts = lines_of(printed.out)
+    assert counts[line_of("value = 3 * value + 1")] == odd
+    assert counts[line_of("value /= 2")] == even
+    assert counts[line_of("++count")] == odd + even
+    assert counts[line_of("steps[i] = count")] == 300
+    assert counts[line_of("out[threadIdx.x] = 7")] == 0
+    assert "FNDA:384,divergent_loop\n" in printed.out
+    assert "FNDA:0,idle\n" in printed.out
+    assert printed.err == "luthier report: counts are executions by lanes\n"
+
+    data = exported(tmp_path / "RUN")["data"][0]
+    (file,) = data["files"]
+    assert {line: count for line, _, count, has, *_ in file["segments"] if has} == counts
+    assert data["totals"]["lines"]["covered"] == sum(count > 0 for count in counts.values()) < len(counts)
+    assert [(one["name"], one["count"]) for one in data["functions"]] == [("divergent_loop", 384), ("idle", 0)]
+    (tmp_path / "c.info").write_text(printed.out)
+    if lcov := shutil.which("lcov"):
+        done = subprocess.run([lcov, "--summary", "c.info"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert f"({sum(map(bool, counts.values()))} of {len(counts)} lines)" in done.stdout + done.stderr
+
+
+def counted_run(folder: Path, *, lanes: bool = True, lost: str = "") -> Path:
+    """Write a run of a kernel in which `f` is inlined twice, and line 9 was split into instructions."""
+    places = [("a.hip", 5, None), ("a.hip", 2, "a.hip:6:3"), ("a.hip", 2, "a.hip:7:3"), ("a.hip", 9, None)]
+    places.append(("a.hip", 9, None))
+    executions = [4, 3, 1, 2, 4]
+    at = range(256, 256 + 4 * len(places), 4)
+    same = {"kernel": "_Z1kv", "object": "app", "digest": "d"}
+    listings = [
+        {**same, "address": address, "text": "s_nop 0", "kind": "scalar", "block": 0, "live_sgprs": 0, "live_vgprs": 0}
+        | {"file": file, "line": line, "inlined": inlined, "user_file": file, "user_line": line, "user_function": "k"}
+        for address, (file, line, inlined) in zip(at, places, strict=True)
+    ]
+    counts = [
+        {**same, "address": address, "mnemonic": "s_nop", "block": 0, "executions": times}
+        | {"active_lanes": 64 * times if lanes else None}
+        for address, times in zip(at, executions, strict=True)
+    ]
+    block = {**same, "block": 0, "function": "_Z1kv", "address": 256, "instructions": 5, "depth": 0, "exit": "end"}
+    rows = {"listings": listings, "counts": counts, "blocks": [{**block, "successors": [], "ways": []}]}
+    rows.pop(lost, None)
+    return write_run(folder, kernels=[kernel("_Z1kv", launches=3, instrumented=2)], **rows)
+
+
+def test_inlined_copies_are_added(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """What is not counted, and what cannot be read, is said."""
+    assert main(["report", str(counted_run(tmp_path / "RUN", lanes=False)), "--format", "lcov"]) == 0
+    printed = capfd.readouterr()
+    assert lines_of(printed.out) == {2: 4, 5: 4, 9: 4}
+    assert "FN:5,_Z1kv\nFNDA:4,_Z1kv\nFNF:1\nFNH:1\n" in printed.out
+    assert "executions by waves\n" in printed.err
+    assert "2 of 3 launches are counted" in printed.err
+    assert "code that did not run is left out: not found, or not the files that ran: app" in printed.err
+    assert main(["report", str(counted_run(tmp_path / "LANES")), "--format", "lcov"]) == 0
+    assert lines_of(capfd.readouterr().out) == {2: 256, 5: 256, 9: 256}
+
+
+@pytest.mark.parametrize(("lost", "says"), [("counts", "has no counts"), ("blocks", "has no source lines")])
+def test_a_run_without_counts_is_refused(
+    tmp_path: Path, lost: str, says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = counted_run(tmp_path / "RUN", lost=lost)
+    assert main(["report", str(folder), "--format", "llvm-cov"]) == 1
+    printed = capfd.readouterr()
+    assert says in printed.err
+    assert printed.out == ""
+
+
+def test_the_json_is_that_of_llvm(tmp_path: Path) -> None:
+    """It has the keys and types of what LLVM exports for a program of the host; newer LLVM has MC/DC in addition."""
+    (tmp_path / "a.c").write_text("int f(int a) {\n  return a > 2 ? 1 : 0;\n}\nint main(void) {\n  return f(1);\n}\n")
+    flags = ["-fprofile-instr-generate", "-fcoverage-mapping", "a.c", "-o", "a"]
+    for number in range(22, 13, -1):
+        if shutil.which(f"clang-{number}") and (
+            subprocess.run([f"clang-{number}", *flags], cwd=tmp_path, capture_output=True).returncode == 0
+        ):
+            break
+    else:
+        pytest.skip("no clang with the runtime of profiles")
+    subprocess.run(["./a"], cwd=tmp_path)
+    merge = [f"llvm-profdata-{number}", "merge", "default.profraw", "-o", "a.profdata"]
+    subprocess.run(merge, cwd=tmp_path, check=True)
+    export = [f"llvm-cov-{number}", "export", "a", "-instr-profile=a.profdata"]
+    theirs = json.loads(subprocess.run(export, cwd=tmp_path, check=True, stdout=subprocess.PIPE).stdout)
+    ours = exported(counted_run(tmp_path / "RUN"))
+    assert (ours["type"], ours["version"].split(".")[0]) == (theirs["type"], theirs["version"].split(".")[0])
+    assert [one for one in _differences(theirs, ours, "") if "mcdc" not in one] == []
+
+
+def _differences(theirs: Any, ours: Any, where: str) -> list[str]:
+    """Return where two JSON documents differ in keys, or in types of the first elements of lists."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        keys = [f"{where}.{key}" for key in theirs.keys() ^ ours.keys()]
+        both = theirs.keys() & ours.keys()
+        return keys + [line for key in both for line in _differences(theirs[key], ours[key], f"{where}.{key}")]
+    if isinstance(theirs, list) and isinstance(ours, list):
+        return _differences(theirs[0], ours[0], f"{where}[]") if theirs and ours else []
+    numbers = isinstance(theirs, int | float) and isinstance(ours, int | float)
+    return [] if type(theirs) is type(ours) or numbers else [where]
