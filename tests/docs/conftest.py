@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -9,6 +11,7 @@ import sys
 import sysconfig
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from kept import ROOT
@@ -56,3 +59,14 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return Path(
         shutil.copytree(ROOT, tmp_path_factory.mktemp("copy") / "luthier", ignore=shutil.ignore_patterns(*NOT_COPIED))
     )
+
+
+@pytest.fixture(scope="module")
+def newcomer() -> ModuleType:
+    """scripts/newcomer as a module."""
+    loader = importlib.machinery.SourceFileLoader("newcomer", str(ROOT / "scripts/newcomer"))
+    spec = importlib.util.spec_from_loader("newcomer", loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module

@@ -37,6 +37,7 @@ EXECUTED_ELSEWHERE = {
     "docs/extending.md": "test_extending.py",
     "docs/hooks.md": "test_hooks.py",
     "docs/porting.md": "test_porting.py",
+    "docs/recipes.md": "test_recipes.py",
     "docs/tools.md": "../tools/test_documents.py",
     "docs/tutorial.md": "test_tutorial.py",
     "docs/writing-tools.md": "test_documents.py",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import os
 import re
 import shutil
@@ -16,17 +14,6 @@ from .conftest import Environment
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = (ROOT / "docs/tutorial.md").read_text()
-
-
-@pytest.fixture(scope="module")
-def newcomer() -> ModuleType:
-    """scripts/newcomer as a module."""
-    loader = importlib.machinery.SourceFileLoader("newcomer", str(ROOT / "scripts/newcomer"))
-    spec = importlib.util.spec_from_loader("newcomer", loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
