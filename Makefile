@@ -52,6 +52,7 @@ check-python:
 	@$(PYTHON) scripts/house_rules.py
 	@$(PYTHON) scripts/size_budget.py
 	@$(PYTHON) scripts/draw_packages.py --check
+	@$(PYTHON) scripts/draw_place.py --check
 	@$(PYTHON) scripts/api_reference.py --check
 	@.venv/bin/lint-imports --no-cache
 

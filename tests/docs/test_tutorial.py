@@ -1,4 +1,4 @@
-"""The tutorial, run by its script, and the README's first example."""
+"""The tutorial, run by its script, and the README's examples."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from .conftest import Environment
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = (ROOT / "docs/tutorial.md").read_text()
+EXAMPLES = re.findall(r"^```text\n\$ (.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +38,18 @@ def test_the_tutorial(newcomer: ModuleType, folder: Path, environment: dict[str,
     assert (folder / "store_sizes/store_sizes/device.hip").read_text() in TUTORIAL
 
 
-def test_the_first_example_of_the_readme(newcomer: ModuleType, folder: Path, environment: dict[str, str]) -> None:
-    (shown,) = re.findall(r"^```text\n\$ (.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+@pytest.mark.rows(1)
+@pytest.mark.parametrize("shown", EXAMPLES, ids=[shown.partition("\n")[0] for shown in EXAMPLES])
+def test_an_example_of_the_readme(
+    newcomer: ModuleType, environment: dict[str, str], shown: str, tmp_path: Path
+) -> None:
     command, _, output = shown.partition("\n")
-    walk = newcomer.Walk(folder, environment)
-    walk.run("HIP_PLATFORM=amd hipcc -g --offload-arch=gfx90a examples/apps/divergent_loop.hip -o divergent_loop")
+    shutil.copytree(ROOT / "examples" / "apps", tmp_path / "examples" / "apps")
+    walk = newcomer.Walk(tmp_path, environment)
+    program = "divergent_loop" if "divergent_loop" in command else "vector_add"
+    walk.run(f"HIP_PLATFORM=amd hipcc -g --offload-arch=gfx90a examples/apps/{program}.hip -o {program}")
+    if "report RUN" in command:
+        walk.run(EXAMPLES[1].partition("\n")[0])
     walk.run(command)
     walk.check(output)
 
