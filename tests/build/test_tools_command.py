@@ -111,9 +111,10 @@ def test_a_tool_and_all_it_offers(install: Install, capsys: pytest.CaptureFixtur
     ]
     main(["tools"])
     header, *lines = capsys.readouterr().out.splitlines()
-    assert header.split() == ["tool", "what", "it", "does", "targets"]
+    assert header.split() == ["tool", "what", "it", "does", "from", "targets"]
     (line,) = [line for line in lines if line.startswith("fine ")]
     assert "Counts fine things" in line
+    assert " fine-tool " in line
     assert line.endswith("gfx90a gfx942")
 
 
@@ -188,6 +189,20 @@ def test_two_tools_of_one_name(install: Install, capsys: pytest.CaptureFixture[s
     assert "usage: luthier run -t two-tool:same:OPTION=VALUE" in capsys.readouterr().out
     main(["tools", "two-tool:same", "--json"])
     assert [row["package"] for row in json.loads(capsys.readouterr().out)] == ["two-tool"]
+
+
+def test_a_tool_replaces_one_that_luthier_comes_with(
+    install: Install, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("luthier.tool.tool.OWN_PACKAGE", "own-tools")
+    monkeypatch.setattr("luthier.cli.tools.OWN_PACKAGE", "own-tools")
+    install("same", "own_tools", code='"""Counts all.\n\nMore."""\n' + GOOD)
+    (listed,) = rows(capsys, {"same"})
+    assert (listed["package"], listed["description"], listed["problems"]) == ("own-tools", "Counts all", [])
+    install("same", "added_tool")
+    (listed,) = rows(capsys, {"same"})
+    assert (listed["package"], listed["description"], listed["problems"]) == ("added-tool", "Counts same things", [])
+    assert type(parse_tool("same")).__module__ == "added_tool"
 
 
 def test_an_option_that_is_called_like_a_tool(install: Install) -> None:

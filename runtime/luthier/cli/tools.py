@@ -26,14 +26,15 @@ from msgspec import Struct
 from luthier import __version__
 from luthier.cli.common import say_fitting, terminal_width
 from luthier.errors import LuthierError, ToolError
-from luthier.extensions.entry_points import EntryPoint, points_of
-from luthier.extensions.records import by_name, package_of
+from luthier.extensions.entry_points import EntryPoint
+from luthier.extensions.records import package_of
 from luthier.isa.targets import TargetId
 from luthier.module import ModuleManifest
 from luthier.module.packages import follow_sources, targets_on_demand
 from luthier.support.table import Table
 from luthier.terminal import say, say_text
-from luthier.tool import ENTRY_POINT_GROUP, Tool, find_tool, tool_class
+from luthier.tool import Tool, find_tool, tool_class
+from luthier.tool.tool import OWN_PACKAGE, tools_by_name
 
 
 class InstalledTool(Struct, frozen=True):
@@ -44,7 +45,7 @@ class InstalledTool(Struct, frozen=True):
     """Name of its distribution."""
     version: str
     description: str
-    """Summary of its package; "" if there is none."""
+    """Summary of its package, or first line of its module if Luthier comes with it; "" if there is none."""
     entry_point: str
     modules: tuple[str, ...]
     targets: tuple[str, ...]
@@ -97,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
 def installed_tools() -> list[InstalledTool]:
     """Return every installed tool, sorted by name; broken tools raise no error."""
     rows = []
-    for name, points in by_name(points_of(ENTRY_POINT_GROUP)).items():
+    for name, points in tools_by_name().items():
         owners = sorted(map(package_of, points))
         apart = " or ".join(f"{owner}:{name}" for owner in owners)
         clash = [f"name clash: {name} is provided by {' and '.join(owners)}; use {apart}"] if len(points) > 1 else []
@@ -112,6 +113,12 @@ def _about(package: str) -> tuple[str, str]:
         return str(metadata["Version"] or "?"), str(metadata["Summary"] or "")
     except Exception:  # any damage to another package's metadata files
         return "?", ""
+
+
+def _first_line(module: str) -> str:
+    """Return the first line of an imported module's docstring, without the dot; "" if there is none."""
+    text = getattr(sys.modules.get(module), "__doc__", None) or ""
+    return next(iter(text.splitlines()), "").removesuffix(".")
 
 
 def _wants_modules(folder: Path) -> bool:
@@ -139,6 +146,9 @@ def _describe(point: EntryPoint, problems: list[str]) -> InstalledTool:
     problems += [complaint for manifest in manifests for complaint in _skew(manifest)]
     every = offered[0] if offered else ()
     version, summary = _about(point.package)
+    options = tuple(_options(point, problems))
+    if point.package == OWN_PACKAGE:
+        summary = _first_line(point.module) or summary
     return InstalledTool(
         point.name,
         point.package or "?",
@@ -150,7 +160,7 @@ def _describe(point: EntryPoint, problems: list[str]) -> InstalledTool:
         _wave_sizes(manifests),
         tuple(f"{manifest.module}.{hook}" for manifest in manifests for hook in manifest.hooks),
         tuple(f"{manifest.module}.{variable.name}" for manifest in manifests for variable in manifest.variables),
-        tuple(_options(point, problems)),
+        options,
         tuple(problems),
     )
 
@@ -265,13 +275,18 @@ def option_meanings(tool: type[Tool]) -> dict[str, str]:
 
 
 def _print_table(tools: list[InstalledTool]) -> None:
-    """Print a line for each tool: its purpose, and its targets if they fit."""
+    """Print a line for each tool: its purpose, its distribution, and its targets if they fit."""
     rows = [
-        (tool.name, tool.description or "-", " ".join(_target(one, tool) for one in tool.targets) or "any")
+        (
+            tool.name,
+            tool.description or "-",
+            tool.package,
+            " ".join(_target(target, tool) for target in tool.targets) or "any",
+        )
         for tool in tools
     ]
     width = terminal_width(sys.stdout)
-    text = Table("", ("tool", "what it does", "targets"), rows).text(width and width + 2)
+    text = Table("", ("tool", "what it does", "from", "targets"), rows).text(width and width + 2)
     say_text("\n".join(line.removeprefix("  ") for line in text.splitlines()))
     for tool in tools:
         for problem in tool.problems:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from luthier.tool.task import InstrumentationTask
 
 ENTRY_POINT_GROUP = "luthier.tools"
+OWN_PACKAGE = "luthier"
+"""Luthier's own distribution, whose wheels contain tools."""
 
 
 @dataclass(frozen=True)
@@ -293,13 +295,23 @@ def _parse_value(field: dataclasses.Field[Any], text: str, tool: str) -> Any:
 _TRUTH = dict.fromkeys(("1", "true", "yes", "on"), True) | dict.fromkeys(("0", "false", "no", "off"), False)
 
 
+def tools_by_name() -> Mapping[str, tuple[EntryPoint, ...]]:
+    """Return the entry points of installed tools by name, without importing them.
+
+    Tools of Luthier's own distribution are left out if another one has a tool of that name.
+    """
+    every = by_name(points_of(ENTRY_POINT_GROUP))
+    added = {name: tuple(point for point in every[name] if package_of(point) != OWN_PACKAGE) for name in every}
+    return {name: added[name] or every[name] for name in every}
+
+
 def find_entry_points() -> dict[str, EntryPoint]:
-    """Return the entry points of installed tools by unique name, without importing them.
+    """Return the entry points of `tools_by_name` by unique name.
 
     The unique name is ``NAME``, or ``PACKAGE:NAME`` if several packages install a tool of that name.
     """
     by_unique_name = {}
-    for name, points in by_name(points_of(ENTRY_POINT_GROUP)).items():
+    for name, points in tools_by_name().items():
         several = len({point.value for point in points}) > 1
         by_unique_name.update({f"{package_of(point)}:{name}" if several else name: point for point in points})
     return by_unique_name
