@@ -74,7 +74,7 @@ print -r -- "$2"
 ASK = {
     "bash": (
         *("bash", "-c"),
-        'source _luthier; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_luthier; echo "${COMPREPLY[@]}"',
+        'source _luthier; COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}; _luthier; echo "${COMPREPLY[@]}"',
         "bash",
     ),
     "zsh": ("zsh", "-f", "-c", _ZSH, "zsh"),
@@ -101,13 +101,16 @@ def test_completion_knows_every_command(shell: str, capfd: pytest.CaptureFixture
         (["luthier", "patch", "program", "-o", "ot"], "other"),
         (["luthier", "report", "ru"], "run_folder"),
         (["luthier", "run", "-t", "some", "--", "./prog"], "./program"),
+        (["luthier", "run", "-t", "opcode_h"], "opcode_histogram"),
+        (["luthier", "run", "-t", "coalescing:top=3,li"], "coalescing:top=3,line="),
+        (["luthier", "run", "--device", "emu:gfx94"], "emu:gfx942"),
     ],
 )
 @pytest.mark.parametrize("shell", SHELLS)
 def test_shells_complete(
     shell: str, words: list[str], wanted: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Commands, options, files and folders, asked for as each shell does it."""
+    """Commands, options, files, folders, tools and devices, asked for as each shell does it."""
     assert main(["completion", shell]) == 0
     (tmp_path / "_luthier").write_text(capfd.readouterr().out)
     for name in ("program", "other"):
@@ -116,4 +119,15 @@ def test_shells_complete(
     program, *more = ASK[shell]
     typed = words if shell == "bash" else [" ".join(words), wanted]
     done = subprocess.run([program, *more, *typed], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    if shell == "bash":  # the part behind the last colon or equals sign
+        wanted = wanted.removeprefix(words[-1][: max(map(words[-1].rfind, ":=")) + 1])
     assert wanted in [word.rstrip("/") for word in done.stdout.split()], done.stdout + done.stderr
+
+
+def test_the_manual_has_the_help_of_every_command(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["manual"]) == 0
+    (page, _) = capfd.readouterr()
+    assert all(f'\n.SH "luthier {name}"\n' in page for name in COMMANDS)
+    assert "\\-\\-fail\\-if" in page
+    lines = [line.split()[0] for line in page.splitlines() if line.startswith((".", "'"))]
+    assert {".TH", ".SH", ".nf", ".fi"} <= set(lines) <= {".TH", ".SH", ".TP", ".B", ".nf", ".fi"}

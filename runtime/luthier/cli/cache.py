@@ -26,9 +26,11 @@ KINDS = {
     "compilations": "what ROCm's runtimes compile when they start",
     "provenance": "digests of the sources that the other entries depend on",
     "entry-points": "installed tools and other extensions",
+    "inline": "device modules of `luthier.load_inline`",
     "plugins": "compiler plugins",
     "device-library": "HIP device libraries for newer targets",
     "precompiled": "precompiled HIP headers",
+    "pkgconfig": "files for pkg-config",
     "wrapper": "properties of compilers, for luthier-hipcc",
 }
 """Folder of the cache -> its contents. `clear` removes other folders only if they are named."""

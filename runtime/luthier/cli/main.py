@@ -44,12 +44,13 @@ COMMANDS = {
     "cache": ("luthier.cli.cache", "list or clear the cache"),
     "explain": ("luthier.cli.explain", "explain a finding: what it means and how to mend it"),
     "tools": ("luthier.cli.tools", "list installed tools, or describe one"),
-    "completion": ("luthier.cli.completion", "print shell completion for commands and options"),
+    "completion": ("luthier.cli.completion", "print shell completion for commands, options, tools and devices"),
+    "manual": ("luthier.cli.manual", "print the manual page"),
 }
 """Sub-command -> (module, one line of help). The module has `add_arguments(parser)` and `run(args) -> int`."""
 
 PRINTING = frozenset(
-    {"objects", "disasm", "lift", "cost", "report", "emulator", "cache", "tools", "completion", "explain"}
+    {"objects", "disasm", "lift", "cost", "report", "emulator", "cache", "tools", "completion", "explain", "manual"}
 )
 """Sub-commands that only print: a reader that closes the pipe early causes no error."""
 
