@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -68,9 +69,16 @@ class Toolchain:
 
         Raises:
             TargetError: the target is unknown.
-            BuildError: the device library lacks the target, and the cache for the supplement is not writable.
+            BuildError: the compiler does not know the target; or the device library lacks it, and the cache for the
+                supplement is not writable.
         """
         known = TargetId.parse(target).target
+        if not self.knows(target):
+            raise BuildError(
+                f"clang {self.llvm_major} ({self.clang}) cannot compile for {known.name}: install a newer clang and "
+                f"its LLVM headers, or remove {known.name} from `targets`",
+                target=target,
+            )
         library = library_for(self.device_library, known.name, self.clang, self.version)
         flags = ["-x", "hip", f"--offload-arch={target}", f"--rocm-path={self.rocm_path}"]
         if self.kind != "rocm":  # older clangs do not find the version file in distributions' folders
@@ -82,6 +90,11 @@ class Toolchain:
             flags.append(f"-D__AMDGCN_WAVEFRONT_SIZE={known.default_wave_size}")
             flags += ["-include", os.fspath(plugin_sources() / "include/luthier/support/hip5_with_clang22.h")]
         return flags
+
+    def knows(self, target: str) -> bool:
+        """Return whether the compiler can compile for a target, as far as it lists processors."""
+        listed = frozenset() if self.llvm_major >= READABLE_LLVM else _processors_of(self.clang)
+        return not listed or TargetId.parse(target).target.name in listed
 
     @property
     def compiler(self) -> tuple[str, ...]:
@@ -243,3 +256,12 @@ def _llvm_major_of(header: Path) -> int:
 
 def _listed(places: list[Path]) -> str:
     return ", ".join(str(place) for place in dict.fromkeys(places))
+
+
+@functools.cache
+def _processors_of(clang: Path) -> frozenset[str]:
+    """Return the AMD processors that a compiler lists, on standard error; none if it cannot."""
+    listed: list[str] = []
+    with suppress(BuildError):
+        run([clang, "--target=amdgcn-amd-amdhsa", "-nogpulib", "-print-supported-cpus"], warnings=listed.append)
+    return frozenset(re.findall(r"\bgfx[\w-]+", "".join(listed)))

@@ -15,10 +15,11 @@ import tempfile
 from pathlib import Path
 
 from luthier import __version__
-from luthier.errors import ToolError
+from luthier.errors import BuildError, ToolError
 from luthier.terminal import say
 
 from luthier_build.settings import DEFAULT_TARGETS
+from luthier_build.toolchain import Toolchain
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_.][A-Za-z0-9]+)*\Z")
 
@@ -276,7 +277,7 @@ def make_tool(name: str, directory: Path) -> Path:
         "package": package,
         "tool": _class_name(package),
         "version": __version__,
-        "targets": ", ".join(f'"{target}"' for target in DEFAULT_TARGETS),
+        "targets": ", ".join(f'"{target}"' for target in _targets()),
     }
     files = {
         "pyproject.toml": PYPROJECT,
@@ -303,3 +304,12 @@ def make_tool(name: str, directory: Path) -> Path:
     finally:
         shutil.rmtree(fresh, ignore_errors=True)  # does not exist after success
     return folder
+
+
+def _targets() -> tuple[str, ...]:
+    """Return those default targets that this machine's compiler knows; all if it knows none or there is no compiler."""
+    try:
+        toolchain = Toolchain.find()
+    except BuildError:
+        return DEFAULT_TARGETS
+    return tuple(filter(toolchain.knows, DEFAULT_TARGETS)) or DEFAULT_TARGETS

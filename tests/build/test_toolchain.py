@@ -15,6 +15,7 @@ from luthier.errors import BuildError, TargetError
 
 from luthier_build import device_library, plugin, toolchain
 from luthier_build.cache import cache_dir
+from luthier_build.cli import new
 from luthier_build.device_library import isa_version
 from luthier_build.plugin import include_dir, plugin_flags, plugin_for
 from luthier_build.toolchain import Toolchain
@@ -367,3 +368,11 @@ def test_plugin_flags_and_headers(real: Toolchain) -> None:
     assert f"-fplugin={path}" in flags  # compiler caches hash it
     assert flags[flags.index(f"-fdepfile-entry={path}") - 1] == "-Xclang"  # make sees it
     assert (include_dir() / "luthier/luthier.h").is_file()
+
+
+def test_a_target_that_the_compiler_does_not_know(clang15: Toolchain, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BuildError, match=r"clang 15 \(.*\) cannot compile for gfx942: install a newer clang"):
+        clang15.device_flags("gfx942:xnack-")
+    assert "--offload-arch=gfx90a" in clang15.device_flags("gfx90a")
+    monkeypatch.setattr(Toolchain, "find", lambda: clang15)
+    assert new._targets() == ("gfx90a", "gfx1100")
