@@ -89,9 +89,10 @@ def test_copy_kernels(build_program: Callable[..., Path], counted: Run, kept: Pa
     for entry in entries:
         entry.write_bytes(entry.read_bytes()[:-1])
     assert counted(program)[1] > 0
-    entries[0].chmod(0o660)
+    for entry in entries:
+        entry.chmod(0o660)
     assert counted(program)[1] > 0
-    assert counted(program) == (expected, 0)  # it was replaced
+    assert counted(program) == (expected, 0)  # they were replaced
 
 
 def test_not_kept(build_program: Callable[..., Path], counted: Run) -> None:
@@ -122,6 +123,27 @@ def test_sources(compiler: Path, counted: Run, tmp_path: Path) -> None:
         header.write_text(f"#define VALUE {value}\n")
         assert counted(compiler, source, "-include", str(header))[0] == expected
     assert "logs 1: 00001505" in first  # an empty text
+
+
+@pytest.mark.rows(2)
+@pytest.mark.parametrize(
+    ("before", "value", "flag"),
+    [
+        ("", "VALUE", "-DVALUE=sizeof(__TIME__)"),
+        ("", "VALUE", "-DVALUE=sizeof(__DA##TE__)"),
+        ("", "sizeof(__TIMEST\\ \nAMP__)", "-w"),
+        ("#define PASTED(a, b) a##b\n", "sizeof(PASTED(__TI, ME__))", "-w"),
+        ("", r'1; __asm__(".inc" "lude \"/dev/null\"")', "-w"),
+    ],
+)
+def test_clocks_and_files(compiler: Path, counted: Run, tmp_path: Path, before: str, value: str, flag: str) -> None:
+    """A source that may read the clock or a file, also by its flags, is compiled each time; what follows is kept."""
+    source = tmp_path / "store.cl"
+    source.write_text(before + SOURCE.replace("VALUE", value))
+    first, count = counted(compiler, source, flag)
+    again, fewer = counted(compiler, source, flag)
+    assert 0 < fewer < count
+    assert again == first
 
 
 def test_bound(compiler: Path, counted: Run, kept: Path, tmp_path: Path) -> None:

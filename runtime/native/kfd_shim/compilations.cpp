@@ -117,18 +117,29 @@ uint64_t hash_of(std::string_view bytes, uint64_t seed) {
 bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 bool begins(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
 
-// Return whether a source reads no file and no clock.
+// Return whether a source, or a macro of an option, reads no file and no clock. Names can be split by the end of a line
+// and pasted from parts, and assembly includes files.
 bool is_closed(std::string_view source) {
-  constexpr std::string_view kParts[] = {"include",  "import",   "embed",        "incbin",
-                                         "__TIME__", "__DATE__", "__TIMESTAMP__"};
-  return std::none_of(std::begin(kParts), std::end(kParts), [&](auto part) { return has(source, part); });
+  constexpr std::string_view kParts[] = {"include",  "import",        "embed", "asm",  "__TIME__",
+                                         "__DATE__", "__TIMESTAMP__", "##",    "%:%:", "??"};
+  std::string joined;
+  for (const char next : source) {
+    if (next == '\n')
+      if (const size_t end = joined.find_last_not_of(" \t\r\f\v"); end != std::string::npos && joined[end] == '\\') {
+        joined.resize(end);
+        continue;
+      }
+    joined += next;
+  }
+  return std::none_of(std::begin(kParts), std::end(kParts), [&](auto part) { return has(joined, part); });
 }
 
 // Return whether an option names no file, and causes none to be read or written.
 bool is_plain(std::string_view option) {
-  constexpr std::string_view kParts[] = {"/", "@", "include", "plugin", "file", "temps", "time", "module", "path"};
+  constexpr std::string_view kParts[] = {"/", "@", "plugin", "file", "temps", "time", "module", "path"};
   constexpr std::string_view kBegins[] = {"-I", "-L", "-l", "-F", "-B", "-o", "-M", "-i"};
-  return std::none_of(std::begin(kParts), std::end(kParts), [&](auto part) { return has(option, part); }) &&
+  return is_closed(option) &&
+         std::none_of(std::begin(kParts), std::end(kParts), [&](auto part) { return has(option, part); }) &&
          std::none_of(std::begin(kBegins), std::end(kBegins), [&](auto begin) { return begins(option, begin); });
 }
 
