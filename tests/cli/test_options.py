@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib
 import json
 from collections import defaultdict
@@ -45,10 +44,12 @@ def read(*words: str) -> Example:
 
 
 def test_what_is_declared_is_parsed_checked_and_summed_up() -> None:
-    assert read("app", "-x") == dataclasses.replace(Example.defaults(), program=["app", "-x"])
+    assert read("app", "-x") == Example.defaults().but(program=["app", "-x"])
     given = read("--check", "race", "--sarif", "s", "-k", "a", "-k", "b", "--no-hoist", "app")
     assert (given.files.sarif, given.kernel, given.hoist) == ("s", ["a", "b"], False)
     assert given.summary() == {"check": "race", "kernel": ["a", "b"], "hoist": False}
+    with pytest.raises(TypeError, match="Example has no option chekc"):
+        Example(chekc="race")  # type: ignore[call-arg]
     with pytest.raises(LuthierError, match="--sarif is about checks: name them with --check"):
         read("--sarif", "s")
     with pytest.raises(LuthierError, match="--check works on virtual devices only; look by hooks"):

@@ -10,18 +10,15 @@ A field is an `option`, or a `group` of options that several sub-commands share.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Self, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from luthier.errors import LuthierError
 from luthier.terminal import say
-
-_DECLARED = "declared"
 
 
 class Need(Struct, frozen=True):
@@ -46,6 +43,7 @@ class DeclaredOption(Struct, frozen=True):
         instead: what to use on GPUs, where the option does not exist; "" if it exists.
         in_summary: whether the summary of a run contains it.
         before: earlier spelling, still accepted.
+        default: its value if it is not given; a list is copied.
         argument: further arguments of `argparse.ArgumentParser.add_argument`.
     """
 
@@ -55,7 +53,12 @@ class DeclaredOption(Struct, frozen=True):
     instead: str
     in_summary: bool
     before: str
+    default: Any
     argument: Mapping[str, Any]
+
+    def initial(self) -> Any:
+        """Return the default value."""
+        return [*self.default] if isinstance(self.default, list) else self.default
 
     @property
     def name(self) -> str:
@@ -76,6 +79,10 @@ class DeclaredGroup(Struct, frozen=True):
     options: type[CommandOptions]
     title: str
     needs: Need | None
+
+    def initial(self) -> CommandOptions:
+        """Return the default values of its options."""
+        return self.options.defaults()
 
 
 class SeveralChoices(tuple[str, ...]):
@@ -103,15 +110,12 @@ def option(
     **argument: Any,
 ) -> Any:
     """Declare a field of `CommandOptions`; arguments as for `DeclaredOption`."""
-    metadata = {_DECLARED: DeclaredOption(flags, title, needs, instead, in_summary, before, argument)}
-    if isinstance(default, list):
-        return dataclasses.field(default_factory=lambda: [*default], metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    return DeclaredOption(flags, title, needs, instead, in_summary, before, default, argument)
 
 
 def group(options: type[CommandOptions], *, title: str = "", needs: Need | None = None) -> Any:
     """Declare a field of `CommandOptions` that is a group; arguments as for `DeclaredGroup`."""
-    return dataclasses.field(default_factory=options, metadata={_DECLARED: DeclaredGroup(options, title, needs)})
+    return DeclaredGroup(options, title, needs)
 
 
 def add_earlier_spelling(parser: argparse._ActionsContainer, spelling: str, action: argparse.Action) -> None:
@@ -137,17 +141,37 @@ def add_earlier_spelling(parser: argparse._ActionsContainer, spelling: str, acti
     )
 
 
-def add_option(parser: argparse._ActionsContainer, field: Any, **more: Any) -> None:
-    """Add the option of a field of `CommandOptions` to a parser; further arguments as for `argparse`."""
-    field.metadata[_DECLARED].add(parser, **more)
+def add_option(parser: argparse._ActionsContainer, declared: Any, **more: Any) -> None:
+    """Add the option that `option` declares to a parser; further arguments as for `argparse`."""
+    declared.add(parser, **more)
 
 
 @dataclass_transform(field_specifiers=(option, group), kw_only_default=True, frozen_default=True)
 class CommandOptions:
-    """Base class of the options of a sub-command. An instance has their values."""
+    """Base class of the options of a sub-command. An instance has their values.
+
+    It is no dataclass: importing `dataclasses` takes a tenth of the time of a short command.
+    """
+
+    _declared: ClassVar[dict[str, DeclaredOption | DeclaredGroup]] = {}
+    """By field, those of base classes first."""
 
     def __init_subclass__(cls) -> None:
-        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, (DeclaredOption, DeclaredGroup))}
+        cls._declared = cls._declared | own
+
+    def __init__(self, **values: Any) -> None:
+        if unknown := values.keys() - self._declared.keys():
+            raise TypeError(f"{type(self).__name__} has no option {', '.join(sorted(unknown))}")
+        for name, declared in self._declared.items():
+            setattr(self, name, values[name] if name in values else declared.initial())
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def but(self, **values: Any) -> Self:
+        """Return the options with other values of some fields."""
+        return type(self)(**{**{name: getattr(self, name) for name in self._declared}, **values})
 
     @classmethod
     def defaults(cls) -> Self:
@@ -179,12 +203,12 @@ class CommandOptions:
 
     @classmethod
     def _filled(cls, args: argparse.Namespace) -> Self:
-        values = {}
-        for field in dataclasses.fields(cls):  # type: ignore[arg-type]  # each subclass is a dataclass
-            declaration = field.metadata[_DECLARED]
-            is_group = isinstance(declaration, DeclaredGroup)
-            values[field.name] = declaration.options._filled(args) if is_group else getattr(args, field.name)
-        return cls(**values)
+        return cls(
+            **{
+                name: declared.options._filled(args) if isinstance(declared, DeclaredGroup) else getattr(args, name)
+                for name, declared in cls._declared.items()
+            }
+        )
 
     def given(self, title: str = "", needs: Need | None = None) -> Iterator[tuple[str, Any, DeclaredOption]]:
         """Yield the field, value and declaration of each option, including those in groups.
@@ -192,13 +216,13 @@ class CommandOptions:
         Args:
             title, needs: of the enclosing group.
         """
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
-            declaration, value = field.metadata[_DECLARED], getattr(self, field.name)
+        for name, declaration in self._declared.items():
+            value = getattr(self, name)
             title_here, needs_here = declaration.title or title, declaration.needs or needs
             if isinstance(declaration, DeclaredGroup):
                 yield from value.given(title_here, needs_here)
             else:
-                yield field.name, value, replace(declaration, title=title_here, needs=needs_here)
+                yield name, value, replace(declaration, title=title_here, needs=needs_here)
 
     def _changed(self) -> list[tuple[DeclaredOption, Any]]:
         """Return the options whose value is not the default, with that value."""

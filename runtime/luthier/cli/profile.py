@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
     for module in ("graphlay", "youplot") if options.page else ():
         require(module)
     try:
-        return run_watched(dataclasses.replace(options, json=None), lambda: _answer(options))
+        return run_watched(options.but(json=None), lambda: _answer(options))
     finally:
         if not is_named:
             with suppress(OSError):  # not empty, as usual

@@ -7,14 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from luthier import _mc
 from luthier.errors import ObjectError
 from luthier.support.suggestions import did_you_mean
-from luthier.support.table import Cell, Table
 from luthier.support.wording import enumerated
+
+if TYPE_CHECKING:
+    from luthier.support.table import Cell, Table
 
 _SPECIALIZED = re.compile(r"^(?:[\w:<>,*& ]+? )?([\w:~]+(?:<.*>)?)\(.*\)(?: const)?(?: \[clone [^]]*\])?$")
 """A demangled function: the name before its parameters, without the return type."""
