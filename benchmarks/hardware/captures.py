@@ -1,18 +1,19 @@
 """Thread traces that tinygrad's repository has of gfx1100, gfx1201 and gfx950 GPUs: extra/sqtt/examples (MIT licence).
 
 A capture is a pickle of events. An unpickler reads it that makes an inert record of every global, so that nothing in
-it runs. Tokens are decoded by tinygrad itself, a decoder that knows nothing of Luthier.
+it runs.
 """
 
 from __future__ import annotations
 
 import pickle
-import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from luthier.report.sqtt import WORDS, ThreadTrace, WaveTrace, token_kinds
 
 FOLDER = Path("extra/sqtt/examples")
 
@@ -53,13 +54,6 @@ class InertUnpickler(pickle.Unpickler):
 
 
 @dataclass
-class TracedWave:
-    """One wave of the traced SIMD, with the classes of its instructions in order."""
-
-    tokens: list[str] = field(default_factory=list)
-
-
-@dataclass
 class CapturedKernel:
     """A kernel that a GPU ran while it was traced."""
 
@@ -67,9 +61,10 @@ class CapturedKernel:
     target: str
     name: str
     elf: bytes
-    waves: int = 0
-    """Waves that began, over all shader engines."""
-    traced: list[TracedWave] = field(default_factory=list)
+    traces: list[ThreadTrace] = field(default_factory=list)
+    """One of each shader engine."""
+    traced: list[WaveTrace] = field(default_factory=list)
+    """Waves whose instructions were traced."""
     counters: dict[str, int] = field(default_factory=dict)
 
 
@@ -86,7 +81,10 @@ def captured_kernels(checkout: Path) -> Iterator[CapturedKernel]:
             if kind == "ProfileProgramEvent":
                 kernels[state["tag"]] = CapturedKernel(f"{folder}/{path.stem}", target, state["name"], state["lib"])
             elif kind == "ProfileSQTTEvent" and state["kern"] in kernels:
-                _add_trace(kernels[state["kern"]], state["blob"], bool(state["itrace"]))
+                trace = ThreadTrace(state["blob"], f"{folder}/{path.stem}")
+                kernels[state["kern"]].traces.append(trace)
+                if state["itrace"]:
+                    kernels[state["kern"]].traced += trace.waves()
             elif kind == "ProfilePMCEvent" and state["kern"] in kernels:
                 schedule = [counter.state or counter.arguments for counter in state["sched"]]
                 kernels[state["kern"]].counters = _sums(schedule, state["blob"])
@@ -105,70 +103,49 @@ def _sums(schedule: Sequence[Any], blob: bytes) -> dict[str, int]:
     return sums
 
 
-def _add_trace(kernel: CapturedKernel, blob: bytes, has_instructions: bool) -> None:
-    """Count the waves of a trace, and add those whose instructions were traced: of compute unit 0 and one SIMD."""
+def theirs(trace: ThreadTrace) -> Iterator[tuple[str, int, int]]:
+    """Yield name, value and time of each token as tinygrad decodes them."""
     from tinygrad.renderer.amd import sqtt
 
-    starts = (sqtt.WAVESTART, sqtt.WAVESTART_RDNA4, sqtt.CDNA_WAVESTART)
-    ends = (sqtt.WAVEEND, sqtt.WAVEEND_RDNA4, sqtt.CDNA_WAVEEND)
-    live: dict[tuple[int, int], TracedWave] = {}
-    simd: int | None = None
-    for packet in sqtt.decode(blob):
-        if simd is None and not kernel.target.startswith("gfx9"):
-            simd = packet.simd  # the first packet of RDNA is the trace's layout
-        slot = (getattr(packet, "simd", simd), getattr(packet, "wave", -1))
-        if isinstance(packet, starts):
-            kernel.waves += 1
-            if packet.cu == 0 and simd in (None, packet.simd):
-                live[slot] = TracedWave()
-        elif isinstance(packet, ends):
-            wave = live.pop(slot, None) if packet.cu == 0 else None
-            if wave is not None and has_instructions:
-                if simd is not None:
-                    wave.tokens.append("END")
-                if wave.tokens:
-                    kernel.traced.append(wave)
-        elif isinstance(packet, sqtt.IMMEDIATE_MASK):
-            for number in range(16):
-                if packet.mask >> number & 1 and (simd, number) in live:
-                    live[simd, number].tokens.append("IMMEDIATE")
-        else:
-            token = _token(sqtt, packet)
-            where = slot if simd is None else (simd, slot[1])
-            if token is not None and where in live:
-                live[where].tokens.append(token)
+    packets = sqtt.decode(trace.data)
+    if trace.layout == WORDS:
+        next(packets)  # software's header, which is read as a token
+    for packet in packets:
+        name = type(packet).__name__.removesuffix("_RDNA4")
+        kind = token_kinds(trace.layout)[_NAMES.get(name, name.removeprefix("CDNA_"))]
+        yield kind.name, packet._raw & ((1 << kind.bits) - 1), packet._time
 
 
-_CLASSES = (
-    (r"IMM", "IMMEDIATE"),
-    (r"JUMP$", "TAKEN"),
-    (r"(JUMP_NO|NEXT)", "NOT TAKEN"),
-    (r"(VALU_(32|64)|SALU_(32|64)|LDS$|BRANCH|OTHER_MSG)", None),  # gfx950: the class and the width of the encoding
-    (r"(WMMA|VINTERP|VALU)", "VALU"),
-    (r"(BARRIER|SMEM|SALU|LDS_RD|LDS_WR|MESSAGE)", None),
-    (r"(SGMEM|VMEM|FLAT|BUF)_(RD|WR)", None),
-)
-
-
-def _token(sqtt: Any, packet: Any) -> str | None:
-    """Return the class of a packet's instruction; None if it is no instruction of the wave."""
-    if isinstance(packet, sqtt.VALUINST):
-        return "VALU"
-    if isinstance(packet, sqtt.IMMEDIATE):
-        return "IMMEDIATE"
-    if not isinstance(packet, (sqtt.INST, sqtt.INST_RDNA4, sqtt.CDNA_INST)):
-        return None
-    name = packet.op.name if hasattr(packet.op, "name") else f"unknown {packet.op}"
-    if name.startswith("OTHER_") and not isinstance(packet, sqtt.CDNA_INST):
-        return None
-    for pattern, token in _CLASSES:
-        match = re.match(pattern, name)
-        if match and token is None:
-            memory = re.match(r"(?:SGMEM|VMEM|FLAT|BUF)_(RD|WR)", name)
-            return f"MEMORY_{memory[1]}" if memory else match[0]
-        if match:
-            return token
-    return name
+_NAMES = {
+    "VALUINST": "VALU",
+    "VMEMEXEC": "MEMORY_EXEC",
+    "ALUEXEC": "ALU_EXEC",
+    "IMMEDIATE": "IMMEDIATE_ONE",
+    "IMMEDIATE_MASK": "IMMEDIATE",
+    "WAVERDY": "WAVE_READY",
+    "TS_DELTA_S8_W3": "NEW_PC",
+    "WAVESTART": "WAVE_START",
+    "TS_DELTA_S5_W2": "WAVE_START_LONG",
+    "WAVEALLOC": "WAVE_ALLOC",
+    "WAVEEND": "WAVE_END",
+    "TS_DELTA_S5_W3": "SHADER_DATA",
+    "PERF": "SHADER_DATA_SHORT",
+    "UTILCTR": "UTIL_COUNTER",
+    "TS_DELTA_SHORT": "TIME",
+    "TS_WAVE_STATE": "MISC",
+    "EVENT_BIG": "EVENT_SYNC",
+    "SNAPSHOT": "REG_INIT",
+    "TS_DELTA_OR_MARK": "TIMESTAMP",
+    "LAYOUT_HEADER": "HEADER",
+    "CDNA_WAVESTART": "WAVE_START",
+    "CDNA_WAVEALLOC": "WAVE_ALLOC",
+    "CDNA_WAVEEND": "WAVE_END",
+    "CDNA_INST_PC": "NEW_PC",
+    "CDNA_USERDATA": "SHADER_DATA",
+    "CDNA_PERF": "PERF",
+    "CDNA_REG_CS_PRIV": "REG_CS_PRIVATE",
+}
+"""Kinds of tokens by tinygrad's names, where these differ; it does not know what some of RDNA's are."""
 
 
 def loadable(kernel: CapturedKernel, arguments: int, block: int) -> str:

@@ -1,8 +1,9 @@
 """Hold the emulated device's instruction streams against thread traces of GPUs.
 
 Each traced wave of a GPU is compared with the streams that the emulated device executes of the same object: number,
-order and class of instructions, and whether each branch was taken. Waves and counters of VALU and SALU instructions are
-compared, too. As a control one instruction is taken out of each stream: no traced wave may still be equal.
+order and the hardware's class of instructions, and whether each branch was taken. Waves and counters of VALU and SALU
+instructions are compared, too. As a control one instruction is taken out of each stream: no traced wave may still be
+equal. tinygrad, which knows nothing of Luthier, decodes the tokens as well; they are compared one by one.
 
 Use: python benchmarks/hardware/thread_traces.py CHECKOUT    (of tinygrad/tinygrad, MIT licence)
 Exit code 1: something differs.
@@ -11,19 +12,21 @@ Exit code 1: something differs.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import tempfile
 from collections import Counter, defaultdict
+from itertools import zip_longest
 from pathlib import Path
 
 import luthier
 import numpy as np
 from luthier import Table
+from luthier.report.sqtt import WORDS, code_kinds
+from luthier.report.sqtt_writer import instruction_code, layout_of
 from luthier.support.processes import run
 
 sys.path.insert(0, os.fspath(Path(__file__).parent))
-from captures import CapturedKernel, captured_kernels, loadable
+from captures import CapturedKernel, captured_kernels, loadable, theirs
 
 LAUNCHES = {
     "E": ((1,), 1, 0),
@@ -35,55 +38,60 @@ LAUNCHES = {
 }
 """By kernel: grid in work-groups, work-items of a work-group, pointer arguments."""
 
-_RDNA = (
-    (r"s_(delay_alu|wait_alu|barrier_wait|code_end)", None),  # these leave no token
-    (r"s_endpgm", "END"),
-    (r"s_(wait|nop|clause|sleep|setprio|set_inst)", "IMMEDIATE"),
-    (r"s_barrier", "BARRIER"),
-    (r"s_(c?branch)", "BRANCH"),
-    (r"s_(buffer_)?load", "SMEM"),
-    (r"s_sendmsg", "MESSAGE"),
-    (r"s_", "SALU"),
-    (r"ds_load", "LDS_RD"),
-    (r"ds_", "LDS_WR"),
-    (r"(global|flat|buffer)_load", "MEMORY_RD"),
-    (r"(global|flat|buffer)_store", "MEMORY_WR"),
-    (r"v_", "VALU"),
-)
-_CDNA = (
-    (r"s_(waitcnt|nop|sleep|barrier|setprio)", None),
-    (r"s_endpgm", "OTHER_MSG"),
-    (r"s_(c?branch)", "BRANCH"),
-    (r"s_load", "SMEM"),
-    (r"ds_", "LDS"),
-    (r"(global|flat|buffer)_load", "MEMORY_RD"),
-    (r"(global|flat|buffer)_store", "MEMORY_WR"),
-    (r"s_", "SALU_{bits}"),
-    (r"v_", "VALU_{bits}"),
-)
 
-
-def tokens_of(stream: list[tuple[int, str]], target: str) -> tuple[str, ...]:
-    """Return the tokens that a wave's instructions leave in a thread trace.
+def codes_of(stream: list[tuple[int, str]], target: str) -> tuple[int, ...]:
+    """Return the hardware's classes of the instructions that leave tokens in a thread trace.
 
     Args:
         stream: addresses and texts in the order of execution.
     """
-    tokens = []
+    layout = layout_of(target)
+    codes = []
     following = [address for address, _ in stream[1:]] + [stream[-1][0] + 4]
     for (address, text), after in zip(stream, following, strict=True):
-        token = next(
-            token for pattern, token in (_CDNA if target.startswith("gfx9") else _RDNA) if re.match(pattern, text)
-        )
-        if token == "BRANCH":
-            token = "NOT TAKEN" if after == address + 4 else "TAKEN"
-        if token is not None:
-            tokens.append(token.format(bits=8 * min(after - address, 8)) if "{" in token else token)
-    return tuple(tokens)
+        size = after - address
+        code = instruction_code(text, layout, size if size in (4, 8) else 4, taken=size != 4)
+        if code is not None:
+            codes.append(code)
+    return tuple(codes)
 
 
-def emulated(kernel: CapturedKernel, folder: Path) -> tuple[luthier.emulator.LaunchStats, set[tuple[str, ...]]]:
-    """Return counts, and the different token streams of all waves, of a launch on the emulated device."""
+def is_salu(mnemonic: str, layout: int) -> bool:
+    """Return whether SQ_INSTS_SALU counts an instruction."""
+    code = instruction_code(mnemonic, layout)
+    return code is not None and code_kinds(layout)[code] == "salu"
+
+
+def agreement(kernel: CapturedKernel) -> Counter[str]:
+    """Count tokens, and those that tinygrad decodes alike.
+
+    tinygrad leaves out tokens that begin in a trace's last 8 bytes. On GFX9 it reads the time of MISC tokens only, and
+    takes a time stamp where it is. AMD's register headers give all tokens a time, and AMD's decoder takes a stamp at
+    the reset of the time before it. So times are also computed by tinygrad's rule.
+    """
+    counts: Counter[str] = Counter(traces=len(kernel.traces))
+    for trace in kernel.traces:
+        misc, begin = 0, None
+        for token, other in zip_longest(trace.tokens(), theirs(trace)):
+            counts["tokens"] += 1
+            if token is None or other is None:
+                counts["last 8 bytes"] += token is not None and token.at + 64 > 8 * len(trace.data)
+                continue
+            name, value, time = other
+            counts["equal"] += (token.kind.name, token.value) == (name, value)
+            counts["equal times"] += token.time == time
+            if name == "MISC":
+                misc += 4 * (token.value >> 4 & 0xFF)
+            elif name == "TIMESTAMP" and not token.value >> 4 & 0xFFF:
+                begin, misc = (
+                    (token["cycles"] - misc, misc) if begin is None else (begin, (token["cycles"] - begin) // 4 * 4 - 4)
+                )
+            counts["by its rule"] += (misc if trace.layout == WORDS else token.time) == time
+    return counts
+
+
+def emulated(kernel: CapturedKernel, folder: Path) -> tuple[luthier.emulator.LaunchStats, set[tuple[int, ...]]]:
+    """Return counts, and the different streams of classes of all waves, of a launch on the emulated device."""
     grid, block, arguments = LAUNCHES[kernel.name]
     data: bytes | Path = kernel.elf
     if kernel.name.startswith("custom_"):
@@ -101,7 +109,7 @@ def emulated(kernel: CapturedKernel, folder: Path) -> tuple[luthier.emulator.Lau
 
     pointers = [np.ones(1024, np.float32) for _ in range(arguments)]
     stats = device.load(data).kernel(kernel.name).launch(*pointers, grid=grid, block=block, trace=see)
-    return stats, {tokens_of(stream, kernel.target) for stream in streams.values()}
+    return stats, {codes_of(stream, kernel.target) for stream in streams.values()}
 
 
 def main() -> int:
@@ -109,36 +117,43 @@ def main() -> int:
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    rows, sums = [], Counter()
+    rows, sums, decoded = [], Counter(), defaultdict[str, Counter[str]](Counter)
     with tempfile.TemporaryDirectory() as folder:
         for kernel in captured_kernels(Path(sys.argv[1])):
             if kernel.name not in LAUNCHES:
                 print(f"{kernel.capture}: no launch is known of {kernel.name}", file=sys.stderr)
                 sums["unknown kernels"] += 1
                 continue
+            layout = layout_of(kernel.target)
             stats, streams = emulated(kernel, Path(folder))
-            equal = [wave for wave in kernel.traced if tuple(wave.tokens) in streams]
+            traced = [(wave, tuple(step.code for step in wave.steps)) for wave in kernel.traced]
+            equal = [(wave, codes) for wave, codes in traced if wave.whole and codes in streams]
             without = {stream[:at] + stream[at + 1 :] for stream in streams for at in range(len(stream))}
             counted = {
                 "SQ_INSTS_VALU": sum(count for name, count in stats.opcodes.items() if name.startswith("v_")),
-                "SQ_INSTS_SALU": sum(
-                    count for name, count in stats.opcodes.items() if tokens_of([(0, name)], "gfx1100") == ("SALU",)
-                ),
+                "SQ_INSTS_SALU": sum(count for name, count in stats.opcodes.items() if is_salu(name, layout)),
             }
             same = sum(kernel.counters.get(name) == value for name, value in counted.items())
-            tokens, branches = (
-                sum(len(wave.tokens) for wave in equal),
-                sum(token.endswith("TAKEN") for wave in equal for token in wave.tokens),
+            ends = layout != WORDS  # there s_endpgm leaves a token of its own
+            instructions = sum(len(codes) + ends for _, codes in equal)
+            branches = sum(step.kind in ("taken", "not taken") for wave, _ in equal for step in wave.steps)
+            started = sum(
+                token.kind.name.startswith("WAVE_START") for trace in kernel.traces for token in trace.tokens()
             )
-            row = (len(kernel.traced), len(equal), tokens, branches, kernel.waves, stats.waves, len(counted), same)
+            row = (len(kernel.traced), len(equal), instructions, branches, started, stats.waves, len(counted), same)
             rows.append((kernel.capture, kernel.name, *row))
             sums.update(dict(zip(range(len(row)), row, strict=True)))
-            sums["control"] += sum(tuple(wave.tokens) in without for wave in kernel.traced)
+            sums["control"] += sum(codes in without for _, codes in traced)
+            decoded[kernel.capture.partition("/")[0]] += agreement(kernel)
     columns = ("traced", "equal", "instructions", "branches", "waves", "emulated", "counters", "equal counters")
     rows.append(("all", "", *(sums[number] for number in range(len(columns)))))
     print(Table("thread traces of GPUs", ("capture", "kernel", *columns), rows).text())
     print(f"with one instruction taken out: {sums['control']} of {sums[0]} waves equal")
+    columns = ("traces", "tokens", "equal", "last 8 bytes", "equal times", "by its rule")
+    alike = [(folder, *(counts[column] for column in columns)) for folder, counts in decoded.items()]
+    print(Table("tokens as tinygrad decodes them", ("captures", *columns), alike).text())
     right = sums[0] == sums[1] > 0 and sums[4] == sums[5] and sums[6] == sums[7] and not sums["unknown kernels"]
+    right &= all(tokens == equal + last and rule == equal for *_, tokens, equal, last, _, rule in alike)
     return 0 if right and not sums["control"] else 1
 
 

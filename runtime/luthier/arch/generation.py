@@ -198,6 +198,11 @@ class Generation(Struct, frozen=True, eq=False, kw_only=True, dict=True):
     vector_store_line: int = INHERITED
     """Bytes in a request by which the vector cache writes to L2 (TCP_TCC_WRITE_REQ of MI100 to MI350, docs/hardware.md;
     for RDNA, of which no record is known, a line)."""
+    thread_trace_version: int = INHERITED
+    """Version in the header of a thread trace, which gives its format; 0: the hardware writes none (AMD's
+    rocprof-trace-decoder)."""
+    thread_trace_prefix: int = INHERITED
+    """Version in what software writes before a thread trace that has no header; 0: nothing."""
     lds_banks: int = INHERITED
     """Number of LDS banks of four bytes (ISA documents, "LDS"; AMD's Composable Kernel, "LDS bank conflicts")."""
     lds_store_banks: int = INHERITED

@@ -11,6 +11,7 @@ from luthier.arch.target import Target
 GFX10 = Generation(
     parent=AMDGCN,
     generation="GFX10",
+    thread_trace_version=2,
     major=10,
     emulated_major=10,
     opcode_suffixes=("vi", "gfx10"),

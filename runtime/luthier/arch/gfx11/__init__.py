@@ -10,6 +10,7 @@ from luthier.arch.target import Target
 GFX11 = Generation(
     parent=GFX10_3,
     generation="GFX11",
+    thread_trace_version=3,
     major=11,
     emulated_major=11,
     opcode_suffixes=("gfx11",),

@@ -12,6 +12,7 @@ LAUNCH_TTMPS = LaunchTtmps(workgroup_id_x=9, workgroup_id_yz=7, wave_id=8, wave_
 GFX12 = Generation(
     parent=GFX11,
     generation="GFX12",
+    thread_trace_version=4,
     major=12,
     emulated_major=12,
     opcode_suffixes=("gfx12",),

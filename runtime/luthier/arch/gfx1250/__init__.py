@@ -18,6 +18,7 @@ _PASSES = (
 GFX1250 = Generation(
     parent=GFX12,
     generation="GFX1250",
+    thread_trace_version=5,
     opcode_suffixes=("gfx12", "gfx1250"),
     widest="gfx1250",
     emulated_major=125,

@@ -32,6 +32,7 @@ GFX9 = Generation(
     sized_memory_names=False,
     vector_cache_line=64,
     vector_store_line=64,
+    thread_trace_prefix=4,
     lds_reads_128_mixed=True,
     waits=waits.WAITS,
     hazard_rows=hazards.ROWS,

@@ -20,6 +20,7 @@ _PASSES = (
 GFX940 = Generation(
     parent=GFX90A,
     generation="GFX940",
+    thread_trace_prefix=5,
     architected_flat_scratch=True,
     returning_atomic="sc0",
     vector_cache_line=128,

@@ -19,6 +19,7 @@ _PASSES = (
 GFX950 = Generation(
     parent=GFX940,
     generation="GFX950",
+    thread_trace_prefix=6,
     lds_bytes=160 << 10,
     lds_banks=64,  # writes keep 32: a thread trace of MI350 shows 2 cycles for ds_write_b32 and 4 for ds_read_b128
     lds_by_lane=False,
