@@ -15,11 +15,15 @@ from typing import Any
 import numpy as np
 import pyarrow
 import pytest
+from assembly import assembled, function, kernel_text
 from commands import run_luthier
 from kept import ROOT, kept
 from luthier import load_object, open_device
 from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import LuthierError
+from luthier.lifting import lift
+from luthier.report.sqtt import ThreadTrace
+from luthier.report.sqtt_writer import TraceWriter, instruction_code
 from luthier.support.processes import run
 from pyarrow import parquet
 
@@ -190,6 +194,75 @@ def test_for_ramulator(reduced: Path, tmp_path: Path) -> None:
     buffer = {address for address, times in loads.items() if times == 1}
     assert len(buffer) == 125
     assert max(buffer) - min(buffer) == 124 * 64
+
+
+@pytest.mark.rows(2)
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
+@pytest.mark.parametrize("name", ["divergent_loop", "function_call"])
+def test_for_viewers_of_thread_traces(application: Callable[..., Path], tmp_path: Path, name: str, target: str) -> None:
+    """The hardware's tokens give the classes and branches of each wave, and the addresses after computed jumps."""
+    program = application(name, target)
+    done = run_luthier("run", "--device", f"emu:{target}", "-t", "isa_trace", "-o", tmp_path / "run", "--", program)
+    assert done.returncode == 0, done
+    assert exported(tmp_path / "run", "--thread-trace", tmp_path / "traces").stdout.endswith("launches: 1\n")
+    (path,) = (tmp_path / "traces").iterdir()
+    trace = ThreadTrace(path.read_bytes())
+    addresses = [token["pc"] << 2 for token in trace.tokens() if token.kind.name == "NEW_PC"]
+    waves = list(trace.waves())
+    jumped: list[int] = []
+    for wave, own in zip(waves, trace_tool.InstructionTrace(tmp_path / "run").waves(), strict=True):
+        pc = own.kernel.pc[own.instructions].tolist()
+        texts = [own.kernel.text[index] for index in own.instructions]
+        sizes = np.diff(own.kernel.pc, append=own.kernel.pc[-1:])[own.instructions].tolist()
+        goes_on = [after == at + size for at, size, after in zip(pc, sizes, pc[1:], strict=False)]
+        rows = zip(texts, sizes, [*goes_on, True], strict=True)
+        codes = [instruction_code(text, trace.layout, size, not on) for text, size, on in rows]
+        assert [step.code for step in wave.steps] == [code for code in codes if code is not None]
+        assert wave.whole
+        jumped += [after for text, after in zip(texts, pc[1:], strict=False) if re.match("s_(setpc|swappc)", text)]
+    assert len(waves) == LAUNCHES[name][0] * LAUNCHES[name][1] // (64 if target == "gfx90a" else 32)
+    assert addresses == jumped
+    assert bool(jumped) == (name == "function_call")
+
+
+LOOP = (
+    "s_mov_b32 s2, 3",
+    "again: s_nop 0",
+    "v_add_f32 v1, v1, v1",
+    "v_rcp_f32 v1, v1",
+    "v_lshlrev_b64 v[2:3], 2, v[2:3]",
+    "s_add_u32 s2, s2, -1",
+    "s_cmp_lg_u32 s2, 0",
+    "s_cbranch_scc1 again",
+    "s_endpgm",
+)
+
+
+@pytest.mark.parametrize("target", ["gfx1100", "gfx1201"])
+def test_tinygrad_maps_thread_traces_to_the_same_addresses(target: str) -> None:
+    """tinygrad's viewer follows the tokens through the code object."""
+    sqtt = pytest.importorskip("tinygrad.renderer.amd.sqtt")
+    thread_trace = pytest.importorskip("luthier_isa_trace.thread_trace")
+    code = assembled(kernel_text(function("k", LOOP), target), target)
+    lifted = lift(code, "k")
+    executed: list[int] = []
+
+    def see(step: WaveStep) -> None:
+        executed.append(step.address)
+
+    kernel = open_device(f"emu:{target}").load(code).kernel("k")
+    kernel.launch(np.zeros(4, np.uint32), grid=1, block=32, trace=see)
+    texts = [str(instruction.text) for instruction in lifted.instructions]
+    pc = np.array([instruction.address for instruction in lifted.instructions], np.uint64)
+    own = trace_tool.TracedKernel("k", 0, target, 32, pc, texts, pc, {}, {}, {}, pc)
+    indices = np.searchsorted(pc, np.array(executed, np.uint64))
+    writer = TraceWriter(target)
+    for number in range(2):
+        wave = trace_tool.TracedWave(own, 0, 0, 0, (0, 0, 0), number, indices, indices.astype(np.uint64))
+        thread_trace.write_wave(wave, writer)
+    mapped = [info.pc for _, info in sqtt.map_insts(writer.data(), bytes(code.data), target) if info is not None]
+    assert len(executed) == 3 * 7 + 2
+    assert mapped == 2 * executed
 
 
 @pytest.mark.parametrize("table", ["steps", "addresses"])

@@ -96,7 +96,7 @@ MISC              1010001  24 7:9 lost=16:1 events=16:8
 EVENT             01100001 24 8:3
 EVENT_SYNC        11100001 32 8:3
 REG               1001     64 4:3 pipe=7:2 me=9:2 compute=15:1 address=16:16 data=32:32
-REG_INIT          1110001  64 7:3
+REG_INIT          1110001  64 7:3 type=18:2 data=20:24
 TIMESTAMP         0000001  64 0:0 type=14:2 cycles=16:48
 HEADER            0010001  64 0:0 version=7:6 simd=13:2 wgp=15:3 sa=19:1
 """

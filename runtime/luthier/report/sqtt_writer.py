@@ -19,6 +19,8 @@ _SIZES = (
     (re.compile(r"(b|u|i|f)96|x3"), 3),
     (re.compile(r"(b|u|i|f)64|x2"), 2),
 )
+_INITIATOR, _PROGRAM_LOW, _PROGRAM_HIGH = 0x0, 0xC, 0xD
+"""COMPUTE_DISPATCH_INITIATOR, COMPUTE_PGM_LO and COMPUTE_PGM_HI in tokens."""
 Code = int | dict[int | str, int] | None
 _WORDS: tuple[tuple[str, Code], ...] = (
     (r"s_(waitcnt|nop|sleep|barrier|setprio|sethalt|icache_inv|set_gpr_idx_(off|mode))", IMMEDIATE),
@@ -137,6 +139,8 @@ class TraceWriter:
         self._rest = 0
         """The last half byte, and how many bits it has."""
         self._rest_bits = 0
+        self._taken = 0
+        """Bytes that `take` has returned."""
         self._kinds = token_kinds(self.layout)
         if self.layout == WORDS:
             prefix = TargetId.parse(target).target.thread_trace_prefix
@@ -191,7 +195,7 @@ class TraceWriter:
         self._rest, self._rest_bits = value >> 8 * whole, bits % 8
 
     def instruction(self, code: int, time: int, slot: int) -> None:
-        """Add the tokens of an instruction of a wave on SIMD 0."""
+        """Add the tokens of an instruction of a wave on SIMD 0 of the first compute unit."""
         if self.layout == WORDS:
             self.add("ISSUE", time, waves=(3 if code == IMMEDIATE else 2) << 2 * slot)
             if code != IMMEDIATE:
@@ -203,8 +207,25 @@ class TraceWriter:
         else:
             self.add("INST", time, wave=slot, code=code)
 
+    def program(self, address: int) -> None:
+        """Say that a kernel at an address, a multiple of 256, is launched: what its waves execute from then on."""
+        for register, part in ((_PROGRAM_LOW, address >> 8 & 0xFFFFFFFF), (_PROGRAM_HIGH, address >> 40)):
+            if self.layout == WORDS:
+                self.add("REG_CS_PRIVATE", self.time, address=register, data=part)
+            else:
+                self.add("REG", self.time, compute=1, address=register, data=part)
+        if self.layout == WORDS:
+            self.add("REG_CS_PRIVATE", self.time, address=_INITIATOR, data=1)
+        else:
+            self.add("REG_INIT", self.time, type=2, data=1)
+
+    def take(self) -> bytes:
+        """Return and forget what is complete, so that a long trace needs no memory."""
+        taken, self._data = bytes(self._data), bytearray()
+        self._taken += len(taken)
+        return taken
+
     def data(self) -> bytes:
-        """Return the trace so far; the rest of its last 32 bytes is empty."""
-        rest = bytes([self._rest]) if self._rest_bits else b""
-        trace = bytes(self._data) + rest
-        return trace + bytes(-len(trace) % 32)
+        """Return what was not taken, with zeros up to a multiple of 32 bytes."""
+        trace = bytes(self._data) + (bytes([self._rest]) if self._rest_bits else b"")
+        return trace + bytes(-(self._taken + len(trace)) % 32)

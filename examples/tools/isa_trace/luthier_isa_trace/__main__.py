@@ -11,6 +11,7 @@ from luthier.terminal import say, say_text
 
 from luthier_isa_trace.export import write_accel_sim, write_ramulator
 from luthier_isa_trace.reading import InstructionTrace
+from luthier_isa_trace.thread_trace import write_thread_traces
 
 
 def main() -> int:
@@ -20,11 +21,14 @@ def main() -> int:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--accel-sim", metavar="FOLDER", type=Path, help="write kernelslist.g and .traceg files")
     form.add_argument("--ramulator", metavar="FILE", type=Path, help="write a load-store trace of Ramulator 2")
+    form.add_argument("--thread-trace", metavar="FOLDER", type=Path, help="write a thread trace (SQTT) for each launch")
     options = parser.parse_args(sys.argv[1:])
     try:
         trace = InstructionTrace(options.run)
         if options.accel_sim:
             say_text(f"{options.accel_sim}: launches: {write_accel_sim(trace, options.accel_sim)}")
+        elif options.thread_trace:
+            say_text(f"{options.thread_trace}: launches: {write_thread_traces(trace, options.thread_trace)}")
         elif options.ramulator:
             say_text(f"{options.ramulator}: cache lines: {write_ramulator(trace, options.ramulator)}")
             return 0
