@@ -30,11 +30,11 @@ import luthier
 import msgspec
 import numpy as np
 from agreement import agreement, best_constant, halves
-from calibration import calibrated
 from kernel_launches import source_of
 from luthier.errors import LuthierError
 from luthier.lifting import LiftedRepresentation
 from luthier.projection import LaunchWork, MachineModel, project
+from luthier.projection.calibration import calibrated
 from measure_kernels import SEED, KernelMeter, drawn, timed
 from msgspec import Struct
 from timed_kernels import HUB, TimedKernel

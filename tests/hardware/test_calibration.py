@@ -7,9 +7,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from calibration import calibrated
 from luthier.errors import LuthierError
 from luthier.projection import MachineModel, machine_named
+from luthier.projection.calibration import calibrated
 from scatter import drawn_points
 from timed_kernels import TimedKernel
 from validate import (

@@ -11,6 +11,7 @@ from assembly import assembled, function, kernel_text
 from luthier.emulator import KernelHandle
 from luthier.errors import LuthierError
 from luthier.projection import LaunchWork, MachineModel, machine_named, measure, project, project_on_each
+from luthier.projection.text import explained
 from msgspec.structs import replace
 
 MACHINES = {"gfx90a": "mi250x", "gfx942": "mi300x", "gfx1100": "rx7900xtx", "gfx1201": "rx9070xt"}
@@ -134,6 +135,37 @@ def test_stream_copy() -> None:
     memory = next(unit for unit in projection.units if unit.name == "memory")
     assert memory.busy_us == pytest.approx(seconds * 1e6, rel=0.01)
     assert seconds * 1e6 <= projection.time_us <= 1.5 * seconds * 1e6
+
+
+def test_how_far_a_bound_has_to_fall() -> None:
+    """The words name the instructions that move the bytes; only a memory that is that much faster is no bound."""
+    machine = machine_named("mi250x")
+    kernel, work = copy(1 << 14)
+    projection = project(work, kernel.lift(), machine)
+    words = "\n".join(explained(projection))
+    assert "global_load_dwordx4" in words
+    assert "bytes that L2 does not hold" in words
+    assert f"{projection.next_bound} would bound it" in words
+    for share, is_bound in ((projection.needed_fall + 0.01, False), (projection.needed_fall - 0.01, True)):
+        faster = machine.with_values({"memory_efficiency": machine.memory_efficiency.value / (1 - share)}, "test")
+        assert (project(work, kernel.lift(), faster).bound_by == "memory") == is_bound
+
+
+def test_operations_and_bytes_are_exact() -> None:
+    kernel, work = copy(64)
+    projection = project(work, kernel.lift(), machine_named("mi250x"))
+    assert projection.operations == 0
+    assert projection.accessed_bytes == 64 * (2 * 4096 + 4 * 8)  # each wave loads the buffer's address
+    kernel = loaded("\n".join(["v_fma_f32 v1, v1, v1, v1", "v_add_f32 v1, v1, v1"] * 5), "gfx1100")
+    machine = machine_named("rx7900xtx")
+    assert project(worked(kernel, machine, 3, 64), kernel.lift(), machine).operations == 3 * 64 * 5 * (2 + 1)
+
+
+def test_a_minimised_capture_says_so() -> None:
+    kernel, work = copy(4)
+    projection = project(replace(work, launched_groups=100), kernel.lift(), machine_named("mi250x"))
+    assert projection.launched_groups == 100
+    assert any("4 of the 100 work-groups that were launched" in note for note in projection.notes)
 
 
 def test_more_waves_never_cost_less() -> None:

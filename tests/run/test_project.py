@@ -116,10 +116,6 @@ def test_bad_options(captured: Captured, luthier: Luthier, temporary: Path) -> N
     ):
         done = luthier("project", *words, file)
         assert (done.returncode, message in done.stderr) == (1, True), done.stderr
-    (temporary / "run").mkdir()
-    (temporary / "run" / "summary.json").write_text("{}")
-    done = luthier("project", temporary / "run")
-    assert (done.returncode, "luthier capture" in done.stderr) == (1, True), done.stderr
     (temporary / "damaged.lcap").write_bytes(b"PK")
     done = luthier("project", temporary / "damaged.lcap", file)
     assert done.returncode == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 from luthier.capture.form import CaptureManifest, Triple
@@ -43,3 +44,36 @@ def chosen(groups: Sequence[Triple], grid: Triple, block: Triple) -> Iterator[Pa
             end += 1
         yield (x, y, z), (end - at, 1, 1), items
         at = end
+
+
+def rest_of(groups: Sequence[Triple], grid: Triple, block: Triple) -> Iterator[Part]:
+    """Yield the parts of all other work-groups than these."""
+    x, y, z = (-(-items // size) for items, size in zip(grid, block, strict=True))
+    taken = sorted((group[2] * y + group[1]) * x + group[0] for group in groups)
+    for begin, end in itertools.pairwise((-1, *taken, x * y * z)):
+        for first, counts in _boxes(begin + 1, end, x, y):
+            for start, whole, items in parts(grid, block):
+                low = tuple(max(first[axis], start[axis]) for axis in range(3))
+                high = tuple(min(first[axis] + counts[axis], start[axis] + whole[axis]) for axis in range(3))
+                if all(low[axis] < high[axis] for axis in range(3)):
+                    yield (
+                        (low[0], low[1], low[2]),
+                        (high[0] - low[0], high[1] - low[1], high[2] - low[2]),
+                        items,
+                    )
+
+
+def _boxes(begin: int, end: int, x: int, y: int) -> Iterator[tuple[Triple, Triple]]:
+    """Yield first and number of the work-groups of a range of numbers, in boxes of a grid with rows and planes."""
+    while begin < end:
+        # The largest box that begins here: whole planes, whole rows, or a part of a row.
+        at = begin % x, begin // x % y, begin // (x * y)
+        left = end - begin
+        if not at[0] and not at[1] and left >= x * y:
+            counts = x, y, left // (x * y)
+        elif not at[0] and left >= x:
+            counts = x, min(left // x, y - at[1]), 1
+        else:
+            counts = min(left, x - at[0]), 1, 1
+        yield at, counts
+        begin += math.prod(counts)

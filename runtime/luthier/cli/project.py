@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import math
+import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from luthier.cli.captures import add_object_argument, add_scheduler_argument, captures_of, outcomes
 from luthier.cli.common import add_mangled_argument, print_json, say_fitting, shown_tables
+from luthier.cli.projections import machines_of, print_run
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
+from luthier.support.files import write_atomically
+from luthier.support.table import Table
+from luthier.support.wording import counted
 from luthier.terminal import say_text, visible
+
+if TYPE_CHECKING:
+    from luthier.projection import MachineModel
+    from luthier.projection.kept import MeasuredRun
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("files", nargs="+", metavar="FILE", help="captures, or folders of them")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="captures, folders of them, or a run folder")
     parser.add_argument(
         "--to",
         metavar="GPU,...",
@@ -48,16 +62,129 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--time-limit", type=seconds, metavar="SECONDS", help="launches that take longer are not projected"
     )
+    parser.add_argument(
+        "--calibrate",
+        action="append",
+        default=[],
+        metavar="RESULTS",
+        help="fit numbers of the GPU to measured times of the run's launches: CSV or JSON with kernel, us and, where "
+        "sizes differ, work_items; or output of rocprofv3 (kernel trace or counters; CSV, JSON, rocpd); repeatable",
+    )
+    parser.add_argument("--fit", metavar="NUMBER,...", help="with --calibrate: the numbers to fit, at most ten")
+    parser.add_argument("-o", "--output", metavar="FILE", help="with --calibrate: the machine's file, in TOML")
     add_scheduler_argument(parser)
     add_mangled_argument(parser)
     parser.add_argument("--json", action="store_true", help="print the projections as JSON")
 
 
+def _calibrate(args: argparse.Namespace, machines: Sequence[MachineModel]) -> int:
+    """Fit numbers of a machine to measured times of a run's launches, and write the machine."""
+    from luthier.lifting import lift
+    from luthier.objects.names import spellings
+    from luthier.projection import machine_named
+    from luthier.projection.calibration import TimedLaunches, calibrate, machine_text
+    from luthier.projection.kept import objects_of
+    from luthier.projection.machine import UNITS
+    from luthier.report.measured import matching, read_times
+
+    folder, run = _measured_run(args)
+    if not run.launches:
+        raise LuthierError("the run has no measured launch to calibrate with", object=str(folder))
+    chosen = machines or run.machines or (machine_named(run.launches[0].work.target),)
+    if len(chosen) > 1:
+        raise LuthierError("--calibrate fits one GPU: name the one whose times were measured, with --to")
+    objects = objects_of(folder, run)
+    kernels = {(launch.digest, launch.work.kernel): set(spellings(launch.work.kernel)) for launch in run.launches}
+    times: dict[int, list[float]] = {}
+    unused: dict[str, None] = {}
+    for row in (row for file in args.calibrate for row in read_times(Path(file))):
+        at = matching(row.kernel, list(kernels.values()))
+        fitting = [
+            number
+            for number, launch in enumerate(run.launches)
+            if at is not None
+            and (launch.digest, launch.work.kernel) == list(kernels)[at]
+            and row.items in (None, math.prod(launch.grid))
+        ]
+        if len(fitting) == 1 and row.time_us is not None:
+            times.setdefault(fitting[0], []).append(row.time_us)
+        elif fitting:
+            unused[f"{row.kernel}: the run has launches of {len(fitting)} sizes; give work_items"] = None
+        else:
+            size = "" if row.items is None else f" with {row.items} work-items"
+            unused[f"{row.kernel}: the run has no measured launch of it{size}"] = None
+    for problem in unused:
+        say_fitting(f"luthier project: a measured time is not used: {visible(problem)}", file=sys.stderr)
+    if not times:
+        raise LuthierError("no measured time is of a launch of the run", object=str(folder))
+    lifted = {key: lift(objects[key[0]], key[1]) for key in kernels}
+    timed = [
+        TimedLaunches(launch, lifted[launch.digest, launch.work.kernel], statistics.median(times[number]))
+        for number, launch in enumerate(run.launches)
+        if number in times
+    ]
+    source = f"calibrated with {', '.join(Path(file).name for file in args.calibrate)}"
+    names = [name.strip() for name in (args.fit or "").split(",") if name.strip()]
+    made = calibrate(chosen[0], timed, source, names)
+    write_atomically(args.output, machine_text(made.machine).encode())
+    rows = [
+        (name, before, after, chosen[0].value(name) and round(after / before, 3), UNITS[name])
+        for name, (before, after) in made.fitted.items()
+    ]
+    table = Table(f"fitted numbers of {chosen[0].name}", ("number", "before", "after", "factor", "unit"), rows)
+    for text in shown_tables([table], sys.stdout, mangled=args.mangled):
+        say_text(text)
+    say_fitting(
+        f"mean error over {counted(made.times, 'launch')}: {100 * made.before:.0f} % before, {100 * made.after:.0f} % "
+        "after, on the times that it was fitted to"
+    )
+    say_fitting(f"written: {visible(args.output)}; use it with --machine {visible(args.output)}")
+    return 2 if unused else 0
+
+
+def _measured_run(args: argparse.Namespace) -> tuple[Path, MeasuredRun]:
+    """Return the run folder of the command line with its measured launches.
+
+    Raises:
+        LuthierError: there are other files, it measured none, or an option is of captures only.
+    """
+    from luthier.projection.kept import read_measured_run
+
+    if len(args.files) > 1:
+        raise LuthierError("a run folder is projected by itself: give one", object=args.files[0])
+    if args.with_object or args.device or args.time_limit or args.scheduler:
+        raise LuthierError(
+            "a run folder has measured launches, which do not run again: --with-object, --device, --time-limit and "
+            "--scheduler work with captures",
+            object=args.files[0],
+        )
+    folder = Path(args.files[0])
+    run = read_measured_run(folder)
+    if run is None:
+        raise LuthierError(
+            "the run measured no launches: run the program again with `luthier run --project -o RUN -- PROGRAM`",
+            object=str(folder),
+        )
+    return folder, run
+
+
+def _project_run_folder(args: argparse.Namespace, machines: Sequence[MachineModel]) -> int:
+    """Project the launches that a run has measured."""
+    from luthier.projection.kept import objects_of, project_run, projections_json
+
+    folder, run = _measured_run(args)
+    projected = project_run(run, objects_of(folder, run), machines)
+    if args.json:
+        made = replace(run, projections=tuple(projected.projections), refused=tuple(projected.refused))
+        print_json(projections_json(made))
+    else:
+        print_run(projected, run.left_out, args.by, sys.stdout, mangled=args.mangled, explain=args.explain or "")
+    return 2 if projected.refused or run.left_out else 0
+
+
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit status."""
-    from luthier.objects.names import matches, spellings  # these import NumPy
-    from luthier.projection import Projection, machine_named, machine_names, read_machine
-    from luthier.projection.text import explained, kernel_table, line_table
+    from luthier.projection.kept import ProjectedRun  # these import NumPy
     from luthier.replay.jobs import is_gpu
     from luthier.replay.projecting import Project, ProjectedOutcome
 
@@ -67,20 +194,18 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("--json writes lines and kernels: it works without --by line")
     if args.groups < 0:
         raise LuthierError(f"--groups must be at least 0, not {args.groups}")
-    for file in args.files:
-        if (Path(file) / "summary.json").is_file():
-            raise LuthierError(
-                "is a run folder, which has neither addresses nor memory: write the program's launches with "
-                "`luthier capture`, and project those",
-                object=file,
-            )
-    machines = [machine_named(name.strip()) for name in (args.to or "").split(",") if name.strip()]
-    if args.to is not None and not machines:
-        raise LuthierError(f"--to names no GPU; there are {', '.join(machine_names())}")
-    machines += [read_machine(file) for file in args.machine]
-    machines = [machine for at, machine in enumerate(machines) if machine not in machines[:at]]
-    if len({machine.name for machine in machines}) < len(machines):
-        raise LuthierError("two machines have one name: give the file of --machine a name of its own")
+    machines = machines_of(args.to, args.machine)
+    is_run = any((Path(file) / "summary.json").is_file() for file in args.files)
+    if args.calibrate:
+        if not is_run:
+            raise LuthierError("--calibrate needs a run folder with measured launches: luthier run --project -o RUN")
+        if not args.output:
+            raise LuthierError("--calibrate writes a machine: name its file with -o, such as -o mine.toml")
+        return _calibrate(args, machines)
+    if args.output or args.fit:
+        raise LuthierError("-o and --fit are of --calibrate")
+    if is_run:
+        return _project_run_folder(args, machines)
     rows: list[ProjectedOutcome] = []
     if is_gpu(args.device):
         raise LuthierError(f"--device must be an emulated device, such as emu:gfx942, not {args.device}")
@@ -93,19 +218,6 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json([row.to_json() for row in rows])
         return status
-    projections: list[Projection] = [projection for row in rows for projection in row.projections]
-    if args.explain:
-        chosen = [projection for projection in projections if matches(projection.kernel, args.explain)]
-        if projections and not chosen:
-            names = ", ".join(sorted({spellings(projection.kernel)[-1] for projection in projections}))
-            raise LuthierError(f"no launch of a kernel {args.explain!r}; there are launches of {names}")
-        for projection in chosen:
-            for line in explained(projection):
-                say_fitting(line)
-    elif projections:
-        table = line_table(projections) if args.by == "line" else kernel_table(projections)
-        for text in shown_tables([table], sys.stdout, mangled=args.mangled):
-            say_text(text)
-        for note in dict.fromkeys(note for projection in projections for note in projection.notes):
-            say_fitting(f"note: {note}")
+    projected = ProjectedRun([projection for row in rows for projection in row.projections], [])
+    print_run(projected, (), args.by, sys.stdout, mangled=args.mangled, explain=args.explain or "")
     return status

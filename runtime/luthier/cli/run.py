@@ -15,6 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from luthier.cli.common import hoist_option, mangled_option, say_fitting, shown_tables, tool_option
 from luthier.cli.findings import HELP, FindingOptions, Findings, check_option, unchecked_under_tools
 from luthier.cli.options import CommandOptions, Need, group, option
@@ -28,10 +30,12 @@ from luthier.support.wording import counted
 from luthier.terminal import say, say_raw, say_text, visible_lines
 
 if TYPE_CHECKING:
+    from luthier.projection.kept import MeasuredRun
     from luthier.run import Devices, Later, Unfinished
     from luthier.run.executed import Executed
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.record import Recorder
+    from luthier.run.sampling import LaunchSampler
     from luthier.run.selection import Selection
     from luthier.support.table import Table
     from luthier.tool import ToolGroup
@@ -128,6 +132,17 @@ class RunOptions(CommandOptions):
         action="store_true",
         help="print the number of instructions that virtual devices executed, by kernel",
     )
+    project: str | None = option(
+        "--project",
+        title="results",
+        instead="it measures launches on virtual devices",
+        in_summary=True,
+        nargs="?",
+        const="",
+        metavar="GPU,...",
+        help="measure launches while they run, and print how long they would take on GPUs, by product or processor: "
+        "mi250x,gfx1100 (default: the one that stands for the virtual device); before the program write --",
+    )
     keep_command: bool = option(
         "--no-command",
         default=True,
@@ -200,11 +215,12 @@ def run_watched(options: RunOptions, answer: Callable[[], None] | None = None) -
         from luthier.run.executed import Executed
 
         executed = Executed()
+    sampler = None if options.project is None else _sampler(options)
     if options.json and options.json != "-":
         check_writable(options.json)
     if options.output:
         require("pyarrow")
-    watched = _WatchedRun(options, devices, findings, executed, Unfinished(), shows_tables=answer is None)
+    watched = _WatchedRun(options, devices, findings, executed, Unfinished(), sampler, shows_tables=answer is None)
     code = watched.run() if options.tool or options.output or options.json else watched.run_plainly()
     try:
         if answer is not None:
@@ -212,6 +228,21 @@ def run_watched(options: RunOptions, answer: Callable[[], None] | None = None) -
     finally:  # findings are printed even if the answer cannot be written
         status = _end(code, findings, watched.unfinished)
     return status
+
+
+def _sampler(options: RunOptions) -> LaunchSampler:
+    """Return what measures the launches that are projected.
+
+    Raises:
+        LuthierError: there is no such GPU, or the launches are also instrumented or checked.
+    """
+    if options.tool or options.check:
+        other = "-t" if options.tool else "--check"
+        raise LuthierError(f"--project measures the program's own code: give it without {other}, in a run of its own")
+    from luthier.cli.projections import machines_of
+    from luthier.run.sampling import LaunchSampler
+
+    return LaunchSampler(machines_of(options.project or None, (), option="--project"))
 
 
 def _warn_of_late_options(options: RunOptions) -> None:
@@ -247,6 +278,7 @@ class _WatchedRun:
     findings: Findings | None
     executed: Executed | None
     unfinished: Unfinished
+    sampler: LaunchSampler | None
     shows_tables: bool
     recorder: Recorder | None = None
 
@@ -254,6 +286,7 @@ class _WatchedRun:
         """Run the program without the tool library; return its exit status, as `run_program` does."""
         code = self._run_program(None)
         self._print_executed()
+        self._project()
         return code
 
     def run(self) -> int:
@@ -278,6 +311,7 @@ class _WatchedRun:
             later,
             self.executed,
             findings=None if self.findings is None else self.findings.collector,
+            sampler=self.sampler,
             seconds=self.options.time_limit,
             ranges=self.options.calls,
             unfinished=self.unfinished,
@@ -308,7 +342,7 @@ class _WatchedRun:
             tell_refused(instrumentation.captures)
             say(f"luthier: {counted(len(kept), 'launch')} captured", file=sys.stderr)
         self._print_executed()
-        self._report(instrumentation, code)
+        self._report(instrumentation, code, self._project())
         return code
 
     def _begin(self, tools: ToolGroup, selection: Selection) -> Instrumentation:
@@ -343,8 +377,34 @@ class _WatchedRun:
             if executed.elsewhere:
                 say(f"  and {executed.elsewhere} wave-instructions in patched kernels and the runtime", file=sys.stderr)
 
-    def _report(self, instrumentation: Instrumentation, code: int) -> None:
+    def _project(self) -> MeasuredRun | None:
+        """Print the projected times of the measured launches, and keep them in the run folder; None: none are wanted.
+
+        Raises:
+            LuthierError: they cannot be written.
+        """
+        if self.sampler is None:
+            return None
+        from luthier.cli.projections import print_run
+        from luthier.lifting import lift
+        from luthier.projection.kept import project_run, write_measured
+
+        measured, objects = self.sampler.result()
+        projected = project_run(measured, objects)
+        measured = replace(measured, projections=tuple(projected.projections), refused=tuple(projected.refused))
+        if self.options.json != "-":
+            print_run(projected, measured.left_out, "kernel", sys.stderr, mangled=self.options.mangled)
+        if self.recorder is not None:
+            for digest, kernel in dict.fromkeys((launch.digest, launch.work.kernel) for launch in measured.launches):
+                self.recorder.listed(lift(objects[digest], kernel))
+            write_measured(self.recorder.folder, measured, objects)
+        return measured
+
+    def _report(self, instrumentation: Instrumentation, code: int, measured: MeasuredRun | None) -> None:
         """Report on standard error, since standard output belongs to the program, and in files.
+
+        Args:
+            measured: projected launches.
 
         Raises:
             LuthierError: nothing was instrumented, and ``--allow-nothing`` is not given.
@@ -369,6 +429,10 @@ class _WatchedRun:
             self.recorder.finish(instrumentation, summary)
         if options.json:
             data = results.document(instrumentation, summary)
+            if measured is not None:
+                from luthier.projection.kept import projections_json
+
+                data |= projections_json(measured)
             text = strict_json.dumps(data | ({} if self.findings is None else self.findings.to_json()), indent=2)
             if options.json == "-":
                 say_raw(visible_lines(text), file=sys.stderr)

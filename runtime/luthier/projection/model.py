@@ -9,12 +9,13 @@ for which that is longest bounds the kernel, if it is busy for at least half of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from luthier.errors import LuthierError
 from luthier.lifting import LiftedRepresentation
+from luthier.lifting.instructions.operations import operations_of
 from luthier.projection.caches import AccessTraffic, traffic_of
 from luthier.projection.costs import InstructionCost, instruction_costs
 from luthier.projection.machine import MachineModel
@@ -39,6 +40,8 @@ UNITS = (
     "instruction fetch",
 )
 
+_HALVINGS = 12
+"""Of the interval in which a bound falls."""
 _OF_SIMD = frozenset(("VALU", "matrix", "SALU", "branch"))
 _OF_DEVICE = frozenset(("L2", "Infinity Cache", "memory"))
 """Units that all compute units share; others are those of a compute unit."""
@@ -71,6 +74,21 @@ class InstructionTime(Struct, frozen=True):
     """That executes it."""
     busy: float
     """Cycles of this unit that one execution takes."""
+    fetched: float = 0.0
+    """Bytes of instructions that it takes to fetch it, in all executions of a mean wave; likewise of its data:"""
+    l2_bytes: float = 0.0
+    """That it transfers from and to L2."""
+    far_bytes: float = 0.0
+    """That L2 does not hold."""
+
+
+class Roof(Struct, frozen=True):
+    """A limit of a machine."""
+
+    name: str
+    rate: float
+    """Operations, or bytes, in a nanosecond."""
+    of_bytes: bool
 
 
 class Projection(Struct, frozen=True, kw_only=True):
@@ -88,6 +106,10 @@ class Projection(Struct, frozen=True, kw_only=True):
     """Name of a unit, ``latency`` or ``launch overhead``."""
     next_us: float
     """Time if what bounds it took no time."""
+    next_bound: str = ""
+    """What would bound it as soon as `needed_fall` of the time of what bounds it were gone; empty: nothing."""
+    needed_fall: float = 1.0
+    """Share of the time of what bounds it."""
     units: tuple[UnitTime, ...]
     """Busiest first."""
     wave_cycles: float
@@ -104,6 +126,20 @@ class Projection(Struct, frozen=True, kw_only=True):
     """In address order."""
     notes: tuple[str, ...]
     """What the model left out."""
+    launches: int = 1
+    """Launches of the program that it stands for."""
+    digest: str = ""
+    """Of the kernel's code object; empty: unknown."""
+    launched_groups: int = 0
+    """Work-groups that the program launched, if `groups` are those of a minimised capture; otherwise 0."""
+    operations: float = 0.0
+    """Floating-point operations, and those of matrix instructions."""
+    accessed_bytes: float = 0.0
+    """That instructions read and write outside of LDS and private memory."""
+    memory_bytes: float = 0.0
+    """That go beyond L2, by the model of caches."""
+    roofs: tuple[Roof, ...] = ()
+    """Of the machine, as far as the kernel uses them: rates of operations, then bandwidths."""
 
 
 def project(work: LaunchWork, lifted: LiftedRepresentation, machine: MachineModel) -> Projection:
@@ -267,37 +303,39 @@ class _LaunchModel:
         busy["memory"] = (far - held) / bandwidth
         return busy
 
-    def _round(self, groups: int, active: int, without: str) -> tuple[float, str]:
+    def _round(self, groups: int, active: int, less: str, left: float) -> tuple[float, str]:
         """Return the cycles of work-groups that begin together on each of the active compute units, and their bound.
 
         Args:
-            without: a unit that takes no time, or `LATENCY`.
+            less: a unit, or `LATENCY`, that takes less time than it does.
+            left: share of its time that it takes.
         """
         waves = groups * self.waves
-        path = self.path.cycles
-        longest, bound = (0.0, "") if without == LATENCY else (path, LATENCY)
+        path = self.path.cycles * (left if less == LATENCY else 1)
+        longest, bound = path, LATENCY if path else ""
         for name in UNITS:
-            if not self.busy[name] or name == without:
+            busy = self.busy[name] * (left if less == name else 1)
+            if not busy:
                 continue
-            each = self.busy[name] / self.waves * (active if name in _OF_DEVICE else 1)
+            each = busy / self.waves * (active if name in _OF_DEVICE else 1)
             sharing = waves if name in _OF_DEVICE else max(1.0, waves / self.parallel[name])
-            share = 1.0 if without == LATENCY else min(1.0, each / max(path, each))
+            share = min(1.0, each / max(path, each))
             cycles = sharing * each / (1 - (1 - share) ** sharing)
             if cycles > longest * (1 + 1e-9):
                 longest, bound = cycles, name if 2 * sharing * each >= cycles else LATENCY
         return longest, bound
 
-    def _cycles(self, without: str = "") -> tuple[float, str]:
-        """Return the cycles of all rounds, and what bounds most of them; argument as of `_round`."""
+    def _cycles(self, less: str = "", left: float = 0.0) -> tuple[float, str]:
+        """Return the cycles of all rounds, and what bounds most of them; arguments as for `_round`."""
         groups, launch = self.work.groups, self.machine.value("workgroup_launch")
         at_once = self.held * self.unit_count
         full, rest = divmod(groups, at_once)
         total, bound = 0.0, ""
         if full:
-            cycles, bound = self._round(self.held, self.unit_count, without)
+            cycles, bound = self._round(self.held, self.unit_count, less, left)
             total = full * cycles
         if rest:
-            cycles, of_rest = self._round(-(-rest // self.unit_count), min(self.unit_count, rest), without)
+            cycles, of_rest = self._round(-(-rest // self.unit_count), min(self.unit_count, rest), less, left)
             total, bound = total + cycles, bound or of_rest
         return max(total + launch * min(groups, self.unit_count), launch * groups), bound
 
@@ -310,6 +348,7 @@ class _LaunchModel:
             bound, next_us = OVERHEAD, cycles / clock
         else:
             next_us = self._cycles(bound)[0] / clock + overhead
+        next_bound, fall = self._fall(bound)
         time = cycles / clock + overhead
         low, high = work.spread
         times = ((name, self._bound_us(name)) for name in UNITS)
@@ -323,6 +362,8 @@ class _LaunchModel:
             high_us=cycles / clock * high + overhead,
             bound_by=bound,
             next_us=next_us,
+            next_bound=next_bound,
+            needed_fall=fall,
             units=tuple(
                 sorted((UnitTime(name, at, at / time) for name, at in times if at), key=lambda unit: -unit.busy_us)
             ),
@@ -335,7 +376,60 @@ class _LaunchModel:
             measured_groups=work.measured_groups,
             instructions=tuple(self._instruction(index) for index in self.indices),
             notes=tuple(self._notes()),
+            launched_groups=work.launched_groups,
+            operations=work.groups * sum(map(self._operations, self.indices)),
+            accessed_bytes=work.groups * sum(map(self._accessed, self.memory)),
+            memory_bytes=work.groups * sum(traffic.far_bytes for traffic in self.traffic.values()),
+            roofs=tuple(self._roofs()),
         )
+
+    def _fall(self, bound: str) -> tuple[str, float]:
+        """Return what bounds the launch next, and by which share what bounds it now has to fall for that."""
+        if bound == OVERHEAD:
+            cycles, other = self._cycles()
+            return other, 1 - cycles / self.machine.cycles(1000 * self.machine.value("launch_overhead"))
+        low, high, following = 0.0, 1.0, self._cycles(bound)[1]
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            other = self._cycles(bound, middle)[1]
+            low, high, following = (low, middle, following) if other == bound else (middle, high, other)
+        return following, 1 - low
+
+    def _operations(self, index: int) -> float:
+        """Return the floating-point operations of an instruction in a mean work-group."""
+        row = self.rows[index]
+        return sum(
+            one.count * row["lanes" if one.per == "lane" else "executions"]
+            for one in operations_of(self.lifted.instructions[index])
+        )
+
+    def _accessed(self, index: int) -> float:
+        """Return the bytes outside of LDS and private memory that an instruction of a mean work-group accesses."""
+        access = self.lifted.instructions[index].memory
+        if access is None or access.space in ("lds", "scratch"):
+            return 0.0
+        return self.rows[index]["accessing_lanes"] * (access.size or 4)
+
+    def _roofs(self) -> Iterator[Roof]:
+        """Yield the rates of operations of the units that the kernel uses, and the machine's bandwidths."""
+        value, machine = self.machine.value, self.machine
+        gigahertz = value("clock") / 1000
+        instances = machine.target.simds_per_cu * value("compute_units")
+        used = {cost.unit for cost in self.costs.values()}
+        if "VALU" in used:
+            yield Roof("VALU, 32-bit FMA", 2 * value("valu_lanes") * instances * gigahertz, False)
+        matrix: dict[str, float] = {}
+        for index, cost in self.costs.items():
+            if cost.unit == "matrix":
+                instruction = self.lifted.instructions[index]
+                count = sum(one.count for one in operations_of(instruction))
+                matrix[instruction.mnemonic] = count / cost.busy * instances * gigahertz
+        for name, rate in matrix.items():
+            yield Roof(name, rate, False)
+        yield Roof("L2", value("l2_width") * gigahertz, True)
+        if value("mall_bandwidth"):
+            yield Roof("Infinity Cache", value("mall_bandwidth"), True)
+        yield Roof("memory", value("memory_bandwidth") * value("memory_efficiency"), True)
 
     def _bound_us(self, name: str) -> float:
         """Return the time of the launch if only this unit took time."""
@@ -353,6 +447,9 @@ class _LaunchModel:
             float(self.path.stall[index]),
             self.costs[index].unit,
             self.memory[index].busy if index in self.memory else self.costs[index].busy,
+            self.rows[index]["executions"] / self.waves * float(self.lifted.code.size[index]),
+            self.traffic[index].l2_bytes / self.waves if index in self.traffic else 0.0,
+            self.traffic[index].far_bytes / self.waves if index in self.traffic else 0.0,
         )
 
     def _notes(self) -> list[str]:
@@ -368,6 +465,11 @@ class _LaunchModel:
             notes.append(f"waves of {self.work.wave_size} lanes, which {self.machine.processor} does not have")
         if self.work.machine != self.machine.name:
             notes.append(f"accesses went through the caches of {self.work.machine}")
+        if self.work.launched_groups:
+            notes.append(
+                f"a minimised capture: these are the times of {self.work.groups} of the "
+                f"{self.work.launched_groups} work-groups that were launched"
+            )
         if not self.work.is_exact:
             notes.append(f"{self.work.measured_groups} of {self.work.groups} work-groups were executed")
         return notes

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from luthier.objects.names import spellings
 from luthier.projection.model import LATENCY, OVERHEAD, InstructionTime, Projection
 from luthier.support.table import Table
+from luthier.support.wording import counted
 
 _SHOWN_UNITS = 3
 _SHOWN_INSTRUCTIONS = 3
+_BYTES: Mapping[str, tuple[str, Callable[[InstructionTime], float]]] = {
+    "L2": ("bytes through L2", lambda row: row.l2_bytes),
+    "Infinity Cache": ("bytes that L2 does not hold", lambda row: row.far_bytes),
+    "memory": ("bytes that L2 does not hold", lambda row: row.far_bytes),
+    "instruction fetch": ("bytes of instructions", lambda row: row.fetched),
+}
+"""Unit that moves bytes -> which bytes, and those of an instruction."""
 
 
 def kernel_table(projections: Sequence[Projection]) -> Table:
@@ -18,12 +26,12 @@ def kernel_table(projections: Sequence[Projection]) -> Table:
     rows = []
     for launches in _by_kernel(projections).values():
         longest = max(launches, key=lambda launch: launch.time_us)
-        time = sum(one.time_us for one in launches)
+        time = sum(launch.launches * launch.time_us for launch in launches)
         rows.append(
             (
                 longest.kernel,
                 longest.machine,
-                len(launches),
+                sum(launch.launches for launch in launches),
                 round(time, 2),
                 _range(launches),
                 longest.bound_by,
@@ -42,6 +50,16 @@ def kernel_table(projections: Sequence[Projection]) -> Table:
     )
 
 
+def totals(projections: Sequence[Projection]) -> list[str]:
+    """Return a sentence for each machine: the time of all launches together."""
+    times: defaultdict[str, float] = defaultdict(float)
+    launches: defaultdict[str, int] = defaultdict(int)
+    for launch in projections:
+        times[launch.machine] += launch.launches * launch.time_us
+        launches[launch.machine] += launch.launches
+    return [f"{name}: projected {time:,.2f} us for {counted(launches[name], 'launch')}" for name, time in times.items()]
+
+
 def line_table(projections: Sequence[Projection], top: int = 20) -> Table:
     """Return a table of source lines, those first at which waves spend most cycles.
 
@@ -51,10 +69,11 @@ def line_table(projections: Sequence[Projection], top: int = 20) -> Table:
     rows = []
     for launches in _by_kernel(projections).values():
         sums: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
+        every = sum(launch.launches for launch in launches)
         for launch in launches:
             for row in launch.instructions:
                 for at, value in enumerate((row.executions, row.issue, row.stall)):
-                    sums[row.place][at] += value / len(launches)
+                    sums[row.place][at] += value * launch.launches / every
         whole = sum(issue + stall for _, issue, stall in sums.values()) or 1.0
         places = sorted(sums.items(), key=lambda item: -(item[1][1] + item[1][2]))
         rows += [
@@ -92,6 +111,8 @@ def explained(projection: Projection) -> list[str]:
     elif bound == OVERHEAD:
         lines.append("bound by the overhead of a launch")
     lines.append(f"it would take {projection.next_us:.2f} us if that took no time")
+    if projection.next_bound:
+        lines.append(f"if that fell by {100 * projection.needed_fall:.0f} %, {projection.next_bound} would bound it")
     busy = [f"{unit.name} {100 * unit.share:.0f} %" for unit in projection.units if unit.name != bound]
     if busy:
         lines.append(f"other units are busy: {', '.join(busy[:_SHOWN_UNITS])}")
@@ -112,15 +133,19 @@ def explained(projection: Projection) -> list[str]:
 
 def _users(projection: Projection, unit: str) -> list[str]:
     """Return the instructions that keep a unit busy most."""
-    names = {"L1": "vector memory"}
-    rows = [row for row in projection.instructions if row.unit == names.get(unit, unit)]
-
-    def busy(row: InstructionTime) -> float:
-        return row.executions * row.busy
-
-    whole = sum(map(busy, rows)) or 1.0
-    rows = sorted(rows, key=lambda row: -busy(row))[:_SHOWN_INSTRUCTIONS]
-    return [f"  {100 * busy(row) / whole:.0f} %: {row.text} at {row.place}, {row.busy:.1f} cycles each" for row in rows]
+    if unit in _BYTES:
+        what, of = _BYTES[unit]
+        rows = [(of(row), f"{of(row):,.0f} {what} of a wave", row) for row in projection.instructions]
+    else:
+        name = "vector memory" if unit == "L1" else unit
+        rows = [
+            (row.executions * row.busy, f"{row.busy:.1f} cycles each", row)
+            for row in projection.instructions
+            if row.unit == name
+        ]
+    whole = sum(part for part, _, _ in rows) or 1.0
+    busiest = sorted(rows, key=lambda row: -row[0])[:_SHOWN_INSTRUCTIONS]
+    return [f"  {100 * part / whole:.0f} %: {row.text} at {row.place}, {how}" for part, how, row in busiest if part]
 
 
 def _by_kernel(projections: Sequence[Projection]) -> dict[tuple[str, str], list[Projection]]:
@@ -131,7 +156,8 @@ def _by_kernel(projections: Sequence[Projection]) -> dict[tuple[str, str], list[
 
 
 def _range(launches: Sequence[Projection]) -> str:
-    low, high = sum(launch.low_us for launch in launches), sum(launch.high_us for launch in launches)
+    low = sum(launch.launches * launch.low_us for launch in launches)
+    high = sum(launch.launches * launch.high_us for launch in launches)
     sampled = any(launch.measured_groups < launch.groups for launch in launches)
     return f"{low:.2f} to {high:.2f}" if low != high else "samples alike" if sampled else "all ran"
 
@@ -140,6 +166,6 @@ def _busiest(launches: Sequence[Projection], time: float) -> str:
     sums: defaultdict[str, float] = defaultdict(float)
     for launch in launches:
         for unit in launch.units:
-            sums[unit.name] += unit.busy_us
+            sums[unit.name] += launch.launches * unit.busy_us
     busiest = sorted(sums.items(), key=lambda item: -item[1])[:_SHOWN_UNITS]
     return ", ".join(f"{name} {100 * busy / time:.0f} %" for name, busy in busiest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,6 +64,8 @@ class LaunchWork(Struct, frozen=True, eq=False, kw_only=True):
     """Work-items of a work-group."""
     groups: int
     """Work-groups of the launch."""
+    launched_groups: int = 0
+    """Work-groups that the program launched, if `groups` are those of a minimised capture; otherwise 0."""
     machine: str
     """Whose caches the accesses went through."""
     samples: tuple[SampleCounts, ...]
@@ -124,30 +126,61 @@ class LaunchWork(Struct, frozen=True, eq=False, kw_only=True):
         return addresses, rows / len(self.samples)
 
 
+def cost_model(work: LaunchWork, machine: MachineModel) -> StructureBlock:
+    """Return the caches and the LDS with which a launch on a machine is measured, as `layout.COST_MODEL`.
+
+    Raises:
+        LuthierError: a work-group does not fit on a compute unit.
+    """
+    target, held = machine.target, residency(work.needs, machine)
+    sharing = -(-held.groups // held.units)  # work-groups that share a vector cache
+    return StructureBlock(
+        layout.COST_MODEL,
+        {
+            "line": target.vector_cache_line,
+            "store_line": target.vector_store_line,
+            "scalar_line": int(machine.scalar_line.value),
+            "l2_line": int(machine.l2_line.value),
+            "vector_lines": max(1, int(machine.l1_size.value * 1024) // target.vector_cache_line // sharing),
+            "scalar_lines": int(machine.scalar_size.value * 1024 // machine.scalar_line.value),
+            "l2_lines": int(machine.l2_size.value * 1024 // machine.l2_line.value),
+            "lds_banks": target.lds_banks,
+            "lds_store_banks": target.lds_store_banks,
+            "lds_mixed": target.lds_reads_128_mixed,
+        },
+    )
+
+
+def counted(
+    groups: int,
+    waves: int,
+    addresses: Sequence[int],
+    executions: Sequence[int],
+    lanes: Sequence[int],
+    costs: Mapping[int, tuple[int, ...]],
+) -> SampleCounts:
+    """Return the counts of a sample.
+
+    Args:
+        costs: address -> `ACCESS_COSTS`; others have none.
+    """
+    empty = (0,) * len(ACCESS_COSTS.names or ())
+    table = {
+        address: (count, active, *costs.get(address, empty))
+        for address, count, active in zip(addresses, executions, lanes, strict=True)
+    }
+    return SampleCounts(groups, waves, table)
+
+
 class _CostObservation(Observation):
     """Costs of the accesses of a launch, in the caches of a machine."""
 
     what = layout.OBSERVE_COSTS
     quantum = 8
 
-    def __init__(self, code: DecodedCode, machine: MachineModel, resident: int) -> None:
+    def __init__(self, code: DecodedCode, work: LaunchWork, machine: MachineModel) -> None:
         self._code = code
-        target = machine.target
-        self._model = StructureBlock(
-            layout.COST_MODEL,
-            {
-                "line": target.vector_cache_line,
-                "store_line": target.vector_store_line,
-                "scalar_line": int(machine.scalar_line.value),
-                "l2_line": int(machine.l2_line.value),
-                "vector_lines": max(1, int(machine.l1_size.value * 1024) // target.vector_cache_line // resident),
-                "scalar_lines": int(machine.scalar_size.value * 1024 // machine.scalar_line.value),
-                "l2_lines": int(machine.l2_size.value * 1024 // machine.l2_line.value),
-                "lds_banks": target.lds_banks,
-                "lds_store_banks": target.lds_store_banks,
-                "lds_mixed": target.lds_reads_128_mixed,
-            },
-        )
+        self._model = cost_model(work, machine)
         self._rows: list[NDArray[np.void]] = []
         """By launch, then by record."""
 
@@ -175,12 +208,7 @@ class _CostObservation(Observation):
         """Return the counts of a launch, with the costs of its accesses."""
         rows = zip(self._code.addresses().tolist(), self._rows[launch].tolist(), strict=False)
         costs = {address: row for address, row in rows if any(row)}
-        empty = (0,) * len(ACCESS_COSTS.names or ())
-        table = {
-            address: (count, active, *costs.get(address, empty))
-            for address, count, active in zip(addresses, executions, lanes, strict=True)
-        }
-        return SampleCounts(groups, waves, table)
+        return counted(groups, waves, addresses, executions, lanes, costs)
 
 
 def measure(
@@ -206,9 +234,9 @@ def measure(
         LuthierError: the launch cannot be run.
     """
     counts, size = as_triple(grid), as_triple(block)
-    needs = _work(kernel.kernel, math.prod(size), int(dynamic_lds), machine)
-    observation = _CostObservation(kernel.module.code(kernel.kernel.wave_size), machine, _resident(needs, machine))
-    samples = _samples(counts, most_groups)
+    needs = unmeasured(kernel.kernel, math.prod(size), int(dynamic_lds), machine)
+    observation = _CostObservation(kernel.module.code(kernel.kernel.wave_size), needs, machine)
+    samples = samples_of(counts, most_groups)
     whole = [count * items for count, items in zip(counts, size, strict=True)]
     places = [list(chosen(sample, (whole[0], whole[1], whole[2]), size)) for sample in samples]
     results = kernel.observe(
@@ -243,10 +271,11 @@ def measure_launch(launch: PreparedLaunch, machine: MachineModel, most_groups: i
     """
     capture, kernel = launch.capture, launch.kernel
     manifest = capture.manifest
-    needs = _work(kernel, math.prod(manifest.block), launch.program.group - kernel.group_segment_fixed_size, machine)
-    observation = _CostObservation(launch.code, machine, _resident(needs, machine))
+    dynamic_lds = launch.program.group - kernel.group_segment_fixed_size
+    needs = unmeasured(kernel, math.prod(manifest.block), dynamic_lds, machine)
+    observation = _CostObservation(launch.code, needs, machine)
     counts = whole_groups(manifest)
-    samples = [] if manifest.groups or manifest.cooperative else _samples(counts, most_groups)
+    samples = [] if manifest.groups or manifest.cooperative else samples_of(counts, most_groups)
     measured = []
     with launch.memory(), _restoring(launch, capture):
         for number, sample in enumerate(samples or [manifest.groups]):
@@ -262,7 +291,9 @@ def measure_launch(launch: PreparedLaunch, machine: MachineModel, most_groups: i
             measured.append(
                 observation.counts(number, groups, waves, addresses, executions[ran].tolist(), lanes[ran].tolist())
             )
-    return replace(needs, groups=len(manifest.groups) or math.prod(counts), samples=tuple(measured))
+    launched = math.prod(counts) if manifest.groups else 0
+    groups = len(manifest.groups) or math.prod(counts)
+    return replace(needs, groups=groups, launched_groups=launched, samples=tuple(measured))
 
 
 @contextmanager
@@ -273,8 +304,16 @@ def _restoring(launch: PreparedLaunch, capture: Capture) -> Iterator[None]:
         launch.capture = capture
 
 
-def _work(kernel: Kernel, items: int, dynamic_lds: int, machine: MachineModel) -> LaunchWork:
-    """Return the work of a launch of which nothing has run."""
+def unmeasured(kernel: Kernel, items: int, dynamic_lds: int, machine: MachineModel) -> LaunchWork:
+    """Return the work of a launch of which nothing has run.
+
+    Args:
+        items: of a work-group.
+        machine: whose caches accesses will go through.
+
+    Raises:
+        LuthierError: the machine has another processor.
+    """
     descriptor = kernel.descriptor
     if descriptor.target is not machine.target:
         raise LuthierError(
@@ -298,13 +337,7 @@ def _work(kernel: Kernel, items: int, dynamic_lds: int, machine: MachineModel) -
     )
 
 
-def _resident(work: LaunchWork, machine: MachineModel) -> int:
-    """Return how many work-groups share a vector cache."""
-    held = residency(work.needs, machine)
-    return -(-held.groups // held.units)
-
-
-def _samples(counts: Triple, most: int) -> list[list[Triple]]:
+def samples_of(counts: Triple, most: int) -> list[list[Triple]]:
     """Return ids of work-groups by sample, each in one of them; none: all run.
 
     Half of them are single ones, in the middle of equal parts of the launch. The others are neighbours, in its middle:

@@ -12,7 +12,7 @@ import math
 import re
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -26,11 +26,14 @@ from luthier.run.folder import RunFolder
 from luthier.support.table import Cell, Table
 
 _DATABASE = b"SQLite format 3\0"
-_NAMES = ("Kernel_Name", "KernelName")
+_NAMES = ("Kernel_Name", "KernelName", "kernel")
 _DISPATCHES = ("Dispatch_Id", "Dispatch_ID", "Index")
 _PROCESSES = ("Process_Id", "PID", "pid")
 _QUERY = """
 SELECT pid, dispatch_id, kernel_name, counter_name, value FROM counters_collection
+"""
+_TIMES = """
+SELECT pid, dispatch_id, name, duration, grid_x * grid_y * grid_z FROM kernels
 """
 _SUFFIX = re.compile(r"( \[clone \.kd\]|\.kd)$")
 
@@ -43,6 +46,28 @@ class MeasuredLaunch(Struct):
     order: tuple[int, int]
     """Process and number of the dispatch, by which launches are in order."""
     counters: dict[str, float] = field(default_factory=dict)
+    time_us: float | None = None
+    """None: the file does not have it; likewise:"""
+    items: int | None = None
+    """Work-items of its grid."""
+
+
+def read_times(path: Path) -> list[MeasuredLaunch]:
+    """Return the launches with times in a file, in order.
+
+    It is one of a profiler, as for `read_measured` or a kernel trace, or a table of columns (CSV) or list of objects
+    (JSON) with ``kernel``, ``us``, and, if launches of a kernel differ in size, ``work_items``.
+
+    Raises:
+        LuthierError: the file cannot be read, has another format or no times.
+    """
+    launches = [launch for launch in read_measured(path) if launch.time_us is not None]
+    if not launches:
+        columns = "kernel and us, or Kernel_Name, Start_Timestamp and End_Timestamp"
+        raise LuthierError(f"{path} has no times of launches: it needs {columns}")
+    if wrong := next((launch for launch in launches if not (launch.time_us or 0) > 0), None):
+        raise LuthierError(f"{path}: the time of a launch of {wrong.kernel} is {wrong.time_us} us; it must be above 0")
+    return launches
 
 
 def read_measured(path: Path) -> list[MeasuredLaunch]:
@@ -56,18 +81,20 @@ def read_measured(path: Path) -> list[MeasuredLaunch]:
     try:
         with path.open("rb") as file:
             start = file.read(len(_DATABASE))
-        read = _database_rows if start == _DATABASE else _json_rows if start.lstrip()[:1] == b"{" else _csv_rows
+        readers = {b"{": _json_rows, b"[": _listed_rows}
+        read = _database_rows if start == _DATABASE else readers.get(start.lstrip()[:1], _csv_rows)
         rows = read(path)
         launches: dict[tuple[str, tuple[int, int]], MeasuredLaunch] = {}
         for row in rows:
             launch = launches.setdefault((row.kernel, row.order), row)
             launch.counters.update(row.counters)
+            launch.time_us, launch.items = row.time_us or launch.time_us, row.items or launch.items
     except KeyError as problem:
         raise LuthierError(f"cannot read counters from {path}: there is no column or number {problem}") from None
     except (OSError, TypeError, ValueError, csv.Error, sqlite3.Error, msgspec.MsgspecError) as problem:
         raise LuthierError(f"cannot read counters from {path}: {problem}") from None
     if not launches:
-        raise LuthierError(f"{path} has no counters of any kernel")
+        raise LuthierError(f"{path} has neither counters nor times of any kernel")
     return sorted(launches.values(), key=lambda launch: launch.order)
 
 
@@ -76,6 +103,12 @@ def _database_rows(path: Path) -> Iterator[MeasuredLaunch]:
         for pid, dispatch, kernel, counter, value in database.execute(_QUERY):
             order = (int(pid), int(dispatch))
             yield MeasuredLaunch(_SUFFIX.sub("", str(kernel)), order, {str(counter): _finite(value)})
+        if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'kernels'").fetchone():
+            for pid, dispatch, kernel, duration, items in database.execute(_TIMES):
+                name = _SUFFIX.sub("", str(kernel))
+                yield MeasuredLaunch(
+                    name, (int(pid), int(dispatch)), time_us=_finite(duration) / 1000, items=int(items)
+                )
 
 
 class _Handle(Struct):
@@ -92,13 +125,22 @@ class _KernelSymbol(Struct):
     kernel_id: int | None = None
 
 
+class _GridSize(Struct):
+    x: int
+    y: int
+    z: int
+
+
 class _DispatchInfo(Struct):
     dispatch_id: int
     kernel_id: int
+    grid_size: _GridSize | None = None
 
 
 class _DispatchData(Struct):
     dispatch_info: _DispatchInfo
+    start_timestamp: int = 0
+    end_timestamp: int = 0
 
 
 class _CounterRecord(Struct):
@@ -144,7 +186,34 @@ def _json_rows(path: Path) -> Iterator[MeasuredLaunch]:
             for record in dispatch.records:  # one for each part of the GPU, or their sum
                 counters[names[record.counter_id.handle]] += _finite(record.value)  # type: ignore[assignment]
             kernel = _SUFFIX.sub("", kernels[info.kernel_id])
-            yield MeasuredLaunch(kernel, (process.metadata.pid, info.dispatch_id), dict(counters))
+            nanoseconds, size = (
+                dispatch.dispatch_data.end_timestamp - dispatch.dispatch_data.start_timestamp,
+                info.grid_size,
+            )
+            yield MeasuredLaunch(
+                kernel,
+                (process.metadata.pid, info.dispatch_id),
+                dict(counters),
+                nanoseconds / 1000 if nanoseconds else None,
+                None if size is None else size.x * size.y * size.z,
+            )
+
+
+def _listed_rows(path: Path) -> Iterator[MeasuredLaunch]:
+    for number, row in enumerate(msgspec.json.decode(path.read_bytes(), type=list[dict[str, object]])):
+        yield MeasuredLaunch(_SUFFIX.sub("", str(row["kernel"])), (0, number), {}, *_time_and_size(row))
+
+
+def _time_and_size(row: Mapping[str, object]) -> tuple[float | None, int | None]:
+    """Return the time of a launch in microseconds and its work-items, each None if its row does not have it."""
+    sizes = [row[name] for name in (f"Grid_Size_{axis}" for axis in "XYZ") if name in row]
+    sizes = sizes or [row[name] for name in ("Grid_Size", "work_items") if row.get(name)]
+    items = math.prod(int(str(size)) for size in sizes) if sizes else None
+    if row.get("us"):
+        return _finite(row["us"]), items
+    if row.get("Start_Timestamp") and row.get("End_Timestamp"):
+        return (_finite(row["End_Timestamp"]) - _finite(row["Start_Timestamp"])) / 1000, items
+    return None, items
 
 
 def _csv_rows(path: Path) -> Iterator[MeasuredLaunch]:
@@ -161,7 +230,7 @@ def _csv_rows(path: Path) -> Iterator[MeasuredLaunch]:
                 counters = {row["Counter_Name"]: _finite(row["Counter_Value"])}
             else:
                 counters = {counter: _finite(value) for counter, value in row.items() if counter in COUNTERS and value}
-            yield MeasuredLaunch(_SUFFIX.sub("", row[name]), order, counters)
+            yield MeasuredLaunch(_SUFFIX.sub("", row[name]), order, counters, *_time_and_size(row))
 
 
 def _finite(value: object) -> float:
@@ -235,7 +304,7 @@ def measured_beside_counted(run: RunFolder, paths: Sequence[Path]) -> Table:
     launches_of: defaultdict[int | None, dict[str, list[MeasuredLaunch]]] = defaultdict(dict)
     for path in paths:
         for launch in read_measured(path):
-            by_name = launches_of[_matching(launch.kernel, kernels)]
+            by_name = launches_of[matching(launch.kernel, [kernel.names for kernel in kernels])]
             by_name.setdefault(launch.kernel, []).append(launch)
     rows: list[tuple[Cell, ...]] = []
     for number, kernel in enumerate(kernels):
@@ -247,13 +316,17 @@ def measured_beside_counted(run: RunFolder, paths: Sequence[Path]) -> Table:
     return Table("measured counters, of one launch", columns, rows)
 
 
-def _matching(profiled: str, kernels: Sequence[CountedKernel]) -> int | None:
-    """Return the position of the kernel that has a profiler's name; a name without parameters fits if only one does."""
-    exact = [at for at, kernel in enumerate(kernels) if profiled in kernel.names]
+def matching(profiled: str, kernels: Sequence[Collection[str]]) -> int | None:
+    """Return the position of the kernel that has a profiler's name; a name without parameters fits if only one does.
+
+    Args:
+        kernels: names of each kernel.
+    """
+    exact = [at for at, names in enumerate(kernels) if profiled in names]
     if exact:
         return exact[0]
     base = _without_parameters(profiled)
-    near = [at for at, kernel in enumerate(kernels) if base in map(_without_parameters, kernel.names)]
+    near = [at for at, names in enumerate(kernels) if base in map(_without_parameters, names)]
     return near[0] if len(near) == 1 else None
 
 

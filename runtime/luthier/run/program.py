@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from luthier.run.findings.collector import Collector
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.long_launches import LongLaunch
+    from luthier.run.sampling import LaunchSampler
     from luthier.run.service import Service
     from luthier.run.virtual_gpus import VirtualGpu
 
@@ -142,6 +143,7 @@ def run_program(
     executed: Executed | None = None,
     captures: Captures | None = None,
     findings: Collector | None = None,
+    sampler: LaunchSampler | None = None,
     *,
     seconds: float | None = None,
     ranges: bool = False,
@@ -156,6 +158,7 @@ def run_program(
         executed: receives the counts of virtual devices; GPUs do not count.
         captures: receives launches with the memory that they may access.
         findings: receives findings of checks, which virtual devices then perform.
+        sampler: chooses launches that virtual devices measure, and receives their work.
         seconds: time limit, after which the program is stopped and the exit code is `ENDED`.
         ranges: whether the recorder wants the program's ranges (roctx).
         unfinished: receives what was stopped, if anything was.
@@ -191,7 +194,7 @@ def run_program(
         _allow_files()
         imported = threading.Event()
         services: list[Service] = []
-        arguments = listeners, virtual, tools, executed, captures, findings, imported, services
+        arguments = listeners, virtual, tools, executed, captures, findings, sampler, imported, services
         Worker(_serve, *arguments)
         code = wait(child, seconds)
         if tools is not None:  # using the tools imports NumPy, which two threads must not do concurrently
@@ -272,6 +275,7 @@ def _serve(
     executed: Executed | None,
     captures: Captures | None,
     findings: Collector | None,
+    sampler: LaunchSampler | None,
     imported: threading.Event,
     services: list[Service],
 ) -> None:
@@ -293,7 +297,7 @@ def _serve(
             import luthier.lifting.lifter
             import luthier.patch.output.companion
             import luthier.tool.task  # noqa: F401
-        services.append(Service(devices, made, executed, captures, findings))
+        services.append(Service(devices, made, executed, captures, findings, sampler))
         services[0].serve(listeners[0], listeners[1:])
     except LuthierError as problem:
         say_text(f"luthier run: error: {problem}", file=sys.stderr)

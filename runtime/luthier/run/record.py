@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.errors import LuthierError
+from luthier.lifting import LiftedRepresentation
 from luthier.objects import CodeObject
 from luthier.patch import KernelReport
 from luthier.run import listings, schema
@@ -96,10 +97,17 @@ class Recorder:
         with self._lock:
             self._sites.append(sites)
             self._write_sites(_BATCH)
-            if (same["kernel"], same["digest"]) not in self._listed:
-                self._listed.add((same["kernel"], same["digest"]))
-                self._append(schema.LISTINGS, listings.instructions(task.lifted), **same)
-                self._append(schema.BLOCKS, listings.blocks(task.lifted), **same)
+        self.listed(task.lifted)
+
+    def listed(self, lifted: LiftedRepresentation) -> None:
+        """Record the instructions and blocks of a kernel."""
+        object, kernel = lifted.object, lifted.kernel.name
+        same = {"kernel": kernel, "object": object.name, "digest": digest_of(object)}
+        with self._lock:
+            if (kernel, same["digest"]) not in self._listed:
+                self._listed.add((kernel, same["digest"]))
+                self._append(schema.LISTINGS, listings.instructions(lifted), **same)
+                self._append(schema.BLOCKS, listings.blocks(lifted), **same)
 
     def called(self, api: str, event: ApiEvent) -> None:
         """Record that a call of an API function has begun or ended."""

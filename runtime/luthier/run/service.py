@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # what few runs need
     from luthier.run.findings.collector import Collector
     from luthier.run.findings.tally import LaunchTally
     from luthier.run.instrumentation import Instrumentation
+    from luthier.run.sampling import LaunchSampler
     from luthier.run.sessions import Session
     from luthier.run.watching import Watching
 
@@ -118,12 +119,14 @@ class Service:
         executed: Executed | None = None,
         captures: Captures | None = None,
         findings: Collector | None = None,
+        sampler: LaunchSampler | None = None,
     ) -> None:
         self._devices = devices
         self._instrumentation = instrumentation
         self._executed = executed
         self._captures = captures
         self._findings = findings
+        self._sampler = sampler
         self._space = SharedSpace()
         machine_code().load_into(self._space)
         self._wanted = frozenset[str]() if findings is None else findings.kinds
@@ -132,7 +135,7 @@ class Service:
         self._undefined = is_filled or not self._wanted.isdisjoint(UNDEFINED)
         self._planner = Planner(
             self._space,
-            observed=not self._wanted.isdisjoint(OBSERVED),
+            observed=sampler is not None or not self._wanted.isdisjoint(OBSERVED),
             waits=not self._wanted.isdisjoint(kinds_of_check("waits")),
             hazards=not self._wanted.isdisjoint(kinds_of_check("hazards")),
             floats=looked_for(self._wanted),
@@ -152,6 +155,8 @@ class Service:
         self._connections = Connections(self._serve)
         self._counting: list[Process] = []
         """Processes that have not reported all their executed instructions."""
+        self._launching: list[Process] = []
+        """Processes that have not reported all their launches, if these are measured."""
 
     def serve(self, first: socket.socket, further: Sequence[socket.socket] = ()) -> None:
         """Answer processes until a listener is closed.
@@ -221,12 +226,15 @@ class Service:
             floats_flow=has_flow(self._wanted),
             undefined=self._undefined,
             findings=self._findings is not None,
+            projected=self._sampler is not None,
             constants=inline_bytes(),
             gpus=tuple(device.facts for device in self._devices),
             space=File(self._space.fd),
         )
         if self._executed is not None and not process.is_known:
             self._counting.append(process)
+        if self._sampler is not None and not process.is_known:
+            self._launching.append(process)
         process.is_known = True
         return setup
 
@@ -359,6 +367,25 @@ class Service:
             record, executions, lanes = (rows[name].astype(np.int64) for name in ("record", "executions", "lanes"))
             yield planned, record, executions, lanes
 
+    @handles(requests.SampleLaunch)
+    def _sample(self, process: Process, wanted: requests.SampleLaunch) -> requests.SampledLaunch:
+        if wanted.kernel not in self._planner.plans:
+            raise ProtocolError(f"a launch of kernel {wanted.kernel} begins, which was never planned")
+        return _asked_for(self._sampler, "launches").choose(self._planner.plans[wanted.kernel], wanted)
+
+    @handles(requests.Sampled)
+    def _sampled(self, process: Process, launch: requests.Sampled) -> None:
+        samples = [(sample, self._counted(sample.executed)) for sample in launch.samples]
+        _asked_for(self._sampler, "launches").sampled(launch.number, launch.problem, samples)
+
+    @handles(requests.LaunchesEnded)
+    def _launches_ended(self, process: Process, ended: requests.LaunchesEnded) -> None:
+        sampler = _asked_for(self._sampler, "launches")
+        for alike in ended.alike:
+            sampler.ended(alike.number, alike.launches)
+        if ended.is_all and process in self._launching:
+            self._launching.remove(process)
+
     @handles(requests.Counts)
     def _count_of(self, process: Process, counts: requests.Counts) -> None:
         """Receive the executed instructions of a process, at its end or so far; the latter count if it is killed."""
@@ -389,6 +416,10 @@ class Service:
                 f"its last counts are from {before:.1f} s earlier"
             )
         self._counting.clear()
+        for process in self._launching:
+            assert self._sampler is not None
+            self._sampler.lose(process.pid)
+        self._launching.clear()
         return self._long_launches.unfinished()
 
     def _count(self, executed: Executed, counts: requests.Counts) -> None:

@@ -41,6 +41,7 @@ class Setup(Message, frozen=True):
     floats_flow: bool  # report exceptional floats also for exceptional operands
     undefined: bool  # track undefined values
     findings: bool  # findings of any check are wanted
+    projected: bool  # launches are measured for projections
     constants: bytes  # inline constants of instructions
     gpus: tuple[Gpu, ...]
     space: File
@@ -243,6 +244,79 @@ class FoundCopy(Message, frozen=True):
     function: PathText  # HIP function that copies
     symbol: PathText  # symbol that contains its call
     file: PathText
+
+
+class SampledPart(Message, frozen=True):
+    """Work-groups of one size, all of one sample of a launch or of its rest."""
+
+    sample: int  # 0: the rest, which is not measured; samples count from 1
+    first_x: int  # id of the first work-group
+    first_y: int
+    first_z: int
+    groups_x: int
+    groups_y: int
+    groups_z: int
+    items_x: int  # work-items of a work-group
+    items_y: int
+    items_z: int
+
+
+class SampledLaunch(Message, frozen=True):
+    """The way in which a launch is measured."""
+
+    number: int  # of all launches that are alike; 0: they are not counted
+    model: bytes  # `luthier.emulator.layout.COST_MODEL`; empty: it is not measured
+    parts: tuple[SampledPart, ...]  # of the whole grid
+
+
+@request(33, SampledLaunch)
+class SampleLaunch(Message, frozen=True):
+    """The first launch of a kernel with these sizes in a process."""
+
+    gpu: int
+    kernel: int  # number of its plan
+    grid_x: int  # work-items
+    grid_y: int
+    grid_z: int
+    block_x: int
+    block_y: int
+    block_z: int
+    lds: int  # bytes of a work-group
+    scratch: int  # bytes of a work-item
+    cooperative: bool
+
+
+class SampleCost(Message, frozen=True):
+    """Counts and costs of the accesses of a sample."""
+
+    groups: int
+    waves: int
+    executed: tuple[CodeCounts, ...]
+    costs: bytes  # rows of `luthier.emulator.layout.COSTS` by record; those at the end may be missing
+
+
+@request(34)
+class Sampled(Message, frozen=True):
+    """A measured launch that has ended."""
+
+    number: int
+    problem: str  # why it was not measured; empty: it was
+    samples: tuple[SampleCost, ...]
+
+
+class AlikeLaunches(Message, frozen=True):
+    """Launches that ended since the last report."""
+
+    number: int
+    launches: int
+
+
+@request(35)
+class LaunchesEnded(Message, frozen=True):
+    """Launches since the last report, by what they are alike to."""
+
+    is_all: bool  # true at the end of the process
+    alike: tuple[AlikeLaunches, ...]
 
 
 class CheckedLaunches(Message, frozen=True):

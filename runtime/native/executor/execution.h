@@ -79,7 +79,6 @@ public:
   // Stop the launch soon. For any thread.
   void abort();
   bool aborted() const { return aborted_.load(std::memory_order_relaxed); }
-  const RangeTable &ranges() const { return *ranges_; }
 
 private:
   void fill(char *launch);

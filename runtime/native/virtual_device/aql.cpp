@@ -175,9 +175,11 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
   try {
     const char *plan = room_.plans.find(gpu_, node_, packet.kernel_object);
     const auto queue = reinterpret_cast<uint64_t>(queue_around(read_));
-    const CheckedLaunches::Choice choice = room_.checked.choose(plan, packet);
-    auto launch =
-        std::make_unique<Launch>(resources_, Packet{&packet, choice, queue, id, cooperative_, node_, gpu_, member_});
+    CheckedLaunches::Choice choice = room_.checked.choose(plan, packet);
+    const SampledLaunches::Choice sampled = room_.sampled.choose(choice.plan, packet, gpu_, cooperative_);
+    choice.plan = sampled.plan;
+    auto launch = std::make_unique<Launch>(
+        resources_, Packet{&packet, choice, plan, &sampled.how, queue, id, cooperative_, node_, gpu_, member_});
     const Abortable abortable(mutex_, launch_, *launch);
     const uint64_t code = packet.kernel_object + get(plan, layout::plan::code_delta);
     const wire::CaptureRequest request{gpu_,
@@ -197,6 +199,7 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
       const auto start = std::chrono::steady_clock::now();
       fault = launch->run();
       room_.checked.ended(choice, std::chrono::steady_clock::now() - start);
+      room_.sampled.ended(sampled);
     }
     if (fault)
       fault->kernel = pointer<const char *>(plan, layout::plan::name);

@@ -31,6 +31,10 @@ uint64_t Resources::scratch(unsigned node, uint64_t size) {
 
 namespace {
 
+Triple triple(uint64_t x, uint64_t y, uint64_t z) {
+  return {static_cast<uint32_t>(x), static_cast<uint32_t>(y), static_cast<uint32_t>(z)};
+}
+
 bool is_observed(const char *plan) { return get(plan, plan::stepping) & OBSERVED; }
 
 std::unique_ptr<Watched> watched(Service &service, const char *plan) {
@@ -73,6 +77,42 @@ Launch::Launch(Resources &resources, const Packet &packet)
   if (checked_)
     observers_.emplace(observed_ ? &*observed_ : nullptr, floats_ ? &*floats_ : nullptr,
                        decisions_ ? &*decisions_ : nullptr, &lds_);
+  if (packet.how->model.empty())
+    return;
+  Dispatch dispatch = dispatch_of(packet, nullptr);
+  dispatch.plan = packet.observed;
+  for (const wire::SampledPart &part : packet.how->parts) {
+    const GridPart made{triple(part.first_x, part.first_y, part.first_z),
+                        triple(part.groups_x, part.groups_y, part.groups_z),
+                        triple(part.items_x, part.items_y, part.items_z)};
+    while (samples_.size() < part.sample)
+      samples_.push_back(std::make_unique<LaunchSample>(static_cast<Host &>(*this), resources.memory, packet.node,
+                                                        resources.service.setup().engine, dispatch, packet.how->model));
+    if (part.sample)
+      samples_[part.sample - 1]->add(made);
+    else
+      rest_.push_back(made);
+  }
+}
+
+void Launch::abort() {
+  execution_.abort();
+  for (const auto &sample : samples_)
+    sample->abort();
+}
+
+Progress Launch::progress() {
+  Progress all = execution_.progress();
+  for (const auto &sample : samples_) {
+    const Progress its = sample->progress();
+    all.groups += its.groups;
+    all.begun += its.begun;
+    all.running += its.running;
+    all.resident += its.resident;
+    for (const auto &[record, groups] : its.places)
+      all.places[record] += groups;
+  }
+  return all;
 }
 
 // Return the fault for which a command processor refuses the launch.
@@ -162,6 +202,8 @@ void Launch::execute() {
     floats_->begin(plan_);
   if (decisions_)
     decisions_->begin(plan_);
+  if (!samples_.empty())
+    return execute_sampled(grid.whole);
   // Accesses are checked in the order in which they happen: by one thread, which takes turns among as many work-groups
   // as would run at once.
   const bool in_order = observed_ && observed_->wants_order();
@@ -169,6 +211,29 @@ void Launch::execute() {
   const uint64_t together = packet_.cooperative ? count : in_order ? 1 + helpers : 0;
   execution_.set_up(grid, in_order ? 1 : 1 + helpers, together);
   execution_.run(resources_.pool, resources_.own, resources_.more, in_order ? 0 : helpers);
+}
+
+// All samples run at once, beside the rest: work-groups may wait for each other.
+void Launch::execute_sampled(Triple whole) {
+  for (const auto &sample : samples_)
+    sample->start(whole, resources_.pool);
+  if (!rest_.empty()) {
+    uint64_t count = 0;
+    for (const GridPart &part : rest_)
+      count += part.groups.product();
+    const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
+    execution_.set_up({rest_, whole}, 1 + helpers, packet_.cooperative ? count : 0);
+    execution_.run(resources_.pool, resources_.own, resources_.more, helpers);
+  }
+  wire::Sampled report{packet_.how->number, "", {}};
+  for (const auto &sample : samples_)
+    report.samples.push_back(sample->finish());
+  std::lock_guard lock(mutex_);
+  if (fault_ || execution_.aborted())
+    report = {packet_.how->number, "the launch did not end", {}};
+  else if (!outside_.empty())
+    report = {packet_.how->number, "the kernel calls code of another object", {}};
+  resources_.service.ask(report);
 }
 
 void Launch::bind(const char *plan, uint64_t key, uint64_t record) {
@@ -206,7 +271,7 @@ void Launch::stopped(Worker &worker, uint64_t reason) {
   put(group.data(), group::number, group_number(worker.group_address()));
   try {
     fault.text = resources_.service.ask(wire::Explain{get(plan_, plan::kernel), reason, number_, worker.context_bytes(),
-                                                      group, worker.wave_bytes(), bytes_of(execution_.ranges().rows)});
+                                                      group, worker.wave_bytes(), bytes_of(ranges()->rows)});
   } catch (const std::exception &problem) {
     fault.text = std::string("a kernel failed, and the reason cannot be determined: ") + problem.what();
   }

@@ -14,6 +14,7 @@
 #include "lds_checks.h"
 #include "plans.h"
 #include "queue_order.h"
+#include "sampled_launches.h"
 #include "sightings.h"
 #include "watched.h"
 
@@ -45,6 +46,8 @@ struct Fault {
 struct Packet {
   const hsa::DispatchPacket *packet;
   CheckedLaunches::Choice choice; // its plan, and its number
+  const char *observed;           // its plan of sampled work-groups
+  const wire::SampledLaunch *how; // which those are
   uint64_t queue;                 // hsa::Queue
   uint64_t id;                    // of the packet
   bool cooperative;               // all work-groups run at once
@@ -81,9 +84,9 @@ public:
   // Run it to its end; return its fault, if any.
   std::optional<Fault> run();
   // End it soon, without a fault. For other threads.
-  void abort() { execution_.abort(); }
+  void abort();
   // Return its progress. For other threads.
-  Progress progress() { return execution_.progress(); }
+  Progress progress();
   // Return whether it has executed code of another object.
   bool went_outside() const { return !outside_.empty(); }
 
@@ -91,6 +94,7 @@ private:
   std::optional<Fault> check() const;
   std::vector<uint64_t> arguments() const;
   void execute();
+  void execute_sampled(Triple whole);
   void fail(Fault fault);
 
   void bind(const char *plan, uint64_t key, uint64_t record) override;
@@ -118,6 +122,8 @@ private:
   std::optional<Observers> observers_;
   std::unique_ptr<Watched> watched_;
   Execution execution_;
+  std::vector<std::unique_ptr<LaunchSample>> samples_; // that are measured
+  std::vector<GridPart> rest_;                         // work-groups in no sample
   std::mutex mutex_;
   std::optional<Fault> fault_;
   std::unordered_map<uint64_t, uint64_t> outside_; // records by addresses in other objects

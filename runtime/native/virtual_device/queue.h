@@ -29,6 +29,7 @@ struct Room {
   HotCode &hot_code;
   QueueOrder &order;
   CheckedLaunches &checked;
+  SampledLaunches &sampled;
   // A memory access fault of a node at an address, as the driver reports it.
   std::function<void(unsigned node, uint64_t address)> memory_fault;
 };

@@ -29,6 +29,15 @@ void tell_counts() {
     }
 }
 
+void tell_launches() {
+  if (System *system = System::current())
+    try {
+      system->sampled.report(true);
+    } catch (const std::exception &problem) {
+      std::fprintf(stderr, "luthier: the numbers of launches are lost: %s\n", problem.what());
+    }
+}
+
 unsigned helpers() {
   cpu_set_t set;
   const int cores = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -53,6 +62,8 @@ System &System::open() {
     the_system = new System;
     if (the_system->service.setup().counts_wanted)
       std::atexit(tell_counts);
+    if (the_system->service.setup().projected)
+      std::atexit(tell_launches);
   }
   return *the_system;
 }
@@ -66,13 +77,18 @@ System::System()
     : memory(memory_sizes(service.setup())),
       events(reinterpret_cast<uint64_t *>(memory.allocate(kMaxEvents * sizeof(uint64_t), all_gpus()))),
       plans(service, memory), pool(service.setup().engine, helpers()), long_launches(service), hot_code(service),
-      order(service, memory), checked(service),
-      room{service,  memory,
-           events,   plans,
-           pool,     long_launches,
-           hot_code, order,
-           checked,  [this](unsigned node, uint64_t address) {
-             report(node, address); }} {}
+      order(service, memory), checked(service), sampled(service),
+      room{service,
+           memory,
+           events,
+           plans,
+           pool,
+           long_launches,
+           hot_code,
+           order,
+           checked,
+           sampled,
+           [this](unsigned node, uint64_t address) { report(node, address); }} {}
 
 std::vector<uint32_t> System::all_gpus() const {
   std::vector<uint32_t> all;

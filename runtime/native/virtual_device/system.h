@@ -26,6 +26,7 @@ public:
   HotCode hot_code;
   QueueOrder order;
   CheckedLaunches checked;
+  SampledLaunches sampled;
   Room room;
 
   const std::vector<Gpu> &gpus() const { return service.setup().gpus; }

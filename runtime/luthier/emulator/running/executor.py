@@ -99,6 +99,9 @@ class StructureBlock:
         self.address = ctypes.addressof(self._view)
         """Valid during the lifetime of this object."""
 
+    def __bytes__(self) -> bytes:
+        return bytes(self._bytes)
+
     def read(self, structure: FieldLayout, name: str) -> int:
         """Return a field of the first structure, as native code left it."""
         field = structure.fields[name]
