@@ -85,6 +85,18 @@ def _tools(program: str, plain: float) -> Iterable[Row]:
             yield Row(f"that program under instr_count, {what} cache of patched kernels, {patched} patched", took, "s")
 
 
+def _projected(program: str, words: Sequence[str]) -> Row:
+    """Measure a program whose launches are projected, from start to end, beside one whose launches are not."""
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    for _ in range(3):
+        for project, each in seconds.items():
+            began = time.perf_counter()
+            _under_luthier(program, *words, options=["--project"] if project else [])
+            each.append(time.perf_counter() - began)
+    what = f"a program ({words[0]}) with --project, from start to end"
+    return Row(what, min(seconds[True]), "s", "without", min(seconds[False]))
+
+
 def measure() -> Iterable[Row]:
     """Yield the rows."""
     with tempfile.TemporaryDirectory() as folder:
@@ -105,6 +117,8 @@ def measure() -> Iterable[Row]:
             ("start", "from hipLaunchKernel to the first instruction"),
         ):
             yield Row(what, min(row[name] for row in times), "us")
+        for words in (["launches"], ["long", str(TURNS // 10)]):
+            yield _projected(str(program), words)
         yield from _tools(str(program), min(row["queued"] for row in times))
         ours = min(_numbers(_under_luthier(str(program), "long", str(TURNS)))["cpu"] for _ in range(3))
         theirs = min(_in_process(program) for _ in range(3))

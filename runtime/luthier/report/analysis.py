@@ -11,6 +11,7 @@ from msgspec import Struct
 from luthier.report import overview
 from luthier.report.code import ReportedCode, codes
 from luthier.report.findings import ReportedFinding, findings
+from luthier.report.projected import cycle_tables, measured_run
 from luthier.report.rows import KernelNumbers
 from luthier.report.shapes import filled, shapes
 from luthier.run.folder import RunFolder
@@ -46,7 +47,7 @@ class AnalysedRun(Struct, dict=True):
         """
         numbers = KernelNumbers()
         kernels = overview.kernels(run, numbers)
-        tables, left_out = overview.tool_tables(run, measured)
+        tables, left_out = overview.tool_tables(run, measured, tuple(cycle_tables(measured_run(run))))
         code_of = codes(run, numbers, kernels, tables)
         return cls(run, numbers, kernels, tables, left_out, code_of, shapes(run, numbers, kernels))
 

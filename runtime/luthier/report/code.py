@@ -116,8 +116,12 @@ def codes(
     if "listings" not in run.names or "blocks" not in run.names:
         return {}
     room, wanted = INSTRUCTIONS, set()
+    sizes: dict[int, int] = {}
+    for row in run.rows("blocks", ["kernel", "digest", "instructions"]):
+        number = numbers.of(row["kernel"], row["digest"])
+        sizes[number] = sizes.get(number, 0) + (row["instructions"] or 0)
     for number in sorted(range(len(kernels)), key=lambda number: cost(kernels[number]), reverse=True):
-        size = kernels[number]["instructions"] or 0
+        size = sizes.get(number, 0)
         if 0 < size <= room:
             wanted.add(number)
             room -= size

@@ -9,6 +9,7 @@ import numpy as np
 
 from luthier.objects import names
 from luthier.report.measures import is_per_lane
+from luthier.report.projected import TOOL as PROJECTED
 from luthier.report.rows import KernelNumbers, numeric
 from luthier.run.folder import RunFolder
 from luthier.support.extras import extra
@@ -124,15 +125,18 @@ def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
     return {"tools": tools, "refusals": refusals[:_REFUSALS], "more": max(len(refusals) - _REFUSALS, 0)}
 
 
-def tool_tables(run: RunFolder, measured: Sequence[Table] = ()) -> tuple[list[dict[str, Any]], int]:
+def tool_tables(
+    run: RunFolder, measured: Sequence[Table] = (), projected: Sequence[Table] = ()
+) -> tuple[list[dict[str, Any]], int]:
     """Return the tools' tables, and the number of tables that exceed the page's limit.
 
     Args:
         measured: tables of what a GPU measured, which are shown like those of a tool `GPU`.
+        projected: tables of projected cycles by instruction.
     """
     shown, left_out, cells = [], 0, 0
     sources: list[tuple[str, Sequence[Any]]] = [(tool.tool, tool.tables) for tool in run.summary.tools]
-    for tool, tables in [*sources, (GPU, measured)]:
+    for tool, tables in [*sources, (GPU, measured), (PROJECTED, projected)]:
         for table in tables:
             size = len(table.columns) * len(table.rows)
             if not table.rows or cells + size > _CELLS:

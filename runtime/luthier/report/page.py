@@ -25,6 +25,7 @@ from luthier.report.code import ReportedCode
 from luthier.report.compare import compared
 from luthier.report.findings import SHOWN, loaded_rules
 from luthier.report.hot import hot_lines
+from luthier.report.projected import measured_run, projected
 from luthier.report.shapes import SHOWN as SIZES_SHOWN
 from luthier.report.sources import read_sources
 from luthier.report.timeline import timeline
@@ -35,7 +36,19 @@ from luthier.support.extras import extra
 from luthier.support.table import Table
 from luthier.terminal import visible_json
 
-_SCRIPTS = ("dom", "table", "timeline", "listing", "source", "graph", "kernel", "overview", "search", "main")
+_SCRIPTS = (
+    "dom",
+    "table",
+    "timeline",
+    "listing",
+    "source",
+    "graph",
+    "kernel",
+    "overview",
+    "projection",
+    "search",
+    "main",
+)
 """In this order, since later ones use earlier ones."""
 _BLOCKS = 5_000
 """Maximum number of blocks in a comparison; those with the largest difference come first."""
@@ -71,6 +84,7 @@ def document(
         "shapes": analysed.shapes[:SIZES_SHOWN],
         "shapes_left_out": max(len(analysed.shapes) - SIZES_SHOWN, 0),
         "emulated": overview.is_emulated(run),
+        "projection": projected(measured_run(run), numbers),
         "timeline": timeline(run, numbers, kernels),
         "coverage": overview.coverage(run, numbers),
         "tables": overview.as_in_source(analysed.tables),

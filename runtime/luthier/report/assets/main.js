@@ -107,13 +107,15 @@ async function main() {
   drawFindings(data, sources, open);
   drawHot(data, sources, open);
   mark = drawKernels(data, open);
+  drawProjection(data, open);
   drawTimeline(data, open);
   drawResults(data);
   drawCoverage(data);
   drawProcesses(data);
   startSearch(data, sources, open);
   const asked = /^#kernel-(\d+)$/.exec(location.hash);
-  const costs = data.kernels.map((one) => [one.executed ?? 0, (data.emulated ? one.launches : one.time) ?? 0]);
+  const projected = data.kernels.map((_, number) => data.projection.kernels.filter((row) => row.kernel === number).reduce((sum, row) => sum + row.time_us, 0));
+  const costs = data.kernels.map((one, number) => [one.executed ?? projected[number], (data.emulated ? one.launches : one.time) ?? 0]);
   const dearest = costs.reduce((best, one, at) => (best < 0 || one[0] > costs[best][0] || (one[0] === costs[best][0] && one[1] > costs[best][1]) ? at : best), -1);
   if (dearest >= 0) await open(asked ? Number(asked[1]) : dearest, null, Boolean(asked));
   performance.mark("luthier-drawn");

@@ -30,6 +30,10 @@ class Source {
       const one = source.measures.find((measure) => measure.name === name && measure.values.some((value) => value !== null));
       if (one) column(head, `${title} (${one.tool})`, (at) => short(one.values[at]));
     }
+    for (const what of ["stall", "issue"]) { // of the first GPU; the instructions can be coloured by those of others
+      const one = source.measures.find((measure) => measure.tool === "projected" && measure.name.startsWith(what));
+      if (one) column(what, `Projected ${one.name}, of a wave alone`, (at) => short(one.values[at] ?? 0), what === "stall" && !source.executed ? (at) => (one.values[at] ?? 0) / (Math.max(...one.values) || 1) : undefined);
+    }
     this.space = h("div", { class: "space" });
     this.view = h("div", { class: "lines", tabindex: "0", role: "rowgroup", scroll: () => { this.head.style.transform = `translateX(${-this.view.scrollLeft}px)`; this.later(); }, keydown: (event) => this.key(event) }, this.space);
     this.note = h("p", { class: "quiet note" });

@@ -13,12 +13,17 @@ if TYPE_CHECKING:
 
 
 def write(folder: RunFolder, out: IO[bytes]) -> None:
-    """Write the summary and all tables as one object. Bytes are hexadecimal."""
+    """Write the summary, all tables and projections as one object. Bytes are hexadecimal."""
+    from luthier.projection.kept import projections_json, read_measured_run  # these import NumPy
+
     out.write(b'{"summary": ' + strict_json.dumps(folder.summary.to_json()).encode() + b',\n"tables": {')
     for number, name in enumerate(folder.names):
         out.write((",\n" if number else "\n").encode() + strict_json.dumps(name).encode() + b": ")
         _write_rows(folder, name, out)
-    out.write(b"}}\n")
+    out.write(b"}")
+    if (measured := read_measured_run(folder.path)) is not None:
+        out.write(b',\n"projection": ' + strict_json.dumps(projections_json(measured)).encode())
+    out.write(b"}\n")
 
 
 def write_table(folder: RunFolder, table: str, out: IO[bytes]) -> None:

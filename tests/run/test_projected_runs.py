@@ -1,0 +1,162 @@
+"""``luthier run --project``: launches are measured while they run, and projected then or later."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import commands
+import pytest
+from luthier.capture.grid import Part, chosen, parts, rest_of
+from luthier.projection.kept import MeasuredRun, read_measured_run
+
+from .conftest import Luthier
+
+Captured = Callable[..., list[Path]]
+
+
+def measured(folder: Path) -> MeasuredRun:
+    run = read_measured_run(folder)
+    assert run is not None
+    return run
+
+
+@pytest.fixture(scope="module")
+def projected(build_program: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the run folder of a program with several launches."""
+    folder = tmp_path_factory.mktemp("projected") / "RUN"
+    words = ["run", "--project", "mi250x,w7800", "-o", str(folder), "--", str(build_program("histogram"))]
+    done = commands.run_luthier(*words)
+    assert done.returncode == 0, done.stderr
+    assert "projected us" in done.stderr
+    return folder
+
+
+def projections(folder: Path, luthier: Luthier, *words: object) -> list[dict[str, Any]]:
+    done = luthier("project", "--json", *words, folder)
+    assert done.returncode == 0, done.stderr
+    rows: list[dict[str, Any]] = json.loads(done.stdout)["projections"]
+    return rows
+
+
+def test_a_run_measures_what_its_captures_do(projected: Path, captured: Captured, luthier: Luthier) -> None:
+    """All work-groups of a small launch are measured, with the counts of a replayed capture."""
+    kept = measured(projected).projections
+    done = luthier("project", "--json", "--groups", "0", "--to", "mi250x", *captured("histogram"))
+    by_kernel = {row["kernel"]: row["projections"][0] for row in reversed(json.loads(done.stdout))}
+    own = [launch for launch in kept if launch.machine in {row["machine"] for row in by_kernel.values()}]
+    assert any(launch.measured_groups == launch.groups for launch in own)
+    for launch in own:
+        same = by_kernel[launch.kernel]
+        assert launch.time_us == pytest.approx(same["time_us"])
+        executions = [row["executions"] for row in same["instructions"]]
+        assert [row.executions for row in launch.instructions] == executions
+    assert {launch.kernel for launch in kept} == set(by_kernel)
+
+
+def test_the_folder_is_projected_again_without_running(projected: Path, luthier: Luthier) -> None:
+    """The default GPUs are those of the run; others need no new run."""
+    again = projections(projected, luthier)
+    assert [row["time_us"] for row in again] == [one.time_us for one in measured(projected).projections]
+    (other,) = {row["machine"] for row in projections(projected, luthier, "--to", "mi300x")}
+    assert "MI300X" in other
+    words = luthier("project", "--explain", "*", projected).stdout
+    assert "waves are resident" in words
+
+
+def test_report_has_the_projections(projected: Path, luthier: Luthier) -> None:
+    page = luthier("report", projected, "--format", "html", "-o", projected.parent / "page.html")
+    assert page.returncode == 0, page.stderr
+    document = json.loads(luthier("report", projected, "--format", "json").stdout)
+    rows = document["projection"]["projections"]
+    assert [row["kernel"] for row in rows] == [one.kernel for one in measured(projected).projections]
+    assert all(row["operations"] >= 0 and row["roofs"] for row in rows)
+
+
+def test_calibration(projected: Path, luthier: Luthier, tmp_path: Path) -> None:
+    """Numbers are fitted to times that a slower launch would have; the written machine is one that gives them."""
+    launches = [one for one in measured(projected).projections if "MI250X" in one.machine]
+    times, machine = tmp_path / "times.csv", tmp_path / "mine.toml"
+    with times.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["kernel", "us"])
+        writer.writerows((one.kernel, one.time_us + 5) for one in {one.kernel: one for one in launches}.values())
+    words = ["--to", "mi250x", "--calibrate", times, "--fit", "launch_overhead", "-o", machine]
+    done = luthier("project", *words, projected)
+    assert "mean error over" in done.stdout, done.stderr
+    assert "launch_overhead" in done.stdout
+    fitted = projections(projected, luthier, "--machine", machine)
+    assert all(row["validation"].startswith("fitted to") for row in fitted)
+    timed = {row["kernel"]: row["time_us"] for row in fitted}
+    assert timed[launches[0].kernel] == pytest.approx(launches[0].time_us + 5, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kernel,us\nabsent,1\n", "no measured launch of it"),
+        ("kernel,us\nabsent,\n", "has no times of launches"),
+        ("kernel,us\nabsent,-1\n", "must be above 0"),
+        ("name,us\nabsent,1\n", "there is no column"),
+        ('[{"us": 1}]', "there is no column or number 'kernel'"),
+        ("{", "cannot read counters"),
+        ("kernel,us\n", "neither counters nor times"),
+    ],
+)
+def test_bad_times(projected: Path, luthier: Luthier, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "times").write_text(text)
+    done = luthier("project", "--to", "mi250x", "--calibrate", tmp_path / "times", "-o", tmp_path / "m.toml", projected)
+    assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_what_is_refused(projected: Path, build_program: Callable[..., Path], luthier: Luthier) -> None:
+    program = build_program("histogram")
+    for words, message in (
+        (["run", "--project", "mi255", "--", program], "there are mi100"),
+        (["run", "--project", "--check", "memory", "--", program], "without --check"),
+        (["run", "--project", "-t", "instr_count", "--", program], "without -t"),
+        (["project", "--device", "emu:gfx90a", projected], "work with captures"),
+        (["project", projected, projected], "give one"),
+        (["project", "--calibrate", "absent.csv", projected], "-o mine.toml"),
+        (["project", "--fit", "clock", projected], "are of --calibrate"),
+    ):
+        done = luthier(*words)
+        assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+
+
+def test_damaged_folders(projected: Path, luthier: Luthier, tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text("{}")
+    done = luthier("project", tmp_path)
+    assert (done.returncode, "luthier run --project" in done.stderr) == (1, True), done.stderr
+    for text, message in (
+        ("{", "is damaged"),
+        ('{"schema": 2, "launches": []}', "has schema 2"),
+        ((projected / "projection.json").read_text(), "cannot read"),
+        ((projected / "projection.json").read_text().replace('"digest":"', '"digest":"../'), "not the digest"),
+    ):
+        (tmp_path / "projection.json").write_text(text)
+        done = luthier("project", tmp_path)
+        assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("grid", "block"), [((70, 1, 1), (16, 1, 1)), ((70, 33, 5), (16, 4, 2)), ((64, 64, 1), (8, 8, 1))]
+)
+def test_sampled_parts_and_the_rest_are_the_grid(grid: tuple[int, int, int], block: tuple[int, int, int]) -> None:
+    def groups(places: list[Part]) -> list[tuple[tuple[int, int, int], tuple[int, int, int]]]:
+        return [
+            ((first[0] + x, first[1] + y, first[2] + z), items)
+            for first, counts, items in places
+            for x in range(counts[0])
+            for y in range(counts[1])
+            for z in range(counts[2])
+        ]
+
+    every = groups(list(parts(grid, block)))
+    sample = sorted((group for group, _ in every), key=lambda group: group[::-1])[1::7]
+    taken = groups([*chosen(sample, grid, block), *rest_of(sample, grid, block)])
+    assert sorted(taken) == sorted(every)
