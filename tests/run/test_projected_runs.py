@@ -57,6 +57,31 @@ def test_a_run_measures_what_its_captures_do(projected: Path, captured: Captured
     assert {launch.kernel for launch in kept} == set(by_kernel)
 
 
+def test_samples_of_a_run_are_those_of_its_captures(
+    build_program: Callable[..., Path], captured: Captured, luthier: Luthier, tmp_path: Path
+) -> None:
+    """Sampled work-groups run beside the others, with their counts, in the caches of a replay that samples."""
+    program, results = build_program("defects"), tmp_path / "results.json"
+    done = luthier("run", "--project", "mi250x", "--json", results, "--", program)
+    assert done.returncode == 0, done.stderr
+    of_run = json.loads(results.read_text())["projections"]
+    of_captures = json.loads(luthier("project", "--json", "--to", "mi250x", *captured("defects")).stdout)
+    assert all(16 == row["measured_groups"] < row["groups"] for row in of_run)
+    assert len(of_run) == len(of_captures)
+    for row, capture in zip(of_run, of_captures, strict=True):
+        (same,) = capture["projections"]
+        assert (row["kernel"], row["groups"]) == (same["kernel"], same["groups"])
+        assert row["time_us"] == pytest.approx(same["time_us"])
+        assert row["instructions"] == same["instructions"]
+
+
+def test_sampled_work_groups_may_wait_for_others(build_program: Callable[..., Path], luthier: Luthier) -> None:
+    """A barrier of the whole grid, by an atomic counter, is passed although some work-groups run by themselves."""
+    done = luthier("run", "--time-limit", "60", "--project", "mi250x", "--", build_program("persistent"))
+    assert done.returncode == 0, done.stderr
+    assert "projected us" in done.stderr
+
+
 def test_the_folder_is_projected_again_without_running(projected: Path, luthier: Luthier) -> None:
     """The default GPUs are those of the run; others need no new run."""
     again = projections(projected, luthier)
@@ -74,6 +99,12 @@ def test_report_has_the_projections(projected: Path, luthier: Luthier) -> None:
     rows = document["projection"]["projections"]
     assert [row["kernel"] for row in rows] == [one.kernel for one in measured(projected).projections]
     assert all(row["operations"] >= 0 and row["roofs"] for row in rows)
+
+
+def test_merged_runs_have_the_launches_of_all(projected: Path, luthier: Luthier, tmp_path: Path) -> None:
+    done = luthier("merge", projected, projected, "-o", tmp_path / "both")
+    assert done.returncode == 0, done.stderr
+    assert projections(tmp_path / "both", luthier) == 2 * projections(projected, luthier)
 
 
 def test_calibration(projected: Path, luthier: Luthier, tmp_path: Path) -> None:

@@ -173,7 +173,8 @@ def _project_run_folder(args: argparse.Namespace, machines: Sequence[MachineMode
     from luthier.projection.kept import objects_of, project_run, projections_json
 
     folder, run = _measured_run(args)
-    projected = project_run(run, objects_of(folder, run), machines)
+    shows_places = bool(args.json or args.explain or args.by == "line")
+    projected = project_run(run, objects_of(folder, run), machines, places=shows_places)
     if args.json:
         made = replace(run, projections=tuple(projected.projections), refused=tuple(projected.refused))
         print_json(projections_json(made))

@@ -390,7 +390,7 @@ class _WatchedRun:
         from luthier.projection.kept import project_run, write_measured
 
         measured, objects = self.sampler.result()
-        projected = project_run(measured, objects)
+        projected = project_run(measured, objects, places=bool(self.options.output or self.options.json))
         measured = replace(measured, projections=tuple(projected.projections), refused=tuple(projected.refused))
         if self.options.json != "-":
             print_run(projected, measured.left_out, "kernel", sys.stderr, mangled=self.options.mangled)

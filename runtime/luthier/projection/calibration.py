@@ -131,7 +131,7 @@ def calibrate(
     measured = [one.time_us for one in timed]
 
     def projected(tried: MachineModel) -> list[Projection]:
-        return [project(one.launches.work, one.lifted, tried) for one in timed]
+        return [project(one.launches.work, one.lifted, tried, places=False) for one in timed]
 
     def error(projections: Iterable[Projection]) -> float:
         pairs = zip(projections, measured, strict=True)

@@ -151,13 +151,18 @@ def projections_json(run: MeasuredRun) -> dict[str, Any]:
 
 
 def project_run(
-    run: MeasuredRun, objects: Mapping[str, CodeObject], machines: Sequence[MachineModel] = ()
+    run: MeasuredRun,
+    objects: Mapping[str, CodeObject],
+    machines: Sequence[MachineModel] = (),
+    *,
+    places: bool = True,
 ) -> ProjectedRun:
     """Return the projections of a run's launches, each on every machine.
 
     Args:
         objects: by digest.
         machines: none: those on which the run was projected.
+        places: as for `luthier.projection.model.project`.
 
     Raises:
         LuthierError: a code object is not the one that was measured.
@@ -166,7 +171,7 @@ def project_run(
     for launch in run.launches:
         lifted = lift(objects[launch.digest], launch.work.kernel)
         chosen = machines or run.machines or (machine_named(launch.work.target),)
-        projections, refused = project_on_each(launch.work, lifted, chosen)
+        projections, refused = project_on_each(launch.work, lifted, chosen, places=places)
         result.projections.extend(
             replace(projection, launches=launch.launches, digest=launch.digest) for projection in projections
         )

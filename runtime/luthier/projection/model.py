@@ -63,7 +63,7 @@ class InstructionTime(Struct, frozen=True):
     address: int
     text: str
     place: str
-    """Source line, or function and offset."""
+    """Source line, or function and offset; empty: not asked for."""
     executions: float
     """Of a mean wave."""
     issue: float
@@ -142,26 +142,29 @@ class Projection(Struct, frozen=True, kw_only=True):
     """Of the machine, as far as the kernel uses them: rates of operations, then bandwidths."""
 
 
-def project(work: LaunchWork, lifted: LiftedRepresentation, machine: MachineModel) -> Projection:
+def project(
+    work: LaunchWork, lifted: LiftedRepresentation, machine: MachineModel, *, places: bool = True
+) -> Projection:
     """Return the projected time of a launch on a machine.
 
     Args:
         lifted: the launched kernel.
+        places: whether instructions have their source lines; reading those may take longer than all else.
 
     Raises:
         LuthierError: the kernel does not fit on the machine, or has instructions that it does not have.
     """
-    return _LaunchModel(work, lifted, machine).projection()
+    return _LaunchModel(work, lifted, machine, places=places).projection()
 
 
 def project_on_each(
-    work: LaunchWork, lifted: LiftedRepresentation, machines: Iterable[MachineModel]
+    work: LaunchWork, lifted: LiftedRepresentation, machines: Iterable[MachineModel], *, places: bool = True
 ) -> tuple[list[Projection], list[str]]:
     """Return the projections of a launch on machines, and why others cannot run it; arguments as for `project`."""
     projections, refused = [], []
     for machine in machines:
         try:
-            projections.append(project(work, lifted, machine))
+            projections.append(project(work, lifted, machine, places=places))
         except LuthierError as problem:
             refused.append(str(problem))
     return projections, refused
@@ -175,7 +178,8 @@ def _any(probability: float, count: float) -> float:
 class _LaunchModel:
     """A launch on a machine."""
 
-    def __init__(self, work: LaunchWork, lifted: LiftedRepresentation, machine: MachineModel) -> None:
+    def __init__(self, work: LaunchWork, lifted: LiftedRepresentation, machine: MachineModel, *, places: bool) -> None:
+        self.places = places
         if lifted.kernel.name != work.kernel:
             raise LuthierError(f"the work is of {work.kernel}, not of {lifted.kernel.name}")
         self.work, self.lifted, self.machine = work, lifted, machine
@@ -441,7 +445,7 @@ class _LaunchModel:
         return InstructionTime(
             instruction.address,
             instruction.text,
-            instruction.place,
+            instruction.place if self.places else "",
             self.rows[index]["executions"] / self.waves,
             float(self.path.issue[index]),
             float(self.path.stall[index]),

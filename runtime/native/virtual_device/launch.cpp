@@ -87,7 +87,8 @@ Launch::Launch(Resources &resources, const Packet &packet)
                         triple(part.items_x, part.items_y, part.items_z)};
     while (samples_.size() < part.sample)
       samples_.push_back(std::make_unique<LaunchSample>(static_cast<Host &>(*this), resources.memory, packet.node,
-                                                        resources.service.setup().engine, dispatch, packet.how->model));
+                                                        resources.sampling, resources.service.setup().engine, dispatch,
+                                                        packet.how->model));
     if (part.sample)
       samples_[part.sample - 1]->add(made);
     else
@@ -213,18 +214,21 @@ void Launch::execute() {
   execution_.run(resources_.pool, resources_.own, resources_.more, in_order ? 0 : helpers);
 }
 
-// All samples run at once, beside the rest: work-groups may wait for each other.
+// Samples run beside the rest, one after another; one that takes long may wait for the others.
 void Launch::execute_sampled(Triple whole) {
-  for (const auto &sample : samples_)
-    sample->start(whole, resources_.pool);
-  if (!rest_.empty()) {
-    uint64_t count = 0;
-    for (const GridPart &part : rest_)
-      count += part.groups.product();
-    const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
-    execution_.set_up({rest_, whole}, 1 + helpers, packet_.cooperative ? count : 0);
-    execution_.run(resources_.pool, resources_.own, resources_.more, helpers);
-  }
+  constexpr std::chrono::milliseconds kPatience{100};
+  std::thread starter = quiet_thread([&] {
+    try {
+      for (const auto &sample : samples_) {
+        sample->start(whole, resources_.pool);
+        sample->wait(kPatience);
+      }
+    } catch (const std::exception &problem) {
+      failed(problem.what());
+    }
+  });
+  execute_rest(whole);
+  starter.join();
   wire::Sampled report{packet_.how->number, "", {}};
   for (const auto &sample : samples_)
     report.samples.push_back(sample->finish());
@@ -234,6 +238,20 @@ void Launch::execute_sampled(Triple whole) {
   else if (!outside_.empty())
     report = {packet_.how->number, "the kernel calls code of another object", {}};
   resources_.service.ask(report);
+}
+
+// Run the work-groups that are in no sample.
+void Launch::execute_rest(Triple whole) try {
+  if (!rest_.empty()) {
+    uint64_t count = 0;
+    for (const GridPart &part : rest_)
+      count += part.groups.product();
+    const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
+    execution_.set_up({rest_, whole}, 1 + helpers, packet_.cooperative ? count : 0);
+    execution_.run(resources_.pool, resources_.own, resources_.more, helpers);
+  }
+} catch (const std::exception &problem) { // the samples have to end first
+  failed(problem.what());
 }
 
 void Launch::bind(const char *plan, uint64_t key, uint64_t record) {

@@ -60,7 +60,7 @@ class Resources {
 public:
   Resources(Service &service, Memory &memory, Plans &plans, ThreadPool &pool, QueueOrder &order)
       : service(service), memory(memory), plans(plans), pool(pool), order(order), own(service.setup().engine),
-        more(service.setup().engine) {}
+        more(service.setup().engine), sampling(service.setup().engine) {}
   ~Resources();
   // Return scratch of that size that the node may access.
   uint64_t scratch(unsigned node, uint64_t size);
@@ -72,6 +72,7 @@ public:
   QueueOrder &order;
   Worker own;
   Workers more;
+  SampleWorkers sampling;
   std::function<void()> interrupt; // a kernel has sent one
 
 private:
@@ -95,6 +96,7 @@ private:
   std::vector<uint64_t> arguments() const;
   void execute();
   void execute_sampled(Triple whole);
+  void execute_rest(Triple whole);
   void fail(Fault fault);
 
   void bind(const char *plan, uint64_t key, uint64_t record) override;

@@ -67,10 +67,24 @@ void SampledLaunches::report(bool is_all) {
   service_.ask(report);
 }
 
-LaunchSample::LaunchSample(Host &launch, Memory &memory, unsigned node, const Engine &engine, const Dispatch &dispatch,
-                           const std::string &model)
+std::unique_ptr<Worker> SampleWorkers::take() {
+  std::lock_guard lock(mutex_);
+  if (idle_.empty())
+    return std::make_unique<Worker>(engine_);
+  std::unique_ptr<Worker> worker = std::move(idle_.back());
+  idle_.pop_back();
+  return worker;
+}
+
+void SampleWorkers::give(std::unique_ptr<Worker> worker) {
+  std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(worker));
+}
+
+LaunchSample::LaunchSample(Host &launch, Memory &memory, unsigned node, SampleWorkers &workers, const Engine &engine,
+                           const Dispatch &dispatch, const std::string &model)
     : launch_(launch), memory_(memory), node_(node), wave_size_(get(dispatch.plan, plan::wave_size)),
-      cooperative_(dispatch.cooperative), own_(engine), more_(engine), costs_(dispatch.plan, model.data()),
+      cooperative_(dispatch.cooperative), workers_(workers), more_(engine), costs_(dispatch.plan, model.data()),
       execution_(*this, dispatch) {}
 
 LaunchSample::~LaunchSample() {
@@ -90,12 +104,23 @@ void LaunchSample::start(Triple whole, ThreadPool &pool) {
     count += part.groups.product();
   execution_.set_up(grid_, 1, cooperative_ ? count : 0);
   thread_ = quiet_thread([this, &pool] {
+    std::unique_ptr<Worker> own = workers_.take();
+    own->add_to(before_);
     try {
-      execution_.run(pool, own_, more_, 0);
+      execution_.run(pool, *own, more_, 0);
     } catch (const std::exception &problem) {
       failed(problem.what());
     }
+    workers_.give(std::move(own));
+    std::lock_guard lock(mutex_);
+    ended_ = true;
+    changed_.notify_all();
   });
+}
+
+void LaunchSample::wait(std::chrono::milliseconds time) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, time, [this] { return ended_; });
 }
 
 void LaunchSample::finished(Worker &worker) {
@@ -105,7 +130,21 @@ void LaunchSample::finished(Worker &worker) {
 }
 
 wire::SampleCost LaunchSample::finish() {
+  if (!thread_.joinable())
+    return {};
   thread_.join();
+  for (auto &[code, records] : tally_) { // the worker may have forgotten other code
+    const auto before = before_.find(code);
+    if (before == before_.end())
+      continue;
+    for (const auto &[record, executed] : before->second)
+      if (const auto after = records.find(record); after != records.end()) {
+        after->second.count -= executed.count;
+        after->second.lanes -= executed.lanes;
+      }
+    std::erase_if(records, [](const auto &row) { return !row.second.count; });
+  }
+  std::erase_if(tally_, [](const auto &code) { return code.second.empty(); });
   wire::SampleCost cost{0, 0, counts_of(tally_), {}};
   for (const GridPart &part : grid_.parts) {
     const uint64_t waves = round_up(part.items.product(), wave_size_) / wave_size_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -42,16 +43,31 @@ private:
   std::chrono::steady_clock::time_point reported_{};
 };
 
+// Workers of samples, which keep their copies of records from one launch to the next.
+class SampleWorkers {
+public:
+  explicit SampleWorkers(const Engine &engine) : engine_(engine) {}
+  std::unique_ptr<Worker> take();
+  void give(std::unique_ptr<Worker> worker);
+
+private:
+  const Engine &engine_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Worker>> idle_;
+};
+
 // A sample of a launch, which runs on a thread of its own.
 class LaunchSample final : Host {
 public:
   // `dispatch` is of the observed plan, `launch` the host of the launch.
-  LaunchSample(Host &launch, Memory &memory, unsigned node, const Engine &engine, const Dispatch &dispatch,
-               const std::string &model);
+  LaunchSample(Host &launch, Memory &memory, unsigned node, SampleWorkers &workers, const Engine &engine,
+               const Dispatch &dispatch, const std::string &model);
   ~LaunchSample() override;
   void add(const GridPart &part) { grid_.parts.push_back(part); }
   // Start the threads; `pool` has none for it.
   void start(Triple whole, ThreadPool &pool);
+  // Wait for its end for a time.
+  void wait(std::chrono::milliseconds time);
   // Wait for its end, and return its counts.
   wire::SampleCost finish();
   void abort() { execution_.abort(); }
@@ -75,14 +91,16 @@ private:
   const unsigned node_;
   const uint64_t wave_size_;
   const bool cooperative_;
-  Worker own_;
+  SampleWorkers &workers_;
   Workers more_;
   AccessCosts costs_;
   Grid grid_;
   Execution execution_;
   uint64_t scratch_ = 0;
   std::mutex mutex_;
-  Tally tally_;
+  std::condition_variable changed_;
+  bool ended_ = false;
+  Tally before_, tally_; // counts of its workers when it began and ended
   std::thread thread_;
 };
 
