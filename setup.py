@@ -28,6 +28,7 @@ KFD_SHIM = Path("runtime/native/kfd_shim")
 SANITIZER = Path("runtime/native/sanitizer")
 TOOL_LIBRARY = Path("runtime/native/tool_library")
 WIRE = Path("runtime/native/wire")
+STACKS = Path("runtime/native/stacks")
 EXECUTOR = Path("runtime/native/executor")
 IN_PROCESS = EXECUTOR / "inprocess.cpp"
 KFD = "luthier.run.native.libluthier_kfd"
@@ -93,7 +94,7 @@ class BuildNative(build_ext):
         for extension in self.extensions:
             extension.include_dirs.append(str(headers))
             if extension.name in FILES:
-                extension.include_dirs += [str(WIRE), str(EXECUTOR)]
+                extension.include_dirs += [str(WIRE), str(STACKS), str(EXECUTOR)]
                 continue
             extension.include_dirs += ask("--includedir")
             extension.extra_link_args += [
@@ -237,7 +238,10 @@ setup(
             EXECUTE,
             sorted(str(path) for path in EXECUTOR.glob("*.cpp")),
             language="c++",
-            depends=[*sorted(str(path) for path in EXECUTOR.glob("*.[hm]*")), str(WIRE / "failure.h"), *AGREED],
+            depends=[
+                *sorted(str(path) for folder in (EXECUTOR, STACKS) for path in folder.glob("*.[hm]*")),
+                *(str(WIRE / "failure.h"), *AGREED),
+            ],
             **copy.deepcopy(EMULATOR),
             extra_link_args=[
                 "-pthread",
@@ -258,7 +262,7 @@ setup(
             depends=[
                 *sorted(
                     str(path)
-                    for folder in (KFD_SHIM, VIRTUAL_DEVICE, WIRE, EXECUTOR)
+                    for folder in (KFD_SHIM, VIRTUAL_DEVICE, WIRE, STACKS, EXECUTOR)
                     for path in folder.glob("**/*.[hm]*")
                 ),
                 *AGREED,
@@ -274,11 +278,11 @@ setup(
         ),
         Extension(
             SANITIZE,
-            sorted(str(path) for path in SANITIZER.glob("*.cpp")),
+            sorted(str(path) for folder in (SANITIZER, STACKS) for path in folder.glob("*.cpp")),
             language="c++",
             depends=[
                 *(str(path) for path in SANITIZER.glob("*.[hm]*")),
-                *(str(path) for path in WIRE.glob("*.h")),
+                *(str(path) for folder in (WIRE, STACKS) for path in folder.glob("*.h")),
                 *AGREED,
             ],
             extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
@@ -290,10 +294,10 @@ setup(
         ),
         Extension(
             TOOLS,
-            sorted(str(path) for folder in (TOOL_LIBRARY, WIRE) for path in folder.glob("*.cpp")),
+            sorted(str(path) for folder in (TOOL_LIBRARY, WIRE, STACKS) for path in folder.glob("*.cpp")),
             language="c++",
             depends=[
-                *sorted(str(path) for folder in (TOOL_LIBRARY, WIRE) for path in folder.glob("*.[hmp]*")),
+                *sorted(str(path) for folder in (TOOL_LIBRARY, WIRE, STACKS) for path in folder.glob("*.[hmp]*")),
                 *AGREED,
             ],
             define_macros=[("AMD_INTERNAL_BUILD", None)],  # ROCr's own headers find each other only so

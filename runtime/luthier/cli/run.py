@@ -113,6 +113,14 @@ class RunOptions(CommandOptions):
         action="store_true",
         help="with -o: also record calls of HIP functions and ranges (roctx), for timelines",
     )
+    stacks: bool = option(
+        "--no-stacks",
+        default=True,
+        title="results",
+        needs=_FOLDER,
+        action="store_false",
+        help="with -o: do not record the calls of the host that launch each kernel",
+    )
     capture: bool = option(
         "--capture",
         default=False,
@@ -295,7 +303,7 @@ class _WatchedRun:
         if options.output:
             from luthier.run.record import Recorder
 
-            self.recorder = Recorder(Path(options.output), calls=options.calls)
+            self.recorder = Recorder(Path(options.output), calls=options.calls, stacks=options.stacks)
         try:
             return self._run_recorded()
         finally:
@@ -313,7 +321,7 @@ class _WatchedRun:
             findings=None if self.findings is None else self.findings.collector,
             sampler=self.sampler,
             seconds=self.options.time_limit,
-            ranges=self.options.calls,
+            ranges=self.options.calls or (self.recorder is not None and self.recorder.stacks),
             unfinished=self.unfinished,
         )
 

@@ -228,6 +228,8 @@ class Finding(Struct):
         for name, about in (("other", self.other), ("allocated", self.allocated), ("freed", self.freed)):
             if about is not None:
                 kept[name] |= _plain(about.frames)
+            if isinstance(about, ApiCallSite):
+                kept[name]["stack"] = [_plain_frame(frame) for frame in about.stack]
         return {**kept, "name": self.name, "side": self.side, "distance": self.distance}
 
     @property
@@ -297,7 +299,11 @@ def source_of(frames: tuple[SourceFrame, ...]) -> SourceFrame | None:
     return user_frame(frames) if frames else None
 
 
+def _plain_frame(frame: SourceFrame) -> dict[str, Any]:
+    return {**frame._asdict(), "name": frame.name}
+
+
 def _plain(frames: tuple[SourceFrame, ...]) -> dict[str, Any]:
-    plain = {frame: {**frame._asdict(), "name": frame.name} for frame in frames}
+    plain = {frame: _plain_frame(frame) for frame in frames}
     source = source_of(frames)
     return {"source": plain[source] if source else None, "frames": [plain[frame] for frame in frames]}

@@ -71,14 +71,23 @@ def _result(finding: Finding, is_error: Callable[[Finding], bool]) -> dict[str, 
         if call is not None and finding.kind in OF_ALLOCATIONS and call.frames and call.frames[0].line:
             where = {"physicalLocation": _physical(call.frames[0]), "message": {"text": text}}
             result.setdefault("relatedLocations", []).append(where)
-    if len(finding.frames) > 1:
-        stack = [
-            {"location": {"physicalLocation": _physical(frame), "message": {"text": frame.name}}}
-            for frame in finding.frames
-            if frame.line
-        ]
-        result["stacks"] = [{"message": {"text": "innermost first"}, "frames": stack}]
+    stacks = [("innermost first", finding.frames)] if len(finding.frames) > 1 else []
+    if finding.kind in (*OF_ALLOCATIONS, "leak"):
+        stacks += [(f"{text}, innermost first", call.stack) for text, call in calls if call is not None]
+    if stacks:
+        result["stacks"] = [{"message": {"text": text}, "frames": _frames(frames)} for text, frames in stacks]
     return result
+
+
+def _frames(frames: Iterable[SourceFrame]) -> list[dict[str, Any]]:
+    """Return the frames of a stack; those without a line have names alone."""
+    return [
+        {
+            "location": ({"physicalLocation": _physical(one)} if one.line else {})
+            | {"message": {"text": one.name or one.file}}
+        }
+        for one in frames
+    ]
 
 
 def _physical(frame: SourceFrame) -> dict[str, Any]:

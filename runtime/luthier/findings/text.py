@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from luthier.findings.calls import ApiCallSite
 from luthier.findings.causes import Cause
 from luthier.findings.finding import COPY, FailedLaunch, Finding, Other, Unchecked, access_of
 from luthier.findings.kinds import OF_ALLOCATIONS, WATCHED
@@ -13,6 +14,8 @@ from luthier.objects.source import SourceFrame
 from luthier.objects.user_source import user_frame
 from luthier.support.wording import counted, enumerated
 
+_CALLERS = 12
+"""Maximum number of callers in a text; JSON has all."""
 _NAMED = 8
 """Maximum number of kernels in a sentence."""
 
@@ -39,13 +42,27 @@ def lines_of(finding: Finding, prefix: str = "") -> Iterator[str]:
         yield from _in_kernel(finding)
     elif finding.object:
         yield from _source(finding.frames, finding.object)
-        yield f"    {'allocated' if finding.kind == 'leak' else 'called'} at {finding.offset:#x} of {finding.object}"
+        at = finding.allocated if finding.kind == "leak" else None
+        if at is None or not at.is_python:
+            what = "allocated" if finding.kind == "leak" else "called"
+            yield f"    {what} at {finding.offset:#x} of {finding.object}"
+        yield from _callers(at)
         if finding.count > 1:
             yield f"    {counted(finding.count, 'time')} in all"
     if finding.kind in OF_ALLOCATIONS:
         for what, call in (("allocated", finding.allocated), ("freed", finding.freed)):
             if call is not None:
                 yield f"    {what} at {call.place}"
+                yield from _callers(call)
+
+
+def _callers(call: ApiCallSite | None) -> Iterator[str]:
+    """Yield the calls that lead to a call, outwards, as far as their source is known."""
+    known = [] if call is None else [frame for frame in call.callers if frame.line]
+    for frame in known[:_CALLERS]:
+        yield f"        from {frame.place} ({frame.name})"
+    if len(known) > _CALLERS:
+        yield f"        and {counted(len(known) - _CALLERS, 'more call')}"
 
 
 def leaks(findings: Sequence[Finding]) -> str:

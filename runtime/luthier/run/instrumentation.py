@@ -62,6 +62,10 @@ class Recording(Asked, Protocol):
     def apis(self) -> Sequence[str]:
         """Return the APIs of which it records all calls."""
 
+    @property
+    def stacks(self) -> bool:
+        """Return whether it records the host's stack of each launch."""
+
     def called(self, api: str, event: ApiEvent) -> None:
         """Record that a call of an API function has begun or ended."""
 
@@ -212,6 +216,7 @@ class Instrumentation:
             launches=self.watches_launches,
             code_objects=self.watches_objects,
             ranges=self._wants_ranges,
+            stacks=self._recorder is not None and self._recorder.stacks,
             rows=ROWS,
             records=records,
             ledger=File(session.ledger.fd),
@@ -328,6 +333,11 @@ class Instrumentation:
     @handles(requests.Drain)
     def _drain(self, session: Session, asked: requests.Drain) -> None:
         """Do nothing, since events are handled before each request."""
+
+    @handles(requests.NewStack)
+    def _new_stack(self, session: Session, seen: requests.NewStack) -> None:
+        with self._lock:
+            session.stacks.add(seen)
 
     @handles(requests.Fault)
     def _fault(self, session: Session, fault: requests.Fault) -> None:

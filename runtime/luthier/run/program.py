@@ -85,7 +85,7 @@ def environment(
         virtual: whether its devices are virtual; otherwise there is no shim.
         tools: whether ROCr loads the tool library.
         checked: whether the program's allocations are reported for checks.
-        ranges: whether its marks and ranges (roctx) are reported.
+        ranges: whether its marks and ranges (roctx) are wanted.
         memory: whether allocations are reported to tools.
     """
     result = dict(base)
@@ -160,7 +160,7 @@ def run_program(
         findings: receives findings of checks, which virtual devices then perform.
         sampler: chooses launches that virtual devices measure, and receives their work.
         seconds: time limit, after which the program is stopped and the exit code is `ENDED`.
-        ranges: whether the recorder wants the program's ranges (roctx).
+        ranges: whether the recorder wants the program's ranges (roctx), for itself or for stacks of launches.
         unfinished: receives what was stopped, if anything was.
 
     Raises:

@@ -51,16 +51,19 @@ class Recorder:
     Args:
         folder: a new or empty folder.
         calls: whether to record calls of HIP functions, and the program's ranges.
+        stacks: whether to record the host's stack of each launch.
 
     Raises:
         LuthierError: it cannot be created, is not empty, or another run writes to it.
     """
 
-    def __init__(self, folder: Path, *, calls: bool = False) -> None:
+    def __init__(self, folder: Path, *, calls: bool = False, stacks: bool = False) -> None:
         self.folder = folder
         """The run folder."""
         self.apis: tuple[str, ...] = ("hip", *RANGES) if calls else ()
         """APIs of which it records all calls."""
+        self.stacks = stacks
+        """Whether it records the host's stack of each launch."""
         self._calls = ApiCalls()
         self._tables: dict[str, TableWriter] = {}
         self._sites: list[dict[str, Any]] = []
@@ -179,6 +182,7 @@ class Recorder:
             (schema.KERNELS, _kernels(launched_kernels(self._sessions))),
             (schema.COUNTERS, _counters(instrumentation, self._tools)),
             (schema.COUNTS, _counts(instrumentation)),
+            *((table, _stacks(self._sessions, table)) for table in (schema.FRAMES, schema.STACKS)),
         ):
             for batch, same in rows:
                 self._append(table, batch, **same)
@@ -231,12 +235,13 @@ def _launches(records: NDArray[np.void], session: Session) -> dict[str, Any]:
     }
     unknown = (records["end"] == 0) | (records["end"] == NEVER)
     times = {f"{name}_ns": np.ma.masked_array(records[name].astype(np.int64), unknown) for name in ("begin", "end")}
+    stacks = {"thread": records["thread"], "stack": np.ma.masked_array(records["stack"], records["stack"] == 0)}
     axes = {
         f"{name}_{axis}": records[name][:, number] for name in ("grid", "block") for number, axis in enumerate("xyz")
     }
     whole = {name: records[name] for name in ("queue", "number", "group_segment", "private_segment")}
     written = {"instrumented": records["instrumented"] != 0, "time_ns": records["time"].astype(np.int64)}
-    return columns | times | axes | whole | written
+    return columns | times | axes | whole | written | stacks
 
 
 def _sites(
@@ -282,6 +287,13 @@ def _kernels(results: Sequence[KernelResult]) -> Rows:
     rows = [kernel.to_row() for kernel in results]
     if rows:
         yield {name: [row.get(name) for row in rows] for name in rows[0]}, {}
+
+
+def _stacks(sessions: Sequence[Session], table: Schema) -> Rows:
+    for session in sessions:
+        rows = session.stacks.rows()[table is schema.STACKS]
+        if rows:
+            yield columns_of(rows), {"process": session.pid}
 
 
 def _counters(instrumentation: Instrumentation, tools: Sequence[str]) -> Rows:

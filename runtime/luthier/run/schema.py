@@ -79,6 +79,38 @@ LAUNCHES = Schema(
         block_z="uint32: work-items of a work-group",
         group_segment="uint32: bytes of LDS, including the dynamic part",
         private_segment="uint32: bytes of scratch of a work-item",
+    )
+    + _added(
+        thread="uint32: ID of the thread that wrote it to the queue",
+        stack="uint32: number of the host's stack of calls that launched it, in the table `stacks`; null if unknown",
+    ),
+)
+
+STACKS = Schema(
+    "stacks",
+    "each stack of the host's calls that launched a kernel",
+    _columns(
+        process="int64: process ID",
+        stack="uint32: its number in the process",
+        frames="uint32[]: its frames in the table `frames`, outermost first; of HIP and ROCr only the called function",
+        ranges="string[]: the thread's own ranges (roctx), outermost first",
+        whole="bool: it begins where the thread begins; otherwise outer calls are unknown",
+    ),
+)
+
+FRAMES = Schema(
+    "frames",
+    "each call in these stacks",
+    _columns(
+        process="int64: process ID",
+        frame="uint32: its number in the process",
+        python="bool: a Python function",
+        function="string: name of the function; empty if unknown",
+        file="string: source file; null if unknown",
+        line="uint32: source line; 0 if unknown",
+        object="string: executable or library that contains the call; null for Python, empty for other code that was "
+        "compiled at run time",
+        offset="uint64: address of the call in it, relative to where it is loaded; null for Python",
     ),
 )
 
@@ -187,7 +219,7 @@ CALLS = Schema(
     ),
 )
 
-TABLES = (KERNELS, LAUNCHES, SITES, COUNTERS, COUNTS, LISTINGS, BLOCKS, CALLS)
+TABLES = (KERNELS, LAUNCHES, SITES, COUNTERS, COUNTS, LISTINGS, BLOCKS, CALLS, STACKS, FRAMES)
 """All of these are written; tools may add traces."""
-ADDED = frozenset((LISTINGS.name, BLOCKS.name, CALLS.name))
+ADDED = frozenset((LISTINGS.name, BLOCKS.name, CALLS.name, STACKS.name, FRAMES.name))
 """Tables that runs of this schema may lack, since they were added later."""

@@ -41,6 +41,7 @@ from luthier.wire.structures import File, ProtocolError
 from luthier.wire.tool_requests import Instrument
 
 if TYPE_CHECKING:  # what few runs need
+    from luthier.findings.calls import HostSite
     from luthier.findings.collector import KernelCode
     from luthier.run.captures import Captures
     from luthier.run.findings.collector import Collector
@@ -514,9 +515,10 @@ def _asked_for(part: Part | None, what: str) -> Part:
     return part
 
 
-def _sites(calls: Sequence[HostCall]) -> list[tuple[int, str, str]]:
-    """Return offset, symbol and path of calls."""
-    return [(call.offset, str(call.symbol), str(call.file)) for call in calls]
+def _sites(calls: Sequence[HostCall]) -> list[HostSite]:
+    from luthier.findings.calls import HostSite  # few runs need it
+
+    return [HostSite(call.offset, str(call.symbol), str(call.file), call.is_python) for call in calls]
 
 
 def _call(report: requests.FoundCall | requests.FoundCopy) -> tuple[str, str, str]:

@@ -19,6 +19,7 @@ from luthier.channels import Ring, describe
 from luthier.channels.layout import RING
 from luthier.module import LoadedModule
 from luthier.objects import CodeObject, Kernel
+from luthier.run.host_stacks import HostStacks
 from luthier.run.loaded import LoadedCompanion
 from luthier.run.patching import Patched
 from luthier.run.shared_memory import SharedMemory
@@ -95,6 +96,8 @@ class Session:
     """By device and the offset added to their addresses."""
     running: dict[int, Launch] = field(default_factory=dict)
     """Device -> launch that tools are handling."""
+    stacks: HostStacks = field(default_factory=HostStacks)
+    """Stacks of the host that launched kernels."""
     events: EventLog | None = None
     """Log that passes calls of API functions to tools."""
     ledger: SharedMemory = field(init=False)

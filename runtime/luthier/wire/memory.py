@@ -37,6 +37,8 @@ LEDGER_RECORD = WireStructure(
     private_segment="u4",
     block="u2[3]",
     queue="u2",  # number among those of this process
+    stack="u4",  # host stack that launched it; 0: unknown
+    thread="u4",  # thread that wrote it to the queue
 )
 """Record of one launch; the records follow the rows."""
 NEVER = (1 << 64) - 1

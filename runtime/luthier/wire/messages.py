@@ -64,11 +64,12 @@ class Progress(Message, frozen=True):
 
 
 class HostCall(Message, frozen=True):
-    """A call in the program."""
+    """A call in the program, or a Python function at a line."""
 
-    offset: int  # address in its file, relative to where that is loaded
-    symbol: PathText
+    offset: int  # address in its file, relative to where that is loaded; or the line
+    symbol: PathText  # or the Python function; empty if unknown
     file: PathText
+    is_python: bool
 
 
 class Sighting(Message, frozen=True):

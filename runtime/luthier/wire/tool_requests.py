@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from luthier.wire.messages import ChosenLaunches, MemoryFile
-from luthier.wire.structures import File, ForeignText, Message, request
+from luthier.wire.structures import File, ForeignText, Message, PathText, request
 
 
 class Wishes(Message, frozen=True):
@@ -15,6 +15,7 @@ class Wishes(Message, frozen=True):
     launches: bool  # launches on a device do not overlap, and are reported before and after
     code_objects: bool
     ranges: bool  # marks and ranges of roctx are reported
+    stacks: bool  # the host's stack of each launch is recorded
     rows: int  # capacity of the ledger for kernels
     records: int  # capacity of the ledger for launches
     hsa: tuple[str, ...]  # patterns of HSA functions
@@ -205,6 +206,32 @@ class Functions(Message, frozen=True):
 @request(30)
 class Drain(Message, frozen=True):
     """Request to take events, to make room for others."""
+
+
+class StackFrame(Message, frozen=True):
+    """A call in a file, or a Python function at a line."""
+
+    is_python: bool
+    file: PathText
+    name: ForeignText  # of a Python function
+    place: int  # address in the file, relative to where that is loaded; or the line, 0: unknown
+
+
+class FrameNumber(Message, frozen=True):
+    """A frame, by number among those of its process."""
+
+    number: int
+
+
+@request(33)
+class NewStack(Message, frozen=True):
+    """A stack of the host that launched a kernel, with the frames that no earlier one has."""
+
+    number: int  # number among those of the process, from 1
+    is_whole: bool  # it reaches the beginning of the thread
+    frames: tuple[StackFrame, ...]  # new ones, numbered consecutively from 0
+    stack: Annotated[bytes, FrameNumber]  # innermost first
+    ranges: tuple[ForeignText, ...]  # the thread's own ranges of roctx, outermost first
 
 
 @request(31)

@@ -16,14 +16,14 @@ ProgramMemory &ProgramMemory::get() {
   return *memory;
 }
 
-void ProgramMemory::allocated(uint64_t address, uint64_t size, uint64_t reserved, const CallTrace &calls) {
+void ProgramMemory::allocated(uint64_t address, uint64_t size, uint64_t reserved, CallTrace calls) {
   std::lock_guard lock(mutex_);
   extents_[address] = {address, size, std::max(size, reserved), ++number_, false, 0, 0, calls};
   knows_allocations_ = true;
   ++version_;
 }
 
-void ProgramMemory::freed(uint64_t address, const CallTrace &calls) {
+void ProgramMemory::freed(uint64_t address, CallTrace calls) {
   std::lock_guard lock(mutex_);
   if (const auto extent = extents_.find(address); extent != extents_.end()) {
     extent->second.freed = true;

@@ -11,7 +11,7 @@
 #include <set>
 #include <vector>
 
-#include "call_site.h"
+#include "host_stack.h"
 #include "ranges.h"
 
 namespace luthier {
@@ -21,8 +21,8 @@ struct Extent {
   uint64_t reserved = 0;          // bytes from `address` on that no other allocation uses
   uint64_t number = 0;            // among all allocations, from 1 on
   bool freed = false;
-  uint64_t module = 0, module_end = 0;        // of a variable: from where to where accesses may be meant for it
-  CallTrace allocated_by = {}, freed_by = {}; // empty if not reported
+  uint64_t module = 0, module_end = 0; // of a variable: from where to where accesses may be meant for it
+  CallTrace allocated_by = nullptr, freed_by = nullptr; // null if not reported
 
   bool has(uint64_t wanted) const { return wanted - address < size; }
   // Describe it in a wire::Sighting.
@@ -39,9 +39,9 @@ public:
   // Return the memory of this process.
   static ProgramMemory &get();
 
-  void allocated(uint64_t address, uint64_t size, uint64_t reserved, const CallTrace &calls = {});
+  void allocated(uint64_t address, uint64_t size, uint64_t reserved, CallTrace calls = nullptr);
   // Mark an allocation as freed, while its memory still exists.
-  void freed(uint64_t address, const CallTrace &calls = {});
+  void freed(uint64_t address, CallTrace calls = nullptr);
   // Forget an allocation, whose memory no longer exists.
   void forget(uint64_t address);
 

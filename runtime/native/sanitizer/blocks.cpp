@@ -1,7 +1,5 @@
 #include "blocks.h"
 
-#include <unwind.h>
-
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -56,7 +54,7 @@ void release(void *address, const Block &block) {
   }
 }
 
-void complain(FindingKind kind, void *address, const void *base, const Block &block, const CallTrace &calls) {
+void complain(FindingKind kind, void *address, const void *base, const Block &block, CallTrace calls) {
   listeners::complain(static_cast<uint64_t>(kind), number(address), number(base), block.size, calls);
 }
 
@@ -77,26 +75,6 @@ struct AtExit {
 
 } // namespace
 
-CallTrace calls_to_here(unsigned most) {
-  struct Walk {
-    unsigned most;
-    CallTrace calls = {};
-    unsigned count = 0;
-    bool is_outside = false;
-  } walk{std::min(most, CallTrace::kMost)};
-  _Unwind_Backtrace(
-      [](_Unwind_Context *context, void *data) {
-        auto &walked = *static_cast<Walk *>(data);
-        const auto *address = reinterpret_cast<const void *>(_Unwind_GetIP(context));
-        walked.is_outside = walked.is_outside || !is_own_code(address);
-        if (walked.is_outside && address)
-          walked.calls.returns[walked.count++] = address;
-        return walked.count < walked.most ? _URC_NO_REASON : _URC_END_OF_STACK;
-      },
-      &walk);
-  return walk.calls;
-}
-
 void note(void *address, const Block &block, size_t reserved) {
   State &all = state();
   std::lock_guard lock(all.mutex);
@@ -111,7 +89,7 @@ bool is_wrong(void *address) {
   State &all = state();
   std::lock_guard lock(all.mutex);
   if (const auto entry = all.freed.find(address); entry != all.freed.end()) {
-    complain(FindingKind::kDoubleFree, address, address, entry->second, calls_to_here());
+    complain(FindingKind::kDoubleFree, address, address, entry->second, stack_here());
     return true;
   }
   auto after = all.live.upper_bound(address);
@@ -120,7 +98,7 @@ bool is_wrong(void *address) {
   const auto &[base, block] = *--after;
   if (number(address) - number(base) >= block.size)
     return false;
-  complain(FindingKind::kInvalidFree, address, base, block, calls_to_here());
+  complain(FindingKind::kInvalidFree, address, base, block, stack_here());
   return true;
 }
 
@@ -135,7 +113,7 @@ bool free_later(void *address) {
       return false;
     const Block block = entry->second;
     all.live.erase(entry);
-    listeners::freed(number(address), calls_to_here());
+    listeners::freed(number(address), stack_here());
     all.freed[address] = block;
     all.order.push_back(address);
     all.kept += block.size;

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "call_site.h"
+#include "host_stack.h"
 
 namespace luthier {
 
@@ -18,13 +18,10 @@ enum class Kind { kDevice, kManaged, kHost, kAsync, kHsa, kSvm, kOpenMp };
 struct Block {
   size_t size = 0;
   Kind kind = Kind::kDevice;
-  uint64_t owner = 0;      // the context for SVM, the number of the device for OpenMP
-  bool is_programs = true; // else a runtime has asked for it, and may keep it
-  CallTrace calls = {};    // that have asked for it
+  uint64_t owner = 0;        // the context for SVM, the number of the device for OpenMP
+  bool is_programs = true;   // else a runtime has asked for it, and may keep it
+  CallTrace calls = nullptr; // that have asked for it
 };
-
-// Return the innermost calls that lead here, without those within this library.
-CallTrace calls_to_here(unsigned most = 4);
 
 // Report memory that the program has got. `reserved`: bytes that no other allocation uses.
 void note(void *address, const Block &block, size_t reserved);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "blocks.h"
+#include "call_site.h"
 #include "listeners.h"
 #include "opencl_buffers.h"
 #include "sanitizer.h"
@@ -63,7 +64,7 @@ template <typename Make> int allocate(Source source, void **address, size_t size
   if (caller == Caller::kOther || (caller == Caller::kOpenCl && !opencl::is_buffer(block)))
     return make(size, address);
   if (caller != Caller::kOpenCl)
-    block.calls = calls_to_here(caller == Caller::kOpenMp ? CallTrace::kMost : 4);
+    block.calls = stack_here();
   if (caller == Caller::kOpenMp)
     note_pages("OpenMP's map", site);
   block.is_programs = block.is_programs && caller != Caller::kOpenMp;

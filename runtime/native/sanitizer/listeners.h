@@ -3,16 +3,16 @@
 
 #include <cstdint>
 
-#include "call_site.h"
+#include "host_stack.h"
 
 extern "C" {
 // Functions of libluthier_kfd.so. The calls are those that allocate the memory.
-void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved, const luthier::CallTrace *calls)
+void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved, luthier::CallTrace calls)
     __attribute__((weak));
 void luthier_fresh(uint64_t address, uint64_t size) __attribute__((weak));
-void luthier_freed(uint64_t address, const luthier::CallTrace *calls) __attribute__((weak));
+void luthier_freed(uint64_t address, luthier::CallTrace calls) __attribute__((weak));
 void luthier_forget(uint64_t address) __attribute__((weak));
-void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size, const luthier::CallTrace *calls)
+void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size, luthier::CallTrace calls)
     __attribute__((weak));
 // Functions of libluthier_tools.so.
 void luthier_tools_allocated(uint64_t address, uint64_t size, uint64_t reserved) __attribute__((weak));
@@ -25,15 +25,15 @@ namespace luthier::listeners {
 
 inline bool any() { return luthier_allocated || luthier_tools_allocated; }
 
-inline void allocated(uint64_t address, uint64_t size, uint64_t reserved, const CallTrace &calls) {
+inline void allocated(uint64_t address, uint64_t size, uint64_t reserved, CallTrace calls) {
   if (luthier_allocated)
-    luthier_allocated(address, size, reserved, &calls);
+    luthier_allocated(address, size, reserved, calls);
   if (luthier_tools_allocated)
     luthier_tools_allocated(address, size, reserved);
 }
-inline void freed(uint64_t address, const CallTrace &calls) {
+inline void freed(uint64_t address, CallTrace calls) {
   if (luthier_freed)
-    luthier_freed(address, &calls);
+    luthier_freed(address, calls);
   if (luthier_tools_freed)
     luthier_tools_freed(address);
 }
@@ -43,9 +43,9 @@ inline void forget(uint64_t address) {
   if (luthier_tools_forget)
     luthier_tools_forget(address);
 }
-inline void complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size, const CallTrace &calls) {
+inline void complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size, CallTrace calls) {
   if (luthier_complain)
-    luthier_complain(kind, address, base, size, &calls);
+    luthier_complain(kind, address, base, size, calls);
   if (luthier_tools_complain)
     luthier_tools_complain(kind, address, base, size);
 }

@@ -21,11 +21,6 @@ void forget() {
     *on_switch = false;
 }
 
-uint32_t thread_number() {
-  static thread_local const uint32_t number = gettid();
-  return number;
-}
-
 uint64_t now() {
   timespec time;
   clock_gettime(CLOCK_REALTIME, &time);

@@ -5,12 +5,18 @@
 #include <cstdint>
 #include <ctime>
 #include <hsa/hsa.h>
+#include <unistd.h>
 
 #include "agreement.h"
 
 namespace luthier {
 
 using wire::LedgerRecord;
+
+inline uint32_t thread_number() {
+  static thread_local const uint32_t number = gettid();
+  return number;
+}
 
 // Tells when a launch ran on the device.
 inline void ran(LedgerRecord &record, uint64_t from, uint64_t to) {
@@ -37,7 +43,7 @@ public:
   bool has_records() const { return record_count_; }
 
   // Return the record of the launch, for its times on the device; null if there is no room for one.
-  LedgerRecord *record(uint64_t row, uint64_t number, bool instrumented, uint16_t queue,
+  LedgerRecord *record(uint64_t row, uint64_t number, bool instrumented, uint16_t queue, uint32_t stack,
                        const hsa_kernel_dispatch_packet_t &packet) {
     row = std::min(row, row_count_ - 1);
     if (instrumented) {
@@ -63,6 +69,8 @@ public:
     record.block[1] = packet.workgroup_size_y;
     record.block[2] = packet.workgroup_size_z;
     record.queue = queue;
+    record.stack = stack;
+    record.thread = thread_number();
     // Last: a record without a time is not finished.
     __atomic_store_n(&record.time, now.tv_sec * 1'000'000'000ull + now.tv_nsec, __ATOMIC_RELEASE);
     return &record;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "events.h"
+#include "launch_stacks.h"
 #include "timing.h"
 #include "turns.h"
 
@@ -58,6 +59,7 @@ struct Library {
   Faults faults{client};
   Kernels kernels{runtime, client, faults};
   std::unique_ptr<Timing> timing; // null if launches are not recorded
+  LaunchStacks stacks{client, faults};
   std::atomic<unsigned> queues{0};
   CooperativeQueues cooperative;
   std::optional<EventLog> events; // if tools want events
@@ -146,7 +148,9 @@ hsa_signal_t completion_signal(const char *packet) { // at one place in packets 
 // Records a launch that is about to be written.
 void record(QueueState &state, const Kernel &kernel, uint64_t number, bool instrumented,
             hsa_kernel_dispatch_packet_t &packet) {
-  LedgerRecord *record = library->client.ledger().record(kernel.row, number, instrumented, state.number, packet);
+  Client &client = library->client;
+  const uint32_t stack = client.wishes().stacks ? library->stacks.here() : 0;
+  LedgerRecord *record = client.ledger().record(kernel.row, number, instrumented, state.number, stack, packet);
   if (record && library->timing)
     library->timing->watch(state.gpu, packet, *record);
 }

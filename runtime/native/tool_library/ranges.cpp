@@ -1,14 +1,16 @@
-// The program's own marks and ranges (roctx), for time lines. These functions stand before those of the program's roctx
-// library, because this library is loaded first (LD_PRELOAD).
+// The program's own marks and ranges (roctx), for time lines and stacks of launches. These functions stand before those
+// of the program's roctx library, because this library is loaded first (LD_PRELOAD).
 //
 // https://rocm.docs.amd.com/projects/rocprofiler-sdk: rocprofiler-sdk-roctx, and roctracer's roctx.h before it.
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "client.h"
 #include "events.h"
+#include "launch_stacks.h"
 #include "next_function.h"
 
 namespace luthier {
@@ -86,6 +88,42 @@ std::vector<Place> &nested() {
   return *places;
 }
 
+// The names of nested ranges, by number.
+class Names {
+public:
+  static Names &get() {
+    static Names *const made = new Names; // never destroyed, either
+    return *made;
+  }
+
+  uint32_t number_of(std::string name) {
+    name.resize(std::min(name.size(), kMostBytes));
+    std::lock_guard lock(mutex_);
+    if (names_.size() >= kMostNames && !numbers_.contains(name))
+      name = "(further names)";
+    const auto [place, is_new] = numbers_.try_emplace(name, names_.size());
+    if (is_new)
+      names_.push_back(name);
+    return place->second;
+  }
+
+  const std::string &name(uint32_t number) {
+    std::lock_guard lock(mutex_);
+    return names_[number];
+  }
+
+private:
+  std::mutex mutex_;
+  std::map<std::string, uint32_t, std::less<>> numbers_;
+  std::deque<std::string> names_; // which stay where they are
+};
+
+// The numbers of the names of the ranges that a thread is in.
+std::vector<uint32_t> &named() {
+  static thread_local auto *const numbers = new std::vector<uint32_t>; // never destroyed, as `nested`
+  return *numbers;
+}
+
 // Ranges that may end on other threads, by number.
 struct Free {
   std::mutex mutex;
@@ -102,6 +140,9 @@ Free &free_ranges() {
 template <typename Function> Function *next(const char *name) { return next_function<Function>(name, "libroctx64"); }
 
 } // namespace
+
+const std::string &range_name(uint32_t number) { return Names::get().name(number); }
+std::span<const uint32_t> ranges_here() { return named(); }
 
 void tell_of_ranges(EventLog &log, Faults &faults) {
   ranges = new Ranges(log, faults); // never destroyed, either
@@ -123,6 +164,7 @@ int roctxRangePushA(const char *message) {
   using namespace luthier;
   static auto *const behind = next<int(const char *)>("roctxRangePushA");
   nested().push_back(begin(Kind::kNested, message));
+  named().push_back(Names::get().number_of(message ? message : ""));
   return behind ? behind(message) : static_cast<int>(nested().size()) - 1;
 }
 
@@ -133,6 +175,7 @@ int roctxRangePop() {
   if (is_in_one) {
     end(nested().back());
     nested().pop_back();
+    named().pop_back();
   }
   if (behind)
     return behind();

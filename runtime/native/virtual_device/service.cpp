@@ -1,5 +1,7 @@
 #include "service.h"
 
+#include "call_site.h"
+
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -87,10 +89,15 @@ namespace {
 
 using Sites = std::vector<wire::HostCall>;
 
-Sites sites_of(const CallTrace &calls) {
+Sites sites_of(CallTrace calls) {
   Sites sites;
-  for (const CallSite &site : calls.sites())
-    sites.push_back({site.offset, site.symbol, site.file});
+  if (!calls)
+    return sites;
+  for (const auto &[code, python] : calls->frames)
+    if (python)
+      sites.push_back({python->line, python->name, python->file, true});
+    else if (!code->file.empty() && !is_runtime(code->file))
+      sites.push_back({code->offset, "", code->file, false});
   return sites;
 }
 
@@ -102,7 +109,7 @@ std::pair<Sites, Sites> calls_of(uint64_t base) {
 
 } // namespace
 
-void Service::found(const wire::Sighting &sighting, const CallTrace &calls) {
+void Service::found(const wire::Sighting &sighting, CallTrace calls) {
   const auto [allocated, freed] = calls_of(sighting.in_lds ? 0 : sighting.base);
   ask(wire::Found{sighting, sites_of(calls), allocated, freed});
 }

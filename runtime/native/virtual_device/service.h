@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "access_checks.h"
-#include "call_site.h"
 #include "execution_counters.h"
 #include "host.h"
+#include "host_stack.h"
 #include "wire.h"
 
 namespace luthier {
@@ -30,7 +30,7 @@ public:
   // Return the reply to a request; throws `Failure`.
   template <typename Request> typename Request::Reply ask(const Request &request) { return channel_.ask(request); }
   // Report a finding of a check, with the calls that it concerns, if any.
-  void found(const wire::Sighting &sighting, const CallTrace &calls = {});
+  void found(const wire::Sighting &sighting, CallTrace calls = nullptr);
   // The same of a call of a HIP function: its name, and the symbol and the file that the call is in.
   void found(const wire::CallSighting &sighting, std::string_view function, std::string_view symbol,
              std::string_view file);

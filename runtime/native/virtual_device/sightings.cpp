@@ -88,15 +88,14 @@ luthier::System *system_of_checks() {
 } // namespace
 
 // Functions that the library calls that stands before the runtimes' functions.
-LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved,
-                                      const luthier::CallTrace *calls) {
+LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved, luthier::CallTrace calls) {
   if (const auto *system = system_of_checks()) {
-    luthier::ProgramMemory::get().allocated(address, size, reserved, *calls);
+    luthier::ProgramMemory::get().allocated(address, size, reserved, calls);
     system->checked.allocated(size);
   }
 }
-LUTHIER_EXPORT void luthier_freed(uint64_t address, const luthier::CallTrace *calls) {
-  luthier::ProgramMemory::get().freed(address, *calls);
+LUTHIER_EXPORT void luthier_freed(uint64_t address, luthier::CallTrace calls) {
+  luthier::ProgramMemory::get().freed(address, calls);
 }
 LUTHIER_EXPORT void luthier_forget(uint64_t address) {
   using namespace luthier;
@@ -146,7 +145,7 @@ LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size) {
 // A finding of the library that stands before the runtimes' functions: a bad free, with the calls that lead to it, or
 // memory that is never given back.
 LUTHIER_EXPORT void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size,
-                                     const luthier::CallTrace *calls) {
+                                     luthier::CallTrace calls) {
   using namespace luthier;
   if (System *system = system_of_checks())
     try {
@@ -156,7 +155,7 @@ LUTHIER_EXPORT void luthier_complain(uint64_t kind, uint64_t address, uint64_t b
       sighting.base = base;
       sighting.extent = size;
       sighting.count = 1;
-      system->service.found(sighting, *calls);
+      system->service.found(sighting, calls);
     } catch (const std::exception &problem) {
       std::fprintf(stderr, "luthier: a finding is lost: %s\n", problem.what());
     }

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 namespace luthier {
 
@@ -34,21 +33,5 @@ inline bool is_runtime(std::string_view path) {
       return true;
   return false;
 }
-
-// The calls that led to a call of a runtime, innermost first: their return addresses, up to the first null.
-struct CallTrace {
-  static constexpr unsigned kMost = 10;
-  const void *returns[kMost] = {};
-
-  // Return the first calls outside of runtimes: an inline function of HIP's headers may be before the program's own.
-  std::vector<CallSite> sites() const {
-    constexpr size_t kSites = 3;
-    std::vector<CallSite> known;
-    for (unsigned number = 0; number < kMost && returns[number] && known.size() < kSites; ++number)
-      if (const CallSite site = call_site(returns[number]); *site.file && !is_runtime(site.file))
-        known.push_back(site);
-    return known;
-  }
-};
 
 } // namespace luthier
