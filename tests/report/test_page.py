@@ -184,6 +184,39 @@ def test_blocks_and_graph_side_by_side(mix_run: Path, open_page: Open) -> None:
     )
 
 
+def test_flame_graph(tmp_path: Path, open_page: Open) -> None:
+    """By calls, Python functions and ranges, whose names are inert; a click shows one part, and Back the rest."""
+    sizes = dict.fromkeys(("grid_x", "block_x"), 64) | dict.fromkeys(("grid_y", "grid_z", "block_y", "block_z"), 1)
+    frame = {"process": 1, "python": False, "file": None, "line": 0, "object": "app", "offset": 16}
+    names = ["_start", "main", HOSTILE, "other"]
+    frames = [frame | {"frame": at, "function": name} for at, name in enumerate(names)]
+    frames[2] |= {"python": True, "file": "/a/b.py", "line": 7, "object": None, "offset": None}
+    stacks = [
+        {"process": 1, "stack": 1, "frames": [0, 1, 2], "ranges": ["outer"], "whole": True},
+        {"process": 1, "stack": 2, "frames": [0, 1, 3], "ranges": [], "whole": False},
+    ]
+    launches = [launch("k", at, None, None, stack=1 if at < 3 else 2, **sizes) for at in range(4)]
+    run = write_run(tmp_path / "run", kernels=[kernel("k")], launches=launches, stacks=stacks, frames=frames)
+    opened = open_page(run)
+    chart = opened.page.locator(".flame")
+
+    def shown() -> list[str]:
+        return [
+            text.split("\n")[0] for text in chart.locator("button").evaluate_all("all => all.map((one) => one.title)")
+        ]
+
+    escaped = HOSTILE.replace("\u2028", "\\u2028")
+    assert shown() == ["all", "main", escaped, "k", "(outer calls unknown)", "_start", "main", "other", "k"]
+    assert opened.eval("window.hacked") is None
+    chart.locator("button.python").click()
+    assert shown() == ["all", "main", escaped, "k"]
+    opened.page.get_by_role("button", name="Back", exact=True).click()
+    opened.page.get_by_label("Group by").select_option("range")
+    assert shown() == ["all", "outer", "k", "(no range)", "k"]
+    opened.page.get_by_label("Group by").select_option("python")
+    assert chart.locator("button.python").get_attribute("title") == f"{escaped}\n/a/b.py, line 7\n3, 75.0 %"
+
+
 def test_tools_tables_have_names_of_the_source(tmp_path: Path, open_page: Open) -> None:
     """In titles and cells, and only where they are one kernel's alone without parameters."""
     run = write_run(tmp_path / "run", kernels=[kernel("_Z5scalePf")])

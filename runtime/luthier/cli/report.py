@@ -82,12 +82,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="COLUMN[/SIZE][+…]",
         action="append",
         help="group by these columns, or by ranges of SIZE values, e.g. kernel+pc or address/4096; repeatable. "
-        "Without --trace: executed instructions by source line, function, block or address (text, json and csv)",
+        "Without --trace: executed instructions by source line, function, block or address, or launches by the host's "
+        "stack of calls, range (roctx) or python functions (text, json and csv)",
     )
     trace.add_argument("--sum", metavar="COLUMN[+…]", help="sum these columns in each group, e.g. size")
     trace.add_argument("--top", metavar="N", type=int, default=20, help="number of groups, 0: all (default: 20)")
     trace.add_argument(
         "--memory", metavar="MIB", type=int, help="memory limit of grouping; the rest goes to disk (default: 256)"
+    )
+    parser.add_argument(
+        "--number",
+        metavar="NAME",
+        help="folded: sum launches, work-items, waves, instructions, lanes or time (default: instructions, if a tool "
+        "counted them, otherwise launches)",
     )
     add_mangled_argument(parser)
     parser.add_argument(
@@ -127,6 +134,8 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("a page cannot be shown in a terminal: write it to a file with -o report.html")
     if args.source_path and (format is None or not format.sources or args.against):
         raise LuthierError("--source-path works with formats that show source files (html), and not with --against")
+    if args.number is not None and (format is None or not format.numbers):
+        raise LuthierError("--number works with formats that sum one number (folded)")
     if args.top < 0:
         raise LuthierError(f"--top must be at least 0, not {args.top}")
     conditions = [Condition.parse(text) for text in args.fail_if]
@@ -196,6 +205,7 @@ def _writer(
     assert format.write is not None
     more: dict[str, object] = {"verdicts": verdicts} if format.verdicts else {}
     more |= {"roots": args.source_path} if format.sources else {}
+    more |= {"number": args.number} if format.numbers else {}
     more |= {"measured": _measured(folder, args.counters, 0)} if args.counters else {}
     return partial(format.write, folder, **more)
 
@@ -295,12 +305,13 @@ def _check_places(args: argparse.Namespace) -> None:
         LuthierError: it does not, or one does.
     """
     from luthier.report.places import KINDS
+    from luthier.report.stacks import GROUPS
     from luthier.support.suggestions import did_you_mean
 
     for kind in args.by:
-        if kind not in KINDS:
-            hint = did_you_mean(kind, KINDS)
-            raise LuthierError(f"--by {kind} needs a table (--trace); without it, --by takes {', '.join(KINDS)}{hint}")
+        if kind not in (known := (*KINDS, *GROUPS)):
+            hint = did_you_mean(kind, known)
+            raise LuthierError(f"--by {kind} needs a table (--trace); without it, --by takes {', '.join(known)}{hint}")
     if args.format not in ("text", "json", "csv") or args.table or args.against:
         raise LuthierError("--by works with the formats text, json and csv, and not with --table and --against")
     if args.format == "csv" and len(args.by) > 1:
@@ -309,13 +320,14 @@ def _check_places(args: argparse.Namespace) -> None:
 
 def _write_chosen(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
     from luthier.report.places import by_place
+    from luthier.report.stacks import GROUPS, by_stack
 
     if args.counters:
         tables = _measured(folder, args.counters, args.top)
         if args.format == "csv" and len(tables) > 1:
             raise LuthierError("csv is of one table: give --counters thread traces or files of counters, not both")
     else:
-        tables = [by_place(folder, kind, args.top) for kind in args.by]
+        tables = [(by_stack if kind in GROUPS else by_place)(folder, kind, args.top) for kind in args.by]
     if args.format == "json":
         text = strict_json.dumps([table.to_json() for table in tables], indent=2)
     elif args.format == "csv":

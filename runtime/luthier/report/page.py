@@ -28,6 +28,7 @@ from luthier.report.hot import hot_lines
 from luthier.report.projected import measured_run, projected
 from luthier.report.shapes import SHOWN as SIZES_SHOWN
 from luthier.report.sources import read_sources
+from luthier.report.stacks import LaunchStacks, has_stacks
 from luthier.report.timeline import timeline
 from luthier.run.folder import RunFolder
 from luthier.run.summary import ReportedTool
@@ -46,10 +47,13 @@ _SCRIPTS = (
     "kernel",
     "overview",
     "projection",
+    "flame",
     "search",
     "main",
 )
 """In this order, since later ones use earlier ones."""
+_STACKS = 5_000
+"""Maximum number of stacks of launches on a page."""
 _BLOCKS = 5_000
 """Maximum number of blocks in a comparison; those with the largest difference come first."""
 
@@ -86,6 +90,7 @@ def document(
         "emulated": overview.is_emulated(run),
         "projection": projected(measured_run(run), numbers),
         "timeline": timeline(run, numbers, kernels),
+        "stacks": _stacks(run, analysed),
         "coverage": overview.coverage(run, numbers),
         "tables": overview.as_in_source(analysed.tables),
         "tables_left_out": analysed.tables_left_out,
@@ -95,6 +100,16 @@ def document(
     shown = read_sources(paths, roots, run.summary.began_ns)
     sources = [{"path": one.path, "lines": one.lines, "note": one.note, "place": one.place} for one in shown]
     return data, code, sources
+
+
+def _stacks(run: RunFolder, analysed: AnalysedRun) -> dict[str, Any] | None:
+    """Return the launches by stack, those with most instructions first; None if the run has none."""
+    if not has_stacks(run):
+        return None
+    stacks = LaunchStacks.of_kernels(run, analysed.numbers, analysed.kernels)
+    left_out = max(len(stacks.rows) - _STACKS, 0)
+    stacks.rows = stacks.rows[:_STACKS]
+    return stacks.to_json() | {"left_out": left_out}
 
 
 def _units(code: ReportedCode | None) -> dict[str, int]:

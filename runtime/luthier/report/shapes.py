@@ -51,7 +51,7 @@ def shapes(run: RunFolder, numbers: KernelNumbers, kernels: Sequence[dict[str, A
         if kernel_number >= len(kernels):
             continue
         grid, block, lds = sizes[:3], sizes[3:6], sizes[6]
-        waves = _waves(grid, block, kernels[kernel_number]["wave_size"])
+        waves = waves_of(grid, block, kernels[kernel_number]["wave_size"])
         total = None if waves is None else waves * launches
         time = took if timed_ones else None
         rows.append([kernel_number, grid, block, lds, launches, instrumented, total, time])
@@ -75,7 +75,7 @@ def filled(rows: Sequence[Sequence[Any]], kernels: Sequence[Mapping[str, Any]]) 
     return {number: items[number] / lanes[number] for number in items}
 
 
-def _waves(grid: Sequence[int], block: Sequence[int], wave_size: int | None) -> int | None:
+def waves_of(grid: Sequence[int], block: Sequence[int], wave_size: int | None) -> int | None:
     """Return the number of waves of a launch; None if a size is unknown. Groups at the edge may be smaller."""
     if not wave_size or not all(grid) or not all(block):
         return None

@@ -109,6 +109,7 @@ async function main() {
   mark = drawKernels(data, open);
   drawProjection(data, open);
   drawTimeline(data, open);
+  drawFlame(data, open);
   drawResults(data);
   drawCoverage(data);
   drawProcesses(data);

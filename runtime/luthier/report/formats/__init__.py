@@ -15,14 +15,12 @@ from luthier.extensions.entry_points import REPORT_FORMATS
 from luthier.extensions.records import Extensions
 from luthier.report.formats.declare import ReportFormat
 
+_SHIPPED = ("csv", "json", "html", "perfetto", "sarif", "junit", "lcov", "llvm-cov", "folded", "speedscope")
 FORMATS = Extensions(
     REPORT_FORMATS,
     "report format",
     ReportFormat,
-    {
-        name: f"luthier.report.formats.{name.replace('-', '_')}:FORMAT"
-        for name in ("csv", "json", "html", "perfetto", "sarif", "junit", "lcov", "llvm-cov")
-    },
+    {name: f"luthier.report.formats.{name.replace('-', '_')}:FORMAT" for name in _SHIPPED},
 )
 
 __all__ = ["FORMATS", "ReportFormat"]

@@ -38,6 +38,9 @@ class ReportFormat(Struct, frozen=True, kw_only=True):
     """Whether `write` and `compare` show conditions (``--fail-if``); then they also take ``verdicts``, a sequence of
     `luthier.report.conditions.Verdict`."""
 
+    numbers: bool = False
+    """Whether `write` sums one number (``--number``); then it also takes ``number``, a name or None."""
+
     def __post_init__(self) -> None:
         if self.write is None and self.write_table is None:
             raise LuthierError("a report format must write runs or tables")
