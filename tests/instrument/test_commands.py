@@ -201,7 +201,7 @@ def test_an_application_with_a_symbol_of_the_tool(
     source = '#include <hip/hip_runtime.h>\n__device__ int counter;\nextern "C" __global__ void k() { ++counter; }'
     code, _, error = luthier("patch", compile_object(source, "gfx942"), "-t", "steps", "-o", tmp_path / "out.hsaco")
     assert code == 1
-    assert "defines the symbol counter, and so does the tool: rename the tool's variable, or use `luthier run`" in error
+    assert "defines the symbol counter, and so does the tool: rename its variable, or use `luthier run`" in error
 
 
 def test_refusals_are_said_and_listed(luthier: Run, app, tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def _place_variables(
             known = object.symbol(name)
             if known is not None and known.defined and known.binding != "local":
                 raise ToolError(
-                    f"{object.name} defines the symbol {name}, and so does the tool: rename the tool's variable, or use "
+                    f"{object.name} defines the symbol {name}, and so does the tool: rename its variable, or use "
                     "`luthier run`, which keeps both",
                     object=module.name,
                 )
