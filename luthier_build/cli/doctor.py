@@ -23,7 +23,8 @@ from luthier.terminal import say_text
 from luthier_build import rocm
 from luthier_build.toolchain import Toolchain
 
-_TARGET = "gfx942"
+_TARGET = "gfx90a"
+"""A target that every supported compiler knows."""
 _HOOK = """\
 #include <hip/hip_runtime.h>
 #include <luthier/luthier.h>

@@ -160,7 +160,7 @@ def test_doctor_on_this_machine(capsys: pytest.CaptureFixture[str], toolchain: T
     for subject in ("luthier", "native module", "compiler", "HIP headers", "compiler plugin", "hooks", "libclang"):
         assert lines[subject]["status"] == "ok", lines[subject]
     assert str(toolchain.clang) in lines["compiler"]["detail"]
-    assert lines["hooks"]["detail"] == "count compiles for gfx942, with its bitcode"
+    assert lines["hooks"]["detail"] == "count compiles for gfx90a, with its bitcode"
     assert lines["devices"]["status"] in ("ok", "optional")
 
 
