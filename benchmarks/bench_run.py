@@ -117,7 +117,7 @@ def measure() -> Iterable[Row]:
             ("start", "from hipLaunchKernel to the first instruction"),
         ):
             yield Row(what, min(row[name] for row in times), "us")
-        for words in (["launches"], ["long", str(TURNS // 10)]):
+        for words in (["launches"], ["long", str(TURNS)]):
             yield _projected(str(program), words)
         yield from _tools(str(program), min(row["queued"] for row in times))
         ours = min(_numbers(_under_luthier(str(program), "long", str(TURNS)))["cpu"] for _ in range(3))

@@ -101,6 +101,7 @@ class Planner:
 
     Args:
         observed: kernels report their memory accesses.
+        ordered: as for `RegisterUses`, where kernels are observed.
         waits: kernels are checked for missing waits.
         hazards: kernels are checked for missing wait states.
         floats: exceptional floats that kernels report, as bits: `layout.FLOAT_NAN` etc.
@@ -113,6 +114,7 @@ class Planner:
         space: SharedSpace,
         *,
         observed: bool = False,
+        ordered: bool = True,
         waits: bool = False,
         hazards: bool = False,
         floats: int = 0,
@@ -121,7 +123,7 @@ class Planner:
     ) -> None:
         self._space, self._kernels = space, kernels
         self._observed, self._waits, self._hazards, self._floats = observed, waits, hazards, floats
-        self._undefined = undefined
+        self._undefined, self._ordered = undefined, ordered
         self._lock = threading.RLock()
         self._objects: dict[tuple[TargetId, bytes], CodeObject] = {}
         self._codes: dict[Any, PlannedCode] = {}
@@ -395,7 +397,9 @@ class Planner:
         """Return the plan's fields for a kernel that reports its memory accesses."""
         from luthier.emulator.inspection.uses import RegisterUses  # few runs need it
 
-        uses = planned.code.watcher(RegisterUses, lambda: RegisterUses(planned.code, planned.part.zeros))
+        uses = planned.code.watcher(
+            RegisterUses, lambda: RegisterUses(planned.code, planned.part.zeros, ordered=self._ordered)
+        )
         uses.fill(())  # code may have been added
         return {"key": key | layout.OBSERVED, "stepping": layout.OBSERVED, "uses": uses.table.ctypes.data}
 

@@ -111,7 +111,8 @@ class LaunchSampler:
         if problem:
             alike.problem = problem
             return
-        alike.work = replace(alike.work, samples=tuple(_counts_of(*sample) for sample in samples))
+        known: dict[int, _Counts] = {}
+        alike.work = replace(alike.work, samples=tuple(_counts_of(*sample, known) for sample in samples))
 
     def ended(self, number: int, launches: int) -> None:
         """Count launches that ended."""
@@ -164,14 +165,21 @@ def _sampled_part(number: int, part: Part) -> requests.SampledPart:
     return requests.SampledPart(number, *first, *groups, *items)
 
 
-def _counts_of(sample: requests.SampleCost, executed: Executions) -> SampleCounts:
+def _counts_of(sample: requests.SampleCost, executed: Executions, known: dict[int, _Counts]) -> SampleCounts:
+    """Return the counts of a sample.
+
+    Args:
+        known: receives the addresses of records by number of their code.
+    """
     if len(sample.costs) % ACCESS_COSTS.itemsize or not sample.groups:
         raise ProtocolError("the costs of a sample are malformed")
     costs = np.frombuffer(sample.costs, ACCESS_COSTS).tolist()
     table: dict[int, tuple[int, ...]] = {}
     for planned, record, executions, lanes in executed:
         ran = executions > 0
-        addresses = planned.code.addresses()[record[ran]].tolist()
+        if planned.number not in known:
+            known[planned.number] = planned.code.addresses()
+        addresses = known[planned.number][record[ran]].tolist()
         of_address = {
             address: costs[at] for address, at in zip(addresses, record[ran].tolist(), strict=True) if at < len(costs)
         }

@@ -137,6 +137,7 @@ class Service:
         self._planner = Planner(
             self._space,
             observed=sampler is not None or not self._wanted.isdisjoint(OBSERVED),
+            ordered=sampler is None,
             waits=not self._wanted.isdisjoint(kinds_of_check("waits")),
             hazards=not self._wanted.isdisjoint(kinds_of_check("hazards")),
             floats=looked_for(self._wanted),

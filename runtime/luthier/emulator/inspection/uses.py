@@ -31,10 +31,11 @@ class RegisterUses:
 
     Args:
         zeros: allocates the array that native code reads.
+        ordered: whether races are looked for; otherwise there is nothing about the order of accesses, which takes long.
     """
 
-    def __init__(self, code: DecodedCode, zeros: Zeros) -> None:
-        self._code, self._zeros = code, zeros
+    def __init__(self, code: DecodedCode, zeros: Zeros, *, ordered: bool = True) -> None:
+        self._code, self._zeros, self._ordered = code, zeros, ordered
         self.table: NDArray[np.uint16] = zeros(code.count + 1, np.uint16)
 
     def fill(self, records: Iterable[int]) -> None:
@@ -59,6 +60,8 @@ class RegisterUses:
         opcode = self._code.isa.opcode(int(part.opcode[position]))
         if not opcode.mnemonic.startswith(ACCESSES):
             return 0
+        if not self._ordered:
+            return use_of(opcode.mnemonic, "_RTN" in opcode.name, "")
         text = self._code.isa.text(part, position)
         use = use_of(opcode.mnemonic, "_RTN" in opcode.name, text)
         if kind_of(opcode.mnemonic) is AccessKind.ATOMIC and is_narrow(self._code.isa.target.target, text):
