@@ -46,7 +46,10 @@ def costs(access: str, offsets: NDArray[np.int64], mnemonic: str, lds: int = 0) 
         if lifted.instructions[index].mnemonic == mnemonic and address > lifted.kernel.entry + FIRST_LOAD:
             rows.append(row)
     (row,) = rows
-    return dict(zip(COLUMNS, row, strict=True))
+    counts = dict(zip((*COLUMNS, "first", "end"), row, strict=True))
+    if counts["first"] != counts["end"]:
+        counts |= {name: counts[name] - buffer.address for name in ("first", "end")}
+    return counts
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -64,6 +67,7 @@ def test_lines(seed: int, size: int) -> None:
     )
     assert row["lines"] == len(np.unique(touched))
     assert row["lanes"] == row["accessing_lanes"] == WAVE
+    assert (row["first"], row["end"]) == (offsets.min(), offsets.max() + 4 * size)
     assert row["quads"] == sum(1 if np.ptp(quad) <= 3 * 4 * size else 4 for quad in offsets.reshape(16, 4))
     row = costs(
         f"global_store_dword{suffix} v2, v[4:{3 + size}], s[2:3]".replace("v[4:4]", "v4"),
@@ -86,6 +90,7 @@ def test_bank_conflicts(seed: int) -> None:
         dwords = np.unique(half // 4)
         expected += np.bincount(dwords % 32).max()
     assert row["lds"] == expected
+    assert row["first"] == row["end"]
 
 
 def test_one_lane_in_a_bank_is_free() -> None:

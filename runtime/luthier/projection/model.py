@@ -183,7 +183,7 @@ class _LaunchModel:
         if lifted.kernel.name != work.kernel:
             raise LuthierError(f"the work is of {work.kernel}, not of {lifted.kernel.name}")
         self.work, self.lifted, self.machine = work, lifted, machine
-        self.residency: Residency = residency(work.needs, machine)
+        self.residency: Residency = residency(work, machine)
         addresses, rows = work.totals()
         indices = [lifted.index_at(address) for address in addresses.tolist()]
         if None in indices:
@@ -197,7 +197,7 @@ class _LaunchModel:
         for index, row in self.rows.items():
             self._count_scratch(index, row)
         self.costs: dict[int, InstructionCost] = instruction_costs(lifted, machine, self.indices)
-        self.waves = sum(sample.waves for sample in work.samples) / work.measured_groups
+        self.waves = work.waves_of_mean_group
         """Of a mean work-group."""
         units = self.residency.units
         self.unit_count = max(1, int(machine.value("compute_units")) // units)
@@ -205,7 +205,9 @@ class _LaunchModel:
         """Work-groups that a compute unit holds at once."""
         accesses = {index: row for index, row in self.rows.items() if self._is_memory(index)}
         resident = min(work.groups, self.held * self.unit_count)
-        self.traffic: dict[int, AccessTraffic] = traffic_of(work, machine, accesses, self._line, resident)
+        self.traffic: dict[int, AccessTraffic] = traffic_of(
+            work, machine, accesses, self._line, lambda index: lifted.instructions[index].address, resident
+        )
         self.memory = {index: self._memory_cost(index) for index in self.indices if self._is_memory(index)}
         self.path: WavePath = PathFinder(lifted, machine, self.costs, self.memory).follow(
             {index: row["executions"] / self.waves for index, row in self.rows.items()}

@@ -14,7 +14,8 @@ class GroupNeeds(Struct, frozen=True, kw_only=True):
 
     kernel: str
     wave_size: int
-    waves: int
+    items: int
+    """Work-items."""
     vgprs: int
     """Registers of a wave, with AGPRs in a unified file."""
     sgprs: int
@@ -23,6 +24,11 @@ class GroupNeeds(Struct, frozen=True, kw_only=True):
     """Bytes, with dynamic ones."""
     wgp_mode: bool
     """The work-group may use both compute units of a work-group processor."""
+
+    @property
+    def waves_per_group(self) -> int:
+        """Return the waves of a work-group."""
+        return -(-self.items // self.wave_size)
 
 
 class Residency(Struct, frozen=True):
@@ -52,11 +58,11 @@ def residency(needs: GroupNeeds, machine: MachineModel) -> Residency:
     most = simds * target.waves_per_simd
     sgprs = simds * (target.sgpr_file // needs.sgprs) if target.sgpr_file and needs.sgprs else most
     limits = {
-        "VGPRs": simds * (target.vgpr_file_size(wave_size) // allocated) // needs.waves,
-        "SGPRs": sgprs // needs.waves,
+        "VGPRs": simds * (target.vgpr_file_size(wave_size) // allocated) // needs.waves_per_group,
+        "SGPRs": sgprs // needs.waves_per_group,
         "LDS": units * target.lds_bytes // needs.lds if needs.lds else most,
-        "barriers": 16 * units if needs.waves > 1 else most,
-        "waves": most // needs.waves,
+        "barriers": 16 * units if needs.waves_per_group > 1 else most,
+        "waves": most // needs.waves_per_group,
     }
     groups = min(limits.values())
     limited_by = tuple(name for name, limit in limits.items() if limit == groups)

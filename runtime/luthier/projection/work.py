@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -27,7 +27,7 @@ from luthier.projection.machine import MachineModel
 from luthier.projection.residency import GroupNeeds, residency
 
 COLUMNS = ("executions", "lanes", "accesses", "accessing_lanes", "lines", "l2", "memory", "lds", "scratch", "quads")
-"""Columns of `SampleCounts.table` after the address; the last eight are `ACCESS_COSTS`."""
+"""Columns of `SampleCounts.table`; two more are the `first` and the `end` address of `ACCESS_COSTS`."""
 
 
 class SampleCounts(Struct, frozen=True, eq=False):
@@ -36,7 +36,13 @@ class SampleCounts(Struct, frozen=True, eq=False):
     groups: int
     waves: int
     table: dict[int, tuple[int, ...]]
-    """Virtual address of each executed instruction -> `COLUMNS`."""
+    """Virtual address of each executed instruction -> `COLUMNS` and the bytes that it accesses."""
+    weight: float = 1.0
+    """Equal parts of the launch that it stands for; 0: it only shows what neighbours share."""
+
+    def __post_init__(self) -> None:
+        if any(len(row) != len(COLUMNS) + 2 for row in self.table.values()):
+            raise ValueError(f"rows of counts must have {len(COLUMNS) + 2} numbers")
 
     @property
     def instructions(self) -> int:
@@ -44,24 +50,21 @@ class SampleCounts(Struct, frozen=True, eq=False):
         return sum(row[0] for row in self.table.values())
 
 
-class LaunchWork(Struct, frozen=True, eq=False, kw_only=True):
+class MemoryRegion(NamedTuple):
+    """Bytes that a launch accesses."""
+
+    first: float
+    end: float
+    addresses: tuple[int, ...]
+    """Of the instructions that access it."""
+
+
+class LaunchWork(GroupNeeds, frozen=True, eq=False, kw_only=True):
     """Work of a launch. It can be kept as JSON by msgspec."""
 
-    kernel: str
     target: str
-    wave_size: int
-    vgprs: int
-    """Registers of a wave, with AGPRs in a unified file."""
-    sgprs: int
-    """Allocated; 0: every wave has all."""
-    wgp_mode: bool
-    """A work-group may use both compute units of a work-group processor."""
-    lds: int
-    """Bytes of a work-group, with dynamic ones."""
     scratch: int
     """Bytes of a work-item."""
-    items: int
-    """Work-items of a work-group."""
     groups: int
     """Work-groups of the launch."""
     launched_groups: int = 0
@@ -69,24 +72,6 @@ class LaunchWork(Struct, frozen=True, eq=False, kw_only=True):
     machine: str
     """Whose caches the accesses went through."""
     samples: tuple[SampleCounts, ...]
-
-    @property
-    def needs(self) -> GroupNeeds:
-        """Return what a work-group needs of a compute unit."""
-        return GroupNeeds(
-            kernel=self.kernel,
-            wave_size=self.wave_size,
-            waves=self.waves_per_group,
-            vgprs=self.vgprs,
-            sgprs=self.sgprs,
-            lds=self.lds,
-            wgp_mode=self.wgp_mode,
-        )
-
-    @property
-    def waves_per_group(self) -> int:
-        """Return the waves of a work-group."""
-        return -(-self.items // self.wave_size)
 
     @property
     def measured_groups(self) -> int:
@@ -101,9 +86,18 @@ class LaunchWork(Struct, frozen=True, eq=False, kw_only=True):
     @property
     def spread(self) -> tuple[float, float]:
         """Return the smallest and the largest instructions per work-group of a sample, divided by their mean."""
-        each = [sample.instructions / sample.groups for sample in self.samples]
+        each = [sample.instructions / sample.groups for sample in self.samples if sample.weight]
         mean = sum(each) / len(each)
         return (1.0, 1.0) if self.is_exact or not mean else (min(each) / mean, max(each) / mean)
+
+    @property
+    def waves_of_mean_group(self) -> float:
+        """Return the waves of a mean work-group."""
+        return sum(sample.weight * sample.waves / sample.groups for sample in self.samples) / self._weights
+
+    @property
+    def _weights(self) -> float:
+        return sum(sample.weight for sample in self.samples)
 
     def lines_by_groups(self) -> dict[int, list[float]]:
         """Return the lines that reached memory in each sample, by its number of work-groups."""
@@ -113,17 +107,44 @@ class LaunchWork(Struct, frozen=True, eq=False, kw_only=True):
             lines.setdefault(sample.groups, []).append(float(sum(row[memory] for row in sample.table.values())))
         return lines
 
+    def regions(self) -> list[MemoryRegion]:
+        """Return the memory that the launch accesses, estimated from its samples, in address order.
+
+        An instruction's bytes are from the first to the last one that a sample accesses, and as much more at both ends
+        as the work-groups before the first sample and after the last one add at the same rate. Instructions whose
+        bytes overlap access the same region.
+        """
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for sample in self.samples:
+            for address, row in sample.table.items():
+                first, end = row[len(COLUMNS) :]
+                if first != end:
+                    spans.setdefault(address, []).append((first, end))
+        wide = []
+        for address, each in spans.items():
+            first, end = min(first for first, _ in each), max(end for _, end in each)
+            own = max(end - first for first, end in each)
+            more = 0.0 if self.is_exact or len(each) < 2 else (end - first - own) / (len(each) - 1) / 2
+            wide.append((first - more, end + more, address))
+        regions: list[MemoryRegion] = []
+        for start, stop, address in sorted(wide):
+            if regions and start < regions[-1].end:
+                last = regions.pop()
+                regions.append(MemoryRegion(last.first, max(stop, last.end), (*last.addresses, address)))
+            else:
+                regions.append(MemoryRegion(start, stop, (address,)))
+        return regions
+
     def totals(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the addresses of executed instructions, and `COLUMNS` for each, for a mean work-group."""
         sums: dict[int, NDArray[np.float64]] = {}
         for sample in self.samples:
             for address, row in sample.table.items():
-                before = sums.get(address)
-                mean = np.array(row, np.float64) / sample.groups
-                sums[address] = mean if before is None else before + mean
-        addresses = np.array(sorted(sums), np.int64)
+                mean = np.array(row[: len(COLUMNS)], np.float64) * (sample.weight / sample.groups / self._weights)
+                sums[address] = sums[address] + mean if address in sums else mean
+        addresses = np.array(sorted(address for address, row in sums.items() if row[0]), np.int64)
         rows = np.array([sums[address] for address in addresses.tolist()]).reshape(len(addresses), len(COLUMNS))
-        return addresses, rows / len(self.samples)
+        return addresses, rows
 
 
 def cost_model(work: LaunchWork, machine: MachineModel) -> StructureBlock:
@@ -132,7 +153,7 @@ def cost_model(work: LaunchWork, machine: MachineModel) -> StructureBlock:
     Raises:
         LuthierError: a work-group does not fit on a compute unit.
     """
-    target, held = machine.target, residency(work.needs, machine)
+    target, held = machine.target, residency(work, machine)
     sharing = -(-held.groups // held.units)  # work-groups that share a vector cache
     return StructureBlock(
         layout.COST_MODEL,
@@ -158,18 +179,20 @@ def counted(
     executions: Sequence[int],
     lanes: Sequence[int],
     costs: Mapping[int, tuple[int, ...]],
+    weight: float = 1.0,
 ) -> SampleCounts:
     """Return the counts of a sample.
 
     Args:
         costs: address -> `ACCESS_COSTS`; others have none.
+        weight: as of `SampleCounts`.
     """
     empty = (0,) * len(ACCESS_COSTS.names or ())
     table = {
         address: (count, active, *costs.get(address, empty))
         for address, count, active in zip(addresses, executions, lanes, strict=True)
     }
-    return SampleCounts(groups, waves, table)
+    return SampleCounts(groups, waves, table, weight)
 
 
 class _CostObservation(Observation):
@@ -204,11 +227,12 @@ class _CostObservation(Observation):
         addresses: Sequence[int],
         executions: Sequence[int],
         lanes: Sequence[int],
+        weight: float,
     ) -> SampleCounts:
         """Return the counts of a launch, with the costs of its accesses."""
         rows = zip(self._code.addresses().tolist(), self._rows[launch].tolist(), strict=False)
         costs = {address: row for address, row in rows if any(row)}
-        return counted(groups, waves, addresses, executions, lanes, costs)
+        return counted(groups, waves, addresses, executions, lanes, costs, weight)
 
 
 def measure(
@@ -238,7 +262,8 @@ def measure(
     observation = _CostObservation(kernel.module.code(kernel.kernel.wave_size), needs, machine)
     samples = samples_of(counts, most_groups)
     whole = [count * items for count, items in zip(counts, size, strict=True)]
-    places = [list(chosen(sample, (whole[0], whole[1], whole[2]), size)) for sample in samples]
+    places = [list(chosen(sample, (whole[0], whole[1], whole[2]), size)) for sample, _ in samples]
+    weights = [weight for _, weight in samples] or [1.0]
     results = kernel.observe(
         observation,
         [[_fields(part) for part in sample] for sample in places] or [[{}]],
@@ -247,10 +272,10 @@ def measure(
         block=block,
         dynamic_lds=dynamic_lds,
     )
-    measured = [
-        observation.counts(number, stats.workgroups, stats.waves, *(column.tolist() for column in stats.by_address))
-        for number, stats in enumerate(results)
-    ]
+    measured = []
+    for number, (stats, weight) in enumerate(zip(results, weights, strict=True)):
+        addresses, executions, lanes = (column.tolist() for column in stats.by_address)
+        measured.append(observation.counts(number, stats.workgroups, stats.waves, addresses, executions, lanes, weight))
     return replace(needs, groups=math.prod(counts), samples=tuple(measured))
 
 
@@ -278,7 +303,7 @@ def measure_launch(launch: PreparedLaunch, machine: MachineModel, most_groups: i
     samples = [] if manifest.groups or manifest.cooperative else samples_of(counts, most_groups)
     measured = []
     with launch.memory(), _restoring(launch, capture):
-        for number, sample in enumerate(samples or [manifest.groups]):
+        for number, (sample, weight) in enumerate(samples or [(list(manifest.groups), 1.0)]):
             launch.capture = replace(capture, manifest=replace(manifest, groups=tuple(sample)))
             executions, lanes, _, fault = launch.execute(None, None, observation)
             if fault is not None:
@@ -288,9 +313,8 @@ def measure_launch(launch: PreparedLaunch, machine: MachineModel, most_groups: i
             waves = sum(math.prod(count) * launch.waves(size) for _, count, size in places)
             ran = np.flatnonzero(executions)
             addresses = launch.code.addresses()[ran].tolist()
-            measured.append(
-                observation.counts(number, groups, waves, addresses, executions[ran].tolist(), lanes[ran].tolist())
-            )
+            counts_of_ran = executions[ran].tolist(), lanes[ran].tolist()
+            measured.append(observation.counts(number, groups, waves, addresses, *counts_of_ran, weight))
     launched = math.prod(counts) if manifest.groups else 0
     groups = len(manifest.groups) or math.prod(counts)
     return replace(needs, groups=groups, launched_groups=launched, samples=tuple(measured))
@@ -337,27 +361,32 @@ def unmeasured(kernel: Kernel, items: int, dynamic_lds: int, machine: MachineMod
     )
 
 
-def samples_of(counts: Triple, most: int) -> list[list[Triple]]:
-    """Return ids of work-groups by sample, each in one of them; none: all run.
+def samples_of(counts: Triple, most: int) -> list[tuple[list[Triple], float]]:
+    """Return ids of work-groups by sample, each in one of them, and the sample's weight; none: all run.
 
-    Half of them are single ones, in the middle of equal parts of the launch. The others are neighbours, in its middle:
-    what they share shows in the lines that they access.
+    Most are single ones, in the middle of equal parts of the launch. If there are enough, a quarter are neighbours, in
+    a row in its middle: what they share shows in the lines that they access.
     """
     if most < 0:
         raise LuthierError(f"most_groups must be at least 0, not {most}")
-    total = math.prod(counts)
+    total, width = math.prod(counts), counts[0]
     if not most or total <= 2 * most:
         return []
-    strata, length = most // 2, most - most // 2
-    begin = min(total - length, max(0, total // 2 - length // 2))
+    length = max(2, most // 4) if most >= 4 else 0
+    strata = most - length
+    row, column = divmod(total // 2, width)
+    first, last = (row * width, row * width + width) if width >= length else (0, total)
+    begin = min(max(row * width + column - length // 2, first), last - length)
     singles = [total * (2 * number + 1) // (2 * strata) for number in range(strata)]
-    runs = [*((single, 1) for single in singles if not begin <= single < begin + length), (begin, length)]
+    runs = [(single, 1, 1.0) for single in singles if not begin <= single < begin + length]
+    if length:
+        runs.append((begin, length, float(strata - len(runs))))
     return [
-        [
-            (at % counts[0], at // counts[0] % counts[1], at // (counts[0] * counts[1]))
-            for at in range(start, start + size)
-        ]
-        for start, size in runs
+        (
+            [(at % width, at // width % counts[1], at // (width * counts[1])) for at in range(start, start + size)],
+            weight,
+        )
+        for start, size, weight in runs
     ]
 
 

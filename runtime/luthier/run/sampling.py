@@ -38,6 +38,8 @@ class _Alike(Struct):
     grid: Triple
     block: Triple
     work: LaunchWork | None = None
+    weights: tuple[float, ...] = (1.0,)
+    """Of its samples, as of `SampleCounts`."""
     launches: int = 0
     problem: str = "no launch of it ended"
     """Why it is not projected, while its work has no samples."""
@@ -93,10 +95,11 @@ class LaunchSampler:
         counts = _groups(grid, block)
         alike.work = replace(work, groups=math.prod(counts))
         samples = [] if wanted.cooperative else samples_of(counts, _MOST_GROUPS)
-        places = [list(chosen(sample, grid, block)) for sample in samples] or [list(parts(grid, block))]
+        places = [list(chosen(sample, grid, block)) for sample, _ in samples] or [list(parts(grid, block))]
         every = [(number, part) for number, sample in enumerate(places, 1) for part in sample]
         if samples:
-            every += [(0, part) for part in rest_of([group for sample in samples for group in sample], grid, block)]
+            alike.weights = tuple(weight for _, weight in samples)
+            every += [(0, part) for part in rest_of([group for sample, _ in samples for group in sample], grid, block)]
         return requests.SampledLaunch(number, model, tuple(_sampled_part(*one) for one in every))
 
     def sampled(self, number: int, problem: str, samples: Sequence[tuple[requests.SampleCost, Executions]]) -> None:
@@ -111,8 +114,12 @@ class LaunchSampler:
         if problem:
             alike.problem = problem
             return
+        if len(samples) != len(alike.weights):
+            raise ProtocolError(f"launch {number} has {len(samples)} samples, not {len(alike.weights)}")
         known: dict[int, _Counts] = {}
-        alike.work = replace(alike.work, samples=tuple(_counts_of(*sample, known) for sample in samples))
+        weighted = zip(samples, alike.weights, strict=True)
+        measured = tuple(_counts_of(*sample, weight, known) for sample, weight in weighted)
+        alike.work = replace(alike.work, samples=measured)
 
     def ended(self, number: int, launches: int) -> None:
         """Count launches that ended."""
@@ -165,7 +172,9 @@ def _sampled_part(number: int, part: Part) -> requests.SampledPart:
     return requests.SampledPart(number, *first, *groups, *items)
 
 
-def _counts_of(sample: requests.SampleCost, executed: Executions, known: dict[int, _Counts]) -> SampleCounts:
+def _counts_of(
+    sample: requests.SampleCost, executed: Executions, weight: float, known: dict[int, _Counts]
+) -> SampleCounts:
     """Return the counts of a sample.
 
     Args:
@@ -185,4 +194,4 @@ def _counts_of(sample: requests.SampleCost, executed: Executions, known: dict[in
         }
         columns = executions[ran].tolist(), lanes[ran].tolist()
         table |= counted(sample.groups, sample.waves, addresses, *columns, of_address).table
-    return SampleCounts(sample.groups, sample.waves, table)
+    return SampleCounts(sample.groups, sample.waves, table, weight)

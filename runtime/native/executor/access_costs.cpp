@@ -56,7 +56,7 @@ void AccessCosts::observe(const Instruction &instruction, const char *access, ui
   const uint64_t line = scalar ? scalar_line_ : stores ? store_line_ : line_;
   const uint64_t scratch = get(wave, wave::scratch), lanes = get(plan_, plan::wave_size);
   const uint64_t scratch_size = get(wave, wave::scratch_size) * lanes;
-  uint64_t in_lds = 0, outside = 0;
+  uint64_t in_lds = 0, outside = 0, least = kNone, most = 0;
   bool in_scratch = false;
   touched_.clear();
   ++row.accesses;
@@ -73,6 +73,8 @@ void AccessCosts::observe(const Instruction &instruction, const char *access, ui
     } else {
       outside |= uint64_t{1} << lane;
       add(touched_, address, size, line);
+      least = std::min(least, address);
+      most = std::max(most, address + size);
     }
   }
   if (in_lds)
@@ -80,8 +82,12 @@ void AccessCosts::observe(const Instruction &instruction, const char *access, ui
   if (in_scratch)
     row.scratch += lanes * round_up(size, kBank); // dwords of the lanes follow each other
   row.quads += scalar ? 0 : quads(outside, size) + (in_scratch ? lanes / 4 : 0);
-  if (!touched_.empty())
+  if (!touched_.empty()) {
+    const bool first = row.first == row.end;
+    row.first = first ? least : std::min(row.first, least);
+    row.end = std::max(row.end, most);
     through_caches(row, scalar ? scalar_ : vector_, use, line);
+  }
 }
 
 void AccessCosts::add(std::vector<uint64_t> &lines, uint64_t address, uint64_t size, uint64_t line) const {

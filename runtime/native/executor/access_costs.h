@@ -25,6 +25,8 @@ class AccessCosts final : public Observer {
 public:
   struct Row {
     uint64_t accesses, lanes, lines, l2, memory, lds, scratch, quads;
+    // Bytes outside LDS and private memory are in [first, end); equal: there are none.
+    uint64_t first, end;
   };
   // `model` is a layout::COST_MODEL, `plan` that of the kernel.
   AccessCosts(const char *plan, const char *model);
