@@ -19,6 +19,9 @@ CODE = [
     "v_add_f64 v[0:1], v[2:3], v[4:5]",
     "v_rcp_f32 v0, v1",
     "v_lshlrev_b64 v[0:1], v2, v[4:5]",
+    "v_cvt_u32_f32 v0, v1",
+    "v_cvt_f32_f16 v0, v1",
+    "v_cvt_f32_ubyte0 v0, v1",
 ]
 MULTIPLY = "v_mul_lo_u32 v0, v1, v2"
 """Not of CDNA, where LLVM has it at the full rate."""

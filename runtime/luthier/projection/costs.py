@@ -30,6 +30,7 @@ UNIT_OF_CLASS: dict[str, Unit] = {
 _F64 = re.compile(r"_f64(_|$)")
 _TRANS = re.compile(r"v_(s_)?(rcp|rsq|sqrt|exp|log|sin|cos)_")
 _MULTIPLY = re.compile(r"v_(mul_(lo|hi)_[ui]32|mad_(co_)?[iu]64_[iu]32)")
+_CONVERT = re.compile(r"v_cvt_(?!pk|norm|f32_ubyte|f16_[iu]16|[iu]16_f16)")
 _WIDE = re.compile(r"_([bui]64)(_|$)")
 _SMALL = re.compile(r"(iu[48]|fp8|bf8|u[48]|i[48])(_|$)")
 
@@ -89,6 +90,8 @@ def _cost(
             factor, latency = value("f64_factor"), value("f64_latency")
         elif _MULTIPLY.match(mnemonic):
             factor = value("multiply_factor")
+        elif _CONVERT.match(mnemonic):
+            factor = value("convert_factor")
         elif _WIDE.search(mnemonic):
             factor = value("wide_factor")
         if _TRANS.match(mnemonic):

@@ -48,6 +48,7 @@ UNITS: Mapping[str, str] = {
     "f64_factor": "issues",
     "wide_factor": "issues",
     "multiply_factor": "issues",
+    "convert_factor": "issues",
     "trans_latency": "cycles",
     "f64_latency": "cycles",
     "matrix_pass": "cycles",
@@ -123,6 +124,8 @@ class MachineModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Of a 64-bit integer operation."""
     multiply_factor: Quantity
     """Of a 32-bit integer multiplication."""
+    convert_factor: Quantity
+    """Of a conversion between 32-bit integers, 32-bit and 16-bit floating-point numbers, except of bytes."""
     trans_latency: Quantity
     """As `valu_latency`."""
     f64_latency: Quantity
