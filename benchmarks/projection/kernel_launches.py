@@ -61,12 +61,15 @@ class KernelSource(Struct, frozen=True):
         for name, value in parameters.items():
             if self.pragmas and name.startswith(self.pragmas) and value == 0:
                 text = re.sub(rf"\n\s*#pragma\s+unroll\s+{name}\b", "\n", text)
-        return text
+        if not self.defines:
+            return text
+        # As flags, macros would be of the compiler's headers too, so that no two configurations shared those.
+        macros = "".join(f"#define {name} {value}\n" for name, value in parameters.items())
+        return f"#include <hip/hip_runtime.h>\n{macros}{text}"
 
-    def flags_of(self, checkout: Path, parameters: Mapping[str, int]) -> list[str]:
+    def flags_of(self, checkout: Path) -> list[str]:
         """Return the compiler's flags."""
-        flags = [*self.flags, "-w", f"-I{(checkout / self.file).parent}"]
-        return flags + [f"-D{name}={value}" for name, value in parameters.items()] if self.defines else flags
+        return [*self.flags, "-w", f"-I{(checkout / self.file).parent}"]
 
 
 def source_of(kernel: TimedKernel) -> KernelSource:

@@ -103,7 +103,7 @@ class KernelMeter:
             text = output.with_suffix(".hip")
             text.write_text(source.text(self.checkout, kernel.parameters))
             try:
-                flags = source.flags_of(self.checkout, kernel.parameters)
+                flags = source.flags_of(self.checkout)
                 compile_application(text, self.target, output, flags=flags, toolchain=self.toolchain)
             finally:
                 text.unlink()

@@ -44,7 +44,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs/projection.md"
 MARKERS = "<!-- errors: made by benchmarks/projection/validate.py -->\n\n", "\n<!-- end of errors -->"
 OTHER = {"MI250X": "W7800", "W6600": "MI250X", "W7800": "MI250X"}
 """GPU -> the one whose measured times are the second baseline."""
-_RDNA = ("l1_width", "l2_width", "l2_latency", "mall_size", "mall_bandwidth", "memory_efficiency")
+_RDNA = ("address_lanes", "return_width", "l2_width", "l2_latency", "mall_bandwidth", "memory_efficiency")
 NUMBERS = {
     "MI250X": ("lds_pair_lanes", "return_width", "quad_rate", "l2_width", "l2_latency", "memory_efficiency"),
     "W6600": _RDNA,
@@ -52,6 +52,8 @@ NUMBERS = {
     "MI300A": ("mall_bandwidth", "memory_efficiency", "launch_overhead"),
 }
 """Numbers of a machine that are fitted: at most ten."""
+OF_COMPUTE_UNIT = frozenset(("lds_pair_lanes", "return_width", "quad_rate", "address_lanes"))
+"""Of these, those that GPUs of one family share."""
 
 
 def is_compiled_otherwise(kernel: TimedKernel) -> bool:
@@ -248,6 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("cache", type=Path)
     parser.add_argument("--gpu", choices=NUMBERS, required=True)
     parser.add_argument("--calibrate", default="", help="a kernel; default: the machine's numbers as they are")
+    parser.add_argument("--calibrate-on", choices=NUMBERS, help="another GPU, whose compute units' numbers are taken")
     parser.add_argument("--validate", default=",".join(HUB), help="kernels, with commas")
     parser.add_argument("--count", type=int, default=60, help="of configurations of a kernel")
     parser.add_argument("--fit", type=int, default=30, help="the most launches to fit numbers to (default: 30)")
@@ -269,6 +272,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def fitted(projector: Projector, options: argparse.Namespace) -> tuple[MachineModel, set[tuple[str, str]], str]:
+    """Return a GPU's machine with fitted numbers, the configurations of the half that they are from, and what it is."""
+    meter, gpu = projector.meter, options.calibrate_on or options.gpu
+    kernels = drawn(timed(options.checkout, options.calibrate, gpu), options.count)
+    half = [kernels[index] for index in halves(len(kernels), SEED)[0]]
+    seen = {kernel.key for kernel in half}
+    half = list(itertools.islice(projector.measurable(half), options.fit))
+    chosen = f"{len(half)} of {options.calibrate}"
+    machine = calibrated(
+        meter.machine,
+        NUMBERS[gpu],
+        lambda changed: [projector.time_ms(kernel, changed)[0] for kernel in half],
+        [kernel.time_ms for kernel in half],
+        f"fitted to {chosen}",
+    )
+    for name in NUMBERS[gpu]:
+        print(f"{name}: {meter.machine.value(name):g} -> {machine.value(name):g}")
+    return machine, seen, chosen
+
+
 def validated(options: argparse.Namespace) -> list[Row]:
     """Return the table of errors."""
     meter = KernelMeter(options.checkout, options.cache, options.gpu, options.clang)
@@ -276,20 +299,14 @@ def validated(options: argparse.Namespace) -> list[Row]:
     seen: set[tuple[str, str]] = set()
     chosen = "nothing"
     if options.calibrate:
-        kernels = drawn(timed(options.checkout, options.calibrate, options.gpu), options.count)
-        half = [kernels[index] for index in halves(len(kernels), SEED)[0]]
-        seen = {kernel.key for kernel in half}
-        half = list(itertools.islice(projector.measurable(half), options.fit))
-        chosen = f"{len(half)} of {options.calibrate}"
-        machine = calibrated(
-            machine,
-            NUMBERS[options.gpu],
-            lambda changed: [projector.time_ms(kernel, changed)[0] for kernel in half],
-            [kernel.time_ms for kernel in half],
-            f"fitted to {chosen}",
-        )
-        for name in NUMBERS[options.gpu]:
-            print(f"{name}: {meter.machine.value(name):g} -> {machine.value(name):g}")
+        fitting = projector
+        if options.calibrate_on:
+            fitting = Projector(KernelMeter(options.checkout, options.cache, options.calibrate_on, options.clang))
+        machine, seen, chosen = fitted(fitting, options)
+        if options.calibrate_on:
+            carried = OF_COMPUTE_UNIT.intersection(NUMBERS[options.calibrate_on])
+            chosen = f"{chosen} on {options.calibrate_on}"
+            machine = meter.machine.with_values({name: machine.value(name) for name in carried}, f"fitted to {chosen}")
     rows: list[Row] = []
     points: list[Projected] = []
     for name in options.validate.split(","):

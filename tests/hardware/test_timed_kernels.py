@@ -96,9 +96,9 @@ def test_pragmas_are_removed_as_the_tuner_does(tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     text = "a\n   #pragma unroll loop_unroll_factor_channel\n#pragma unroll\nb\n"
     path.write_text(text)
-    assert source.text(tmp_path, {"loop_unroll_factor_channel": 0}) == "a\n\n#pragma unroll\nb\n"
-    assert source.text(tmp_path, {"loop_unroll_factor_channel": 4}) == text
-    assert "-Dloop_unroll_factor_channel=4" in source.flags_of(tmp_path, {"loop_unroll_factor_channel": 4})
+    assert source.text(tmp_path, {"loop_unroll_factor_channel": 0}).endswith("a\n\n#pragma unroll\nb\n")
+    unrolled = "#include <hip/hip_runtime.h>\n#define loop_unroll_factor_channel 4\n"
+    assert source.text(tmp_path, {"loop_unroll_factor_channel": 4}) == unrolled + text
 
 
 def test_kernels_are_measured_once(tmp_path: Path) -> None:
