@@ -135,8 +135,11 @@ FLOATS = FieldLayout(
 
 DECIDED = FieldLayout(lanes=8, kind=4, scalar=4)
 """A decision by an undefined value: lane mask, kind, whether the value belongs to the whole wave."""
-DECIDES_BRANCH, DECIDES_ADDRESS, DECIDES_MASK = range(3)
-"""Kinds: where the wave continues, which memory it accesses, which lanes are active."""
+DECIDES_BRANCH, DECIDES_ADDRESS, DECIDES_MASK, DECIDES_STORE, TAKES_INACTIVE, LOSES_HALF = range(6)
+"""Kinds: where the wave continues, which memory it accesses, which lanes are active, what it stores to memory. Without
+a decision: lanes that take a value of an inactive lane; lanes of a mask whose upper half may be lost (`USE_HALF`)."""
+UNWRITTEN_VALUES, LANE_VALUES = 1, 2
+"""Sources of undefined values, as bits: registers and memory that were never written; inactive lanes."""
 UNDEFINED_MASK = (1 << 44) - 1
 """Bits of a host address that index the shadow of memory."""
 UNDEFINED_COPY = UNDEFINED_MASK + 1
@@ -369,15 +372,16 @@ PLAN = FieldLayout(
     kernarg_preload_offset=4,  # bytes
     kernarg_preload_size=4,  # bytes
     given_sgprs=4,  # LAUNCH.given_sgprs
-    undefined=4,  # undefined values are tracked
+    undefined=4,  # sources of undefined values that are tracked: UNWRITTEN_VALUES, LANE_VALUES
 )
 """Plan of a kernel's start: everything that does not depend on the dispatch packet."""
 
 USE_READS, USE_WRITES, USE_COHERENT, USE_RETURNS, USE_PLAIN, USE_GUARDS, USE_NARROW = 1, 2, 4, 8, 16, 32, 64
+USE_HALF = 128
 """Facts about a memory instruction. READS, WRITES: both for an atomic. COHERENT: it bypasses private caches, like
 atomic loads and stores. RETURNS: an atomic that returns the old value. PLAIN: cannot be an atomic load. GUARDS: a load
 that only decides whether an atomic is tried at the same address. NARROW: an atomic that other work-groups may not
-see."""
+see. HALF, of other instructions: one that makes a mask of 64 lanes whose upper half nothing reads."""
 USE_LDS_SHIFT = 8
 """Position of the same bits for addresses in LDS: loads to LDS read memory and write LDS."""
 EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)
@@ -508,12 +512,13 @@ COST_MODEL = FieldLayout(
 )
 """Caches and LDS that a launch is measured with."""
 OBSERVE_RACES, OBSERVE_UNWRITTEN, OBSERVE_BARRIERS, OBSERVE_FOOTPRINT, OBSERVE_FLOATS, OBSERVE_FLOW = 1, 2, 4, 8, 16, 32
-OBSERVE_UNDEFINED, OBSERVE_LDS, OBSERVE_COSTS = 64, 128, 256
+OBSERVE_UNDEFINED, OBSERVE_LDS, OBSERVE_COSTS, OBSERVE_LANES = 64, 128, 256, 512
 """Observations. RACES; UNWRITTEN: reads of memory that was never written; BARRIERS: barriers that not all waves reach;
 FOOTPRINT, without these: bytes that are read and written; FLOATS: exceptional results; FLOW: also of exceptional
 operands; UNDEFINED: decisions by undefined values; LDS: accesses beyond a work-group's LDS, which all code reports;
-COSTS, without other observations of accesses: cache lines and cycles of LDS."""
-OBSERVE_VALUES = OBSERVE_FLOATS | OBSERVE_FLOW | OBSERVE_UNDEFINED
+COSTS, without other observations of accesses: cache lines and cycles of LDS; LANES: values of inactive lanes, and masks
+of lanes that lose their upper half."""
+OBSERVE_VALUES = OBSERVE_FLOATS | OBSERVE_FLOW | OBSERVE_UNDEFINED | OBSERVE_LANES
 """Observations that need `WATCHED_VALUES`."""
 EVENT = FieldLayout(reason=8, context=8, group=8, key=8, record=8)
 """Reason why a worker needs help, with its CONTEXT and GROUP: UNBOUND or MODE with a table key and a record to bind;

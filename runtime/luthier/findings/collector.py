@@ -11,7 +11,7 @@ from luthier.errors import DeviceError, EmulationError
 from luthier.findings.calls import Sites, first_call
 from luthier.findings.finding import Finding, NearbyAllocation, Other, Unchecked
 from luthier.findings.floats import cause
-from luthier.findings.kinds import DECISIONS, FLOAT_KINDS, KIND_OF_NUMBER, PAIRED, FindingKind
+from luthier.findings.kinds import DECISIONS, FLOAT_KINDS, KIND_OF_NUMBER, LANES, PAIRED, FindingKind
 from luthier.objects import CodeObject
 from luthier.objects.source import SourceFrame
 from luthier.wire.messages import Sighting
@@ -20,6 +20,9 @@ NO_LANE = 0xFFFFFFFF
 """Lane of a `Sighting` of scalar values."""
 _IN_MEMORY = "memory:"
 """Prefix of the URIs of code objects that ROCr loaded from memory."""
+USES = ("decides a branch", "decides an address", "decides the active lanes", "is stored to memory")
+"""Uses of an undefined value, by `luthier.emulator.layout.DECIDES_BRANCH` and the next numbers."""
+_INACTIVE = FindingKind.INACTIVE_LANE.label
 _OUTSIDE, _NOWHERE, _STOPPED = (kind.label for kind in (FindingKind.OUTSIDE, FindingKind.NOWHERE, FindingKind.STOPPED))
 InstructionSite = tuple[int, str, tuple[SourceFrame, ...], str]
 """Virtual address, text and source frames (innermost first) of an instruction, and why it has none; "" if it has."""
@@ -122,8 +125,10 @@ class FindingSet:
             locate(finding, seen, code, other)
         elif (at := finding.allocated if kind == "leak" else call) is not None:
             finding.object, finding.offset, finding.frames = at.object, at.offset, at.frames
-        if kind in DECISIONS and seen.lane == NO_LANE:
+        if kind in DECISIONS | LANES and seen.lane == NO_LANE:
             finding.lane = -1
+        if kind == _INACTIVE:
+            finding.detail = f"a value that a shuffle took from an inactive lane {USES[seen.operands]}"
         if kind in FLOAT_KINDS:
             finding.detail = cause(kind, finding.instruction, seen.operands)
         if kind == _NOWHERE:

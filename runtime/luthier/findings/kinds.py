@@ -124,6 +124,14 @@ class FindingKind(enum.IntEnum):
         *(34, "unallocated", "memory"),
         "registers, LDS or private memory that the kernel descriptor does not allocate",
     )
+    INACTIVE_LANE = (
+        *(35, "inactive-lane", "wave-size"),
+        "use of a value that a shuffle took from an inactive lane",
+    )
+    HALF_MASK = (
+        *(36, "half-mask", "wave-size"),
+        "mask of 64 lanes used as 32 bits: lanes 32 to 63, some of which are in it, are lost",
+    )
 
 
 KIND_OF_NUMBER = {int(kind): kind for kind in FindingKind}
@@ -156,6 +164,7 @@ CHECKS = {
     "waits": CheckFacts("registers used without a wait", 4.6),
     "hazards": CheckFacts("missing wait states", 1.3),
     "fp": CheckFacts("operations that produce NaN or infinities", 1.0),
+    "wave-size": CheckFacts("shuffles and masks written for other numbers of lanes", 2.0),
     "host": CheckFacts(
         "errors of HIP functions, failed launches, copies out of bounds, streams destroyed while busy",
         *(1.0, True, False),
@@ -273,15 +282,17 @@ UNDEFINED = DECISIONS | HANDED
 """Kinds that need tracking of undefined values."""
 WATCHED = kinds_of_check("waits") | kinds_of_check("hazards")
 """Kinds that involve two instructions, not an access."""
-PAIRED = kinds_of_check("race") | kinds_of_check("barrier") | kinds_of_check("early-exit")
-"""Kinds that involve another access, lane or wave."""
+OBSERVED = frozenset[str]().union(*map(kinds_of_check, ("race", "barrier", "early-exit", "init")))
+"""Kinds that need observation of all memory accesses and barriers."""
+LANES = kinds_of_check("wave-size")
+"""Kinds that need tracking of values of inactive lanes, and of masks of lanes."""
+PAIRED = OBSERVED - kinds_of_check("init") | LANES
+"""Kinds that involve another access, instruction, lane or wave."""
 LEAK = FindingKind.LEAK.label
 WARNINGS = _labels([FindingKind.LEAK, FindingKind.UNORDERED_READ, FindingKind.MISSED_BARRIER])
 """Kinds that right programs may have; all others are errors."""
 OF_ALLOCATIONS = kinds_of_check("memory") | _labels([FindingKind.OUTSIDE_COPY, FindingKind.FREED_COPY])
 """Kinds that are shown with the calls that allocated and freed the memory."""
-OBSERVED = PAIRED | kinds_of_check("init")
-"""Kinds that need observation of all memory accesses and barriers."""
 
 
 def kinds_of_init(words: Collection[str]) -> frozenset[str]:

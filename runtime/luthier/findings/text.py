@@ -16,6 +16,12 @@ from luthier.support.wording import counted, enumerated
 
 _CALLERS = 12
 """Maximum number of callers in a text; JSON has all."""
+_PRODUCERS = {
+    "hazard": "after",
+    "missing-wait": "the operation that is not waited for",
+    "inactive-lane": "the shuffle that took it",
+}
+"""Kind -> what the other instruction is, of which only the place is shown."""
 _NAMED = 8
 """Maximum number of kernels in a sentence."""
 
@@ -109,8 +115,8 @@ def _in_kernel(finding: Finding) -> Iterator[str]:
 
 def _other(finding: Finding, other: Other, *, is_of_lanes: bool) -> Iterator[str]:
     """Yield the other instruction that a finding involves."""
-    if finding.kind in WATCHED:
-        yield "  after" if finding.kind == "hazard" else "  the operation that is not waited for"
+    if (what := _PRODUCERS.get(finding.kind)) is not None:
+        yield f"  {what}"
         yield from _source(other.frames, other.object)
         yield from _code(other)
         return

@@ -105,7 +105,7 @@ class Planner:
         waits: kernels are checked for missing waits.
         hazards: kernels are checked for missing wait states.
         floats: exceptional floats that kernels report, as bits: `layout.FLOAT_NAN` etc.
-        undefined: kernels track undefined values.
+        undefined: sources of undefined values that kernels track, as bits: `layout.LANE_VALUES` etc.
         kernels: patterns of the kernels that are observed or checked, for `luthier.objects.names.is_selected`.
     """
 
@@ -118,7 +118,7 @@ class Planner:
         waits: bool = False,
         hazards: bool = False,
         floats: int = 0,
-        undefined: bool = False,
+        undefined: int = 0,
         kernels: Sequence[str] = (),
     ) -> None:
         self._space, self._kernels = space, kernels
@@ -309,8 +309,7 @@ class Planner:
                     if plan.code is planned:
                         plan.put("record_count", planned.code.count + 1)
                         if get_field(plan.fields, layout.PLAN, "uses"):
-                            observed = self._observe(planned, 0)
-                            put_field(plan.fields, layout.PLAN, "uses", observed["uses"])
+                            put_field(plan.fields, layout.PLAN, "uses", self._uses(planned))
             record = planned.code.record_at(address - delta)
             return record if record is not None and record in other.records else None
 
@@ -382,26 +381,26 @@ class Planner:
         """Return the fields in which the plan of a checked kernel differs from that of a plain one."""
         assert planned.object is not None
         fields: dict[str, int] = {}
+        planned.code.floats, planned.code.undefined = self._floats, self._undefined
         if self._observed:
-            fields |= self._observe(planned, plain["key"])
+            fields |= {"key": plain["key"] | layout.OBSERVED, "stepping": layout.OBSERVED}
+        if self._observed or self._undefined & layout.LANE_VALUES:
+            fields["uses"] = self._uses(planned)
         if self._floats or self._undefined:
-            planned.code.floats, planned.code.undefined = self._floats, self._undefined
             before = {**plain, **fields}
             fields |= {name: before[name] | layout.WATCHED_VALUES for name in ("key", "stepping")}
-            fields["undefined"] = int(self._undefined)
+            fields["undefined"] = self._undefined
         if self._waits or self._hazards:
             fields |= self._watch(planned, planned.object.target)
         return fields
 
-    def _observe(self, planned: PlannedCode, key: int) -> dict[str, int]:
-        """Return the plan's fields for a kernel that reports its memory accesses."""
-        from luthier.emulator.inspection.uses import RegisterUses  # few runs need it
+    def _uses(self, planned: PlannedCode) -> int:
+        """Return the address of the uses of a kernel's code."""
+        from luthier.emulator.inspection.uses import watched_uses  # few runs need it
 
-        uses = planned.code.watcher(
-            RegisterUses, lambda: RegisterUses(planned.code, planned.part.zeros, ordered=self._ordered)
-        )
+        uses = watched_uses(planned.code, planned.part.zeros, ordered=self._ordered)
         uses.fill(())  # code may have been added
-        return {"key": key | layout.OBSERVED, "stepping": layout.OBSERVED, "uses": uses.table.ctypes.data}
+        return int(uses.table.ctypes.data)
 
     def _watch(self, planned: PlannedCode, target: TargetId) -> dict[str, int]:
         """Return the plan's fields for a kernel that is checked for waits and hazards."""

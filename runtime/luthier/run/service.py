@@ -23,7 +23,7 @@ from luthier.emulator.native.store import store
 from luthier.emulator.running import start as abi
 from luthier.errors import DeviceError, ObjectError
 from luthier.findings.floats import has_flow, looked_for
-from luthier.findings.kinds import FLOAT_KINDS, OBSERVED, UNDEFINED, FindingKind, kinds_of_check
+from luthier.findings.kinds import FLOAT_KINDS, LANES, OBSERVED, UNDEFINED, FindingKind, kinds_of_check
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.loaded_image import file_of_image
 from luthier.run.code_uris import read_uri
@@ -134,6 +134,7 @@ class Service:
         # Fill patterns of `init` must not be reported as exceptional.
         is_filled = "uninitialised-read" in self._wanted and not self._wanted.isdisjoint(FLOAT_KINDS)
         self._undefined = is_filled or not self._wanted.isdisjoint(UNDEFINED)
+        lanes = not self._wanted.isdisjoint(LANES)
         self._planner = Planner(
             self._space,
             observed=sampler is not None or not self._wanted.isdisjoint(OBSERVED),
@@ -141,7 +142,7 @@ class Service:
             waits=not self._wanted.isdisjoint(kinds_of_check("waits")),
             hazards=not self._wanted.isdisjoint(kinds_of_check("hazards")),
             floats=looked_for(self._wanted),
-            undefined=self._undefined,
+            undefined=layout.UNWRITTEN_VALUES * self._undefined | layout.LANE_VALUES * lanes,
             kernels=() if findings is None else findings.selection.kernels,
         )
         self._tally: LaunchTally | None = None

@@ -1,6 +1,7 @@
 #include "decision_checks.h"
 
 #include "bytes.h"
+#include "grid.h"
 
 namespace luthier {
 
@@ -14,13 +15,54 @@ wire::FindingKind sight_of(uint64_t kind) {
                                    : wire::FindingKind::kUndefinedMask;
 }
 
+std::pair<uint64_t, uint64_t> name_of(const char *wave) {
+  return {group_number(pointer<const char *>(wave, layout::wave::group)), get(wave, layout::wave::index)};
+}
+
 } // namespace
 
+void DecisionChecks::begin(const char *plan) {
+  ValueChecks::begin(plan);
+  std::lock_guard lock(mutex_);
+  takers_.clear();
+}
+
+std::optional<uint32_t> DecisionChecks::taker_of(const char *wave) {
+  std::lock_guard lock(mutex_);
+  const auto taker = takers_.find(name_of(wave));
+  return taker == takers_.end() ? std::nullopt : std::optional(taker->second);
+}
+
 void DecisionChecks::observe(const Instruction &instruction, const char *what, uint32_t) {
-  note(instruction, sight_of(get(what, decided::kind)), get(what, decided::lanes), [&](wire::Sighting &sighting) {
-    if (get(what, decided::scalar))
-      sighting.lane = ABSENT;
-  });
+  const uint64_t kind = get(what, decided::kind), lanes = get(what, decided::lanes);
+  const uint64_t sources = get(plan(), plan::undefined);
+  if (kind == TAKES_INACTIVE) {
+    std::lock_guard lock(mutex_);
+    takers_[name_of(instruction.wave)] = instruction.record;
+    return;
+  }
+  if (kind == LOSES_HALF) {
+    if (pointer<const uint16_t *>(plan(), plan::uses)[instruction.record] & USE_HALF)
+      note(instruction, wire::FindingKind::kHalfMask, lanes, [](wire::Sighting &) {});
+    return;
+  }
+  const auto taker = sources & LANE_VALUES ? taker_of(instruction.wave) : std::nullopt;
+  if (!taker && (!(sources & UNWRITTEN_VALUES) || kind == DECIDES_STORE))
+    return; // it comes from another wave, which was reported where it stored the value
+  note(
+      instruction, taker ? wire::FindingKind::kInactiveLane : sight_of(kind), lanes,
+      [&](wire::Sighting &sighting) {
+        if (get(what, decided::scalar))
+          sighting.lane = ABSENT;
+        if (!taker)
+          return;
+        sighting.operands = kind;
+        sighting.has_other = true;
+        sighting.other_record = *taker;
+        sighting.other_wave = sighting.wave;
+        sighting.other_group = sighting.group;
+      },
+      taker ? kind : 0);
 }
 
 } // namespace luthier

@@ -223,7 +223,7 @@ void Execution::fill(char *launch) {
   put(launch, launch::scc, dispatch_.scc);
   put(launch, launch::lds_image, dispatch_.lds_image);
   put(launch, launch::told, observer_ && observer_->wants_accesses());
-  put(launch, launch::undefined, shape_.undefined ? UndefinedMemory::get().address() : 0);
+  put(launch, launch::undefined, get(plan_, plan::undefined));
   put(launch, launch::shadow, wave_stride(shape_.wave_size));
   put(launch, launch::lane_scratch, shape_.scratch_lane);
   put(launch, launch::wave_size, shape_.wave_size);

@@ -381,7 +381,7 @@ void Executor::observe(const char *plan, const char *cost_model) {
   }
   if (accesses)
     helpers_ = 0; // accesses are looked at in the order in which they happen
-  if (observed_ & layout::OBSERVE_UNDEFINED) {
+  if (observed_ & (layout::OBSERVE_UNDEFINED | layout::OBSERVE_LANES)) {
     if (!decisions_)
       decisions_.emplace();
     decisions_->begin(plan);

@@ -36,9 +36,17 @@ uint64_t from_end(const char *launch, uint64_t number, uint64_t count) {
   return get(launch, launch::backward) == 1 ? count - 1 - number : number;
 }
 
-// Mark the registers of a wave as undefined, except those that the ABI initialises, and its scratch.
-void leave_undefined(const char *launch, char *wave) {
+// Mark the registers of a wave as undefined, except those that the ABI initialises, and its scratch; or mark all
+// registers as defined, if values that were never written are not tracked.
+void start_shadow(const char *launch, char *wave) {
   char *shadow = wave + get(launch, launch::shadow);
+  if (!(get(launch, launch::undefined) & UNWRITTEN_VALUES)) {
+    std::memset(shadow, 0, SCALARS);
+    put(shadow, wave::scc, uint64_t{0});
+    std::memset(shadow + VECTORS, 0, get(launch, launch::vgpr_bytes));
+    std::memset(shadow + get(launch, launch::agprs), 0, get(launch, launch::agpr_bytes));
+    return;
+  }
   std::memset(shadow, 0xFF, SCALARS);
   std::memset(shadow, 0, get(launch, launch::given_sgprs) * kUnit);
   std::memset(shadow + offset_of(units::FlatScratchSgpr), 0, 2 * kUnit);
@@ -61,8 +69,11 @@ void start_lds(const char *launch, const char *group) {
   }
   if (size) // with size 0, a C library may execute a masked store, which is slow on an unmapped page
     std::memset(lds, 0, size);
-  if (get(launch, launch::undefined))
+  const uint64_t sources = get(launch, launch::undefined);
+  if (sources & UNWRITTEN_VALUES)
     UndefinedMemory::get().leave(reinterpret_cast<uint64_t>(lds), size);
+  else if (sources)
+    UndefinedMemory::get().define(reinterpret_cast<uint64_t>(lds), size);
 }
 
 void start_registers(const char *launch, char *wave, uint64_t index) {
@@ -135,7 +146,7 @@ void start(const char *launch, char *group, uint64_t number) {
     char *wave = wave_of(group, index);
     start_registers(launch, wave, index);
     if (get(launch, launch::undefined))
-      leave_undefined(launch, wave);
+      start_shadow(launch, wave);
     put(wave, word_at(launch, launch::group_id_x), id.x);
     put(wave, word_at(launch, launch::group_id_z), id.z);
     put(wave, word_at(launch, launch::group_id_y), id.y);

@@ -15,7 +15,7 @@ namespace luthier {
 class ValueChecks : public Observer {
 public:
   // Begin to check a launch, by a plan of its kernel; called before work-groups run.
-  void begin(const char *plan) { plan_ = plan; }
+  virtual void begin(const char *plan) { plan_ = plan; }
   bool wants_accesses() const override { return false; }
   // Return and forget the findings so far.
   std::vector<wire::Sighting> take();
@@ -25,6 +25,8 @@ protected:
   // wave, in the order of work-groups. Different values of `side` are different findings.
   void note(const Instruction &instruction, wire::FindingKind kind, uint64_t lanes,
             const std::function<void(wire::Sighting &)> &describe, unsigned side = 0);
+
+  const char *plan() const { return plan_; }
 
 private:
   const char *plan_ = nullptr;

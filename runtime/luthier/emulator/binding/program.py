@@ -181,8 +181,8 @@ class DecodedCode:
         """Describes the origin of the code at an address."""
         self.floats = 0
         """Kinds of exceptional floats that tables with `layout.WATCHED_VALUES` report."""
-        self.undefined = False
-        """Whether code in tables with `layout.WATCHED_VALUES` tracks undefined values."""
+        self.undefined = 0
+        """Sources of undefined values that code in tables with `layout.WATCHED_VALUES` tracks, as bits."""
         self.watchers: list[Watcher] = []
         self.decoded: Forgetful | None = None
         """Its instructions in the form that checks use (`inspection.decoded`)."""
@@ -363,7 +363,7 @@ class DecodedCode:
             skipping=bool(key & layout.SKIPPING),
             observed=bool(key & layout.OBSERVED),
             floats=self.floats if key & layout.WATCHED_VALUES else 0,
-            undefined=bool(self.undefined and key & layout.WATCHED_VALUES),
+            undefined=self.undefined if key & layout.WATCHED_VALUES else 0,
         )
 
     # Runs -----------------------------------------------------------------------------------------------------------

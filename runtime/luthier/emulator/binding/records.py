@@ -66,8 +66,8 @@ class RecordMode(Struct, frozen=True):
     """Memory accesses and barriers are reported."""
     floats: int = 0
     """Kinds of exceptional floats that are reported: bits such as `layout.FLOAT_NAN`."""
-    undefined: bool = False
-    """Undefined values are tracked."""
+    undefined: int = 0
+    """Sources of undefined values that are tracked: bits such as `layout.LANE_VALUES`."""
 
 
 class Records(Struct, frozen=True):

@@ -79,7 +79,7 @@ class Bench:
         lds: bytes = b"",
         step_limit: int = 1 << 14,
         floats: int = 0,
-        undefined: bool = False,
+        undefined: int = 0,
     ) -> WaveState:
         """Run from the record `entry` to the end.
 
@@ -89,7 +89,8 @@ class Bench:
             lds: contents of LDS, and so its size.
             step_limit: quanta of backward branches.
             floats: kinds of exceptional floats to look for, such as `layout.FLOAT_NAN`.
-            undefined: track undefined values: registers that are not given, VCC, M0, scratch.
+            undefined: track undefined values: bits such as `layout.UNWRITTEN_VALUES` (registers that are not given,
+                VCC, M0, scratch).
 
         Raises:
             EmulationError: the wave faulted.
@@ -113,10 +114,11 @@ class Bench:
         }
         plan = code_plan(code, entry, mode, isa.target.target) | {"lds_limit": len(lds)}
         observed = layout.OBSERVE_FLOATS | layout.OBSERVE_FLOW if floats else 0
-        observed |= layout.OBSERVE_UNDEFINED if undefined else 0
+        observed |= layout.OBSERVE_UNDEFINED if undefined & layout.UNWRITTEN_VALUES else 0
+        observed |= layout.OBSERVE_LANES if undefined & layout.LANE_VALUES else 0
         if observed:
-            plan |= {"uses": uses_of(code)}
             code.floats, code.undefined = floats, undefined
+            plan |= {"uses": uses_of(code)}
             self._executor.forget()
         outcome = execute(
             *(self._executor, self._memory, code, plan, dispatch, "assembly"),
@@ -152,7 +154,7 @@ def run_assembly(
     scratch: int = 0,
     memory: AllocationTable | None = None,
     floats: int = 0,
-    undefined: bool = False,
+    undefined: int = 0,
 ) -> WaveState:
     """Run `source` (assembly or machine code; `s_endpgm` is appended) on one wave.
 
@@ -165,7 +167,7 @@ def run_assembly(
         scratch: bytes of scratch per lane.
         memory: allocations that the wave may access.
         floats: kinds of exceptional floats to look for, such as `layout.FLOAT_NAN`.
-        undefined: track undefined values.
+        undefined: track undefined values, as for `AssemblyBench.run`.
 
     Raises:
         EmulationError: the wave faulted.

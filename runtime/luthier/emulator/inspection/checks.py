@@ -13,6 +13,7 @@ from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.inspection.hazards import HAZARD, HazardWatch, hazard_watch
 from luthier.emulator.inspection.uses import uses_of
 from luthier.emulator.inspection.waits import MISSING_WAIT, WaitWatch, wait_watch
+from luthier.emulator.running.execution import sources_of
 from luthier.emulator.running.executor import Executor, StructureBlock
 from luthier.emulator.running.memory import AllocationTable
 from luthier.emulator.running.observation import Observation
@@ -31,6 +32,7 @@ OBSERVED = {
     "barrier": layout.OBSERVE_BARRIERS,
     "early-exit": layout.OBSERVE_BARRIERS,
     "fp": layout.OBSERVE_FLOATS,
+    "wave-size": layout.OBSERVE_LANES,
 }
 """Observation bits of the checks that need accesses, barriers or results."""
 DEVICE_CHECKS = tuple(check for check in CHECKS if check in OBSERVED or check in ("waits", "hazards"))
@@ -111,7 +113,7 @@ class LaunchChecks(Observation):
         """Return the address of the memory uses that the launch needs (`uses` of `layout.PLAN`); 0: none."""
         if not self.what:
             return 0
-        self._code.floats, self._code.undefined = self._floats, bool(self.what & layout.OBSERVE_UNDEFINED)
+        self._code.floats, self._code.undefined = self._floats, sources_of(self.what)
         return uses_of(self._code)
 
     def watch(self) -> int:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.binding.program import DecodedCode, Zeros, own_zeros
 from luthier.emulator.inspection.guards import guards
+from luthier.emulator.inspection.half_masks import loses_half
 from luthier.emulator.inspection.waiting import waits
 from luthier.isa.access_kinds import ACCESSES, AccessKind, kind_in_lds, kind_of
 from luthier.isa.targets import Target
@@ -107,6 +108,26 @@ def is_coherent(text: str) -> bool:
     return ("glc" in words and "slc" not in words) or "sc1" in words or any(word.startswith("scope:") for word in words)
 
 
+class LaneUses(RegisterUses):
+    """`RegisterUses` that also has `layout.USE_HALF`."""
+
+    def _use(self, record: int) -> int:
+        place = self._code.locate(record)
+        if place is None or place[0].opcode[place[1]] < 0:
+            return 0
+        return super()._use(record) | layout.USE_HALF * loses_half(self._code.isa, *place)
+
+
 def uses_of(code: DecodedCode) -> int:
     """Return the address of the memory uses of a code (`uses` of `layout.PLAN`)."""
-    return int(code.watcher(RegisterUses, lambda: RegisterUses(code, own_zeros)).table.ctypes.data)
+    return int(watched_uses(code, own_zeros).table.ctypes.data)
+
+
+def watched_uses(code: DecodedCode, zeros: Zeros, *, ordered: bool = True) -> RegisterUses:
+    """Return the uses of a code, with those that its sources of undefined values need.
+
+    Args:
+        ordered: as for `RegisterUses`.
+    """
+    kind = LaneUses if code.undefined & layout.LANE_VALUES else RegisterUses
+    return code.watcher(kind, lambda: kind(code, zeros, ordered=ordered))

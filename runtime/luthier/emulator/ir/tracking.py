@@ -3,8 +3,8 @@
 Shadows of registers are behind the wave. Shadows of memory of every kind (LDS, scratch, buffers, the host's stack) are
 at `CONTEXT.undefined` plus the address modulo 16 TiB. A shadow of memory is valid while the memory holds the value for
 which it was set (`layout.UNDEFINED_COPY`): values written since by the host, a copy engine or code that does not track
-undefined values are defined. Semantic functions of operations use only `WaveBuilder.decide` and
-`WaveBuilder.but_undefined` of all this.
+undefined values are defined. Semantic functions of operations use only `WaveBuilder.decide`,
+`WaveBuilder.but_undefined` and `WaveBuilder.taken_from` of all this.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from luthier.emulator.ir.definedness import (
     spread,
 )
 from luthier.emulator.ir.exact import I1, I32, I64, PTR
-from luthier.emulator.ir.wave import DECIDES, OBSERVE_TYPE, WaveBuilder
+from luthier.emulator.ir.wave import DECIDES, WaveBuilder
 
 _LOADS = ("llvm.masked.load.", "llvm.masked.gather.")
 _STORES = ("llvm.masked.store.", "llvm.masked.scatter.")
@@ -122,6 +122,8 @@ class Tracker:
 
     def _may_be_undefined(self, instruction: Any, reached: set[int]) -> bool:
         name = instruction.opname
+        if id(instruction) in self.w.taken:
+            return True
         if name in _NO_RESULT or not (has_bits(instruction.type) or name == "cmpxchg"):
             return False
         if name in ("load", "atomicrmw", "cmpxchg") or isinstance(instruction, forms.LoadAtomicInstr):
@@ -199,6 +201,12 @@ class Tracker:
             self._again(instruction)
             return
         self._again(instruction)
+        if id(instruction) in self.w.taken:
+            lanes = self.w.taken[id(instruction)]
+            self._tell(layout.TAKES_INACTIVE, lanes)
+            shadow = self.shadow(instruction.operands[0])
+            self._shadows[id(instruction)] = either(self.b, [shadow, spread(self.b, lanes, instruction.type)])
+            return
         if name == "store":
             self._store(instruction)
         elif name == "load" or isinstance(instruction, forms.LoadAtomicInstr):
@@ -379,11 +387,7 @@ class Tracker:
             lanes = self.b.bitcast(lanes, ir.IntType(lanes.type.count))
         wide = lanes if lanes.type == I64 else self.b.zext(lanes, I64)
         with self.b.if_then(self.b.icmp_unsigned("!=", wide, ir.Constant(I64, 0)), likely=False):
-            place = self.w.context_field("decided")
-            for field, value in (("lanes", wide), ("kind", I32(kind)), ("scalar", I32(int(is_scalar)))):
-                self.b.store(value, self.w.address(place, layout.DECIDED[field]))
-            observe = self.b.load(self.w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
-            self.b.call(observe, [self.w.wave, self.w.record, place, I32(layout.EVENT_UNDEFINED)])
+            self.w.tell_decided(kind, wide, scalar=is_scalar)
 
 
 def _operands(instruction: Any) -> Any:

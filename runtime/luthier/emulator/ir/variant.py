@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 from msgspec import Struct
+
+HALF_READERS = re.compile(r"s_(mov_b64|(bcnt1_i32|ff1_i32|ctz_i32|flbit_i32)_b32|clz_i32_u32|cmp_(eq|lg)_[iu](32|64))$")
+"""Scalar operations that report the active lanes if values of lanes are tracked: they may use EXEC as 32 bits, or
+compare a mask of 64 lanes with 32 ones."""
 
 
 class FloatMode(Struct, frozen=True):
@@ -97,8 +102,9 @@ class Variant(Struct, frozen=True):
     """The code reports accesses and barriers."""
     floats: int = 0
     """Kinds of exceptional results that the code reports: bits such as `layout.FLOAT_NAN`."""
-    undefined: bool = False
-    """The code tracks undefined values, and reports decisions that depend on them."""
+    undefined: int = 0
+    """Sources of undefined values that the code tracks, such as `layout.LANE_VALUES`; it reports decisions that depend
+    on them."""
     second: Variant | None = None
     """The Y half of a dual operation."""
     processor: str = ""

@@ -46,6 +46,8 @@ class WaveBuilder(Builder):
         """Whether the host has lane masks (AVX-512); without them, masked stores are slow."""
         self.only_defined: set[int] = set()
         """Ids of the instructions emitted by `but_undefined`."""
+        self.taken: dict[int, Any] = {}
+        """Id of each instruction emitted by `taken_from` -> the lanes that took a value of an inactive lane."""
         self._exec_bits: TypedValue | None = None
         self._exec: TypedValue | None = None
 
@@ -258,6 +260,38 @@ class WaveBuilder(Builder):
             arguments = [I32(kind), *(one.llvm for one in (value, mask) if one is not None)]
             name = DECIDES + ".".join(overload_name(one.type) for one in arguments)
             self.ir.call(self.function(name, ir.VoidType(), [one.type for one in arguments]), arguments)
+
+    def taken_from(self, row: TypedValue, active: TypedValue) -> TypedValue:
+        """Return a row whose lanes took a value of another lane: undefined where that lane was not active.
+
+        Args:
+            active: for each lane, whether the lane from which it took the value was active.
+        """
+        if not self.variant.undefined & layout.LANE_VALUES:
+            return row
+        inactive = (self.exec & ~active).llvm
+        marked = self.ir.or_(row.llvm, ir.Constant(row.llvm.type, None))  # `ir.tracking` finds it
+        self.taken[id(marked)] = inactive
+        return self.wrap(marked, row.type)
+
+    def may_lose_half(self, lanes: TypedValue) -> None:
+        """Report lanes of a mask, a scalar, of which the code may drop the upper half (`layout.USE_HALF`)."""
+        if self.variant.undefined & layout.LANE_VALUES and self.wave_size == 64:
+            upper = lanes & (0xFFFFFFFF << 32)
+            with self.when(upper != 0):
+                self.tell_decided(layout.LOSES_HALF, upper.llvm)
+
+    def tell_decided(self, kind: int, lanes: Any, *, scalar: bool = False) -> None:
+        """Emit a call that reports a `layout.DECIDED`.
+
+        Args:
+            lanes: an LLVM value of 64 bits.
+        """
+        place = self.context_field("decided")
+        for field, value in (("lanes", lanes), ("kind", I32(kind)), ("scalar", I32(int(scalar)))):
+            self.ir.store(value, self.address(place, layout.DECIDED[field]))
+        observe = self.ir.load(self.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
+        self.ir.call(observe, [self.wave, self.record, place, I32(layout.EVENT_UNDEFINED)])
 
     def but_undefined(self, mask: TypedValue) -> TypedValue:
         """Return the set bits of a mask; without the undefined ones, if undefined values are tracked."""

@@ -20,7 +20,7 @@ from luthier.emulator.ir.operands import finish_float, flush_input, read_typed, 
 from luthier.emulator.ir.tracking import track
 from luthier.emulator.ir.types import ScalarType
 from luthier.emulator.ir.values import TypedValue, flatten
-from luthier.emulator.ir.variant import FloatMode, OperandAccess, Variant
+from luthier.emulator.ir.variant import HALF_READERS, FloatMode, OperandAccess, Variant
 from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 from luthier.emulator.native.processor import processor
 from luthier.emulator.operations import operations_of
@@ -152,6 +152,7 @@ def _lane(w: WaveBuilder, operation: DeclaredOperation, variant: Variant, start:
         slot = w.slot(spec, access, place)
         if spec.type.kind == "mask":
             bits = w.mask_bits(value & enabled)
+            w.may_lose_half(bits.to("u64"))
             writes.append(partial(slot.write_scalar, bits))
             if modifiers.get("writes_exec"):
                 writes.append(partial(w.write_exec, bits))
@@ -235,6 +236,19 @@ def _packed(w: WaveBuilder, operation: DeclaredOperation, variant: Variant) -> N
         slot.store_row(index, row, enabled)
 
 
+def _look_at_halves(w: WaveBuilder, name: str, values: Sequence[TypedValue]) -> None:
+    """Report a scalar instruction that may use the active lanes, or a mask of them, as 32 bits."""
+    if not w.variant.undefined & layout.LANE_VALUES or not HALF_READERS.match(name):
+        return
+    active = w.exec_bits.to("u64")
+    if name.endswith("_u64"):
+        is_half = w.number(0, "u64")
+        for value in values:
+            is_half = is_half | w.select(value == 0xFFFFFFFF, w.number(1, "u64"), 0)
+        active = w.select(is_half != 0, active, 0)
+    w.may_lose_half(active)
+
+
 def _scalar(w: WaveBuilder, operation: DeclaredOperation, variant: Variant) -> None:
     w.modifiers = dict(variant.modifiers)
     w.mode = variant.mode or FloatMode()
@@ -246,6 +260,7 @@ def _scalar(w: WaveBuilder, operation: DeclaredOperation, variant: Variant) -> N
         if spec.type.is_float and operation.flush:
             value = flush_input(w, value)
         values.append(value)
+    _look_at_halves(w, variant.operation, values)
     outcome: Sequence[TypedValue] = flatten(operation.function(w, *values))
     if len(outcome) != len(operation.results):
         raise ValueError(f"{variant.operation} gave {len(outcome)} results")

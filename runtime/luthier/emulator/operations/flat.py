@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from luthier.emulator import layout
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
 from luthier.emulator.ir.declare import OperationTable, Unsupported
 from luthier.emulator.ir.exact import I64
@@ -161,6 +162,10 @@ def _declare_store(names: str, dwords: int, bits: int, high: bool) -> None:
         ) -> None:
             """memory[address] = D."""
             size = 4 * dwords or bits // 8
+            if space == "global" and w.variant.undefined & layout.LANE_VALUES:
+                for index in range(max(dwords, 1)):
+                    row_of_data = data.row(index) if dwords else data.row(0).bits(16 if high else 0, bits)
+                    w.decide(layout.DECIDES_STORE, row_of_data, w.exec)
             if dwords:
                 row = _row(w, space, vaddr, saddr, offset, size)
                 values = [data.row(index) for index in range(dwords)]
@@ -216,6 +221,9 @@ def _declare_atomic(atomic: Atomic) -> None:
             check_aligned(w, addresses, 4 * atomic.units)
             hosts = check_global(w, addresses, 4 * atomic.units, flat=space == "flat")
             rows = [data.row(index) for index in range(atomic.data_units)]
+            if space == "global" and w.variant.undefined & layout.LANE_VALUES:
+                for row in rows:
+                    w.decide(layout.DECIDES_STORE, row, w.exec)
             atomic_lanes(w, atomic, hosts, rows, result)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from luthier.emulator import layout
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes, swap_if_equal_floats
 from luthier.emulator.ir.declare import OperationTable
 from luthier.emulator.ir.exact import I32, I64, PTR
@@ -253,7 +254,12 @@ def bpermute(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data: Opera
     index = _named_lane(w, addr, offset)
     values = spill(w, w.select(w.exec, data.row(0), 0))
     addresses = index.to("u64") * 4 + w.splat(w.wrap(w.ir.ptrtoint(values, I64), "u64"))
-    result.write(gather(w, addresses))
+    row = gather(w, addresses)
+    if w.variant.undefined & layout.LANE_VALUES:
+        actives = spill(w, w.select(w.exec, w.const("u32", 1), 0))
+        places = index.to("u64") * 4 + w.splat(w.wrap(w.ir.ptrtoint(actives, I64), "u64"))
+        row = w.taken_from(row, gather(w, places) != 0)
+    result.write(row)
 
 
 @operations.wave("ds_bpermute_fi_b32", "addr:u32 data0:u32 #offset -> vdst:u32")
@@ -282,7 +288,7 @@ def swizzle(w: WaveBuilder, result: OperandSlot, addr: OperandSlot) -> None:
     pattern = w.modifiers.get("offset", 0) & 0xFFFF
     indices = [_swizzle_source(pattern, lane) for lane in range(w.wave_size)]
     row = w.select(w.exec, addr.row(0), 0)
-    result.write(w.shuffle(row, indices))
+    result.write(w.taken_from(w.shuffle(row, indices), w.shuffle(w.exec, indices)))
 
 
 def _swizzle_source(pattern: int, lane: int) -> int:

@@ -30,6 +30,13 @@ Observer = Callable[[WorkerState], bool]
 """Called before every instruction with the worker whose current wave will execute it; False ends the launch."""
 
 
+def sources_of(observed: int) -> int:
+    """Return the sources of undefined values that observations need: bits such as `layout.LANE_VALUES`."""
+    return layout.UNWRITTEN_VALUES * bool(observed & layout.OBSERVE_UNDEFINED) | layout.LANE_VALUES * bool(
+        observed & layout.OBSERVE_LANES
+    )
+
+
 class ExecutionOutcome(Struct, frozen=True):
     """Outcome of an execution."""
 
@@ -80,7 +87,7 @@ def execute(
         bits = (layout.OBSERVED if observed & ~(values | layout.OBSERVE_LDS) else 0) | (
             layout.WATCHED_VALUES if observed & values else 0
         )
-        undefined = bool(observed & layout.OBSERVE_UNDEFINED)
+        undefined = sources_of(observed)
         plan = {**plan, "key": plan["key"] | bits, "stepping": bits, "undefined": undefined}
         dispatch = {**dispatch, "observe": observed}
     code.ensure(plan["key"] | (layout.STEPPING if observer else 0), entry)
