@@ -270,6 +270,25 @@ def test_what_is_wrong_is_a_failure(tmp_path: Path, capsysbinary: pytest.Capture
     assert (wrong["ruleId"], wrong["level"]) == ("tool-finding", "error")
 
 
+def test_tables_of_memcheck_and_fp_check(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """What only passes on a NaN, and rows without a kernel, are no findings of a kernel."""
+    columns = ["kernel", "kind", "source", "address", "instruction", "lanes"]
+    rows = [
+        ["k", "nan", "", "0x1000", "v_add_f32 v0, v1, v2", 3],
+        ["k", "nan-flow", "", "0x1008", "v_add_f32 v0, v1, v2", 64],
+        ["k", "out-of-bounds", "", "no address", "global_load_dword v0, v[2:3], off", None],
+        ["", "double-free", "", "", "", 1],
+    ]
+    table = {"title": "", "columns": columns, "rows": rows}
+    run = write_run(tmp_path / "run", {"tools": [{"tool": "t", "tables": [table]}]}, kernels=[kernel("k")])
+    assert main(["report", str(run), "--format", "sarif"]) == 0
+    results = json.loads(capsysbinary.readouterr().out)["runs"][0]["results"]
+    assert [(result["ruleId"], result["message"]["text"].partition(" of ")[0]) for result in results] == [
+        ("tool-finding", "nan: NaN result"),
+        ("tool-finding", "out-of-bounds: access"),
+    ]
+
+
 def test_formats_of_a_comparison(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     run, against = _build(tmp_path / "a", "new", 6, 40, "added"), _build(tmp_path / "b", "old", 4, 32)
     options = ["--against", against, "--fail-if", "vgprs > 5%"]

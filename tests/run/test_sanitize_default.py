@@ -118,6 +118,16 @@ def test_a_dash_before_a_check(tmp_path: Path) -> None:
         assert set(SETS["default"]) - set(json.loads(log.read_text())["checked"]["checks"]) == left_out
 
 
+@pytest.mark.thorough
+def test_a_dash_before_a_check_of_captures(build_program: Build, tmp_path: Path) -> None:
+    """A set's checks that captures cannot have are named."""
+    assert run_luthier("capture", "-o", tmp_path, "--device", "emu:gfx90a", "--", build_program("scan")).returncode == 0
+    done = run_luthier("replay", tmp_path, "--check", "-race,-barrier")
+    assert done.returncode == 0, done
+    assert "luthier: not checked: leak, host: captures are of launches, not of programs" in done.stderr
+    assert "not checked: init of decisions" in done.stderr
+
+
 def test_nothing_ran(tmp_path: Path) -> None:
     files = ["--junit", tmp_path / "junit.xml", "--sarif", tmp_path / "log.sarif"]
     code, report, text = sanitized(tmp_path / "log", *files, "--", "true")
@@ -309,7 +319,10 @@ def test_a_limit_of_addresses(build_program: Build, tmp_path: Path) -> None:
     done = run_luthier(*words, before=limit)
     assert (done.returncode, done.stdout) == (0, SAYS["scan"]), done
     assert "init" not in json.loads((tmp_path / "log").read_text())["checked"]["checks"]
-    assert (
-        "not checked: init: decisions need 32 TiB of addresses, which a process may not reserve (ulimit -v"
-        in done.stderr
-    )
+    why = "decisions and lanes need 32 TiB of addresses, which a process may not reserve (ulimit -v"
+    assert f"not checked: init: {why}" in done.stderr
+    for command in ("sanitize", "run"):
+        for options, check in ((["--init", "decisions"], "init"), (["--check", "wave-size"], "wave-size")):
+            words = [command, "--check", check, *options, "--", "true"]
+            done = run_luthier(*words, before=limit)
+            assert (done.returncode, f"{check}: {why}" in done.stderr) == (1, True), done

@@ -15,12 +15,14 @@ from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import CAPTURE
 from luthier.errors import LuthierError
 from luthier.replay.jobs import CaptureJob, ReplayOutcome
-from luthier.terminal import say_text
+from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
     from luthier.run.captures import Captures
 
 Row = TypeVar("Row", bound=ReplayOutcome)
+ONLY_LAUNCHES = "captures are of launches, not of programs"
+"""Why captures do not have a check."""
 
 
 def scheduler_option() -> Any:
@@ -62,13 +64,22 @@ def captures_of(names: Sequence[str]) -> list[Path]:
 def checks_of(names: Sequence[str]) -> tuple[str, ...]:
     """Return the emulated device's checks that ``--check`` chooses; none if it is not given.
 
+    Checks of a set that captures cannot have, and what else replays do not look for, are printed.
+
     Raises:
         LuthierError: there is no such check.
     """
     from luthier.emulator.inspection.checks import DEVICE_CHECKS
-    from luthier.findings.kinds import chosen_checks
+    from luthier.findings.kinds import INIT, chosen_checks
 
-    return chosen_checks(names, DEVICE_CHECKS).checks if names else ()
+    if not names:
+        return ()
+    chosen = chosen_checks(names, DEVICE_CHECKS)
+    if chosen.impossible:
+        say(f"luthier: not checked: {', '.join(chosen.impossible)}: {ONLY_LAUNCHES}", file=sys.stderr)
+    if "init" in chosen.checks and chosen.init != INIT:
+        say("luthier: not checked: init of decisions (luthier sanitize has it for captures)", file=sys.stderr)
+    return chosen.checks
 
 
 def outcomes(job: CaptureJob[Row], paths: Sequence[Path], scheduler: str | None, limit: float | None) -> Iterator[Row]:

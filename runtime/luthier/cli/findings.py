@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import mmap
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -21,12 +22,15 @@ from luthier.findings.kinds import (
     FAST,
     LEAK,
     SETS,
+    TRACKING,
     WARNINGS,
     WITHOUT,
     ChosenChecks,
     chosen_checks,
+    tracks_undefined,
 )
 from luthier.support.files import check_writable, write_atomically
+from luthier.support.shortage import memory_limits
 from luthier.support.wording import counted
 from luthier.terminal import say, say_text
 
@@ -49,6 +53,10 @@ GITHUB, NONE = "github", "none"
 """Styles of annotations."""
 _ON_GITHUB = "GITHUB_ACTIONS"
 """Environment variable that GitHub's workflows set to `true`."""
+_NO_RESERVE = 0x4000
+"""MAP_NORESERVE of Linux."""
+_SHADOW = 32 << 40
+"""Bytes of address space that processes reserve to follow undefined values."""
 FLOATS = "nan,inf"
 """Default of ``--fp``. The option is None if it is not given, as is ``--init``."""
 
@@ -146,11 +154,17 @@ class Findings:
         from luthier.run.findings.collector import Collector
 
         self._options = options
+        if why := _without_addresses():
+            named = {*checks, *(["init"] if options.init is not None else [])}
+            impossible = {**dict.fromkeys(TRACKING - named, why), **impossible}
         self.chosen = chosen_checks(checks, [check for check in CHECKS if check not in impossible])
         self._left_out = [line for path in options.suppress for line in suppressions.read(path)]
         for path in filter(None, (options.sarif, options.junit, options.gen_suppressions)):
             check_writable(path)
         kinds = kinds_of_options(self.chosen, options.fp, options.init)
+        if why and tracks_undefined(kinds):
+            checks_of_it = " and ".join(sorted(TRACKING & set(self.chosen.checks)))
+            raise LuthierError(f"{checks_of_it}: {why}: lift the limit, or leave out the check")
         self.collector = Collector(kinds, selection, budget)
         for why in dict.fromkeys(impossible.values()):
             checks_left = [check for check in self.chosen.impossible if impossible[check] == why]
@@ -267,6 +281,17 @@ class Findings:
         left_out = [f"not checked: {note}" for note in notes]
         write_results(Results(results, left_out), out, command="luthier sanitize", passed=passed)
         return out.getvalue()
+
+
+def _without_addresses() -> str:
+    """Return why a process may not reserve the addresses that tracking of undefined values needs; "" if it may."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    try:
+        mmap.mmap(-1, _SHADOW, flags).close()
+    except OSError as problem:
+        why = memory_limits() or problem.strerror
+        return f"decisions and lanes need 32 TiB of addresses, which a process may not reserve ({why})"
+    return ""
 
 
 def kinds_of_options(chosen: ChosenChecks, floats: str | None, init: str | None) -> frozenset[str]:

@@ -82,13 +82,14 @@ class Parser(argparse.ArgumentParser):
         return super().parse_args(self._joined(words))
 
     def _joined(self, words: Sequence[str]) -> list[str]:
-        """Return arguments in which ``--check -race`` is one word, up to the first that is no option: arguments of a
-        program stay as they are."""
+        """Return arguments in which ``--check -race`` is one word. Arguments of a program, from the first word that is
+        no option, stay as they are."""
+        takes_program = any(action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in self._actions)
         joined: list[str] = []
         rest = iter(words)
         for word in rest:
             action = self._option_string_actions.get(word)
-            if not word.startswith("-") or word == "--":
+            if word == "--" or (takes_program and not word.startswith("-")):
                 return [*joined, word, *rest]
             value = next(rest, None) if action is not None and action.nargs is None else None
             if value is not None and word in DASHED and value[:1] == "-" and value[:2] != "--":

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import mmap
 import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from luthier.cli.captures import captures_of, outcomes, scheduler_option
+from luthier.cli.captures import ONLY_LAUNCHES, captures_of, outcomes, scheduler_option
 from luthier.cli.findings import HELP, FindingOptions, Findings, check_option
 from luthier.cli.options import CommandOptions, group, option
 from luthier.cli.run import seconds
@@ -19,18 +18,11 @@ from luthier.cli.selection import LaunchOptions, is_capture
 from luthier.errors import LuthierError
 from luthier.findings.kinds import CHECKS, DEFAULT
 from luthier.support.files import check_writable, write_atomically
-from luthier.support.shortage import memory_limits
 from luthier.terminal import say_text, visible
 
 if TYPE_CHECKING:
     from luthier.run import Unfinished
     from luthier.run.findings.collector import Collector
-
-
-_NO_RESERVE = 0x4000
-"""MAP_NORESERVE of Linux."""
-_INIT_ADDRESSES = 32 << 40
-"""Bytes of address space that processes reserve to follow undefined values."""
 
 
 class SanitizeOptions(CommandOptions):
@@ -98,7 +90,6 @@ def run(args: argparse.Namespace) -> int:
         findings = Findings(
             options.check,
             options.findings,
-            impossible={} if "init" in options.check or options.findings.init is not None else _without_addresses(),
             selection=options.chosen.selection(),
             budget=options.budget,
         )
@@ -114,17 +105,6 @@ def run(args: argparse.Namespace) -> int:
         data |= {"ended_before": unfinished.what or None, "unfinished": unfinished.to_json()}
         write_atomically(options.json, f"{json.dumps(data, indent=2)}\n".encode())
     return status or end_as(code)
-
-
-def _without_addresses() -> dict[str, str]:
-    """Return the check for which a process may not reserve enough addresses, and why; empty if there is none."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-    try:
-        mmap.mmap(-1, _INIT_ADDRESSES, flags).close()
-    except OSError as problem:
-        why = memory_limits() or problem.strerror
-        return {"init": f"decisions need 32 TiB of addresses, which a process may not reserve ({why})"}
-    return {}
 
 
 def are_captures(words: Sequence[str]) -> bool:
@@ -156,7 +136,7 @@ def _findings_of_captures(options: SanitizeOptions) -> Findings:
         raise LuthierError("options that select launches work for programs, not for captures: name the captures")
     for check in sorted(CHECKS.keys() & set(options.check) - set(DEVICE_CHECKS)):
         raise LuthierError(f"the check {check} works for programs, not for captures")
-    impossible = dict.fromkeys(CHECKS.keys() - set(DEVICE_CHECKS), "captures are of launches, not of programs")
+    impossible = dict.fromkeys(CHECKS.keys() - set(DEVICE_CHECKS), ONLY_LAUNCHES)
     findings = Findings(options.check, options.findings, impossible=impossible)
     kinds, leave = findings.collector.kinds, findings.collector.leave
     if HANDED & kinds:

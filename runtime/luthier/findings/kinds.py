@@ -282,6 +282,8 @@ UNDEFINED = DECISIONS | HANDED
 """Kinds that need tracking of undefined values."""
 WATCHED = kinds_of_check("waits") | kinds_of_check("hazards")
 """Kinds that involve two instructions, not an access."""
+TRACKING = frozenset({"init", "wave-size"})
+"""Checks that may track undefined values."""
 OBSERVED = frozenset[str]().union(*map(kinds_of_check, ("race", "barrier", "early-exit", "init")))
 """Kinds that need observation of all memory accesses and barriers."""
 LANES = kinds_of_check("wave-size")
@@ -293,6 +295,20 @@ WARNINGS = _labels([FindingKind.LEAK, FindingKind.UNORDERED_READ, FindingKind.MI
 """Kinds that right programs may have; all others are errors."""
 OF_ALLOCATIONS = kinds_of_check("memory") | _labels([FindingKind.OUTSIDE_COPY, FindingKind.FREED_COPY])
 """Kinds that are shown with the calls that allocated and freed the memory."""
+
+
+def follows_unwritten(kinds: Collection[str]) -> bool:
+    """Return whether kinds need tracking of values that were never written.
+
+    Reads need it beside floats: unwritten memory holds a pattern that must not be reported as exceptional.
+    """
+    kinds = frozenset(kinds)
+    return bool(UNDEFINED & kinds or (kinds_of_check("init") & kinds and FLOAT_KINDS & kinds))
+
+
+def tracks_undefined(kinds: Collection[str]) -> bool:
+    """Return whether kinds need tracking of undefined values, of any source."""
+    return follows_unwritten(kinds) or not LANES.isdisjoint(kinds)
 
 
 def kinds_of_init(words: Collection[str]) -> frozenset[str]:

@@ -23,7 +23,7 @@ from luthier.emulator.native.store import store
 from luthier.emulator.running import start as abi
 from luthier.errors import DeviceError, ObjectError
 from luthier.findings.floats import has_flow, looked_for
-from luthier.findings.kinds import FLOAT_KINDS, LANES, OBSERVED, UNDEFINED, FindingKind, kinds_of_check
+from luthier.findings.kinds import LANES, OBSERVED, FindingKind, follows_unwritten, kinds_of_check
 from luthier.objects.descriptor import DESCRIPTOR_SIZE
 from luthier.objects.loaded_image import file_of_image
 from luthier.run.code_uris import read_uri
@@ -131,9 +131,7 @@ class Service:
         self._space = SharedSpace()
         machine_code().load_into(self._space)
         self._wanted = frozenset[str]() if findings is None else findings.kinds
-        # Fill patterns of `init` must not be reported as exceptional.
-        is_filled = "uninitialised-read" in self._wanted and not self._wanted.isdisjoint(FLOAT_KINDS)
-        self._undefined = is_filled or not self._wanted.isdisjoint(UNDEFINED)
+        self._undefined = follows_unwritten(self._wanted)
         lanes = not self._wanted.isdisjoint(LANES)
         self._planner = Planner(
             self._space,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from luthier.findings.kinds import KINDS
 from luthier.report.rules.declare import MeasuredKernel, ReportRule, RuleFinding
 from luthier.report.rules.wording import PAGES, count
 
@@ -15,6 +16,14 @@ def reported(kernel: MeasuredKernel) -> Iterator[RuleFinding]:
     """Yield the races and findings that tools report in tables."""
     code = kernel.code
     for row in kernel.rows:
+        if (kind := KINDS.get(str(row.get("kind")))) is not None and {"address", "lanes"} <= row.keys():
+            if not kind.optional:  # others only pass on what an earlier instruction made
+                lanes = f", in {count(row['lanes'])} lanes" if isinstance(row["lanes"], int) else ""
+                address = _ADDRESS.search(str(row["address"]))
+                at = code.at(int(address[0], 16)) if code is not None and address else None
+                advice = f"read `luthier explain {kind.label}`"
+                yield RuleFinding(text=f"{kind.label}: {kind.meaning}{lanes}", advice=advice, at=at)
+            continue
         is_race = {"kind", "earlier", "later"} <= row.keys()
         if not is_race and "finding" not in row:
             continue
