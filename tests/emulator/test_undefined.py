@@ -141,6 +141,24 @@ def test_decisions(target: str, source: str, kind: FindingKind | None) -> None:
     assert [seen.kind for seen in state.sightings] == ([] if kind is None else [kind])
 
 
+@pytest.mark.parametrize("source", ["ds_bpermute_b32 v5, v1, v2", "ds_swizzle_b32 v5, v2 offset:0x401f"])
+def test_values_of_inactive_lanes(source: str) -> None:
+    """With only that source, nothing else is undefined: VCC, and registers that are not given."""
+    lanes = np.arange(64, dtype=np.uint32)
+    exec = 0x00FFFFFF_0000FFFF
+    state = run_assembly(
+        *("gfx90a", f"{source}\nv_mov_b32 v6, vcc_lo\nv_mov_b32 v7, v200"),
+        {1: (lanes ^ 16) * 4, 2: lanes},
+        exec=exec,
+        undefined=layout.LANE_VALUES,
+    )
+    active = np.array([exec >> int(lane) & 1 for lane in lanes], bool)
+    taken = np.where(active & ~active[lanes ^ 16], np.uint32(0xFFFFFFFF), np.uint32(0))
+    assert (state.undefined.vgpr(5) == taken).all()
+    assert not state.undefined.vgpr(6).any() | state.undefined.vgpr(7).any()
+    assert not state.sightings, "nothing depends on it"
+
+
 OVERFLOWS = {
     "v_mul_f32 v24, v10, v10": 0x7F000000,
     "v_pk_mul_f16 v24, v10, v10": 0x78007800,
