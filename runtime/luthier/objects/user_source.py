@@ -37,6 +37,7 @@ _COMPILER = re.compile(
     rf"|/include/hip/(?:{_HIP})"
     r"|/include/c\+\+/"
     r"|/(?:ockl|ocml|opencl|irif|oclc)/src/"  # the device libraries
+    r"|/luthier_annotate\.h$"  # calls in it are its callers'
     r"|^<"  # <built-in>
 )
 _LIBRARIES = (

@@ -18,12 +18,64 @@ ProgramMemory &ProgramMemory::get() {
 
 void ProgramMemory::allocated(uint64_t address, uint64_t size, uint64_t reserved, CallTrace calls) {
   std::lock_guard lock(mutex_);
+  unite(address);
   extents_[address] = {address, size, std::max(size, reserved), ++number_, false, 0, 0, calls};
   knows_allocations_ = true;
   ++version_;
 }
 
+bool ProgramMemory::divided(uint64_t address, uint64_t size, CallTrace calls) {
+  std::lock_guard lock(mutex_);
+  const auto within = [&](std::map<uint64_t, Extent> &extents) {
+    auto extent = extents.upper_bound(address);
+    if (extent == extents.begin())
+      return extents.end();
+    --extent;
+    const Extent &found = extent->second;
+    const bool fits = found.has(address) && size <= found.size - (address - found.address);
+    return fits && !found.freed && !found.module ? extent : extents.end();
+  };
+  auto whole = within(wholes_);
+  if (whole == wholes_.end()) {
+    const auto undivided = within(extents_);
+    if (undivided == extents_.end())
+      return false;
+    whole = wholes_.insert(*undivided).first;
+    undivided->second.size = 0; // a hole in front of the first part
+  }
+  const uint64_t end = whole->first + whole->second.reserved;
+  // Memory of earlier parts that the new one takes is its own.
+  auto earlier = extents_.lower_bound(address);
+  while (earlier != extents_.end() && earlier->first < address + size)
+    earlier = extents_.erase(earlier);
+  if (earlier != extents_.begin())
+    if (Extent &before = std::prev(earlier)->second; before.has(address))
+      before.size = address - before.address;
+  extents_[address] = {address, size, end - address, ++number_, false, 0, 0, calls};
+  ++version_;
+  return true;
+}
+
+// Replace the parts of an allocation by the allocation.
+void ProgramMemory::unite(uint64_t address) {
+  const auto whole = wholes_.find(address);
+  if (whole == wholes_.end())
+    return;
+  const uint64_t end = address + std::max<uint64_t>(whole->second.size, 1);
+  extents_.erase(extents_.lower_bound(address), extents_.lower_bound(end));
+  extents_[address] = whole->second;
+  wholes_.erase(whole);
+}
+
 void ProgramMemory::freed(uint64_t address, CallTrace calls) {
+  {
+    std::lock_guard lock(mutex_);
+    unite(address);
+  }
+  part_freed(address, calls);
+}
+
+void ProgramMemory::part_freed(uint64_t address, CallTrace calls) {
   std::lock_guard lock(mutex_);
   if (const auto extent = extents_.find(address); extent != extents_.end()) {
     extent->second.freed = true;
@@ -34,6 +86,7 @@ void ProgramMemory::freed(uint64_t address, CallTrace calls) {
 
 void ProgramMemory::forget(uint64_t address) {
   std::lock_guard lock(mutex_);
+  unite(address);
   version_ += extents_.erase(address);
 }
 

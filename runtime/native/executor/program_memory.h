@@ -40,8 +40,13 @@ public:
   static ProgramMemory &get();
 
   void allocated(uint64_t address, uint64_t size, uint64_t reserved, CallTrace calls = nullptr);
+  // Add a part of an allocation, of which from now on only live parts may be accessed. Return false if no live
+  // allocation contains it.
+  bool divided(uint64_t address, uint64_t size, CallTrace calls);
   // Mark an allocation as freed, while its memory still exists.
   void freed(uint64_t address, CallTrace calls = nullptr);
+  // Mark a part as freed.
+  void part_freed(uint64_t address, CallTrace calls);
   // Forget an allocation, whose memory no longer exists.
   void forget(uint64_t address);
 
@@ -65,9 +70,12 @@ public:
   RangeTable without_holes(const RangeTable &table, size_t rows) const;
 
 private:
+  void unite(uint64_t address);
+
   mutable std::mutex mutex_;
   std::map<uint64_t, Extent> extents_;
-  std::set<uint64_t> modules_; // where they begin
+  std::map<uint64_t, Extent> wholes_; // allocations whose parts are in `extents_`
+  std::set<uint64_t> modules_;        // where they begin
   uint64_t version_ = 0, number_ = 0;
   bool knows_allocations_ = false;
 };

@@ -77,6 +77,10 @@ std::vector<wire::Sighting> Sightings::take() {
 
 } // namespace luthier
 
+LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size);
+LUTHIER_EXPORT void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size,
+                                     luthier::CallTrace calls);
+
 namespace {
 
 // Null unless findings are wanted: other tools may also get the program's memory reported.
@@ -93,6 +97,33 @@ LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t 
     luthier::ProgramMemory::get().allocated(address, size, reserved, calls);
     system->checked.allocated(size);
   }
+}
+// A part of an allocation, by luthier_annotate.h; and the end of one.
+LUTHIER_EXPORT void luthier_part_allocated(uint64_t address, uint64_t size, luthier::CallTrace calls) {
+  const auto *system = system_of_checks();
+  if (!system)
+    return;
+  if (!luthier::ProgramMemory::get().divided(address, size, calls)) {
+    std::fprintf(stderr, "luthier: luthier_alloc: no live allocation contains the %llu bytes at %#llx\n",
+                 static_cast<unsigned long long>(size), static_cast<unsigned long long>(address));
+    return;
+  }
+  system->checked.allocated(size);
+  luthier_fresh(address, size);
+}
+LUTHIER_EXPORT void luthier_part_freed(uint64_t address, luthier::CallTrace calls) {
+  using namespace luthier;
+  if (!system_of_checks())
+    return;
+  const auto part = ProgramMemory::get().nearest(address);
+  if (!part || !part->has(address))
+    std::fprintf(stderr, "luthier: luthier_free: %#llx is not in a part\n", static_cast<unsigned long long>(address));
+  else if (part->address != address || part->freed)
+    luthier_complain(
+        static_cast<uint64_t>(part->freed ? wire::FindingKind::kDoubleFree : wire::FindingKind::kInvalidFree), address,
+        part->address, part->size, calls);
+  else
+    ProgramMemory::get().part_freed(address, calls);
 }
 LUTHIER_EXPORT void luthier_freed(uint64_t address, luthier::CallTrace calls) {
   luthier::ProgramMemory::get().freed(address, calls);
