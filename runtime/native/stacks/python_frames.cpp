@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <sys/uio.h>
@@ -72,24 +72,23 @@ template <typename Function> Function symbol(const char *name) {
 }
 
 const Interpreter *find(const char *version) {
-  int minor = 0;
-  std::sscanf(version, "3.%d", &minor);
+  const long minor = std::strncmp(version, "3.", 2) == 0 ? std::strtol(version + 2, nullptr, 10) : 0;
   const bool is_free = std::strstr(version, "free-threading");
   for (const Layout &layout : kLayouts)
     if (layout.minor == minor && !is_free) {
-      auto *made = new Interpreter{&layout,
-                                   symbol<void *(*)()>("PyGILState_GetThisThreadState"),
-                                   symbol<const char *>("PyCode_Type"),
-                                   symbol<const char *>("PyUnicode_Type"),
-                                   symbol<const char *>("PyBytes_Type"),
-                                   0,
-                                   symbol<int (*)()>("_Py_IsFinalizing")};
-      if (!made->own_state || !made->code_type || !made->string_type || !made->bytes_type)
+      Interpreter made{&layout,
+                       symbol<void *(*)()>("PyGILState_GetThisThreadState"),
+                       symbol<const char *>("PyCode_Type"),
+                       symbol<const char *>("PyUnicode_Type"),
+                       symbol<const char *>("PyBytes_Type"),
+                       0,
+                       symbol<int (*)()>("_Py_IsFinalizing")};
+      if (!made.own_state || !made.code_type || !made.string_type || !made.bytes_type)
         break;
       // Before 3.11, instructions are numbered.
       if (layout.owner)
-        std::memcpy(&made->code_begin, made->code_type + kTypeSize, sizeof made->code_begin);
-      return made;
+        std::memcpy(&made.code_begin, made.code_type + kTypeSize, sizeof made.code_begin);
+      return new Interpreter(made); // never destroyed
     }
   problem = is_free ? "Python frames are unknown: this is a free-threaded build"
                     : "Python frames are unknown: only those of CPython 3.9 to 3.14 can be read";
@@ -154,7 +153,7 @@ uint32_t line_of_locations(Table table, uint64_t wanted, int64_t line) {
   for (uint64_t place = 0; table.at < table.end;) {
     const uint8_t first = *table.at++;
     const unsigned kind = first >> 3 & 15;
-    place += 2 * ((first & 7) + 1);
+    place += 2 * (uint64_t(first & 7) + 1);
     if (kind < 10) {
       table.at += 1;
     } else if (kind < 13) {

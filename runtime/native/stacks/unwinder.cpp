@@ -10,10 +10,11 @@
 
 extern "C" {
 // Of libgcc; it knows the code of loaded objects, and code that JIT compilers have registered.
-struct dwarf_eh_bases {
+struct FrameBases {
   void *text, *data, *function;
 };
-const void *_Unwind_Find_FDE(void *address, dwarf_eh_bases *bases);
+// NOLINTNEXTLINE(readability-identifier-naming): libgcc has named it
+const void *_Unwind_Find_FDE(void *address, FrameBases *bases);
 }
 
 namespace luthier {
@@ -248,7 +249,7 @@ bool run(const Common &common, Bytes bytes, const uint8_t *end, uint64_t place, 
 
 // Return the rule for code at an address.
 Rule rule_at(uint64_t address) {
-  dwarf_eh_bases bases{};
+  FrameBases bases{};
   const void *found = _Unwind_Find_FDE(reinterpret_cast<void *>(address), &bases);
   if (!found)
     return {};
