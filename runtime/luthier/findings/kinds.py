@@ -164,7 +164,7 @@ CHECKS = {
     "waits": CheckFacts("registers used without a wait", 4.6),
     "hazards": CheckFacts("missing wait states", 1.3),
     "fp": CheckFacts("operations that produce NaN or infinities", 1.0),
-    "wave-size": CheckFacts("shuffles and masks written for other numbers of lanes", 2.0),
+    "wave-size": CheckFacts("shuffles and masks written for other numbers of lanes", 2.7),
     "host": CheckFacts(
         "errors of HIP functions, failed launches, copies out of bounds, streams destroyed while busy",
         *(1.0, True, False),
