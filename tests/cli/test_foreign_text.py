@@ -21,6 +21,7 @@ from luthier import Table
 from luthier.cli.main import main
 from luthier.cli.progress import ProgressLine
 from luthier.errors import LuthierError
+from luthier.report.analysis import AnalysedRun
 from luthier.report.page import write_page
 from luthier.run.folder import RunFolder
 from luthier.support import markup
@@ -233,7 +234,7 @@ def test_pages(hostile: str, tmp_path: Path) -> None:
     run = hostile_run(tmp_path / "run", hostile)
     assert is_harmless(RunFolder(run)._repr_html_())
     out = io.BytesIO()
-    write_page(RunFolder(run), out)
+    write_page(AnalysedRun.of(RunFolder(run)), out)
     page = out.getvalue().decode()
     pieces = re.findall(r'<script type="application/octet-stream" id="data-[\w-]+">([^<]*)</script>', page)
     assert pieces

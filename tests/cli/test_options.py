@@ -15,6 +15,7 @@ from luthier.cli.main import every_command
 from luthier.cli.options import CommandOptions, Need, group, option
 from luthier.cli.run import RunOptions
 from luthier.errors import LuthierError
+from luthier.report.analysis import AnalysedRun
 from luthier.report.page import document
 from luthier.run.folder import RunFolder
 from run_folders import write_run
@@ -69,7 +70,7 @@ def test_options_are_in_every_report(tmp_path: Path) -> None:
     options = {"kernel": ["gemm*", "!a b"], "unique-grid": True, "hoist": False, "launches": "::100"}
     run = write_run(tmp_path / "run", {"options": options, "ended_before": "kernel k"})
     words = "--kernel 'gemm*' --kernel '!a b' --unique-grid --no-hoist --launches ::100"
-    assert document(RunFolder(run))[0]["options"] == words
+    assert document(AnalysedRun.of(RunFolder(run)))[0]["options"] == words
     shown = run_luthier("report", run).stdout
     assert words in shown
     assert "the run was stopped before kernel k ended" in shown

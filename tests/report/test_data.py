@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from luthier.cli.main import main
 from luthier.report import timeline as timelines
+from luthier.report.analysis import AnalysedRun
 from luthier.report.code import graph
 from luthier.report.page import document
 from luthier.run.folder import RunFolder
@@ -29,9 +30,9 @@ def test_time_is_kept_where_launches_are_added_up(tmp_path: Path, monkeypatch: p
         name, queue = str(choose.choice(names)), int(choose.integers(3))
         rows.append(launch(name, number, *times, queue=queue, time_ns=begin))
     run = RunFolder(write_run(tmp_path / "run", kernels=[kernel(name) for name in names], launches=rows))
-    single = document(run)[0]["timeline"]
+    single = document(AnalysedRun.of(run))[0]["timeline"]
     monkeypatch.setattr(timelines, "SINGLE", 10)
-    binned = document(run)[0]["timeline"]
+    binned = document(AnalysedRun.of(run))[0]["timeline"]
     assert (single["begin"], single["end"], single["rows"]) == (binned["begin"], binned["end"], 300)
     sums: dict[tuple[int, int], list[int]] = {}
     for lane, _, begin, end, number, *_ in single["launches"]:
@@ -73,7 +74,7 @@ def test_any_table_by_address_or_block_colours_the_code(tmp_path: Path, named: s
             **listing,
         )
     )
-    codes = document(run)[1]
+    codes = document(AnalysedRun.of(run))[1]
     assert codes[1]["heat"] == []
     misses, rate = codes[0]["heat"]
     assert (misses["name"], rate["name"]) == ("misses", "rate")
@@ -97,7 +98,7 @@ def test_a_kernel_on_two_devices_is_one(tmp_path: Path) -> None:
             **code("k", 8, block=4),
         )
     )
-    data, codes, _ = document(run)
+    data, codes, _ = document(AnalysedRun.of(run))
     (only,) = data["kernels"]
     assert (only["launches"], only["covered"], only["reason"]) == (5, False, "not selected")
     assert (only["executed"], only["lanes"]) == (4 + 8, 32 * 12)
@@ -123,14 +124,14 @@ def test_blocks_of_a_graph_do_not_overlap() -> None:
 
 def test_code_whose_blocks_are_missing_is_not_shown(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", kernels=[kernel("k", instructions=8)], **{**code("k", 8), "blocks": []})
-    assert document(RunFolder(run))[0]["coded"] == []
+    assert document(AnalysedRun.of(RunFolder(run)))[0]["coded"] == []
 
 
 def test_runs_of_earlier_versions_have_no_listing(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", kernels=[kernel("k", instructions=8)], **code("k", 8))
     (run / "listings.parquet").unlink()
     (run / "blocks.parquet").unlink()
-    data, codes, _ = document(RunFolder(run))
+    data, codes, _ = document(AnalysedRun.of(RunFolder(run)))
     assert (len(data["kernels"]), data["coded"], codes) == (1, [], {})
 
 

@@ -17,6 +17,7 @@ import pytest
 from effort import EVERYTHING
 from limited import survives
 from luthier.cli import report
+from luthier.report.analysis import AnalysedRun
 from luthier.report.merge import merge
 from luthier.report.page import document, write_comparison, write_page
 from luthier.report.traces import Key, summaries
@@ -103,8 +104,9 @@ def read(folder: Path, other: Path, work: Path) -> None:
         table.text()
         table.csv()
     run._repr_html_()
-    document(run)
-    write_page(run, io.BytesIO())
+    analysed = AnalysedRun.of(run)
+    document(analysed)
+    write_page(analysed, io.BytesIO())
     write_comparison(run, RunFolder(other), io.BytesIO())
     shutil.rmtree(work / "merged", ignore_errors=True)
     merge([run, RunFolder(other)], work / "merged")

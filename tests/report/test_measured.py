@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from commands import run_luthier
 from luthier.errors import LuthierError
+from luthier.report.analysis import AnalysedRun
 from luthier.report.measured import measured_beside_counted, read_measured
 from luthier.report.page import document
 from luthier.report.thread_trace import is_thread_trace, stalls_beside_counts
@@ -204,7 +205,7 @@ def test_on_the_page(counted: Path, tmp_path: Path) -> None:
         measured_beside_counted(RunFolder(counted), [file]),
         stalls_beside_counts(RunFolder(counted), [trace], 0),
     ]
-    data, code, _ = document(RunFolder(counted), measured=measured)
+    data, code, _ = document(AnalysedRun.of(RunFolder(counted), measured))
     assert [table["title"] for table in data["tables"] if table["tool"] == "GPU"] == [one.title for one in measured]
     columns = {column["name"]: column["values"] for column in code[0]["heat"] if column["tool"] == "GPU"}
     assert columns["stall"][0] == 2

@@ -128,9 +128,10 @@ def test_ranks_with_the_same_process_numbers(tmp_path: Path, capfd: pytest.Captu
     for part in ("cache hits", "0: rank0", "2: rank2", "counts", "launches"):
         assert part in text
     assert main(["report", *map(str, ranks), "--format", "html", "-o", str(tmp_path / "page.html")]) == 0
+    from luthier.report.analysis import AnalysedRun
     from luthier.report.page import document
 
-    assert document(merged)[1][0]["heat"][0]["values"][:3] == [None, 10 + 11 + 12, None]
+    assert document(AnalysedRun.of(merged))[1][0]["heat"][0]["values"][:3] == [None, 10 + 11 + 12, None]
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

@@ -16,6 +16,7 @@ from luthier import ReportRule, _mc
 from luthier.cli.main import main
 from luthier.errors import LuthierError
 from luthier.isa import Isa
+from luthier.report.analysis import AnalysedRun
 from luthier.report.digest import LINES, RunDigest
 from luthier.report.findings import findings
 from luthier.report.measures import is_per_lane
@@ -64,7 +65,7 @@ def test_each_rule_finds_its_fault_and_nothing_else(
     assert main(["report", str(folder / "luthier-app"), "--format", "sarif"]) == 0
     (log,) = json.loads(capsysbinary.readouterr().out)["runs"]
     assert sorted(one["ruleId"] for one in log["results"]) == sorted(FAULTS.values()), "the formats use the same rules"
-    page = document(RunFolder(folder / "luthier-app"))[0]
+    page = document(AnalysedRun.of(RunFolder(folder / "luthier-app")))[0]
     assert sorted(one["rule"] for one in page["findings"]) == sorted(FAULTS.values())
 
 
@@ -131,7 +132,7 @@ def test_lanes_are_those_of_vector_instructions(mix_run: Path, open_page: Callab
     share = 100 * lanes / (64 * executed)
     scalars = sum(row["executions"] or 0 for row in run.rows("counts")) - executed
     assert scalars > executed / 4, "an average over all instructions is another one"
-    assert f"{share:.1f} % of lanes active" in next(RunDigest.of(run).lines())
+    assert f"{share:.1f} % of lanes active" in next(RunDigest.of(AnalysedRun.of(run)).lines())
     opened = open_page(mix_run)
     assert f"Lanes active\n{share:.1f}" in opened.text("#totals").replace(" ", " ")
 
@@ -153,7 +154,7 @@ def test_the_summary_says_what_is_lacking(tmp_path: Path, capsys: pytest.Capture
         kernels=[kernel("k", launches=3, instrumented=1, instructions=8)],
         **code("k", 8),
     )
-    lines = list(RunDigest.of(RunFolder(run)).lines())
+    lines = list(RunDigest.of(AnalysedRun.of(RunFolder(run))).lines())
     text = "\n".join(lines)
     assert "partial: the program was ended by SIGKILL" in text
     assert "more notes: partial: the run was stopped before 1 launch ended, fault: the disk was full" in text
@@ -191,7 +192,7 @@ def test_a_threshold(tmp_path: Path, efficiency: float, has_finding: bool) -> No
     for row in rows["counts"]:
         row["active_lanes"] = 64 * row["executions"]
     run = write_run(tmp_path / "run", summary, kernels=[kernel("k", instructions=8)], **rows)
-    assert bool(RunDigest.of(RunFolder(run)).findings) == has_finding
+    assert bool(RunDigest.of(AnalysedRun.of(RunFolder(run))).findings) == has_finding
 
 
 RULE = """
@@ -252,7 +253,9 @@ def test_rules_that_are_no_rules(
 
 def test_missing_hooks_are_a_note(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", kernels=[kernel("k", requested_sites=4, sites=3)])
-    (finding,) = (one for one in RunDigest.of(RunFolder(run)).findings if one.rule == "not-instrumented")
+    (finding,) = (
+        one for one in RunDigest.of(AnalysedRun.of(RunFolder(run))).findings if one.rule == "not-instrumented"
+    )
     assert (finding.level, finding.text) == ("note", "1 of 4 instructions lack hooks that tools requested")
 
 
@@ -260,7 +263,7 @@ def test_different_errors_of_a_kernel_stay_two(tmp_path: Path) -> None:
     tables = [{"title": "", "columns": ("kernel", "finding"), "rows": [["k", "a race"], ["k", "a NaN"]]}]
     summary = {"tools": [{"tool": "t", "options": {}, "tables": tables}]}
     run = write_run(tmp_path / "run", summary, kernels=[kernel("k")])
-    text = "\n".join(RunDigest.of(RunFolder(run)).lines())
+    text = "\n".join(RunDigest.of(AnalysedRun.of(RunFolder(run))).lines())
     assert "findings: 2 " in text
     assert "a race" in text
     assert "a NaN" in text

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from luthier.cli.main import main
+from luthier.report.analysis import AnalysedRun
 from luthier.report.charging import SourceLine, span
 from luthier.report.measures import together
 from luthier.report.page import document
@@ -76,7 +77,9 @@ def test_what_is_of_no_line_is_lost_as_well(tmp_path: Path) -> None:
     tables = [{"title": "by", "columns": columns, "rows": cells}]
     summary = {"tools": [{"tool": "banks", "options": {}, "tables": tables}]}
     run = write_run(tmp_path / "run", summary, kernels=[kernel("k", instructions=8)], **rows)
-    findings = [one for one in document(RunFolder(run))[0]["findings"] if one["rule"] == "bank-conflicts"]
+    findings = [
+        one for one in document(AnalysedRun.of(RunFolder(run)))[0]["findings"] if one["rule"] == "bank-conflicts"
+    ]
     assert [(one["lost"], one["place"]) for one in findings] == [(112, None), (5, [0, 3])]
     assert findings[0]["text"] == "112 cycles of LDS bank conflicts, 8 times the cycles needed"
     assert findings[1]["text"] == "5 cycles of LDS bank conflicts, 1.5 times the cycles needed"

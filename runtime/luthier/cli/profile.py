@@ -104,6 +104,7 @@ def _answer(options: ProfileOptions) -> None:
     Raises:
         LuthierError: a file cannot be written; the summary has been printed then.
     """
+    from luthier.report.analysis import AnalysedRun
     from luthier.report.digest import RunDigest
     from luthier.report.page import write_page
     from luthier.run.folder import RunFolder
@@ -111,7 +112,8 @@ def _answer(options: ProfileOptions) -> None:
     assert options.output is not None
     folder = RunFolder(options.output)
     page = folder.path / PAGE
-    digest = RunDigest.of(folder, mangled=options.mangled)
+    analysed = AnalysedRun.of(folder)
+    digest = RunDigest.of(analysed, mangled=options.mangled)
     for line in digest.lines(terminal_width(sys.stderr)):
         say(line, file=sys.stderr)
     if options.json:
@@ -123,5 +125,5 @@ def _answer(options: ProfileOptions) -> None:
             write_atomically(options.json, f"{text}\n".encode())
     if options.page:
         with writing_atomically(page) as file:
-            write_page(folder, file)
+            write_page(analysed, file)
     say_fitting(str(page if options.page else folder.path), file=sys.stderr)

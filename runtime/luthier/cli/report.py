@@ -343,11 +343,12 @@ def _text(tables: Iterable[Table], args: argparse.Namespace) -> str:
 
 def _write_text(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -> None:
     """Write the summary, with ``--all`` also the tables."""
+    from luthier.report.analysis import AnalysedRun
     from luthier.report.digest import RunDigest
     from luthier.support.table import wrapped
 
     width = 0 if args.output else terminal_width(sys.stdout)
-    parts = list(RunDigest.of(folder, mangled=args.mangled).lines(width))
+    parts = list(RunDigest.of(AnalysedRun.of(folder), mangled=args.mangled).lines(width))
     if args.all:
         parts += ["", _text((table for table in folder.shown() if table.rows), args)]
     else:

@@ -15,7 +15,6 @@ from luthier.report.code import cost
 from luthier.report.findings import ReportedFinding
 from luthier.report.rules.wording import count, number
 from luthier.report.sources import read_sources
-from luthier.run.folder import RunFolder
 from luthier.run.summary import RunSummary
 from luthier.support.processes import signal_name
 from luthier.support.table import Cell, Table, wrapped
@@ -68,17 +67,16 @@ class RunDigest(Struct, frozen=True):
     """Whether the rules had all counts of all launches."""
 
     @classmethod
-    def of(cls, run: RunFolder, *, mangled: bool = False) -> RunDigest:
+    def of(cls, analysed: AnalysedRun, *, mangled: bool = False) -> RunDigest:
         """Summarise a run.
 
         Args:
-            run: the run.
+            analysed: the run.
             mangled: name kernels by their symbols.
 
         Raises:
             LuthierError: the run is damaged.
         """
-        analysed = AnalysedRun.of(run)
         names = _names(analysed.kernels, mangled)
         findings = [_digested(finding, analysed, names) for finding in analysed.findings]
         launched = [at for at, one in enumerate(analysed.kernels) if one["launches"] and not one["skipped"]]
@@ -88,7 +86,7 @@ class RunDigest(Struct, frozen=True):
         hot = list(_hot(analysed))
         lacking = list(_lacking(analysed))
         notes = lacking + (["no source lines: compile with -g"] if executed and not hot else [])
-        headline = _headline(run.summary, [analysed.kernels[at] for at in launched])
+        headline = _headline(analysed.run.summary, [analysed.kernels[at] for at in launched])
         return cls(headline, kernels, hot, findings, notes, bool(kernels) and not lacking)
 
     def lines(self, width: int = 0) -> Iterator[str]:

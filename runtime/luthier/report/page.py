@@ -34,7 +34,6 @@ from luthier.run.folder import RunFolder
 from luthier.run.summary import ReportedTool
 from luthier.support import strict_json
 from luthier.support.extras import extra
-from luthier.support.table import Table
 from luthier.terminal import visible_json
 
 _SCRIPTS = (
@@ -59,19 +58,18 @@ _BLOCKS = 5_000
 
 
 def document(
-    run: RunFolder, roots: Sequence[Path] = (), measured: Sequence[Table] = ()
+    analysed: AnalysedRun, roots: Sequence[Path] = ()
 ) -> tuple[dict[str, Any], dict[int, dict[str, Any]], list[dict[str, Any]]]:
     """Return the page's data as JSON-compatible values: of the run, of the code of kernels by number, and source files.
 
     Args:
-        run: the run.
+        analysed: the run.
         roots: additional folders with source files.
-        measured: tables of what a GPU measured.
 
     Raises:
         LuthierError: the run is damaged.
     """
-    analysed = AnalysedRun.of(run, measured)
+    run = analysed.run
     numbers, kernels, code_of = analysed.numbers, analysed.kernels, analysed.codes
     rules = {name: rule.to_json() for name, rule in loaded_rules().items()}
     paths: dict[str, int] = {}
@@ -121,19 +119,18 @@ def _units(code: ReportedCode | None) -> dict[str, int]:
     return sums
 
 
-def write_page(run: RunFolder, out: IO[bytes], roots: Sequence[Path] = (), measured: Sequence[Table] = ()) -> list[str]:
+def write_page(analysed: AnalysedRun, out: IO[bytes], roots: Sequence[Path] = ()) -> list[str]:
     """Write the page of a run, and return the source files that it contains.
 
     Args:
-        run: the run.
+        analysed: the run.
         out: output file.
         roots: additional folders with source files.
-        measured: tables of what a GPU measured.
 
     Raises:
         LuthierError: the run is damaged.
     """
-    data, code, sources = document(run, roots, measured)
+    data, code, sources = document(analysed, roots)
     places = [place for one in sources if (place := one.pop("place")) and one["lines"] is not None]
     scripts = [_uplot("js"), *(_asset(f"{name}.js") for name in _SCRIPTS)]
     pieces = [_piece("run", data), *(_piece(f"code-{number}", one) for number, one in code.items())]

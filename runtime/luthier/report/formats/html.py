@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 def write(folder: RunFolder, out: IO[bytes], roots: Sequence[Path] = (), measured: Sequence[Table] = ()) -> None:
     """Write the page of a run, and print the source files that it contains on standard error."""
+    from luthier.report.analysis import AnalysedRun
     from luthier.report.page import write_page
 
-    if places := write_page(folder, out, roots, measured):
+    if places := write_page(AnalysedRun.of(folder, measured), out, roots):
         say(f"luthier report: files in the page: {', '.join(places)}", file=sys.stderr)
 
 
