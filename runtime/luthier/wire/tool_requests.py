@@ -223,7 +223,7 @@ class FrameNumber(Message, frozen=True):
     number: int
 
 
-@request(33)
+@request(36)
 class NewStack(Message, frozen=True):
     """A stack of the host that launched a kernel, with the frames that no earlier one has."""
 
