@@ -99,7 +99,7 @@ def test_groups_that_wait_for_those_that_begin_last(module: Module, how: str) ->
 def test_more_groups_than_the_device_holds(build_kernels: Callable[[str, str], Path]) -> None:
     """As on hardware, the launch never ends, but the reason is reported."""
     device = open_device("emu:gfx90a", threads=2)
-    device.step_limit = 1 << 12
+    device.step_limit = 1 << 8
     module = device.load(build_kernels("cooperative", "gfx90a"))
     held = held_at_once(module, 2)
     with pytest.raises(EmulationError, match="does not end") as problem:
