@@ -54,13 +54,21 @@ def test_waves_of_32_lanes(build_program: Build, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_beside_init(build_program: Build, tmp_path: Path) -> None:
-    """Values of inactive lanes, and those never written, keep their kinds."""
+    """Decisions by values of inactive lanes have the kinds of those by values never written, which may be stored."""
     options = ["--check", "init,wave-size", "--init", "reads,decisions"]
     findings = findings_of([build_program("lanes", "-g"), *FAULTS], tmp_path / "log", *options, target="gfx90a")
-    assert {finding["name"]: finding["kind"] for finding in findings} == FAULTS
+    masks = {name: kind for name, kind in FAULTS.items() if kind == "half-mask"}
+    decisions = {"branched": "uninitialised-mask", "addressed": "uninitialised-address"}
+    assert {finding["name"]: finding["kind"] for finding in findings} == masks | decisions
     command = [build_program("undefined", "-g"), "memory_mask"]
     findings = findings_of(command, tmp_path / "log", *options, target="gfx90a")
     assert {finding["kind"] for finding in findings} == {"uninitialised-read", "uninitialised-mask"}
+
+
+def test_unwritten_beside_init(build_program: Build, tmp_path: Path) -> None:
+    """A wave that takes a value of an inactive lane may store what was never written."""
+    options = ["--check", "init,wave-size", "--init", "decisions"]
+    assert findings_of([build_program("lanes", "-g"), "copied"], tmp_path / "log", *options, target="gfx90a") == []
 
 
 @pytest.mark.thorough

@@ -20,6 +20,7 @@ from luthier.findings.kinds import (
     DEFAULT,
     EARLIER_CHECKS,
     FAST,
+    LANES,
     LEAK,
     SETS,
     TRACKING,
@@ -27,6 +28,7 @@ from luthier.findings.kinds import (
     WITHOUT,
     ChosenChecks,
     chosen_checks,
+    follows_unwritten,
     tracks_undefined,
 )
 from luthier.support.files import check_writable, write_atomically
@@ -170,6 +172,9 @@ class Findings:
             checks_left = [check for check in self.chosen.impossible if impossible[check] == why]
             if checks_left:
                 self.collector.leave(Unchecked(0, "", ", ".join(checks_left), why))
+        if follows_unwritten(kinds) and not LANES.isdisjoint(kinds):
+            why = "beside init they may be of values that were never written (--check wave-size alone reports them)"
+            self.collector.leave(Unchecked(0, "", "stores of values of inactive lanes", why))
 
     @property
     def shown(self) -> list[Finding]:

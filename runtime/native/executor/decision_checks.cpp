@@ -46,9 +46,11 @@ void DecisionChecks::observe(const Instruction &instruction, const char *what, u
       note(instruction, wire::FindingKind::kHalfMask, lanes, [](wire::Sighting &) {});
     return;
   }
-  const auto taker = sources & LANE_VALUES ? taker_of(instruction.wave) : std::nullopt;
-  if (!taker && (!(sources & UNWRITTEN_VALUES) || kind == DECIDES_STORE))
-    return; // it comes from another wave, which was reported where it stored the value
+  // Undefined bits do not say from which source they come. Values that were never written may be stored.
+  const bool is_unwritten = sources & UNWRITTEN_VALUES;
+  const auto taker = is_unwritten ? std::nullopt : taker_of(instruction.wave);
+  if (is_unwritten ? kind == DECIDES_STORE : !taker)
+    return; // without a taker it comes from another wave, which was reported where it stored the value
   note(
       instruction, taker ? wire::FindingKind::kInactiveLane : sight_of(kind), lanes,
       [&](wire::Sighting &sighting) {

@@ -89,6 +89,15 @@ __global__ void chosen(const int *in, int *out) {
   out[threadIdx.x] = threadIdx.x < 16 ? further : 7;
 }
 
+__global__ void copied(const int *in, int *out) { // of the even lanes what was never written
+  __shared__ int shared[kCount];
+  int further = __shfl_xor(in[threadIdx.x], 32);
+  if (threadIdx.x & 1)
+    shared[threadIdx.x] = in[threadIdx.x];
+  __syncthreads();
+  out[threadIdx.x] = threadIdx.x < 16 ? further : shared[threadIdx.x];
+}
+
 __global__ void scanned(const int *in, int *out) {
   int value = in[threadIdx.x];
   for (unsigned offset = 1; offset < 64; offset *= 2) {
@@ -141,7 +150,7 @@ int main(int, char **arguments) {
       {"scanned", {scanned, 48}},         {"whole_count", {whole_count, 48}},
       {"both_halves", {both_halves, 48}}, {"whole_wave", {whole_wave, 64}},
       {"one_bit", {one_bit, 64}},         {"small_group", {small_group, 32}},
-      {"any_and_all", {any_and_all, 64}},
+      {"any_and_all", {any_and_all, 64}}, {"copied", {copied, 48}},
   };
   std::vector<int> values(kCount);
   for (int i = 0; i < kCount; ++i)
