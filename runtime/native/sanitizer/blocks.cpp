@@ -1,9 +1,11 @@
 #include "blocks.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <map>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "agreement.h"
@@ -75,6 +77,15 @@ struct AtExit {
 
 } // namespace
 
+CallTrace calls_here() {
+  static std::atomic<bool> is_reported = false;
+  const CallTrace calls = stack_here();
+  if (!calls && !is_reported.exchange(true))
+    std::fprintf(stderr, "luthier: the process has allocated and freed memory from more than 65,536 stacks of calls: "
+                         "findings have no stacks for later ones\n");
+  return calls;
+}
+
 void note(void *address, const Block &block, size_t reserved) {
   State &all = state();
   std::lock_guard lock(all.mutex);
@@ -87,18 +98,24 @@ void note_front(void *page) { listeners::allocated(number(page), 0, kPage, {}); 
 
 bool is_wrong(void *address) {
   State &all = state();
-  std::lock_guard lock(all.mutex);
-  if (const auto entry = all.freed.find(address); entry != all.freed.end()) {
-    complain(FindingKind::kDoubleFree, address, address, entry->second, stack_here());
-    return true;
+  FindingKind kind = FindingKind::kDoubleFree;
+  void *base = address;
+  Block block{};
+  {
+    std::lock_guard lock(all.mutex);
+    if (const auto entry = all.freed.find(address); entry != all.freed.end()) {
+      block = entry->second;
+    } else {
+      auto after = all.live.upper_bound(address);
+      if (after == all.live.begin())
+        return false;
+      std::tie(base, block) = *--after;
+      if (number(address) - number(base) >= block.size)
+        return false;
+      kind = FindingKind::kInvalidFree;
+    }
   }
-  auto after = all.live.upper_bound(address);
-  if (after == all.live.begin())
-    return false;
-  const auto &[base, block] = *--after;
-  if (number(address) - number(base) >= block.size)
-    return false;
-  complain(FindingKind::kInvalidFree, address, base, block, stack_here());
+  complain(kind, address, base, block, calls_here());
   return true;
 }
 
@@ -106,6 +123,7 @@ bool free_later(void *address) {
   Inside now;
   State &all = state();
   std::vector<std::pair<void *, Block>> old;
+  const CallTrace calls = calls_here();
   {
     std::lock_guard lock(all.mutex);
     const auto entry = all.live.find(address);
@@ -113,7 +131,7 @@ bool free_later(void *address) {
       return false;
     const Block block = entry->second;
     all.live.erase(entry);
-    listeners::freed(number(address), stack_here());
+    listeners::freed(number(address), calls);
     all.freed[address] = block;
     all.order.push_back(address);
     all.kept += block.size;

@@ -53,7 +53,7 @@ template <typename Make> int allocate(void **address, size_t size, Kind kind, Ma
     return result;
   const size_t reserved = size + kZone;
   // Pools allocate parts of pages.
-  note(*address, {size, kind, 0, true, stack_here()},
+  note(*address, {size, kind, 0, true, calls_here()},
        kind == Kind::kAsync ? reserved : (reserved + kPage - 1) / kPage * kPage);
   if (is_fresh(kind) && luthier_fresh)
     luthier_fresh(reinterpret_cast<uint64_t>(*address), size);
@@ -85,7 +85,7 @@ template <typename Make> int allocate_rows(void **address, size_t *pitch, size_t
   if (result != kSuccess || !*address)
     return result;
   const size_t size = *pitch * rows * layers, reserved = *pitch * (rows + 1) * layers;
-  note(*address, {size, Kind::kDevice, 0, true, stack_here()}, (reserved + kPage - 1) / kPage * kPage);
+  note(*address, {size, Kind::kDevice, 0, true, calls_here()}, (reserved + kPage - 1) / kPage * kPage);
   if (luthier_fresh)
     luthier_fresh(reinterpret_cast<uint64_t>(*address), size);
   return result;

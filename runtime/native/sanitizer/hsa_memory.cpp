@@ -64,7 +64,7 @@ template <typename Make> int allocate(Source source, void **address, size_t size
   if (caller == Caller::kOther || (caller == Caller::kOpenCl && !opencl::is_buffer(block)))
     return make(size, address);
   if (caller != Caller::kOpenCl)
-    block.calls = stack_here();
+    block.calls = calls_here();
   if (caller == Caller::kOpenMp)
     note_pages("OpenMP's map", site);
   block.is_programs = block.is_programs && caller != Caller::kOpenMp;

@@ -48,7 +48,7 @@ template <typename Create> void *create(uint64_t flags, size_t size, const void 
   // Beside it in its pages there may be memory that the runtime uses by right, for a copy.
   if (flags & kUseHostPointer)
     return create_by_pages("clCreateBuffer with CL_MEM_USE_HOST_PTR", site, own);
-  Buffer made{size, stack_here()};
+  Buffer made{size, calls_here()};
   in_creation = &made;
   void *const handle = own();
   in_creation = nullptr;
@@ -140,7 +140,7 @@ void *clSVMAlloc(void *context, uint64_t flags, size_t size, uint32_t alignment)
   if (inside || !listeners::any() || !size || size > SIZE_MAX - kZone)
     return own(context, flags, size, alignment);
   Inside now;
-  const Block block{size, Kind::kSvm, reinterpret_cast<uint64_t>(context), true, stack_here()};
+  const Block block{size, Kind::kSvm, reinterpret_cast<uint64_t>(context), true, calls_here()};
   void *const given =
       allocate_with_zone(block, kPage, [&](size_t room) { return own(context, flags, room, alignment); });
   // Memory is released to the context later than the program releases it.

@@ -13,7 +13,7 @@ void *omp_target_alloc(size_t size, int device) {
     return own(size, device);
   Inside now;
   // Runtimes allocate parts of larger memory.
-  return allocate_with_zone({size, Kind::kOpenMp, static_cast<uint64_t>(device), true, stack_here()}, 1,
+  return allocate_with_zone({size, Kind::kOpenMp, static_cast<uint64_t>(device), true, calls_here()}, 1,
                             [&](size_t room) { return own(room, device); });
 }
 

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "host_stack.h"
 #include "next_function.h"
 
 namespace luthier {
@@ -33,6 +34,10 @@ template <typename Function> Function *next(const char *name, const char *librar
   }
   return function;
 }
+
+// Return the stack of the program's calls; null, which is reported once, if too many stacks were met. No lock may be
+// held that a constructor of a library may wait for: the dynamic linker may be asked for Python's functions.
+CallTrace calls_here();
 
 // Return whether an address is in the code of this library.
 bool is_own_code(const void *address);
