@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commands import run_luthier
 
 from .sanitized import findings_of, marked_line
 
@@ -40,3 +41,18 @@ def test_parts(build_program: Build, tmp_path: Path, way: str) -> None:
     if size is not None:
         assert finding["allocation"]["size"] == size, finding
         assert finding["allocated"]["source"]["line"] == marked_line("caching.hip", "get"), finding
+
+
+@pytest.mark.parametrize(
+    ("way", "message"), [("whole", " is not in a part\n"), ("nested", " overlap a live part, and are left out")]
+)
+def test_refused(build_program: Build, way: str, message: str) -> None:
+    program = build_program("caching", "-g")
+    done = run_luthier("sanitize", "--check", "memory", "--device", "emu:gfx90a", "--", program, way)
+    assert (done.returncode, done.stderr.count(message), "0 findings" in done.stderr) == (0, 1, True), done
+
+
+def test_unchecked(build_program: Build) -> None:
+    """Without checks the functions do nothing."""
+    done = run_luthier("run", "-t", "memcheck", "--device", "emu:gfx90a", "--", build_program("caching", "-g"), "twice")
+    assert (done.returncode, "luthier_free" in done.stderr) == (0, False), done

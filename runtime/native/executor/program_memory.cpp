@@ -24,7 +24,7 @@ void ProgramMemory::allocated(uint64_t address, uint64_t size, uint64_t reserved
   ++version_;
 }
 
-bool ProgramMemory::divided(uint64_t address, uint64_t size, CallTrace calls) {
+ProgramMemory::Division ProgramMemory::divided(uint64_t address, uint64_t size, CallTrace calls) {
   std::lock_guard lock(mutex_);
   const auto within = [&](std::map<uint64_t, Extent> &extents) {
     auto extent = extents.upper_bound(address);
@@ -39,13 +39,21 @@ bool ProgramMemory::divided(uint64_t address, uint64_t size, CallTrace calls) {
   if (whole == wholes_.end()) {
     const auto undivided = within(extents_);
     if (undivided == extents_.end())
-      return false;
+      return Division::kNoAllocation;
     whole = wholes_.insert(*undivided).first;
     undivided->second.size = 0; // a hole in front of the first part
   }
   const uint64_t end = whole->first + whole->second.reserved;
-  // Memory of earlier parts that the new one takes is its own.
+  const auto is_live = [=](const Extent &part) {
+    return part.size && !part.freed && part.address < address + size && address < part.address + part.size;
+  };
   auto earlier = extents_.lower_bound(address);
+  if (earlier != extents_.begin() && is_live(std::prev(earlier)->second))
+    return Division::kOverlap;
+  for (auto each = earlier; each != extents_.end() && each->first < address + size; ++each)
+    if (is_live(each->second))
+      return Division::kOverlap;
+  // Memory of freed parts that the new one takes is its own.
   while (earlier != extents_.end() && earlier->first < address + size)
     earlier = extents_.erase(earlier);
   if (earlier != extents_.begin())
@@ -53,7 +61,7 @@ bool ProgramMemory::divided(uint64_t address, uint64_t size, CallTrace calls) {
       before.size = address - before.address;
   extents_[address] = {address, size, end - address, ++number_, false, 0, 0, calls};
   ++version_;
-  return true;
+  return Division::kDone;
 }
 
 // Replace the parts of an allocation by the allocation.
@@ -84,10 +92,16 @@ void ProgramMemory::part_freed(uint64_t address, CallTrace calls) {
   }
 }
 
-void ProgramMemory::forget(uint64_t address) {
+uint64_t ProgramMemory::forget(uint64_t address) {
   std::lock_guard lock(mutex_);
   unite(address);
-  version_ += extents_.erase(address);
+  const auto extent = extents_.find(address);
+  if (extent == extents_.end())
+    return 0;
+  const uint64_t reserved = extent->second.reserved;
+  extents_.erase(extent);
+  ++version_;
+  return reserved;
 }
 
 void ProgramMemory::loaded(uint64_t module, uint64_t end, const std::vector<Extent> &variables) {
@@ -146,6 +160,16 @@ std::optional<Extent> ProgramMemory::at(uint64_t address) const {
   std::lock_guard lock(mutex_);
   const auto extent = extents_.find(address);
   return extent == extents_.end() ? std::nullopt : std::optional(extent->second);
+}
+
+std::optional<Extent> ProgramMemory::part_around(uint64_t address) const {
+  std::lock_guard lock(mutex_);
+  const auto around = [=](const std::map<uint64_t, Extent> &extents) -> const Extent * {
+    const auto after = extents.upper_bound(address);
+    return after != extents.begin() && std::prev(after)->second.has(address) ? &std::prev(after)->second : nullptr;
+  };
+  const Extent *part = around(wholes_) ? around(extents_) : nullptr;
+  return part ? std::optional(*part) : std::nullopt;
 }
 
 uint64_t ProgramMemory::version() const {

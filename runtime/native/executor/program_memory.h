@@ -40,15 +40,17 @@ public:
   static ProgramMemory &get();
 
   void allocated(uint64_t address, uint64_t size, uint64_t reserved, CallTrace calls = nullptr);
-  // Add a part of an allocation, of which from now on only live parts may be accessed. Return false if no live
-  // allocation contains it.
-  bool divided(uint64_t address, uint64_t size, CallTrace calls);
+  // Add a part of an allocation, of which from now on only live parts may be accessed.
+  enum class Division { kDone, kNoAllocation, kOverlap };
+  // Nothing is added if no live allocation contains the part, or it overlaps a live one.
+  Division divided(uint64_t address, uint64_t size, CallTrace calls);
   // Mark an allocation as freed, while its memory still exists.
   void freed(uint64_t address, CallTrace calls = nullptr);
   // Mark a part as freed.
   void part_freed(uint64_t address, CallTrace calls);
-  // Forget an allocation, whose memory no longer exists.
-  void forget(uint64_t address);
+  // Forget an allocation, whose memory no longer exists, and its parts. Return the number of its bytes, with those that
+  // no other allocation uses; 0 if it is not known.
+  uint64_t forget(uint64_t address);
 
   // Add the variables of a code object that is loaded at an address, in memory that ends at another one.
   void loaded(uint64_t module, uint64_t end, const std::vector<Extent> &variables);
@@ -62,6 +64,8 @@ public:
   std::optional<Extent> nearest(uint64_t address, uint64_t *in_front = nullptr) const;
   // Return the extent that begins at an address; nothing if none does.
   std::optional<Extent> at(uint64_t address) const;
+  // Return the part, live or freed, that contains an address; nothing if none does.
+  std::optional<Extent> part_around(uint64_t address) const;
   // Return how often it has changed; 0 where nothing is known.
   uint64_t version() const;
   // Return whether allocations are reported.

@@ -7,11 +7,15 @@ using namespace luthier;
 
 namespace {
 
-// Wait for kernels that still use the memory: it is compared with the parts that there are when a kernel runs.
-void wait_for_device() {
+// Return whether accesses are compared with parts: with those that there are when a kernel runs, so wait for kernels
+// that still use the memory.
+bool checks_parts() {
+  if (!luthier_checks_parts || !luthier_checks_parts())
+    return false;
   Inside now;
   if (!loaded_library("libamdhip64").empty())
     next<int()>("hipDeviceSynchronize")();
+  return true;
 }
 
 } // namespace
@@ -19,16 +23,12 @@ void wait_for_device() {
 extern "C" {
 
 void luthier_annotate_alloc(const void *address, size_t size) {
-  if (!luthier_part_allocated || !address || !size)
-    return;
-  wait_for_device();
-  luthier_part_allocated(reinterpret_cast<uint64_t>(address), size, stack_here());
+  if (address && size && checks_parts())
+    luthier_part_allocated(reinterpret_cast<uint64_t>(address), size, calls_here());
 }
 
 void luthier_annotate_free(const void *address) {
-  if (!luthier_part_freed || !address)
-    return;
-  wait_for_device();
-  luthier_part_freed(reinterpret_cast<uint64_t>(address), stack_here());
+  if (address && checks_parts())
+    luthier_part_freed(reinterpret_cast<uint64_t>(address), calls_here());
 }
 }

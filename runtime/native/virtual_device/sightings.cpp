@@ -77,6 +77,7 @@ std::vector<wire::Sighting> Sightings::take() {
 
 } // namespace luthier
 
+LUTHIER_EXPORT bool luthier_checks_parts();
 LUTHIER_EXPORT void luthier_fresh(uint64_t address, uint64_t size);
 LUTHIER_EXPORT void luthier_complain(uint64_t kind, uint64_t address, uint64_t base, uint64_t size,
                                      luthier::CallTrace calls);
@@ -98,13 +99,21 @@ LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t 
     system->checked.allocated(size);
   }
 }
+// Return whether anything is compared with parts of allocations.
+LUTHIER_EXPORT bool luthier_checks_parts() { return system_of_checks(); }
 // A part of an allocation, by luthier_annotate.h; and the end of one.
 LUTHIER_EXPORT void luthier_part_allocated(uint64_t address, uint64_t size, luthier::CallTrace calls) {
   const auto *system = system_of_checks();
   if (!system)
     return;
-  if (!luthier::ProgramMemory::get().divided(address, size, calls)) {
-    std::fprintf(stderr, "luthier: luthier_alloc: no live allocation contains the %llu bytes at %#llx\n",
+  using Division = luthier::ProgramMemory::Division;
+  const Division done = luthier::ProgramMemory::get().divided(address, size, calls);
+  if (done != Division::kDone) {
+    std::fprintf(stderr,
+                 done == Division::kOverlap
+                     ? "luthier: luthier_alloc: the %llu bytes at %#llx overlap a live part, and are left out: "
+                       "call luthier_free for that part first\n"
+                     : "luthier: luthier_alloc: no live allocation contains the %llu bytes at %#llx\n",
                  static_cast<unsigned long long>(size), static_cast<unsigned long long>(address));
     return;
   }
@@ -115,8 +124,8 @@ LUTHIER_EXPORT void luthier_part_freed(uint64_t address, luthier::CallTrace call
   using namespace luthier;
   if (!system_of_checks())
     return;
-  const auto part = ProgramMemory::get().nearest(address);
-  if (!part || !part->has(address))
+  const auto part = ProgramMemory::get().part_around(address);
+  if (!part)
     std::fprintf(stderr, "luthier: luthier_free: %#llx is not in a part\n", static_cast<unsigned long long>(address));
   else if (part->address != address || part->freed)
     luthier_complain(
@@ -131,10 +140,9 @@ LUTHIER_EXPORT void luthier_freed(uint64_t address, luthier::CallTrace calls) {
 LUTHIER_EXPORT void luthier_forget(uint64_t address) {
   using namespace luthier;
   const System *system = System::current();
-  if (system && system->service.setup().undefined)
-    if (const auto extent = ProgramMemory::get().nearest(address); extent && extent->address == address)
-      UndefinedMemory::get().define(address, extent->reserved);
-  ProgramMemory::get().forget(address);
+  const uint64_t size = ProgramMemory::get().forget(address);
+  if (size && system && system->service.setup().undefined)
+    UndefinedMemory::get().define(address, size);
 }
 
 // Return how many of these bytes have undefined bits, and the address of the first one.

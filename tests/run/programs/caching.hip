@@ -89,6 +89,18 @@ int main(int, char **arguments) {
       luthier_free(second);
       luthier_free(second);
     }
+    if (way == "whole") { // an allocation without parts
+      int *whole = nullptr;
+      HIP(hipMalloc(&whole, 1024));
+      luthier_free(whole);
+      fills<<<1, 256>>>(whole, 256);
+      HIP(hipDeviceSynchronize());
+      HIP(hipFree(whole));
+    }
+    if (way == "nested") { // in a live part
+      luthier_alloc(third + 64, 256);
+      fills<<<1, 256>>>(third, 256);
+    }
     HIP(hipDeviceSynchronize());
   }
   std::puts("done");
