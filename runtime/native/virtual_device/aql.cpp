@@ -199,7 +199,8 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
       const auto start = std::chrono::steady_clock::now();
       fault = launch->run();
       room_.checked.ended(choice, std::chrono::steady_clock::now() - start);
-      room_.sampled.ended(sampled);
+      if (!fault && !stopping())
+        room_.sampled.ended(sampled);
     }
     if (fault)
       fault->kernel = pointer<const char *>(plan, layout::plan::name);

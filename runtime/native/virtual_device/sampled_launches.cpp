@@ -23,6 +23,7 @@ SampledLaunches::Choice SampledLaunches::choose(const char *plan, const hsa::Dis
                     {packet.grid_size_x, packet.grid_size_y, packet.grid_size_z},
                     {packet.workgroup_size_x, packet.workgroup_size_y, packet.workgroup_size_z},
                     packet.group_segment_size,
+                    packet.private_segment_size,
                     cooperative};
   {
     std::lock_guard lock(mutex_);

@@ -35,7 +35,8 @@ public:
   void report(bool is_all);
 
 private:
-  using Sizes = std::tuple<const char *, unsigned, std::array<uint32_t, 3>, std::array<uint16_t, 3>, uint32_t, bool>;
+  using Sizes =
+      std::tuple<const char *, unsigned, std::array<uint32_t, 3>, std::array<uint16_t, 3>, uint32_t, uint32_t, bool>;
   Service &service_;
   std::mutex mutex_;
   std::map<Sizes, uint64_t> numbers_;
