@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <pthread.h>
 #include <utility>
 
 #include "client.h"
@@ -113,6 +114,10 @@ public:
   }
 
 private:
+  Names() { // see Stacks
+    pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); }, [] { get().mutex_.unlock(); });
+  }
+
   std::mutex mutex_;
   std::map<std::string, uint32_t, std::less<>> numbers_;
   std::deque<std::string> names_; // which stay where they are
@@ -132,7 +137,11 @@ struct Free {
 };
 
 Free &free_ranges() {
-  static Free *const made = new Free; // never destroyed: threads end ranges while the process ends
+  static Free *const made = [] { // never destroyed: threads end ranges while the process ends
+    const auto release = [] { free_ranges().mutex.unlock(); };
+    pthread_atfork([] { free_ranges().mutex.lock(); }, release, release);
+    return new Free;
+  }();
   return *made;
 }
 
