@@ -39,7 +39,7 @@ from luthier.tool.observation import ApiEvent
 from luthier.wire import channels, device_header, device_requests, memory, messages, tool_requests, topology
 from luthier.wire.device_requests import Hello, Plan
 from luthier.wire.messages import CodeCounts, Sighting
-from luthier.wire.structures import FieldLayout, ForeignText, Message, ProtocolError, WireStructure, pack
+from luthier.wire.structures import FieldLayout, ForeignText, Message, ProtocolError, WireStructure, pack, request
 from luthier.wire.tool_requests import Instrument, SendObject
 from random_messages import random_message
 
@@ -391,3 +391,11 @@ def test_a_tool_library_finds_another_digest_in_memory(
     assert ran.code == 0
     if head is memory.LEDGER_HEAD:
         assert f"nothing is instrumented: {message}" in ran.err
+
+
+def test_numbers_of_requests() -> None:
+    with pytest.raises(ValueError, match=r"Second has the number 1, which luthier\.wire\.device_requests\.\w+ has"):
+
+        @request(1)
+        class Second(Message, frozen=True):
+            pass

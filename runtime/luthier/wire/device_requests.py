@@ -292,7 +292,7 @@ class SampleCost(Message, frozen=True):
     groups: int
     waves: int
     executed: tuple[CodeCounts, ...]
-    costs: bytes  # rows of `luthier.emulator.layout.COSTS` by record; those at the end may be missing
+    costs: bytes  # rows of `luthier.emulator.running.executor.ACCESS_COSTS` by record; those at the end may be missing
 
 
 @request(34)

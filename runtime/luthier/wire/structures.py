@@ -223,6 +223,8 @@ def pack(value: object) -> tuple[bytes, list[int]]:
 
 
 Requested = TypeVar("Requested", bound=Message)
+_requests: dict[int, str] = {}
+"""Names of requests by number."""
 
 
 def request(number: int, reply: type = NoneType) -> Callable[[type[Requested]], type[Requested]]:
@@ -231,9 +233,15 @@ def request(number: int, reply: type = NoneType) -> Callable[[type[Requested]], 
     Args:
         number: number of the request.
         reply: type of the reply: a message, or one of the types of their fields.
+
+    Raises:
+        ValueError: another request has the number.
     """
 
     def decorate(declared: type[Requested]) -> type[Requested]:
+        name = f"{declared.__module__}.{declared.__qualname__}"
+        if _requests.setdefault(number, name) != name:
+            raise ValueError(f"{name} has the number {number}, which {_requests[number]} has: choose a free one")
         declared.REQUEST, declared.REPLY = number, reply
         return declared
 
