@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "call_site.h"
+#include "next_function.h"
 #include "unwinder.h"
 
 namespace luthier {
@@ -38,17 +39,12 @@ CodePlace place_of(const void *returns) {
   dl_iterate_phdr(
       [](dl_phdr_info *info, size_t, void *data) {
         auto &wanted = *static_cast<Search *>(data);
-        uint64_t first = ~uint64_t{0};
-        bool is_in = false;
-        for (unsigned number = 0; number < info->dlpi_phnum; ++number) {
-          const auto &segment = info->dlpi_phdr[number];
-          if (segment.p_type != PT_LOAD)
-            continue;
-          first = std::min<uint64_t>(first, segment.p_vaddr & ~uint64_t{0xFFF});
-          is_in = is_in || wanted.address - info->dlpi_addr - segment.p_vaddr < segment.p_memsz;
-        }
-        if (!is_in)
+        if (!is_in(*info, wanted.address))
           return 0;
+        uint64_t first = ~uint64_t{0};
+        for (unsigned number = 0; number < info->dlpi_phnum; ++number)
+          if (const auto &segment = info->dlpi_phdr[number]; segment.p_type == PT_LOAD)
+            first = std::min<uint64_t>(first, segment.p_vaddr & ~uint64_t{0xFFF});
         wanted.made.file = info->dlpi_name && *info->dlpi_name ? info->dlpi_name : program();
         wanted.made.offset = wanted.address - info->dlpi_addr - first;
         return 1;
@@ -120,13 +116,14 @@ private:
   }
 
   const CodePlace *known(const void *returns) {
-    const CodePlace *&place = places_[returns];
-    if (!place) {
-      CodePlace made = place_of(returns);
-      const std::string name = made.file.substr(made.file.rfind('/') + 1);
-      made.is_interpreter = interpreter_ && (made.file == interpreter_file_ || name.starts_with("python3"));
-      place = &by_file_.try_emplace({made.file, made.offset, made.is_interpreter}, made).first->second;
-    }
+    if (const auto place = places_.find(returns); place != places_.end())
+      return place->second;
+    CodePlace made = place_of(returns);
+    const std::string name = made.file.substr(made.file.rfind('/') + 1);
+    made.is_interpreter = interpreter_ && (made.file == interpreter_file_ || name.starts_with("python3"));
+    const CodePlace *place = &by_file_.try_emplace({made.file, made.offset, made.is_interpreter}, made).first->second;
+    if (!made.file.empty()) // else an object may be loaded there
+      places_[returns] = place;
     return place;
   }
 

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <link.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -71,6 +72,48 @@ template <typename Function> Function symbol(const char *name) {
   return reinterpret_cast<Function>(found ? found : reinterpret_cast<void *>(next_function<void>(name, "libpython")));
 }
 
+// Return whether a loaded object exports a function, by its GNU hash table: `dlsym` waits for threads that load
+// objects, which may wait for the caller's locks.
+bool exports(const dl_phdr_info &object, const char *name) {
+  const ElfW(Dyn) *entry = nullptr;
+  for (unsigned number = 0; number < object.dlpi_phnum; ++number)
+    if (object.dlpi_phdr[number].p_type == PT_DYNAMIC)
+      entry = reinterpret_cast<const ElfW(Dyn) *>(object.dlpi_addr + object.dlpi_phdr[number].p_vaddr);
+  const ElfW(Sym) *symbols = nullptr;
+  const char *names = nullptr;
+  const uint32_t *table = nullptr;
+  for (; entry && entry->d_tag != DT_NULL; ++entry) {
+    // The dynamic linker adds the object's address to these, unless they cannot be written.
+    const uint64_t at = entry->d_un.d_ptr + (entry->d_un.d_ptr < object.dlpi_addr ? object.dlpi_addr : 0);
+    if (entry->d_tag == DT_SYMTAB)
+      symbols = reinterpret_cast<const ElfW(Sym) *>(at);
+    else if (entry->d_tag == DT_STRTAB)
+      names = reinterpret_cast<const char *>(at);
+    else if (entry->d_tag == DT_GNU_HASH)
+      table = reinterpret_cast<const uint32_t *>(at);
+  }
+  if (!symbols || !names || !table || !table[0])
+    return false;
+  const uint32_t buckets = table[0], first = table[1], *const bucket = table + 4 + 2 * size_t(table[2]);
+  uint32_t hash = 5381;
+  for (const char *letter = name; *letter; ++letter)
+    hash = hash * 33 + static_cast<uint8_t>(*letter);
+  for (uint32_t number = bucket[hash % buckets]; number >= first && number; ++number) {
+    const uint32_t its = bucket[buckets + number - first]; // its lowest bit: the last of a chain
+    if ((its | 1) == (hash | 1) && symbols[number].st_shndx != SHN_UNDEF &&
+        std::strcmp(names + symbols[number].st_name, name) == 0)
+      return true;
+    if (its & 1)
+      break;
+  }
+  return false;
+}
+
+bool has_python() {
+  return dl_iterate_phdr([](dl_phdr_info *object, size_t, void *) { return int(exports(*object, "Py_GetVersion")); },
+                         nullptr);
+}
+
 const Interpreter *find(const char *version) {
   const long minor = std::strncmp(version, "3.", 2) == 0 ? std::strtol(version + 2, nullptr, 10) : 0;
   const bool is_free = std::strstr(version, "free-threading");
@@ -82,7 +125,7 @@ const Interpreter *find(const char *version) {
                        symbol<const char *>("PyUnicode_Type"),
                        symbol<const char *>("PyBytes_Type"),
                        0,
-                       symbol<int (*)()>("_Py_IsFinalizing")};
+                       symbol<int (*)()>(layout.minor < 13 ? "_Py_IsFinalizing" : "Py_IsFinalizing")};
       if (!made.own_state || !made.code_type || !made.string_type || !made.bytes_type)
         break;
       // Before 3.11, instructions are numbered.
@@ -191,7 +234,7 @@ uint32_t line_of_pairs(Table table, uint64_t wanted, int64_t line, bool is_old) 
 const void *find_python(unsigned long long objects) {
   static std::atomic<unsigned long long> known = 0;
   const Interpreter *python = the_interpreter.load(std::memory_order_acquire);
-  if (!python && !problem && known.exchange(objects) != objects)
+  if (!python && !problem && known.exchange(objects) != objects && has_python())
     if (const auto version = symbol<const char *(*)()>("Py_GetVersion"))
       the_interpreter = python = find(version());
   return python ? reinterpret_cast<const void *>(python->own_state) : nullptr;

@@ -8,6 +8,8 @@
 #include <unordered_map>
 #include <unwind.h>
 
+#include "next_function.h"
+
 extern "C" {
 // Of libgcc; it knows the code of loaded objects, and code that JIT compilers have registered.
 struct FrameBases {
@@ -288,6 +290,12 @@ Rule rule_at(uint64_t address) {
           static_cast<int32_t>(row.rbp.offset)};
 }
 
+bool is_loaded(uint64_t address) {
+  return dl_iterate_phdr(
+      [](dl_phdr_info *info, size_t, void *data) { return int(is_in(*info, *static_cast<uint64_t *>(data))); },
+      &address);
+}
+
 // Unwind by libgcc, for what has no simple rule.
 Unwound unwind_slowly(const void **returns, size_t most) {
   struct Walk {
@@ -334,11 +342,16 @@ __attribute__((noinline)) Unwound unwind(const LoadedObjects &objects, const voi
   asm volatile("lea 0(%%rip), %0\n mov %%rsp, %1\n mov %%rbp, %2" : "=&r"(place), "=&r"(rsp), "=&r"(rbp));
   Unwound all;
   for (bool is_own = true;; is_own = false) {
-    const auto [entry, is_new] = rules->try_emplace(place);
-    Rule &rule = entry->second;
-    // A return address is after its call, which may be the last instruction of its function.
-    if (is_new)
-      rule = rule_at(place - (is_own ? 0 : 1));
+    Rule rule;
+    if (const auto entry = rules->find(place); entry != rules->end()) {
+      rule = entry->second;
+    } else {
+      // A return address is after its call, which may be the last instruction of its function.
+      const uint64_t call = place - (is_own ? 0 : 1);
+      rule = rule_at(call);
+      if (is_loaded(call)) // JIT compilers put other code where code was
+        rules->emplace(place, rule);
+    }
     if (rule.step == Step::kSlow)
       return unwind_slowly(returns, most);
     if (rule.step != Step::kPlain) {

@@ -9,6 +9,15 @@
 
 namespace luthier {
 
+// Return whether an address is in a loaded object.
+inline bool is_in(const dl_phdr_info &object, ElfW(Addr) address) {
+  for (unsigned number = 0; number < object.dlpi_phnum; ++number)
+    if (const auto &segment = object.dlpi_phdr[number];
+        segment.p_type == PT_LOAD && address - object.dlpi_addr - segment.p_vaddr < segment.p_memsz)
+      return true;
+  return false;
+}
+
 // Return the file name of the library that an address is in; empty if it is in the program itself, or in none.
 inline std::string library_of(const void *address) {
   struct Search {
@@ -18,15 +27,11 @@ inline std::string library_of(const void *address) {
   dl_iterate_phdr(
       [](dl_phdr_info *info, size_t, void *data) {
         auto &wanted = *static_cast<Search *>(data);
-        for (unsigned number = 0; number < info->dlpi_phnum; ++number) {
-          const auto &segment = info->dlpi_phdr[number];
-          if (segment.p_type != PT_LOAD || wanted.address - info->dlpi_addr - segment.p_vaddr >= segment.p_memsz)
-            continue;
-          const std::string_view path = info->dlpi_name;
-          wanted.file = path.substr(path.rfind('/') + 1);
-          return 1;
-        }
-        return 0;
+        if (!is_in(*info, wanted.address))
+          return 0;
+        const std::string_view path = info->dlpi_name;
+        wanted.file = path.substr(path.rfind('/') + 1);
+        return 1;
       },
       &search);
   return search.file;
