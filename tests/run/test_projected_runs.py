@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,18 @@ from typing import Any
 import commands
 import pytest
 from luthier.capture.grid import Part, chosen, parts, rest_of
-from luthier.projection.kept import MeasuredRun, read_measured_run
+from luthier.projection.kept import (
+    MeasuredRun,
+    lifted_kernels,
+    objects_of,
+    project_run,
+    read_measured_run,
+    write_measured,
+)
+from luthier.report.analysis import AnalysedRun
+from luthier.run.folder import RunFolder
+from msgspec.structs import replace
+from run_folders import code, kernel, write_run
 
 from .conftest import Luthier
 
@@ -165,13 +177,77 @@ def test_damaged_folders(projected: Path, luthier: Luthier, tmp_path: Path) -> N
     assert (done.returncode, "luthier run --project" in done.stderr) == (1, True), done.stderr
     for text, message in (
         ("{", "is damaged"),
-        ('{"schema": 2, "launches": []}', "has schema 2"),
+        ('{"schema": 1, "launches": [1]}', "has schema 1"),
         ((projected / "projection.json").read_text(), "cannot read"),
         ((projected / "projection.json").read_text().replace('"digest":"', '"digest":"../'), "not the digest"),
     ):
         (tmp_path / "projection.json").write_text(text)
         done = luthier("project", tmp_path)
         assert (done.returncode, message in done.stderr) == (1, True), done.stderr
+
+
+def test_a_damaged_file_does_not_hide_the_run(projected: Path, luthier: Luthier, tmp_path: Path) -> None:
+    damaged, both = tmp_path / "damaged", tmp_path / "both"
+    shutil.copytree(projected, damaged)
+    (damaged / "projection.json").write_text("{")
+    shown = luthier("report", damaged)
+    assert (shown.returncode, "not projected: " in shown.stdout) == (0, True), shown.stderr
+    document = json.loads(luthier("report", damaged, "--format", "json").stdout)
+    assert "is damaged" in document["projection"]["not_projected"][0]
+    merged = luthier("merge", damaged, projected, "-o", both)
+    assert merged.returncode == 0, merged.stderr
+    assert "is damaged" in measured(both).left_out[0]
+    assert len(measured(both).launches) == len(measured(projected).launches)
+
+
+def test_merged_runs_that_measured_nothing_are_named(projected: Path, luthier: Luthier, tmp_path: Path) -> None:
+    plain, both = tmp_path / "plain", tmp_path / "both"
+    shutil.copytree(projected, plain)
+    (plain / "projection.json").unlink()
+    assert luthier("merge", projected, plain, "-o", both).returncode == 0
+    assert measured(both).left_out == (f"{plain}: the run measured no launches",)
+
+
+def test_kernels_that_cannot_be_lifted_are_refused_alone(projected: Path) -> None:
+    run = measured(projected)
+    first, *rest = run.launches
+    stray = replace(first, work=replace(first.work, kernel="absent"))
+    changed = replace(run, launches=(stray, *rest))
+    made = project_run(changed, lifted_kernels(changed, objects_of(projected, run)), places=False)
+    assert made.refused[0].startswith("absent: ")
+    assert {one.kernel for one in made.projections} == {launch.work.kernel for launch in rest}
+
+
+def test_cycles_of_one_build_are_not_shown_beside_another(projected: Path, tmp_path: Path) -> None:
+    own = code("k", 4)
+    rows = {name: [*each, *(row | {"digest": "e"} for row in each)] for name, each in own.items()}
+    folder = write_run(tmp_path / "RUN", kernels=[kernel("k"), kernel("k") | {"digest": "e"}], **rows)
+    sample = measured(projected).projections[0]
+    both = tuple(
+        replace(
+            sample,
+            kernel="k",
+            digest=digest,
+            instructions=(replace(sample.instructions[0], address=0x1000, stall=stall),),
+        )
+        for digest, stall in (("d", 10.0), ("e", 70.0))
+    )
+    write_measured(folder, MeasuredRun(launches=(), projections=both), {})
+    analysed = AnalysedRun.of(RunFolder(folder))
+    stalls = {
+        digest: [
+            row["values"][0] for row in analysed.codes[analysed.numbers.of("k", digest)].heat if "stall" in row["name"]
+        ]
+        for digest in "de"
+    }
+    assert stalls == {"d": [10.0], "e": [70.0]}
+
+
+def test_a_run_without_launches_says_so(luthier: Luthier, tmp_path: Path) -> None:
+    done = luthier("run", "--device", "emu:gfx90a", "--project", "-o", tmp_path / "RUN", "--", "/bin/true")
+    assert (done.returncode, "luthier run: no launch was measured" in done.stderr) == (0, True), done.stderr
+    again = luthier("project", tmp_path / "RUN")
+    assert (again.returncode, "luthier project: no launch was measured" in again.stderr) == (2, True), again.stderr
 
 
 @pytest.mark.parametrize(

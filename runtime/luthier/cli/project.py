@@ -79,11 +79,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _calibrate(args: argparse.Namespace, machines: Sequence[MachineModel]) -> int:
     """Fit numbers of a machine to measured times of a run's launches, and write the machine."""
-    from luthier.lifting import lift
     from luthier.objects.names import spellings
     from luthier.projection import machine_named
     from luthier.projection.calibration import TimedLaunches, calibrate, machine_text
-    from luthier.projection.kept import objects_of
+    from luthier.projection.kept import lifted_kernels, objects_of
     from luthier.projection.machine import UNITS
     from luthier.report.measured import matching, read_times
 
@@ -93,15 +92,18 @@ def _calibrate(args: argparse.Namespace, machines: Sequence[MachineModel]) -> in
     chosen = machines or run.machines or (machine_named(run.launches[0].work.target),)
     if len(chosen) > 1:
         raise LuthierError("--calibrate fits one GPU: name the one whose times were measured, with --to")
-    objects = objects_of(folder, run)
-    kernels = {(launch.digest, launch.work.kernel): set(spellings(launch.work.kernel)) for launch in run.launches}
+    lifted = lifted_kernels(run, objects_of(folder, run))
+    for problem in lifted.refused:
+        say_fitting(f"luthier project: not projected: {visible(problem)}", file=sys.stderr)
+    launches = [launch for launch in run.launches if (launch.digest, launch.work.kernel) in lifted.lifted]
+    kernels = {(launch.digest, launch.work.kernel): set(spellings(launch.work.kernel)) for launch in launches}
     times: dict[int, list[float]] = {}
     unused: dict[str, None] = {}
     for row in (row for file in args.calibrate for row in read_times(Path(file))):
         at = matching(row.kernel, list(kernels.values()))
         fitting = [
             number
-            for number, launch in enumerate(run.launches)
+            for number, launch in enumerate(launches)
             if at is not None
             and (launch.digest, launch.work.kernel) == list(kernels)[at]
             and row.items in (None, math.prod(launch.grid))
@@ -117,10 +119,9 @@ def _calibrate(args: argparse.Namespace, machines: Sequence[MachineModel]) -> in
         say_fitting(f"luthier project: a measured time is not used: {visible(problem)}", file=sys.stderr)
     if not times:
         raise LuthierError("no measured time is of a launch of the run", object=str(folder))
-    lifted = {key: lift(objects[key[0]], key[1]) for key in kernels}
     timed = [
-        TimedLaunches(launch, lifted[launch.digest, launch.work.kernel], statistics.median(times[number]))
-        for number, launch in enumerate(run.launches)
+        TimedLaunches(launch, lifted.lifted[launch.digest, launch.work.kernel], statistics.median(times[number]))
+        for number, launch in enumerate(launches)
         if number in times
     ]
     source = f"calibrated with {', '.join(Path(file).name for file in args.calibrate)}"
@@ -139,7 +140,7 @@ def _calibrate(args: argparse.Namespace, machines: Sequence[MachineModel]) -> in
         "after, on the times that it was fitted to"
     )
     say_fitting(f"written: {visible(args.output)}; use it with --machine {visible(args.output)}")
-    return 2 if unused else 0
+    return 2 if unused or lifted.refused else 0
 
 
 def _measured_run(args: argparse.Namespace) -> tuple[Path, MeasuredRun]:
@@ -170,17 +171,19 @@ def _measured_run(args: argparse.Namespace) -> tuple[Path, MeasuredRun]:
 
 def _project_run_folder(args: argparse.Namespace, machines: Sequence[MachineModel]) -> int:
     """Project the launches that a run has measured."""
-    from luthier.projection.kept import objects_of, project_run, projections_json
+    from luthier.projection.kept import lifted_kernels, objects_of, project_run, projections_json
 
     folder, run = _measured_run(args)
     shows_places = bool(args.json or args.explain or args.by == "line")
-    projected = project_run(run, objects_of(folder, run), machines, places=shows_places)
+    projected = project_run(run, lifted_kernels(run, objects_of(folder, run)), machines, places=shows_places)
     if args.json:
         made = replace(run, projections=tuple(projected.projections), refused=tuple(projected.refused))
         print_json(projections_json(made))
     else:
-        print_run(projected, run.left_out, args.by, sys.stdout, mangled=args.mangled, explain=args.explain or "")
-    return 2 if projected.refused or run.left_out else 0
+        print_run(
+            "project", projected, run.left_out, args.by, sys.stdout, mangled=args.mangled, explain=args.explain or ""
+        )
+    return 2 if projected.refused or run.left_out or not projected.projections else 0
 
 
 def run(args: argparse.Namespace) -> int:
@@ -220,5 +223,6 @@ def run(args: argparse.Namespace) -> int:
         print_json([row.to_json() for row in rows])
         return status
     projected = ProjectedRun([projection for row in rows for projection in row.projections], [])
-    print_run(projected, (), args.by, sys.stdout, mangled=args.mangled, explain=args.explain or "")
+    if projected.projections:
+        print_run("project", projected, (), args.by, sys.stdout, mangled=args.mangled, explain=args.explain or "")
     return status

@@ -40,11 +40,19 @@ def machines_of(names: str | None, files: Sequence[str], option: str = "--to") -
 
 
 def print_run(
-    projected: ProjectedRun, left_out: Sequence[str], by: str, out: TextIO, *, mangled: bool, explain: str = ""
+    command: str,
+    projected: ProjectedRun,
+    left_out: Sequence[str],
+    by: str,
+    out: TextIO,
+    *,
+    mangled: bool,
+    explain: str = "",
 ) -> None:
     """Print projections of a run, and what is not projected.
 
     Args:
+        command: the sub-command that prints.
         by: ``kernel`` or ``line``.
         explain: name or glob of kernels to explain instead.
 
@@ -72,4 +80,6 @@ def print_run(
         for note in dict.fromkeys(note for projection in projections for note in projection.notes):
             say_fitting(f"note: {note}", file=out)
     for problem in (*left_out, *projected.refused):
-        say_fitting(f"luthier project: not projected: {visible(problem)}", file=sys.stderr)
+        say_fitting(f"luthier {command}: not projected: {visible(problem)}", file=sys.stderr)
+    if not (projections or left_out or projected.refused):
+        say_fitting(f"luthier {command}: no launch was measured, so none is projected", file=sys.stderr)

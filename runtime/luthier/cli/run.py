@@ -394,17 +394,17 @@ class _WatchedRun:
         if self.sampler is None:
             return None
         from luthier.cli.projections import print_run
-        from luthier.lifting import lift
-        from luthier.projection.kept import project_run, write_measured
+        from luthier.projection.kept import lifted_kernels, project_run, write_measured
 
         measured, objects = self.sampler.result()
-        projected = project_run(measured, objects, places=bool(self.options.output or self.options.json))
+        kernels = lifted_kernels(measured, objects)
+        projected = project_run(measured, kernels, places=bool(self.options.output or self.options.json))
         measured = replace(measured, projections=tuple(projected.projections), refused=tuple(projected.refused))
         if self.options.json != "-":
-            print_run(projected, measured.left_out, "kernel", sys.stderr, mangled=self.options.mangled)
+            print_run("run", projected, measured.left_out, "kernel", sys.stderr, mangled=self.options.mangled)
         if self.recorder is not None:
-            for digest, kernel in dict.fromkeys((launch.digest, launch.work.kernel) for launch in measured.launches):
-                self.recorder.listed(lift(objects[digest], kernel))
+            for lifted in kernels.lifted.values():
+                self.recorder.listed(lifted)
             write_measured(self.recorder.folder, measured, objects)
         return measured
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from luthier.emulator.running.start import Triple
 from luthier.errors import LuthierError
-from luthier.lifting import lift
+from luthier.lifting import LiftedRepresentation, lift
 from luthier.objects import CodeObject
 from luthier.objects.names import spellings
 from luthier.projection.machine import MachineModel, machine_named
@@ -25,7 +25,7 @@ from luthier.support.files import write_atomically
 
 FILE = "projection.json"
 _OBJECTS = "objects"
-_SCHEMA = 1
+_SCHEMA = 2
 
 
 class MeasuredLaunches(Struct, frozen=True, kw_only=True):
@@ -55,6 +55,19 @@ class MeasuredRun(Struct, frozen=True, kw_only=True):
     """On these."""
     refused: tuple[str, ...] = ()
     """Why launches cannot run on some of these."""
+
+
+class _Versioned(Struct):
+    schema: int
+
+
+class LiftedKernels(NamedTuple):
+    """Kernels of the measured launches of a run."""
+
+    lifted: dict[tuple[str, str], LiftedRepresentation]
+    """By digest of the code object and name."""
+    refused: list[str]
+    """Why others cannot be lifted."""
 
 
 class ProjectedRun(NamedTuple):
@@ -97,12 +110,22 @@ def read_measured_run(folder: Path) -> MeasuredRun | None:
     except OSError as problem:
         raise LuthierError(f"cannot read {path}: {problem.strerror or problem}") from None
     try:
-        run = msgspec.json.decode(text, type=MeasuredRun)
+        schema = msgspec.json.decode(text, type=_Versioned).schema  # others have other rows
+        if schema != _SCHEMA:
+            raise LuthierError(
+                f"{path} has schema {schema}; this version of Luthier reads {_SCHEMA}: run the program again"
+            )
+        return msgspec.json.decode(text, type=MeasuredRun)
     except (msgspec.MsgspecError, RecursionError) as problem:
         raise LuthierError(f"{path} is damaged: {problem}") from None
-    if run.schema != _SCHEMA:
-        raise LuthierError(f"{path} has schema {run.schema}; this version of Luthier reads {_SCHEMA}")
-    return run
+
+
+def kept_run(folder: Path) -> MeasuredRun | None:
+    """Return a run's measured launches, as `read_measured_run`; if the file cannot be used, none, with the reason."""
+    try:
+        return read_measured_run(folder)
+    except LuthierError as problem:
+        return MeasuredRun(launches=(), left_out=(str(problem),))
 
 
 def objects_of(folder: Path, run: MeasuredRun) -> dict[str, CodeObject]:
@@ -128,20 +151,33 @@ def objects_of(folder: Path, run: MeasuredRun) -> dict[str, CodeObject]:
 def merge_measured(folders: Sequence[Path], folder: Path) -> None:
     """Write the measured launches of several run folders to one; nothing if no run measured any.
 
+    Runs without them, or with damaged ones, are named among what is not projected.
+
     Raises:
-        LuthierError: one is damaged, or a file cannot be written.
+        LuthierError: a file cannot be written.
     """
-    runs = [(path, run) for path in folders if (run := read_measured_run(path)) is not None]
-    if not runs:
+    runs: list[MeasuredRun] = []
+    objects: dict[str, CodeObject] = {}
+    is_measured = False
+    for path in folders:
+        run = kept_run(path)
+        is_measured |= run is not None
+        if run is None:
+            run = MeasuredRun(launches=(), left_out=(f"{path}: the run measured no launches",))
+        try:
+            objects |= objects_of(path, run)
+        except LuthierError as problem:
+            run = MeasuredRun(launches=(), left_out=(str(problem),))
+        runs.append(run)
+    if not is_measured:
         return
     whole = MeasuredRun(
-        launches=tuple(launch for _, run in runs for launch in run.launches),
-        left_out=tuple(dict.fromkeys(reason for _, run in runs for reason in run.left_out)),
-        machines=tuple({machine.name: machine for _, run in runs for machine in run.machines}.values()),
-        projections=tuple(projection for _, run in runs for projection in run.projections),
-        refused=tuple(dict.fromkeys(reason for _, run in runs for reason in run.refused)),
+        launches=tuple(launch for run in runs for launch in run.launches),
+        left_out=tuple(dict.fromkeys(reason for run in runs for reason in run.left_out)),
+        machines=tuple({machine.name: machine for run in runs for machine in run.machines}.values()),
+        projections=tuple(projection for run in runs for projection in run.projections),
+        refused=tuple(dict.fromkeys(reason for run in runs for reason in run.refused)),
     )
-    objects = {digest: object for path, run in runs for digest, object in objects_of(path, run).items()}
     write_measured(folder, whole, objects)
 
 
@@ -150,9 +186,24 @@ def projections_json(run: MeasuredRun) -> dict[str, Any]:
     return {"projections": msgspec.to_builtins(run.projections), "not_projected": [*run.left_out, *run.refused]}
 
 
+def lifted_kernels(run: MeasuredRun, objects: Mapping[str, CodeObject]) -> LiftedKernels:
+    """Lift the kernels of a run's measured launches, each once.
+
+    Args:
+        objects: by digest.
+    """
+    result = LiftedKernels({}, [])
+    for digest, kernel in dict.fromkeys((launch.digest, launch.work.kernel) for launch in run.launches):
+        try:
+            result.lifted[digest, kernel] = lift(objects[digest], kernel)
+        except LuthierError as problem:
+            result.refused.append(f"{spellings(kernel)[-1]}: {problem}")
+    return result
+
+
 def project_run(
     run: MeasuredRun,
-    objects: Mapping[str, CodeObject],
+    kernels: LiftedKernels,
     machines: Sequence[MachineModel] = (),
     *,
     places: bool = True,
@@ -160,16 +211,15 @@ def project_run(
     """Return the projections of a run's launches, each on every machine.
 
     Args:
-        objects: by digest.
+        kernels: from `lifted_kernels`; launches of those that cannot be lifted are refused.
         machines: none: those on which the run was projected.
         places: as for `luthier.projection.model.project`.
-
-    Raises:
-        LuthierError: a code object is not the one that was measured.
     """
-    result = ProjectedRun([], [])
+    result = ProjectedRun([], list(kernels.refused))
     for launch in run.launches:
-        lifted = lift(objects[launch.digest], launch.work.kernel)
+        lifted = kernels.lifted.get((launch.digest, launch.work.kernel))
+        if lifted is None:
+            continue
         chosen = machines or run.machines or (machine_named(launch.work.target),)
         projections, refused = project_on_each(launch.work, lifted, chosen, places=places)
         result.projections.extend(

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from luthier.projection.kept import MeasuredRun
 from luthier.report import overview
 from luthier.report.code import ReportedCode, codes
 from luthier.report.findings import ReportedFinding, findings
@@ -34,6 +35,8 @@ class AnalysedRun(Struct, dict=True):
     """Code by kernel, from `luthier.report.code.codes`."""
     shapes: list[list[Any]]
     """Launches by size, from `luthier.report.shapes.shapes`."""
+    projected: MeasuredRun
+    """Projected launches."""
 
     @classmethod
     def of(cls, run: RunFolder, measured: Sequence[Table] = ()) -> AnalysedRun:
@@ -47,9 +50,10 @@ class AnalysedRun(Struct, dict=True):
         """
         numbers = KernelNumbers()
         kernels = overview.kernels(run, numbers)
-        tables, left_out = overview.tool_tables(run, measured, tuple(cycle_tables(measured_run(run))))
+        projected = measured_run(run)
+        tables, left_out = overview.tool_tables(run, measured, tuple(cycle_tables(projected, numbers)))
         code_of = codes(run, numbers, kernels, tables)
-        return cls(run, numbers, kernels, tables, left_out, code_of, shapes(run, numbers, kernels))
+        return cls(run, numbers, kernels, tables, left_out, code_of, shapes(run, numbers, kernels), projected)
 
     @cached_property
     def findings(self) -> list[ReportedFinding]:

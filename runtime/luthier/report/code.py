@@ -187,7 +187,8 @@ def _warm(
 ) -> None:
     """Add values by address or block from a tool's table as heat over the code.
 
-    The kernel is in column ``kernel`` or in the table's title, or is the only one that contains all the addresses.
+    The kernel is ``of_kernel``, in column ``kernel`` or in the table's title, or is the only one that contains all the
+    addresses.
     """
     names = [str(name) for name in table["columns"]]
     key = next((name for name in ("block", "address") if name in names), None)
@@ -210,6 +211,8 @@ def _warm(
     for name, rows in groups.items():
         keys = [_number(row[names.index(key)]) for row in rows]
         candidates = set(named.get(name, () if "kernel" in names else code_of))
+        if "of_kernel" in table:
+            candidates = {table["of_kernel"]} & code_of.keys()
         fitting = [number for number in candidates if _fits(code_of[number], places[number], key, keys)]
         if len(fitting) != 1 and name not in named:
             continue  # the kernel is ambiguous

@@ -246,6 +246,7 @@ def _lacking(analysed: AnalysedRun) -> Iterator[str]:
     ran = {tool.tool for tool in summary.tools}
     if lacking := [tool for tool in MEASURING if tool not in ran]:
         yield f"not measured: {', '.join(lacking)} did not run (luthier profile runs them)"
+    yield from (f"not projected: {reason}" for reason in (*analysed.projected.left_out, *analysed.projected.refused))
     yield from (f"not examined: {note}" for note in analysed.unexamined)
 
 

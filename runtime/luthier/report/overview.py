@@ -126,25 +126,30 @@ def coverage(run: RunFolder, numbers: KernelNumbers) -> dict[str, Any]:
 
 
 def tool_tables(
-    run: RunFolder, measured: Sequence[Table] = (), projected: Sequence[Table] = ()
+    run: RunFolder, measured: Sequence[Table] = (), projected: Sequence[tuple[int, Table]] = ()
 ) -> tuple[list[dict[str, Any]], int]:
     """Return the tools' tables, and the number of tables that exceed the page's limit.
 
     Args:
         measured: tables of what a GPU measured, which are shown like those of a tool `GPU`.
-        projected: tables of projected cycles by instruction.
+        projected: tables of projected cycles by instruction, each of one kernel, with its number.
     """
     shown, left_out, cells = [], 0, 0
-    sources: list[tuple[str, Sequence[Any]]] = [(tool.tool, tool.tables) for tool in run.summary.tools]
-    for tool, tables in [*sources, (GPU, measured), (PROJECTED, projected)]:
-        for table in tables:
-            size = len(table.columns) * len(table.rows)
-            if not table.rows or cells + size > _CELLS:
-                left_out += bool(table.rows)
-                continue
-            cells += size
-            rows = [[plain(cell) for cell in row] for row in table.rows]
-            shown.append({"tool": tool, "title": table.title, "columns": table.columns, "rows": rows})
+    sources: list[tuple[str, int | None, Any]] = [
+        *((tool.tool, None, table) for tool in run.summary.tools for table in tool.tables),
+        *((GPU, None, table) for table in measured),
+        *((PROJECTED, number, table) for number, table in projected),
+    ]
+    for tool, kernel, table in sources:
+        size = len(table.columns) * len(table.rows)
+        if not table.rows or cells + size > _CELLS:
+            left_out += bool(table.rows)
+            continue
+        cells += size
+        rows = [[plain(cell) for cell in row] for row in table.rows]
+        shown.append({"tool": tool, "title": table.title, "columns": table.columns, "rows": rows})
+        if kernel is not None:
+            shown[-1]["of_kernel"] = kernel
     return shown, left_out
 
 

@@ -25,7 +25,7 @@ from luthier.report.code import ReportedCode
 from luthier.report.compare import compared
 from luthier.report.findings import SHOWN, loaded_rules
 from luthier.report.hot import hot_lines
-from luthier.report.projected import measured_run, projected
+from luthier.report.projected import projected
 from luthier.report.shapes import SHOWN as SIZES_SHOWN
 from luthier.report.sources import read_sources
 from luthier.report.stacks import LaunchStacks, has_stacks
@@ -86,7 +86,7 @@ def document(
         "shapes": analysed.shapes[:SIZES_SHOWN],
         "shapes_left_out": max(len(analysed.shapes) - SIZES_SHOWN, 0),
         "emulated": overview.is_emulated(run),
-        "projection": projected(measured_run(run), numbers),
+        "projection": projected(analysed.projected, numbers),
         "timeline": timeline(run, numbers, kernels),
         "stacks": _stacks(run, analysed),
         "coverage": overview.coverage(run, numbers),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from luthier.projection import Projection
-from luthier.projection.kept import MeasuredRun, read_measured_run
+from luthier.projection.kept import MeasuredRun, kept_run
 from luthier.report.rows import KernelNumbers
 from luthier.run.folder import RunFolder
 from luthier.support.table import Cell, Table
@@ -17,12 +17,8 @@ TOOL = "projected"
 
 
 def measured_run(run: RunFolder) -> MeasuredRun:
-    """Return a run's measured launches; none if it measured none.
-
-    Raises:
-        LuthierError: the file is damaged.
-    """
-    return read_measured_run(run.path) or MeasuredRun(launches=())
+    """Return a run's measured launches; none if it measured none, or their file is damaged."""
+    return kept_run(run.path) or MeasuredRun(launches=())
 
 
 def projected(run: MeasuredRun, numbers: KernelNumbers) -> dict[str, Any]:
@@ -79,13 +75,17 @@ def _row(launches: Sequence[Projection], numbers: KernelNumbers, gpus: dict[str,
     }
 
 
-def cycle_tables(run: MeasuredRun) -> Iterator[Table]:
-    """Yield a table for each kernel: cycles that a wave alone issues and stalls at each instruction, on each GPU."""
+def cycle_tables(run: MeasuredRun, numbers: KernelNumbers) -> Iterator[tuple[int, Table]]:
+    """Yield each kernel's number and table: cycles that a wave alone issues and stalls at each instruction, by GPU.
+
+    Args:
+        numbers: of the kernels.
+    """
     gpus = list(dict.fromkeys(launch.machine for launch in run.projections))
     kernels: defaultdict[tuple[str, str], list[Projection]] = defaultdict(list)
     for launch in run.projections:
         kernels[launch.kernel, launch.digest].append(launch)
-    for (kernel, _), launches in kernels.items():
+    for (kernel, digest), launches in kernels.items():
         sums: defaultdict[int, list[float]] = defaultdict(lambda: [0.0] * (2 * len(gpus)))
         every: defaultdict[str, int] = defaultdict(int)
         for launch in launches:
@@ -99,4 +99,4 @@ def cycle_tables(run: MeasuredRun) -> Iterator[Table]:
         rows: list[tuple[Cell, ...]] = [
             (address, *(round(value, 1) for value in values)) for address, values in sorted(sums.items())
         ]
-        yield Table(kernel, ("address", *columns), rows)
+        yield numbers.of(kernel, digest), Table(kernel, ("address", *columns), rows)

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 def write(folder: RunFolder, out: IO[bytes]) -> None:
     """Write the summary, all tables and projections as one object. Bytes are hexadecimal."""
-    from luthier.projection.kept import projections_json, read_measured_run  # these import NumPy
+    from luthier.projection.kept import kept_run, projections_json  # these import NumPy
 
     out.write(b'{"summary": ' + strict_json.dumps(folder.summary.to_json()).encode() + b',\n"tables": {')
     for number, name in enumerate(folder.names):
         out.write((",\n" if number else "\n").encode() + strict_json.dumps(name).encode() + b": ")
         _write_rows(folder, name, out)
     out.write(b"}")
-    if (measured := read_measured_run(folder.path)) is not None:
+    if (measured := kept_run(folder.path)) is not None:
         out.write(b',\n"projection": ' + strict_json.dumps(projections_json(measured)).encode())
     out.write(b"}\n")
 
