@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 from luthier.errors import LuthierError
-from luthier.projection import MachineModel, machine_named
-from luthier.projection.calibration import calibrated
+from luthier.projection import MachineModel, machine_named, read_machine
+from luthier.projection.calibration import calibrated, machine_text
 from scatter import drawn_points
 from timed_kernels import TimedKernel
 from validate import (
@@ -48,6 +48,21 @@ def test_numbers_that_made_the_times_are_found() -> None:
 def test_numbers_stay_near_the_machine() -> None:
     fitted = calibrated(MACHINE, ["memory_efficiency"], times, [1e6 * time for time in times(MACHINE)], "absurd")
     assert fitted.value("memory_efficiency") >= MACHINE.value("memory_efficiency") / 16.01
+
+
+def test_shares_stay_below_all_and_sizes_are_known() -> None:
+    fitted = calibrated(MACHINE, ["memory_efficiency"], times, [1e-6 * time for time in times(MACHINE)], "absurd")
+    assert MACHINE.value("memory_efficiency") <= fitted.value("memory_efficiency") <= 1
+    with pytest.raises(LuthierError, match="l2_line is a size"):
+        calibrated(MACHINE, ["l2_line"], times, [1.0] * 3, "")
+
+
+def test_machines_are_written_as_they_are(tmp_path: Path) -> None:
+    changed = MACHINE.with_values({"clock": 1000}, "calibrated with Zeiten µ \udcff \x7f.csv")
+    (tmp_path / "m.toml").write_bytes(machine_text(changed).encode())
+    read = read_machine(tmp_path / "m.toml")
+    assert read.value("clock") == 1000
+    assert read.clock.source == "calibrated with Zeiten µ ? \x7f.csv"
 
 
 def test_no_calibration_without_times_or_with_many_numbers() -> None:

@@ -147,7 +147,7 @@ def test_how_far_a_bound_has_to_fall() -> None:
     assert "bytes that L2 does not hold" in words
     assert f"{projection.next_bound} would bound it" in words
     for share, is_bound in ((projection.needed_fall + 0.01, False), (projection.needed_fall - 0.01, True)):
-        faster = machine.with_values({"memory_efficiency": machine.memory_efficiency.value / (1 - share)}, "test")
+        faster = machine.with_values({"memory_bandwidth": machine.memory_bandwidth.value / (1 - share)}, "test")
         assert (project(work, kernel.lift(), faster).bound_by == "memory") == is_bound
 
 

@@ -11,7 +11,7 @@ import pytest
 from commands import run_luthier
 from luthier.errors import LuthierError
 from luthier.report.analysis import AnalysedRun
-from luthier.report.measured import measured_beside_counted, read_measured
+from luthier.report.measured import measured_beside_counted, read_measured, read_times
 from luthier.report.page import document
 from luthier.report.thread_trace import is_thread_trace, stalls_beside_counts
 from luthier.run.folder import RunFolder
@@ -210,3 +210,14 @@ def test_on_the_page(counted: Path, tmp_path: Path) -> None:
     columns = {column["name"]: column["values"] for column in code[0]["heat"] if column["tool"] == "GPU"}
     assert columns["stall"][0] == 2
     assert columns["latency"][4] == 100
+
+
+def test_times_of_a_kernel_trace(tmp_path: Path) -> None:
+    """Rows without a time above 0 are counted by kernel."""
+    sizes = ",".join(f"Grid_Size_{axis}" for axis in "XYZ")
+    head = f"Kind,Dispatch_Id,Kernel_Name,Start_Timestamp,End_Timestamp,{sizes}\n"
+    rows = ("1,k.kd,1000,3500,64,2,1", "2,k.kd,5000,5000,64,2,1", "3,k.kd,,,64,2,1")
+    (tmp_path / "trace.csv").write_text(head + "".join(f"KERNEL_DISPATCH,{row}\n" for row in rows))
+    times = read_times(tmp_path / "trace.csv")
+    assert [(row.kernel, row.time_us, row.items) for row in times.launches] == [("k", 2.5, 128)]
+    assert times.skipped == {"k": 2}

@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     is_named = bool(args.output)
     args.output = args.output or _free_folder(command[0] if command else "program")
     options = ProfileOptions.read(args)
+    if options.project is not None:
+        raise LuthierError("luthier profile runs tools, and --project measures the program's own code: use luthier run")
     if options.json and options.json != "-":
         check_writable(options.json)
     for module in ("graphlay", "youplot") if options.page else ():

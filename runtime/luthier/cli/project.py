@@ -6,6 +6,7 @@ import argparse
 import math
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from luthier.cli.common import add_mangled_argument, print_json, say_fitting, sh
 from luthier.cli.projections import machines_of, print_run
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
-from luthier.support.files import write_atomically
+from luthier.support.files import check_writable, write_atomically
 from luthier.support.table import Table
 from luthier.support.wording import counted
 from luthier.terminal import say_text, visible
@@ -33,7 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         metavar="GPU,...",
-        help="GPUs by product or processor: mi250x,gfx1100 (default: the one that stands for the code's processor)",
+        help="GPUs by product or processor: mi250x,gfx1100 (default: the one that stands for the code's processor; "
+        "of a run: those that it named)",
     )
     parser.add_argument(
         "--machine",
@@ -55,9 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--groups",
         type=int,
-        default=16,
         metavar="N",
-        help="sample N work-groups of launches that have more; 0: run all (default: 16)",
+        help="of captured launches with more than 2*N work-groups, run N; 0: run all (default: 16)",
     )
     parser.add_argument(
         "--time-limit", type=seconds, metavar="SECONDS", help="launches that take longer are not projected"
@@ -99,7 +100,10 @@ def _calibrate(args: argparse.Namespace, machines: Sequence[MachineModel]) -> in
     kernels = {(launch.digest, launch.work.kernel): set(spellings(launch.work.kernel)) for launch in launches}
     times: dict[int, list[float]] = {}
     unused: dict[str, None] = {}
-    for row in (row for file in args.calibrate for row in read_times(Path(file))):
+    files = [read_times(Path(file)) for file in args.calibrate]
+    for name, skipped in sum((file.skipped for file in files), Counter()).items():
+        unused[f"{name}: {counted(skipped, 'row')} without a time above 0"] = None
+    for row in (row for file in files for row in file.launches):
         at = matching(row.kernel, list(kernels.values()))
         fitting = [
             number
@@ -153,10 +157,10 @@ def _measured_run(args: argparse.Namespace) -> tuple[Path, MeasuredRun]:
 
     if len(args.files) > 1:
         raise LuthierError("a run folder is projected by itself: give one", object=args.files[0])
-    if args.with_object or args.device or args.time_limit or args.scheduler:
+    if args.with_object or args.device or args.time_limit or args.scheduler or args.groups is not None:
         raise LuthierError(
-            "a run folder has measured launches, which do not run again: --with-object, --device, --time-limit and "
-            "--scheduler work with captures",
+            "a run folder has measured launches, which do not run again: --with-object, --device, --time-limit, "
+            "--scheduler and --groups work with captures",
             object=args.files[0],
         )
     folder = Path(args.files[0])
@@ -190,13 +194,13 @@ def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit status."""
     from luthier.projection.kept import ProjectedRun  # these import NumPy
     from luthier.replay.jobs import is_gpu
-    from luthier.replay.projecting import Project, ProjectedOutcome
+    from luthier.replay.projecting import MOST_GROUPS, Project, ProjectedOutcome
 
     if args.explain and (args.json or args.by != "kernel"):
         raise LuthierError("--explain prints text about kernels: it works without --json and --by line")
     if args.json and args.by != "kernel":
         raise LuthierError("--json writes lines and kernels: it works without --by line")
-    if args.groups < 0:
+    if args.groups is not None and args.groups < 0:
         raise LuthierError(f"--groups must be at least 0, not {args.groups}")
     machines = machines_of(args.to, args.machine)
     is_run = any((Path(file) / "summary.json").is_file() for file in args.files)
@@ -205,6 +209,9 @@ def run(args: argparse.Namespace) -> int:
             raise LuthierError("--calibrate needs a run folder with measured launches: luthier run --project -o RUN")
         if not args.output:
             raise LuthierError("--calibrate writes a machine: name its file with -o, such as -o mine.toml")
+        if args.json or args.explain or args.by != "kernel":
+            raise LuthierError("--calibrate prints what it fitted: it works without --json, --explain and --by line")
+        check_writable(args.output)
         return _calibrate(args, machines)
     if args.output or args.fit:
         raise LuthierError("-o and --fit are of --calibrate")
@@ -213,7 +220,12 @@ def run(args: argparse.Namespace) -> int:
     rows: list[ProjectedOutcome] = []
     if is_gpu(args.device):
         raise LuthierError(f"--device must be an emulated device, such as emu:gfx942, not {args.device}")
-    job = Project(machines=tuple(machines), most_groups=args.groups, object=args.with_object, device=args.device)
+    job = Project(
+        machines=tuple(machines),
+        most_groups=MOST_GROUPS if args.groups is None else args.groups,
+        object=args.with_object,
+        device=args.device,
+    )
     for row in outcomes(job, captures_of(args.files), args.scheduler, args.time_limit):
         rows.append(row)
         if row.status:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from luthier.errors import LuthierError
 from luthier.lifting import LiftedRepresentation
 from luthier.projection.kept import MeasuredLaunches
-from luthier.projection.machine import UNITS, MachineModel
+from luthier.projection.machine import SIZES, UNITS, MachineModel
 from luthier.projection.model import LATENCY, OVERHEAD, Projection, project
 from luthier.support.suggestions import did_you_mean
 from luthier.support.wording import counted
@@ -60,12 +60,14 @@ def calibrated(
         source: source of the new values.
 
     Raises:
-        LuthierError: there are too many numbers, one is 0, or there are no times.
+        LuthierError: there are too many numbers, one is 0 or a size, or there are no times.
     """
     if not 1 <= len(names) <= MOST_NUMBERS:
         raise LuthierError(f"a calibration fits 1 to {MOST_NUMBERS} numbers, not {len(names)}")
     if zero := [name for name in names if not machine.value(name)]:
         raise LuthierError(f"{zero[0]} of {machine.name} is 0, so it cannot be scaled: leave it out")
+    if sizes := [name for name in names if UNITS[name] in SIZES]:
+        raise LuthierError(f"{sizes[0]} is a size, which is known: leave it out")
     if not measured:
         raise LuthierError("a calibration needs measured times; there are none")
 
@@ -84,7 +86,10 @@ def calibrated(
                 for factor in (step, 1 / step):
                     while abs(math.log(values[name] * factor / first[name])) <= math.log(_LARGEST) + 1e-9:
                         tried = {**values, name: values[name] * factor}
-                        result = distance(tried)
+                        try:
+                            result = distance(tried)
+                        except LuthierError:  # no machine has this value, such as a share above 1
+                            break
                         if result >= best * (1 - 1e-4):
                             break
                         values, best, changed = tried, result, True
@@ -159,9 +164,14 @@ def _deciding(machine: MachineModel, projections: Sequence[Projection]) -> list[
 
 def machine_text(machine: MachineModel) -> str:
     """Return a machine as the text of a TOML file."""
-    lines = [f"{name} = {json.dumps(getattr(machine, name))}" for name in ("name", "processor", "validation")]
+    lines = [f"{name} = {_quoted(getattr(machine, name))}" for name in ("name", "processor", "validation")]
     for name, unit in UNITS.items():
         quantity = getattr(machine, name)
-        fields = f"value = {quantity.value!r}, unit = {json.dumps(unit)}, source = {json.dumps(quantity.source)}"
+        fields = f"value = {quantity.value!r}, unit = {json.dumps(unit)}, source = {_quoted(quantity.source)}"
         lines.append(f"{name} = {{ {fields} }}")
     return "\n".join(lines) + "\n"
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a TOML string; bytes of names of files that are not UTF-8 become question marks."""
+    return json.dumps(text.encode(errors="replace").decode(), ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -84,6 +84,8 @@ UNITS: Mapping[str, str] = {
     "fetch_width": "bytes/cycle",
 }
 """Field -> its unit."""
+SIZES = frozenset(("compute units", "bytes", "KiB"))
+"""Units of numbers that are facts of a GPU."""
 _MAY_BE_ZERO = frozenset(
     (
         *("launch_overhead", "workgroup_launch", "valu_latency", "trans_latency", "f64_latency", "salu_latency"),
@@ -194,6 +196,8 @@ class MachineModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
                     f"{name} of machine {self.name} must be {'at least' if least == 0 else 'more than'} 0, "
                     f"not {quantity.value:g}"
                 )
+            if unit == "share" and quantity.value > 1:
+                raise LuthierError(f"{name} of machine {self.name} must be at most 1, not {quantity.value:g}")
             if unit == "compute units" and (quantity.value < 1 or quantity.value % 1):
                 raise LuthierError(f"{name} of machine {self.name} must be a whole number, not {quantity.value:g}")
             if unit == "bytes" and (quantity.value < 4 or quantity.value % 4):
@@ -265,7 +269,7 @@ def read_machine(path: str | Path) -> MachineModel:
     """
     path = Path(path)
     try:
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         values = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
     except OSError as problem:
         raise LuthierError(f"cannot read: {problem.strerror or problem}", object=str(path)) from None

@@ -25,7 +25,7 @@ def kernel_table(projections: Sequence[Projection]) -> Table:
     """Return a table with a row for each kernel on each machine; its launches are added up."""
     rows = []
     for launches in _by_kernel(projections).values():
-        longest = max(launches, key=lambda launch: launch.time_us)
+        longest = longest_of(launches)
         time = sum(launch.launches * launch.time_us for launch in launches)
         rows.append(
             (
@@ -48,6 +48,11 @@ def kernel_table(projections: Sequence[Projection]) -> Table:
         ),
         rows,
     )
+
+
+def longest_of(launches: Sequence[Projection]) -> Projection:
+    """Return the launches that take longest together, whose bound and occupancy stand for all."""
+    return max(launches, key=lambda launch: launch.launches * launch.time_us)
 
 
 def totals(projections: Sequence[Projection]) -> list[str]:

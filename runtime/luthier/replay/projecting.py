@@ -10,6 +10,9 @@ from luthier.lifting import lift
 from luthier.projection import MachineModel, Projection, machine_named, measure_launch, project_on_each
 from luthier.replay.jobs import CaptureJob, ReplayOutcome, ReplayStatus
 
+MOST_GROUPS = 16
+"""Sampled work-groups of a launch, unless others are asked for."""
+
 
 class ProjectedOutcome(ReplayOutcome, kw_only=True, omit_defaults=True):
     """Outcome of a capture with its projections on the job's machines, without those that cannot run it."""
@@ -27,7 +30,7 @@ class Project(CaptureJob[ProjectedOutcome], frozen=True, kw_only=True):
 
     answers: ClassVar[type[Struct]] = ProjectedOutcome
     machines: tuple[MachineModel, ...] = ()
-    most_groups: int = 16
+    most_groups: int = MOST_GROUPS
 
     def run(self) -> ProjectedOutcome:
         """Run the launch in this process."""

@@ -38,6 +38,14 @@ SELECT pid, dispatch_id, name, duration, grid_x * grid_y * grid_z FROM kernels
 _SUFFIX = re.compile(r"( \[clone \.kd\]|\.kd)$")
 
 
+class MeasuredTimes(Struct):
+    """Launches of a file that have times."""
+
+    launches: list[MeasuredLaunch]
+    skipped: Counter[str]
+    """Kernel -> launches without a time above 0."""
+
+
 class MeasuredLaunch(Struct):
     """Counters of one launch."""
 
@@ -52,7 +60,7 @@ class MeasuredLaunch(Struct):
     """Work-items of its grid."""
 
 
-def read_times(path: Path) -> list[MeasuredLaunch]:
+def read_times(path: Path) -> MeasuredTimes:
     """Return the launches with times in a file, in order.
 
     It is one of a profiler, as for `read_measured` or a kernel trace, or a table of columns (CSV) or list of objects
@@ -61,13 +69,12 @@ def read_times(path: Path) -> list[MeasuredLaunch]:
     Raises:
         LuthierError: the file cannot be read, has another format or no times.
     """
-    launches = [launch for launch in read_measured(path) if launch.time_us is not None]
+    every = read_measured(path)
+    launches = [launch for launch in every if (launch.time_us or 0) > 0]
     if not launches:
         columns = "kernel and us, or Kernel_Name, Start_Timestamp and End_Timestamp"
-        raise LuthierError(f"{path} has no times of launches: it needs {columns}")
-    if wrong := next((launch for launch in launches if not (launch.time_us or 0) > 0), None):
-        raise LuthierError(f"{path}: the time of a launch of {wrong.kernel} is {wrong.time_us} us; it must be above 0")
-    return launches
+        raise LuthierError(f"{path} has no times of launches above 0: it needs {columns}")
+    return MeasuredTimes(launches, Counter(launch.kernel for launch in every if not (launch.time_us or 0) > 0))
 
 
 def read_measured(path: Path) -> list[MeasuredLaunch]:
@@ -88,7 +95,8 @@ def read_measured(path: Path) -> list[MeasuredLaunch]:
         for row in rows:
             launch = launches.setdefault((row.kernel, row.order), row)
             launch.counters.update(row.counters)
-            launch.time_us, launch.items = row.time_us or launch.time_us, row.items or launch.items
+            launch.time_us = launch.time_us if row.time_us is None else row.time_us
+            launch.items = row.items or launch.items
     except KeyError as problem:
         raise LuthierError(f"cannot read counters from {path}: there is no column or number {problem}") from None
     except (OSError, TypeError, ValueError, csv.Error, sqlite3.Error, msgspec.MsgspecError) as problem:
@@ -209,8 +217,8 @@ def _time_and_size(row: Mapping[str, object]) -> tuple[float | None, int | None]
     sizes = [row[name] for name in (f"Grid_Size_{axis}" for axis in "XYZ") if name in row]
     sizes = sizes or [row[name] for name in ("Grid_Size", "work_items") if row.get(name)]
     items = math.prod(int(str(size)) for size in sizes) if sizes else None
-    if row.get("us"):
-        return _finite(row["us"]), items
+    if "us" in row:
+        return (_finite(row["us"]) if row["us"] not in ("", None) else None), items
     if row.get("Start_Timestamp") and row.get("End_Timestamp"):
         return (_finite(row["End_Timestamp"]) - _finite(row["Start_Timestamp"])) / 1000, items
     return None, items

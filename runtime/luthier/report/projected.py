@@ -8,6 +8,7 @@ from typing import Any
 
 from luthier.projection import Projection
 from luthier.projection.kept import MeasuredRun, kept_run
+from luthier.projection.text import longest_of
 from luthier.report.rows import KernelNumbers
 from luthier.run.folder import RunFolder
 from luthier.support.table import Cell, Table
@@ -50,7 +51,7 @@ def _by_kernel(projections: Sequence[Projection]) -> dict[tuple[str, str, str], 
 
 
 def _row(launches: Sequence[Projection], numbers: KernelNumbers, gpus: dict[str, int]) -> dict[str, Any]:
-    longest = max(launches, key=lambda launch: launch.launches * launch.time_us)
+    longest = longest_of(launches)
 
     def whole(name: str) -> float:
         return float(sum(launch.launches * getattr(launch, name) for launch in launches))
