@@ -13,6 +13,7 @@ import commands
 import pytest
 from luthier.capture.grid import Part, chosen, parts, rest_of
 from luthier.projection.kept import (
+    WRITTEN,
     MeasuredRun,
     lifted_kernels,
     objects_of,
@@ -21,7 +22,7 @@ from luthier.projection.kept import (
     write_measured,
 )
 from luthier.report.analysis import AnalysedRun
-from luthier.run.folder import RunFolder
+from luthier.run.folder import Claim, RunFolder
 from msgspec.structs import replace
 from run_folders import code, kernel, write_run
 
@@ -213,6 +214,14 @@ def test_merged_runs_that_measured_nothing_are_named(projected: Path, luthier: L
     (plain / "projection.json").unlink()
     assert luthier("merge", projected, plain, "-o", both).returncode == 0
     assert measured(both).left_out == (f"{plain}: the run measured no launches",)
+
+
+def test_an_unfinished_run_keeps_nothing(projected: Path, tmp_path: Path) -> None:
+    run = measured(projected)
+    with Claim(tmp_path / "RUN") as claim:
+        claim.added += WRITTEN
+        write_measured(tmp_path / "RUN", run, objects_of(projected, run))
+    assert list((tmp_path / "RUN").iterdir()) == []
 
 
 def test_kernels_that_cannot_be_lifted_are_refused_alone(projected: Path) -> None:

@@ -394,7 +394,7 @@ class _WatchedRun:
         if self.sampler is None:
             return None
         from luthier.cli.projections import print_run
-        from luthier.projection.kept import lifted_kernels, project_run, write_measured
+        from luthier.projection.kept import WRITTEN, lifted_kernels, project_run, write_measured
 
         measured, objects = self.sampler.result()
         kernels = lifted_kernels(measured, objects)
@@ -405,6 +405,7 @@ class _WatchedRun:
         if self.recorder is not None:
             for lifted in kernels.lifted.values():
                 self.recorder.listed(lifted)
+            self.recorder.added(WRITTEN)
             write_measured(self.recorder.folder, measured, objects)
         return measured
 

@@ -25,6 +25,8 @@ from luthier.support.files import write_atomically
 
 FILE = "projection.json"
 _OBJECTS = "objects"
+WRITTEN = (FILE, _OBJECTS)
+"""What `write_measured` writes to a folder."""
 _SCHEMA = 2
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from luthier.errors import LuthierError
-from luthier.projection.kept import merge_measured
+from luthier.projection.kept import WRITTEN, merge_measured
 from luthier.run import schema
 from luthier.run.folder import Claim, RunFolder
 from luthier.run.summary import ExecutedKernel, MergedRun, ReportedTable, ReportedTool, RunProcess, RunSummary
@@ -51,6 +51,7 @@ def merge(runs: Sequence[RunFolder], folder: Path) -> None:
                 writer.append(columns)
             writer.close()
             rows_of[name] = writer.rows
+        claim.added += WRITTEN
         merge_measured([run.path for run in runs], folder)
         claim.finish(_summary(runs, pids, rows_of).text())
 

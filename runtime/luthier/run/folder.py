@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -47,6 +48,8 @@ class Claim:
         self.folder = folder
         self._partial = folder / _PARTIAL
         self._file: IO[str] | None = None
+        self.added: list[str] = []
+        """Names of files and folders beside the tables, which go with the claim unless it is finished."""
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
             make_private(folder)
@@ -85,6 +88,10 @@ class Claim:
     def discard(self) -> None:
         """Release the folder, unless it is finished."""
         if self._file is not None:
+            for path in (self.folder / name for name in self.added):
+                shutil.rmtree(path, ignore_errors=True)
+                with suppress(OSError):  # it was a folder, or not written
+                    path.unlink()
             with suppress(OSError):
                 self._partial.unlink()
             self._close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +203,10 @@ class Recorder:
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
+
+    def added(self, names: Iterable[str]) -> None:
+        """Remember files and folders of the run folder that others are about to write."""
+        self._claim.added += names
 
     def discard(self) -> None:
         """Stop writing; without `finish`, only complete tables of tools' records are left."""

@@ -116,8 +116,8 @@ async function main() {
   startSearch(data, sources, open);
   const asked = /^#kernel-(\d+)$/.exec(location.hash);
   const projected = data.kernels.map((_, number) => data.projection.kernels.filter((row) => row.kernel === number).reduce((sum, row) => sum + row.time_us, 0));
-  const costs = data.kernels.map((one, number) => [one.executed ?? projected[number], (data.emulated ? one.launches : one.time) ?? 0]);
-  const dearest = costs.reduce((best, one, at) => (best < 0 || one[0] > costs[best][0] || (one[0] === costs[best][0] && one[1] > costs[best][1]) ? at : best), -1);
+  const costs = data.kernels.map((one, number) => [one.executed ?? 0, projected[number], (data.emulated ? one.launches : one.time) ?? 0]);
+  const dearest = costs.reduce((best, one, at) => (best < 0 || (one.find((value, key) => value !== costs[best][key]) ?? -1) > (costs[best].find((value, key) => value !== one[key]) ?? -1) ? at : best), -1);
   if (dearest >= 0) await open(asked ? Number(asked[1]) : dearest, null, Boolean(asked));
   performance.mark("luthier-drawn");
   document.documentElement.dataset.ready = "true";

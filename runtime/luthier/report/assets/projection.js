@@ -60,7 +60,7 @@ function roofline(data, place, open) {
     const low = 10 ** Math.floor(Math.log10(Math.min(0.1, ...points.map((one) => one[0])))), high = 10 ** Math.ceil(Math.log10(Math.max(10 * ridge, ...points.map((one) => one[0]))));
     const bottom = 10 ** Math.floor(Math.log10(Math.min(peak / 1e4, ...points.map((one) => one[1])))), top = 10 ** Math.ceil(Math.log10(1.5 * peak));
     const missing = kernels.filter((row) => row.gpu === Number(choice.value)).length - rows.length;
-    note.textContent = `Operations are exact, bytes are those beyond L2 by the model of caches. ${missing ? `Not drawn: ${amount(missing, "kernel")} without floating-point operations, or whose data L2 holds.` : ""}`;
+    note.textContent = `Operations are ${rows.some((row) => row.sampled) ? "estimated from samples of work-groups, for kernels that were not run whole" : "exact"}, bytes are those beyond L2 by the model of caches. ${missing ? `Not drawn: ${amount(missing, "kernel")} without floating-point operations, or whose data L2 holds.` : ""}`;
     const axis = { stroke: colour("--quiet"), grid: { stroke: colour("--line"), width: 1 }, ticks: { stroke: colour("--line"), width: 1 } };
     const ticks = (u, all) => all.map((one) => (Math.abs(Math.log10(one) % 1) < 1e-9 ? short(one) : ""));
     plot = new uPlot({
