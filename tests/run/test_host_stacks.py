@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from commands import run_luthier
 from compiling import compiled
@@ -18,7 +20,13 @@ from kept import kept
 from kept import run as build
 from luthier.cli.main import main
 from luthier.report.stacks import LaunchStacks, by_stack
+from luthier.run.api_calls import columns_of
 from luthier.run.folder import RunFolder
+from luthier.run.host_stacks import HostStacks
+from luthier.run.schema import FRAMES
+from luthier.run.tables import TableWriter
+from luthier.wire.structures import ForeignText, PathText
+from luthier.wire.tool_requests import NewStack, StackFrame
 
 from luthier_build.workspace import digest
 
@@ -145,6 +153,18 @@ def test_python(tmp_path: Path) -> None:
     assert launches[f"<module> ({script.name}:{line['train']}) > {step}"] == 3
     assert launches[f"<module> ({script.name}:{line['once']}) > launch ({script.name}:{line['launch']})"] == 1
     assert next(count for path, count in launches.items() if "Thread" in path and path.endswith(step)) == 2
+
+
+def test_paths_that_are_not_unicode(tmp_path: Path) -> None:
+    path = PathText(b"/x/caf\xe9/app")
+    frames = (StackFrame(False, path, ForeignText(b""), 16), StackFrame(True, path, ForeignText(b"train"), 7))
+    stacks = HostStacks()
+    stacks.add(NewStack(1, True, frames, np.arange(2, dtype="<u8").tobytes(), ()))
+    rows, _ = stacks.rows()
+    with TableWriter(tmp_path, FRAMES) as writer:
+        writer.append(columns_of(rows), process=1)
+    shown = pq.read_table(writer.path).to_pylist()
+    assert [(row["object"], row["file"]) for row in shown] == [("/x/caf\ufffd/app", None), (None, "/x/caf\ufffd/app")]
 
 
 def test_python_allocation(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,11 +72,16 @@ class HostStacks:
                 {
                     "frame": number,
                     "python": site.is_python,
-                    "function": frame.name,
-                    "file": frame.file if frame.line else None,
+                    "function": _unicode(frame.name),
+                    "file": _unicode(frame.file) if frame.line else None,
                     "line": frame.line,
-                    "object": None if site.is_python else site.file,
+                    "object": None if site.is_python else _unicode(site.file),
                     "offset": None if site.is_python else site.offset,
                 }
             )
         return range(first, len(rows))
+
+
+def _unicode(text: str) -> str:
+    """Return a path or symbol, with U+FFFD for bytes that are not UTF-8: tables have only Unicode."""
+    return os.fsencode(text).decode(errors="replace")

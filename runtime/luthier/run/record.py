@@ -182,10 +182,13 @@ class Recorder:
             (schema.KERNELS, _kernels(launched_kernels(self._sessions))),
             (schema.COUNTERS, _counters(instrumentation, self._tools)),
             (schema.COUNTS, _counts(instrumentation)),
-            *((table, _stacks(self._sessions, table)) for table in (schema.FRAMES, schema.STACKS)),
         ):
             for batch, same in rows:
                 self._append(table, batch, **same)
+        for session in self._sessions:
+            for table, of_session in zip((schema.FRAMES, schema.STACKS), session.stacks.rows(), strict=True):
+                if of_session:
+                    self._append(table, columns_of(of_session), process=session.pid)
         try:
             if self._problem is not None:
                 raise self._problem
@@ -291,13 +294,6 @@ def _kernels(results: Sequence[KernelResult]) -> Rows:
     rows = [kernel.to_row() for kernel in results]
     if rows:
         yield {name: [row.get(name) for row in rows] for name in rows[0]}, {}
-
-
-def _stacks(sessions: Sequence[Session], table: Schema) -> Rows:
-    for session in sessions:
-        rows = session.stacks.rows()[table is schema.STACKS]
-        if rows:
-            yield columns_of(rows), {"process": session.pid}
 
 
 def _counters(instrumentation: Instrumentation, tools: Sequence[str]) -> Rows:
