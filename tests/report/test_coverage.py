@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,27 +86,44 @@ def test_counts_are_those_of_the_sequence(program: Path, tmp_path: Path, capfd: 
         assert f"({sum(map(bool, counts.values()))} of {len(counts)} lines)" in done.stdout + done.stderr
 
 
-def counted_run(folder: Path, *, lanes: bool = True, lost: str = "") -> Path:
-    """Write a run of a kernel in which `f` is inlined twice, and line 9 was split into instructions."""
-    places = [("a.hip", 5, None), ("a.hip", 2, "a.hip:6:3"), ("a.hip", 2, "a.hip:7:3"), ("a.hip", 9, None)]
-    places.append(("a.hip", 9, None))
+def counted_run(folder: Path, *, lanes: bool = True, lost: str = "", files: Sequence[str] = ("a.hip",)) -> Path:
+    """Write a run of a kernel in which `f` is inlined twice, and line 9 was split into instructions.
+
+    Args:
+        files: sources of the code objects that have such a kernel.
+    """
     executions = [4, 3, 1, 2, 4]
-    at = range(256, 256 + 4 * len(places), 4)
-    same = {"kernel": "_Z1kv", "object": "app", "digest": "d"}
-    listings = [
-        {**same, "address": address, "text": "s_nop 0", "kind": "scalar", "block": 0, "live_sgprs": 0, "live_vgprs": 0}
-        | {"file": file, "line": line, "inlined": inlined, "user_file": file, "user_line": line, "user_function": "k"}
-        for address, (file, line, inlined) in zip(at, places, strict=True)
-    ]
-    counts = [
-        {**same, "address": address, "mnemonic": "s_nop", "block": 0, "executions": times}
-        | {"active_lanes": 64 * times if lanes else None}
-        for address, times in zip(at, executions, strict=True)
-    ]
-    block = {**same, "block": 0, "function": "_Z1kv", "address": 256, "instructions": 5, "depth": 0, "exit": "end"}
-    rows = {"listings": listings, "counts": counts, "blocks": [{**block, "successors": [], "ways": []}]}
+    at = range(256, 256 + 4 * len(executions), 4)
+    rows: dict[str, list[dict[str, Any]]] = {"listings": [], "counts": [], "blocks": []}
+    for file in files:
+        same = {"kernel": "_Z1kv", "object": "app", "digest": file}
+        lines = [(5, None), (2, f"{file}:6:3"), (2, f"{file}:7:3"), (9, None), (9, None)]
+        rows["listings"] += [
+            {**same, "address": address, "text": "s_nop 0", "kind": "scalar", "block": 0, "live_sgprs": 0}
+            | {"live_vgprs": 0, "file": file, "line": line, "inlined": inlined, "user_file": file, "user_line": line}
+            | {"user_function": "k"}
+            for address, (line, inlined) in zip(at, lines, strict=True)
+        ]
+        rows["counts"] += [
+            {**same, "address": address, "mnemonic": "s_nop", "block": 0, "executions": times}
+            | {"active_lanes": 64 * times if lanes else None}
+            for address, times in zip(at, executions, strict=True)
+        ]
+        block = {**same, "block": 0, "function": "_Z1kv", "address": 256, "instructions": 5, "depth": 0, "exit": "end"}
+        rows["blocks"].append({**block, "successors": [], "ways": []})
     rows.pop(lost, None)
-    return write_run(folder, kernels=[kernel("_Z1kv", launches=3, instrumented=2)], **rows)
+    return write_run(
+        folder, kernels=[kernel("_Z1kv", digest=file, launches=3, instrumented=2) for file in files], **rows
+    )
+
+
+def test_code_objects_with_one_symbol(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = counted_run(tmp_path / "RUN", lanes=False, files=("a.hip", "b.hip"))
+    assert main(["report", str(run), "--format", "lcov"]) == 0
+    records = capfd.readouterr().out.split("end_of_record\n")
+    for file, record in zip(("a.hip", "b.hip"), records, strict=False):
+        assert f"SF:{file}\nFN:5,_Z1kv\nFNDA:4,_Z1kv\nFNF:1\n" in record
+        assert lines_of(record) == {2: 4, 5: 4, 9: 4}
 
 
 def test_inlined_copies_are_added(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -18,6 +18,8 @@ from luthier.run.patching import digest_of
 from luthier.support.wording import counted, enumerated
 from luthier.terminal import say
 
+_Functions = dict[tuple[str, str], "CoveredFunction"]
+"""Functions by symbol and the file in which they begin: code objects may have different functions of one symbol."""
 _STEP = 4
 """Bytes between looked-up addresses of code that did not run; every AMD GPU instruction is at least as long."""
 
@@ -80,7 +82,7 @@ def device_coverage(run: RunFolder) -> DeviceCoverage:
     if not counts:
         raise LuthierError(f"{run.path} has no counts of instructions: run the program with -t block_profile")
     is_lanes = all(one.lanes is not None or one.executions is None for each in counts.values() for one in each.values())
-    functions: dict[str, CoveredFunction] = {}
+    functions: _Functions = {}
     for number, rows in _listings(run, numbers, counts):
         entries = _entries(run, numbers, number)
         _add(functions, rows, counts[number], entries, is_lanes)
@@ -126,7 +128,7 @@ def _entries(run: RunFolder, numbers: KernelNumbers, number: int) -> dict[int, s
 
 
 def _add(
-    functions: dict[str, CoveredFunction],
+    functions: _Functions,
     rows: dict[str, list[Any]],
     counts: dict[int, _Instruction],
     function_of: dict[int, str],
@@ -147,10 +149,12 @@ def _add(
         _, _, callers = (calls or "").partition(f"{place.file}:{place.line}:")
         key = name, place, callers.partition(", ")[2] if callers else calls or ""
         copies[key] = max(copies.get(key, 0), count)
+    own: dict[str, CoveredFunction] = {}
     for name, (count, place) in entered.items():
-        functions.setdefault(name, CoveredFunction(name, place)).count += count
+        own[name] = functions.setdefault((name, place.file), CoveredFunction(name, place))
+        own[name].count += count
     for (name, place, _), count in copies.items():
-        lines = functions[name].lines
+        lines = own[name].lines
         lines[place] = lines.get(place, 0) + count
 
 
@@ -166,7 +170,7 @@ def _uncounted(kernels: dict[int, Any], counts: dict[int, Any]) -> list[str]:
     return notes
 
 
-def _add_idle(functions: dict[str, CoveredFunction], kernels: dict[int, Any], notes: list[str]) -> None:
+def _add_idle(functions: _Functions, kernels: dict[int, Any], notes: list[str]) -> None:
     """Add code of the same code objects that did not run, with count 0."""
     objects = {(row["object"], row["digest"]) for row in kernels.values()}
     unread = sorted({name for name, digest in objects if not _add_object(functions, name, digest)})
@@ -175,7 +179,7 @@ def _add_idle(functions: dict[str, CoveredFunction], kernels: dict[int, Any], no
         notes.append(f"code that did not run is left out: not found, or not the files that ran: {names}")
 
 
-def _add_object(functions: dict[str, CoveredFunction], name: str, digest: str) -> bool:
+def _add_object(functions: _Functions, name: str, digest: str) -> bool:
     """Add the code of a code object that did not run; return whether its file was found."""
     if not Path(name).is_file():
         return False
@@ -192,13 +196,14 @@ def _add_object(functions: dict[str, CoveredFunction], name: str, digest: str) -
     return True
 
 
-def _add_function(functions: dict[str, CoveredFunction], object: CodeObject, symbol: str, addresses: range) -> None:
+def _add_function(functions: _Functions, object: CodeObject, symbol: str, addresses: range) -> None:
     """Add the lines of a function that are not known, with count 0."""
     source = object.source
     numbers = dict.fromkeys(number for number in source.numbers(addresses).tolist() if number >= 0)
     users = [source.locations[number].user for number in numbers]
     places = [SourceLine(one.file, one.line) for one in users if one.file and one.line]
     if places:
-        lines = functions.setdefault(symbol, CoveredFunction(symbol, places[0])).lines
+        known = next((place.file for place in places if (symbol, place.file) in functions), places[0].file)
+        lines = functions.setdefault((symbol, known), CoveredFunction(symbol, places[0])).lines
         for place in places:
             lines.setdefault(place, 0)
