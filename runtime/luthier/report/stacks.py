@@ -22,6 +22,8 @@ GROUPS: tuple[str, ...] = get_args(By)
 NUMBERS = ("launches", "work-items", "waves", "instructions", "lanes", "time")
 """What can be summed by stack. Instructions and active lanes were counted for each kernel, over all of its launches:
 they are divided among its stacks by the waves that these launched. Time is in nanoseconds."""
+COUNTED = ("instructions", "lanes")
+"""Those of `NUMBERS` that only instrumented launches have."""
 _SIZES = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z")
 _STARTS = ("_start", "__libc_start_main", "__libc_start_call_main", "start_thread", "clone", "clone3", "__clone3")
 """Functions with which programs and threads begin …"""
@@ -75,6 +77,16 @@ class LaunchStacks(Struct):
     """Whether times are those of an emulated device."""
     known: tuple[str, ...]
     """The `NUMBERS` that are known."""
+    launches: int
+    counted: int
+    """Number of launches whose instructions were counted."""
+
+    @property
+    def partial(self) -> str:
+        """Return how many launches the numbers of `COUNTED` are of; "" if of all, or if none were counted."""
+        return (
+            f"{self.counted:,} of {self.launches:,} launches were counted" if 0 < self.counted < self.launches else ""
+        )
 
     @classmethod
     def of(cls, run: RunFolder) -> LaunchStacks:
@@ -102,12 +114,16 @@ class LaunchStacks(Struct):
         emulated = overview.is_emulated(run)
         sums: dict[tuple[Any, ...], list[int]] = {}
         all_waves = [0] * len(kernels)
+        every = with_counts = 0
         for (process, stack, kernel, instrumented, *sizes), (launches, timed, time) in _launches(run, numbers).items():
             if kernel >= len(kernels):
                 continue
             waves = (waves_of(sizes[:3], sizes[3:], kernels[kernel]["wave_size"]) or 0) * launches
             counted = waves if instrumented else 0
             all_waves[kernel] += counted
+            every += launches
+            if instrumented and kernels[kernel]["executed"] is not None:
+                with_counts += launches
             key = kernel, *stacks.get((process, stack), ((), ()))
             entry = sums.setdefault(key, [0] * 6)
             items = sizes[0] * sizes[1] * sizes[2] * launches
@@ -128,7 +144,7 @@ class LaunchStacks(Struct):
             rows.append(StackLaunches(kernel, chain, starts, ranges, values | {"time": time if timed else None}))
         known = tuple(name for name in NUMBERS if any(row.numbers[name] is not None for row in rows))
         rows.sort(key=lambda row: [-(row.numbers[name] or 0) for name in ("instructions", "waves", "launches")])
-        return cls([one["name"] for one in kernels], frames, rows, emulated, known)
+        return cls([one["name"] for one in kernels], frames, rows, emulated, known, every, with_counts)
 
     def path(self, row: StackLaunches, by: By, *, starts: bool = False) -> list[str]:
         """Return the names of the calls, ranges or Python functions that a row belongs to, outermost first.
@@ -149,6 +165,7 @@ class LaunchStacks(Struct):
             "frames": [[one.name, one.file or one.object or "", one.line] for one in self.frames],
             "python": [int(frame.is_python) for frame in self.frames],
             "known": list(self.known),
+            "partial": self.partial,
             "rows": [
                 [row.kernel, list(row.frames), row.starts, list(row.ranges), [row.numbers[name] for name in self.known]]
                 for row in self.rows
@@ -195,7 +212,8 @@ def by_stack(run: RunFolder, by: By, top: int = 0) -> Table:
     time = "emulation ns" if stacks.is_emulated else "ns"
     heads = [time if name == "time" else name for name in stacks.known]
     shared = "; instructions and lanes of a kernel are divided by waves" if "instructions" in stacks.known else ""
-    title = f"launches by {by}{left}{shared}"
+    partial = f"; {stacks.partial}" if stacks.partial else ""
+    title = f"launches by {by}{left}{shared}{partial}"
     return Table(title, ({"range": "ranges"}.get(by, by), "kernels", *heads, f"% of {by_number}"), rows)
 
 

@@ -68,7 +68,7 @@ function drawFlame(data, open) {
     };
     walk(node, 0, 1, ways.length);
     chart.style.height = `${(deepest + 1) * row}px`;
-    note.textContent = [left ? `${exact(left)} narrow parts are not drawn` : "", stacks.left_out ? `${exact(stacks.left_out)} stacks are in the run folder only` : "", ["instructions", "lanes"].includes(stacks.known[numbers.value]) ? "counts of a kernel are divided among its stacks by waves" : ""].filter(Boolean).join("; ");
+    note.textContent = [left ? `${exact(left)} narrow parts are not drawn` : "", stacks.left_out ? `${exact(stacks.left_out)} stacks are in the run folder only` : "", ...(["instructions", "lanes"].includes(stacks.known[numbers.value]) ? ["counts of a kernel are divided among its stacks by waves", stacks.partial] : [])].filter(Boolean).join("; ");
   }
 
   function draw() {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import IO, TYPE_CHECKING
 
 from luthier.report.formats.declare import ReportFormat
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def write(folder: RunFolder, out: IO[bytes], number: str | None = None) -> None:
-    """Write lines ``call;call;kernel number``, the outermost call first.
+    """Write lines ``call;call;kernel number``, the outermost call first, and on standard error what was not counted.
 
     Args:
         number: one of `luthier.report.stacks.NUMBERS`; None: instructions, if they were counted, otherwise launches.
@@ -19,8 +20,8 @@ def write(folder: RunFolder, out: IO[bytes], number: str | None = None) -> None:
     Raises:
         LuthierError: the run has no stacks, or not this number.
     """
-    from luthier.report.stacks import LaunchStacks, number_of
-    from luthier.terminal import visible
+    from luthier.report.stacks import COUNTED, LaunchStacks, number_of
+    from luthier.terminal import say, visible
 
     stacks = LaunchStacks.of(folder)
     name = number_of(stacks, number)
@@ -29,6 +30,8 @@ def write(folder: RunFolder, out: IO[bytes], number: str | None = None) -> None:
         words = (visible(one).replace(";", ":") for one in path)
         if value := row.numbers[name]:
             out.write(f"{';'.join(words)} {value}\n".encode())
+    if stacks.partial and name in COUNTED:
+        say(f"luthier report: {stacks.partial}", file=sys.stderr)
 
 
 FORMAT = ReportFormat(

@@ -17,7 +17,7 @@ def write(folder: RunFolder, out: IO[bytes]) -> None:
         LuthierError: the run has no stacks.
     """
     from luthier import __version__
-    from luthier.report.stacks import LaunchStacks
+    from luthier.report.stacks import COUNTED, LaunchStacks
     from luthier.support import strict_json
 
     stacks = LaunchStacks.of(folder)
@@ -33,6 +33,7 @@ def write(folder: RunFolder, out: IO[bytes]) -> None:
         rows = [row for row in stacks.rows if row.numbers[name]]
         weights = [row.numbers[name] or 0 for row in rows]
         title = f"{name} (emulated)" if name == "time" and stacks.is_emulated else name
+        title += f" ({stacks.partial})" if name in COUNTED and stacks.partial else ""
         profiles.append(
             {
                 "type": "sampled",
