@@ -15,12 +15,15 @@ from commands import run_luthier
 from junitparser import JUnitXml
 from luthier.errors import LuthierError
 from luthier.findings.annotations import github
+from luthier.findings.calls import HostSite
 from luthier.findings.causes import Cause, causes
+from luthier.findings.collector import FindingSet
 from luthier.findings.finding import Finding, NearbyAllocation, Other
-from luthier.findings.kinds import CHECKS, SETS, chosen_checks
+from luthier.findings.kinds import CHECKS, SETS, FindingKind, chosen_checks
 from luthier.findings.source_text import shown_line
-from luthier.findings.text import lines_of_cause
+from luthier.findings.text import lines_of, lines_of_cause
 from luthier.objects.source import SourceFrame
+from luthier.wire.messages import Sighting
 
 from .sanitized import marked_line
 from .test_programs import SAYS
@@ -275,6 +278,19 @@ def folded(findings: Sequence[Finding]) -> list[tuple[str, int, list[str]]]:
     return [
         (cause.finding.kind, len(cause.repeats), [one.kind for one in cause.consequences]) for cause in causes(findings)
     ]
+
+
+def test_a_call_in_python_has_a_line_and_no_offset() -> None:
+    kind = FindingKind.DOUBLE_FREE
+    known = FindingSet([kind.label])
+    numbers: dict[str, Any] = dict.fromkeys(Sighting.__struct_fields__, 0)
+    for line in (42, 42, 43):
+        sites = (HostSite(line, "release", "prog.py", True),)
+        known.add(1, Sighting(**numbers | {"kind": kind, "address": 0x1000, "count": 1}), None, calls=(sites, (), ()))
+    first, second = known.findings
+    assert (first.count, first.offset, second.offset) == (2, 0, 0)
+    assert list(lines_of(first))[1:] == ["    source prog.py:42 (release)", "    2 times in all"]
+    assert len(causes([first, second])) == 2
 
 
 def test_what_is_folded() -> None:

@@ -69,7 +69,7 @@ def _place(finding: Finding) -> tuple[str | int, ...]:
     """Return the instruction or call of a finding."""
     if not finding.object:
         return (id(finding),)
-    return finding.process if finding.call or not finding.kernel else 0, finding.object, finding.offset
+    return finding.process if finding.call or not finding.kernel else 0, *finding.site
 
 
 def _line(finding: Finding) -> tuple[str | int, ...]:

@@ -124,7 +124,8 @@ class FindingSet:
         if code is not None:
             locate(finding, seen, code, other)
         elif (at := finding.allocated if kind == "leak" else call) is not None:
-            finding.object, finding.offset, finding.frames = at.object, at.offset, at.frames
+            finding.object, finding.is_python, finding.frames = at.object, at.is_python, at.frames
+            finding.offset = 0 if at.is_python else at.offset
         if kind in DECISIONS | LANES and seen.lane == NO_LANE:
             finding.lane = -1
         if kind == _INACTIVE:

@@ -131,6 +131,8 @@ class Finding(Struct):
     """Source frames, innermost first; empty if unknown."""
     no_source: str = ""
     """Why the source of the instruction is unknown; "" if it is known."""
+    is_python: bool = False
+    """Whether a Python function at a line caused it, which has no offset."""
     lane: int = 0
     """-1: a scalar register or value, or no lane."""
     wave: int = 0
@@ -170,10 +172,15 @@ class Finding(Struct):
         if self.call:
             return self.kind, self.process, self.object, self.offset, self.call, self.detail
         if not self.kernel:
-            return self.kind, self.process, *((self.object, self.offset) if self.object else (self.address,))
+            return self.kind, self.process, *(self.site if self.object else (self.address,))
         other = () if self.other is None else (self.other.object, self.other.offset)
         detail = self.detail if self.kind in WATCHED else ""
         return self.kind, self.kernel, self.object, self.offset, self.side, detail, *other
+
+    @property
+    def site(self) -> tuple[str | int, ...]:
+        """Return what identifies the instruction, the call, or the line of the Python function."""
+        return self.object, self.frames[0].line if self.is_python and self.frames else self.offset
 
     @property
     def defect(self) -> tuple[str | int, ...]:

@@ -49,7 +49,7 @@ def lines_of(finding: Finding, prefix: str = "") -> Iterator[str]:
     elif finding.object:
         yield from _source(finding.frames, finding.object)
         at = finding.allocated if finding.kind == "leak" else None
-        if at is None or not at.is_python:
+        if not finding.is_python:
             what = "allocated" if finding.kind == "leak" else "called"
             yield f"    {what} at {finding.offset:#x} of {finding.object}"
         yield from _callers(at)
