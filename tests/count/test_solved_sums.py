@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from effort import EVERYTHING, FAMILIES
 from luthier.devices import open_device
 from luthier.devices.in_process import HereRun
+from luthier.errors import DeviceError, ToolError
 from luthier.isa.targets import TargetId
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
 from luthier.tool.counts import Cell, CounterBudget, KernelCounters, completed
+from luthier.tool.observation import TypedVariable
 from luthier.tool.task import InstrumentationTask
 from luthier.verify.launch_plan import LaunchPlan
 from msgspec.structs import asdict
@@ -93,9 +97,37 @@ def run_twice(object: CodeObject, patched, plan: LaunchPlan):
         loaded.kernel(plan.kernel).launch(*arguments, grid=plan.grid, block=plan.block, dynamic_lds=plan.dynamic_lds)
         seen.append({one.name: one.read(np.uint64) for one in run.variables()})
         for variable in run.variables():
-            variable.write(np.full(variable.size // 8, 1000, np.uint64))
+            run.initialise(variable.name, np.full(variable.size // 8, 1000, np.uint64))
             assert (variable.read(np.uint64) == 1000).all()
     return arguments, seen, run, device.stats
+
+
+def test_an_unknown_variable() -> None:
+    patched: Any = SimpleNamespace(report=SimpleNamespace(variables=["total"]), sums={})
+    with pytest.raises(ToolError, match="no variable 'totl'; their hooks use total"):
+        HereRun(None, patched).initialise("totl", 1)
+
+
+class Kept(TypedVariable):
+    """A variable in this process's memory."""
+
+    data = b""
+
+    def _load(self) -> bytes:
+        return self.data
+
+    def _store(self, data: Any) -> None:
+        self.data = bytes(data)
+
+
+def test_numbers_that_a_variable_cannot_hold() -> None:
+    variable = Kept("limit", 4, "float")
+    for large in (1e300, 10**400):
+        with pytest.raises(DeviceError, match="limit of type float cannot hold 1"):
+            variable.put(large)
+    for value in (np.inf, 0.1):
+        variable.put(value)
+        assert variable.data == np.float32(value).tobytes()
 
 
 def check(object: CodeObject, plan: LaunchPlan, module, seed: int, budget: CounterBudget) -> int:

@@ -9,9 +9,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from luthier.errors import ToolError
 from luthier.module.embedded import plain_name
 from luthier.patch import PatchedObject
 from luthier.support.device_memory import Variable
+from luthier.support.suggestions import did_you_mean
 from luthier.support.table import Table
 from luthier.tool import Tool
 from luthier.tool.counts import KernelCounts, MissingSums, completed
@@ -56,8 +58,18 @@ class HereRun:
         return ()
 
     def initialise(self, name: str, value: Value) -> None:
-        """Write a value to the tools' variables with this name."""
-        for variable in self.variables(name):
+        """Write a value to the tools' variables with this name.
+
+        Raises:
+            ToolError: there is none.
+            DeviceError: the value does not fit.
+        """
+        variables = self.variables(name)
+        if not variables:
+            names = sorted({plain_name(symbol) for symbol in self._patched.report.variables})
+            known = f"their hooks use {', '.join(names) or 'none'}"
+            raise ToolError(f"the tools have no variable {name!r}; {known}{did_you_mean(name, names)}")
+        for variable in variables:
             variable.put(value)
 
     def variables(self, name: str | None = None) -> list[Any]:

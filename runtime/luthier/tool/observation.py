@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,10 +66,12 @@ class TypedVariable(storage.Variable):
                     f"variable {self.name} of {self.size} bytes is not one number: give bytes or an array"
                 )
             try:
-                number = np.array([value]).astype(kind)
+                with np.errstate(over="ignore"):
+                    number = np.array([value]).astype(kind)
+                fits = not np.isinf(number[0]) or math.isinf(value) if kind.kind == "f" else number[0] == value
             except OverflowError:
-                number = np.zeros(1, kind)
-            if kind.kind != "f" and number[0] != value:
+                fits = False
+            if not fits:
                 raise DeviceError(f"variable {self.name} of type {self.type or kind} cannot hold {value!r}")
             value = number
         self.write(value)
