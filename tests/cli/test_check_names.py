@@ -9,9 +9,17 @@ from pathlib import Path
 import pytest
 from commands import run_luthier
 from luthier.cli.findings import HELP, check_names
-from luthier.emulator.inspection.checks import DEVICE_CHECKS
 from luthier.errors import LuthierError
-from luthier.findings.kinds import CHECKS, EARLIER_CHECKS, KINDS, SETS, FindingKind, kinds_of_check, named_checks
+from luthier.findings.kinds import (
+    CHECKS,
+    DEVICE_CHECKS,
+    EARLIER_CHECKS,
+    KINDS,
+    SETS,
+    FindingKind,
+    kinds_of_check,
+    named_checks,
+)
 from luthier.hazards.checks import CHECKS as STATIC_CHECKS
 from luthier.wire.spelling import enumeration
 

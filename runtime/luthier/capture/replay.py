@@ -88,7 +88,7 @@ def replay(
         target: target of the device; None: the recorded one.
         threads: host threads that run work-groups; None: one for each core.
         find_store: after a difference, run again, slowly, to find the instruction that wrote it.
-        check: checks from `luthier.emulator.inspection.checks.DEVICE_CHECKS`.
+        check: checks from `luthier.findings.kinds.DEVICE_CHECKS`.
 
     Raises:
         AddressTaken: this process uses addresses of the captured memory.

@@ -69,8 +69,7 @@ def checks_of(names: Sequence[str]) -> tuple[str, ...]:
     Raises:
         LuthierError: there is no such check.
     """
-    from luthier.emulator.inspection.checks import DEVICE_CHECKS
-    from luthier.findings.kinds import INIT, chosen_checks
+    from luthier.findings.kinds import DEVICE_CHECKS, INIT, chosen_checks
 
     if not names:
         return ()

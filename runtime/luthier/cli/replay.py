@@ -16,6 +16,7 @@ from luthier.cli.findings import check_option
 from luthier.cli.options import add_option
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
+from luthier.findings.kinds import DEVICE_CHECKS
 from luthier.replay.jobs import ReplayOutcome, is_gpu
 from luthier.support import strict_json
 from luthier.support.private_folder import private_folder
@@ -72,10 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     add_option(
         parser,
-        check_option(
-            help="run these checks of the emulated device: memory, race, init, barrier, early-exit, waits, hazards, "
-            "fp, or all"
-        ),
+        check_option(help=f"run these checks of the emulated device: {', '.join(DEVICE_CHECKS)}, or all"),
         default=[],
     )
     parser.epilog = (

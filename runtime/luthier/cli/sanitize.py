@@ -128,9 +128,8 @@ def _findings_of_captures(options: SanitizeOptions) -> Findings:
     Raises:
         LuthierError: an option or a named check is for programs.
     """
-    from luthier.emulator.inspection.checks import DEVICE_CHECKS
     from luthier.findings.finding import Unchecked
-    from luthier.findings.kinds import HANDED, FindingKind
+    from luthier.findings.kinds import DEVICE_CHECKS, HANDED, FindingKind
 
     if options.selects:
         raise LuthierError("options that select launches work for programs, not for captures: name the captures")

@@ -299,7 +299,7 @@ class EmulatedDevice:
     Args:
         target: target id, e.g. ``gfx942`` or ``gfx942:xnack-``.
         threads: host threads that run work-groups; None: one for each core.
-        check: one or several checks of every launch, from `luthier.emulator.inspection.checks.DEVICE_CHECKS`:
+        check: one or several checks of every launch, from `luthier.findings.kinds.DEVICE_CHECKS`:
             ``memory``, ``race``, ``init``, ``barrier``, ``early-exit``, ``waits``, ``hazards``, ``fp``; see `findings`.
             With ``init``, allocated memory holds a recognisable pattern, not zeros.
 

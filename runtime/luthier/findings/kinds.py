@@ -171,6 +171,8 @@ CHECKS = {
     ),
 }
 """Check -> facts about it."""
+DEVICE_CHECKS = tuple(check for check in CHECKS if check not in ("leak", "host"))
+"""Checks of an emulated device, and of captured launches; the others are about a whole program."""
 _CHEAP = 1.2
 ALL, DEFAULT, FAST = "all", "default", "fast"
 SETS = {

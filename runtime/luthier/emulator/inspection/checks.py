@@ -21,7 +21,7 @@ from luthier.errors import DeviceError, EmulationError, LuthierError
 from luthier.findings.collector import FindingSet, KernelCode, instruction_site
 from luthier.findings.finding import Finding, NearbyAllocation
 from luthier.findings.floats import has_flow, looked_for
-from luthier.findings.kinds import CHECKS, DECISIONS, FLOAT_KINDS, KINDS, UNDEFINED, kinds_of_check, named_checks
+from luthier.findings.kinds import DECISIONS, DEVICE_CHECKS, FLOAT_KINDS, KINDS, UNDEFINED, kinds_of_check, named_checks
 from luthier.objects import CodeObject
 from luthier.wire.messages import Sighting
 
@@ -35,8 +35,6 @@ OBSERVED = {
     "wave-size": layout.OBSERVE_LANES,
 }
 """Observation bits of the checks that need accesses, barriers or results."""
-DEVICE_CHECKS = tuple(check for check in CHECKS if check in OBSERVED or check in ("waits", "hazards"))
-"""Checks of an emulated device, and of captured launches."""
 _UNINITIALISED = kinds_of_check("init")
 
 
