@@ -83,6 +83,7 @@ MEANS_TWO_THINGS = {
     "--against": "a capture with a capture, a run with a run",
     "--device": "of programs several",
     "--by": "report groups by any columns, project by kernels or lines",
+    "--project": "build reads the folder of a project, run takes GPUs",
     "--target": "code for one target is read, for several built",
 }
 
