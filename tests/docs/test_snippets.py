@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,21 @@ def test_checking(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     y, x = np.ones(256, np.float32), np.ones(256, np.float32)
     with pytest.warns(CheckWarning, match="missing-wait in gemm"), contextlib.suppress(LuthierError):
         checked.load(bytes(code)).kernel("gemm").launch(y, x, 2.0, 256, grid=1, block=256)
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "g++"])
+def test_annotations(compiler: str, tmp_path: Path) -> None:
+    """docs/sanitize.md: the functions do nothing without Luthier, in C and C++."""
+    (block,) = blocks("docs/sanitize.md", "cpp")
+    head, body = block.split("\n", 1)
+    source = tmp_path / ("a.c" if compiler == "gcc" else "a.cpp")
+    source.write_text(
+        f"{head}\nint main(void) {{\n  char place[8] = {{0}};\n  size_t bytes = sizeof place;\n{body}  return 0;\n}}\n"
+    )
+    include = Path(luthier.__file__).parent / "include"
+    flags = ["-Wall", "-Werror", f"-I{include}", "-ldl"]
+    subprocess.run([compiler, source, *flags, "-o", tmp_path / "a"], check=True)
+    subprocess.run([tmp_path / "a"], check=True)
 
 
 def test_projected_times(saxpy: Path, capsys: pytest.CaptureFixture[str]) -> None:
