@@ -104,6 +104,8 @@ def test_completion_knows_every_command(shell: str, capfd: pytest.CaptureFixture
         (["luthier", "run", "-t", "opcode_h"], "opcode_histogram"),
         (["luthier", "run", "-t", "coalescing:top=3,li"], "coalescing:top=3,line="),
         (["luthier", "run", "--device", "emu:gfx94"], "emu:gfx942"),
+        (["luthier", "run", "--device", "emu:gfx90a,emu:gfx94"], "emu:gfx90a,emu:gfx942"),
+        (["luthier", "project", "--to", "gfx1100,mi250"], "gfx1100,mi250x"),
     ],
 )
 @pytest.mark.parametrize("shell", SHELLS)

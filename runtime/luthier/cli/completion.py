@@ -1,4 +1,4 @@
-"""``luthier completion``: print a shell script that completes commands, options, tools and devices."""
+"""``luthier completion``: print a shell script that completes commands, options, tools, devices and GPUs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _FILES = frozenset(("FILE", "OUT", "PLAN.toml", "PROGRAM", "SOURCE"))
 _FOLDERS = frozenset(("DIR", "RUN"))
 """Metavars of arguments that are folders."""
 _TOOLS = "TOOL[:OPT=VAL,...]"
-_DEVICES = ("DEVICE", "DEVICES")
+_WORDS = {"DEVICE": "devices", "DEVICES": "devices", "GPU,...": "gpus"}
+"""Metavar -> names that this command prints."""
 _BASH = r"""
 _luthier() {
   # bash splits words at colons and equals signs, and replaces what follows the last of these.
@@ -43,14 +44,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "zsh: write it to _luthier in a folder of $fpath; fish: ~/.config/fish/completions/luthier.fish",
     )
 
-    parser.add_argument("--words", choices=("tools", "devices"), help=argparse.SUPPRESS)
+    parser.add_argument("--words", choices=("tools", *dict.fromkeys(_WORDS.values())), help=argparse.SUPPRESS)
     parser.add_argument("word", nargs="?", default="", help=argparse.SUPPRESS)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the script, or with ``--words`` what the beginning of a word may become."""
     if args.words:
-        for word in _tools(args.word) if args.words == "tools" else _devices():
+        names = {"tools": _tools, "devices": _devices, "gpus": _gpus}[args.words]
+        for word in names(args.word):
             say(word)
         return 0
     import shtab
@@ -73,11 +75,20 @@ def _tools(word: str) -> Iterator[str]:
         yield f"{before}{field.name}="
 
 
-def _devices() -> Iterator[str]:
-    """Yield emulated devices."""
+def _devices(word: str) -> Iterator[str]:
+    """Yield emulated devices, after those that the word has before its last comma."""
     from luthier.arch.targets import TARGETS
 
-    return (f"emu:{name}" for name, target in TARGETS.items() if target.device_id is not None)
+    before = word[: word.rfind(",") + 1]
+    return (f"{before}emu:{name}" for name, target in TARGETS.items() if target.device_id is not None)
+
+
+def _gpus(word: str) -> Iterator[str]:
+    """Yield GPUs with a machine model, likewise."""
+    from luthier.projection import machine_names
+
+    before = word[: word.rfind(",") + 1]
+    return (f"{before}{name}" for name in machine_names())
 
 
 def _from_words(what: str) -> Any:
@@ -118,6 +129,6 @@ def whole_parser() -> argparse.ArgumentParser:
             elif action.metavar == _TOOLS:
                 action.metavar = "TOOL"  # zsh would take the colon for the end
                 action.complete = _from_words("tools")  # type: ignore[attr-defined]
-            elif action.metavar in _DEVICES:
-                action.complete = _from_words("devices")  # type: ignore[attr-defined]
+            elif action.metavar in _WORDS:
+                action.complete = _from_words(_WORDS[action.metavar])  # type: ignore[attr-defined]
     return parser
