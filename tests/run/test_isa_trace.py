@@ -185,6 +185,10 @@ def test_for_accel_sim(reduced: Path, tmp_path: Path) -> None:
 
 def test_for_ramulator(reduced: Path, tmp_path: Path) -> None:
     """2,000 floats from an aligned buffer are 125 lines of 64 bytes, and 8 sums are eight stores to one."""
+    full = exported(reduced, "--ramulator", "/dev/full")
+    assert full.returncode == 1
+    assert "cannot write /dev/full: No space left on device" in full.stderr
+    assert "Traceback" not in full.stderr
     assert exported(reduced, "--ramulator", tmp_path / "lines").returncode == 0
     rows = [line.split() for line in (tmp_path / "lines").read_text().splitlines()]
     stores = [int(address, 16) for kind, address in rows if kind == "ST"]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
@@ -28,20 +29,39 @@ _FORMAT = "#traces format = PC mask dest_num [reg_dests] opcode src_num [reg_src
 _IN_MEMORY = ("global", "flat", "buffer", "scalar", "scalar buffer")
 
 
-def write_accel_sim(trace: InstructionTrace, folder: Path) -> int:
-    """Write ``kernelslist.g`` and a trace for each launch to a new folder; return the number of launches.
+def new_folder(folder: Path) -> None:
+    """Make a folder.
 
     Raises:
-        LuthierError: the folder exists, or the trace is damaged.
+        LuthierError: it exists, or cannot be made.
     """
     try:
         folder.mkdir(parents=True)
     except OSError as problem:
         raise LuthierError(f"cannot make {folder}: {problem.strerror or problem}; name a new folder") from None
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Convert errors of writing a file, or files of a folder, to `LuthierError`."""
+    try:
+        yield
+    except OSError as problem:
+        raise LuthierError(f"cannot write {path}: {problem.strerror or problem}") from problem
+
+
+def write_accel_sim(trace: InstructionTrace, folder: Path) -> int:
+    """Write ``kernelslist.g`` and a trace for each launch to a new folder; return the number of launches.
+
+    Raises:
+        LuthierError: the folder exists, the disk is full, or the trace is damaged.
+    """
+    new_folder(folder)
     launches = _Launches(trace, folder)
-    for wave in trace.waves():
-        launches.add(wave)
-    return launches.finish()
+    with writing(folder):
+        for wave in trace.waves():
+            launches.add(wave)
+        return launches.finish()
 
 
 class _Launches:
@@ -171,7 +191,7 @@ def write_ramulator(trace: InstructionTrace, path: Path, line: int = 64) -> int:
     if "trace-addresses" not in trace.run.names:
         raise LuthierError(f"{trace.run.path} has no addresses: run with -t isa_trace:addresses=true")
     check_writable(path)
-    with path.open("w") as file:
+    with writing(path), path.open("w") as file:
         return sum(_write_lines(file, row, line) for row in trace.run.rows("trace-addresses", list(ADDRESS_COLUMNS)))
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from luthier.errors import LuthierError
 from luthier.report.sqtt import IMMEDIATE, WORDS, code_kinds
 from luthier.report.sqtt_writer import TraceWriter, instruction_code
 
+from luthier_isa_trace.export import new_folder, writing
 from luthier_isa_trace.reading import InstructionTrace, TracedWave
 
 _SLOTS = {WORDS: 10}
@@ -22,26 +22,25 @@ def write_thread_traces(trace: InstructionTrace, folder: Path) -> int:
     """Write a thread trace for each launch, ``kernel-N.att``, to a new folder; return the number of launches.
 
     Raises:
-        LuthierError: the folder exists, the trace is damaged, or thread traces of its target are not known.
+        LuthierError: the folder exists, the disk is full, the trace is damaged, or thread traces of its target are not
+            known.
     """
-    try:
-        folder.mkdir(parents=True)
-    except OSError as problem:
-        raise LuthierError(f"cannot make {folder}: {problem.strerror or problem}; name a new folder") from None
+    new_folder(folder)
     writers: dict[tuple[int, int, int, int], tuple[TraceWriter, Path]] = {}
-    for wave in trace.waves():
-        key = (wave.process, wave.device, wave.kernel.number, wave.launch)
-        if key not in writers:
-            writers[key] = (TraceWriter(wave.kernel.target), folder / f"kernel-{len(writers) + 1}.att")
-            if len(wave.instructions):
-                writers[key][0].program(int(wave.kernel.pc[wave.instructions[0]]))
-        writer, path = writers[key]
-        write_wave(wave, writer)
-        with path.open("ab") as file:
-            file.write(writer.take())
-    for writer, path in writers.values():
-        with path.open("ab") as file:
-            file.write(writer.data())
+    with writing(folder):
+        for wave in trace.waves():
+            key = (wave.process, wave.device, wave.kernel.number, wave.launch)
+            if key not in writers:
+                writers[key] = (TraceWriter(wave.kernel.target), folder / f"kernel-{len(writers) + 1}.att")
+                if len(wave.instructions):
+                    writers[key][0].program(int(wave.kernel.pc[wave.instructions[0]]))
+            writer, path = writers[key]
+            write_wave(wave, writer)
+            with path.open("ab") as file:
+                file.write(writer.take())
+        for writer, path in writers.values():
+            with path.open("ab") as file:
+                file.write(writer.data())
     return len(writers)
 
 
