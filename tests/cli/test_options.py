@@ -85,7 +85,6 @@ MEANS_TWO_THINGS = {
     "--by": "report groups by any columns, project by kernels or lines",
     "--project": "build reads the folder of a project, run takes GPUs",
     "--target": "code for one target is read, for several built",
-    "--project": "build has a folder of sources, run GPUs to project launches on",
 }
 
 
