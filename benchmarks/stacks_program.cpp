@@ -22,12 +22,12 @@ template <typename Call> double nanoseconds(int times, Call call) {
   return (now() - begin) / times;
 }
 
-volatile int one = 1;
+volatile int factor = 1;
 
 __attribute__((noinline)) int below(int depth) {
   if (depth) {
     const int under = below(depth - 1);
-    return under * one; // not a tail call, nor a loop
+    return under * factor; // not a tail call, nor a loop
   }
   const size_t frames = luthier::stack_here()->frames.size();
   const double own = nanoseconds(100'000, [] { luthier::stack_here(); });

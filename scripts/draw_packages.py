@@ -101,17 +101,15 @@ def _arrow(start: int, end: int, steps: int) -> str:
     return f'<path d="M{right} {begin} C{bend} {begin} {bend} {stop} {right} {stop}" {style}/>'
 
 
-def main() -> int:
-    """Write or compare the drawing; return the exit status."""
-    made = drawing()
-    if sys.argv[1:] == ["--check"]:
-        if DRAWING.exists() and DRAWING.read_text() == made:
-            return 0
-        sys.stderr.write(f"{DRAWING.relative_to(ROOT)} does not match the imports: run scripts/draw_packages.py\n")
+def write_or_check(path: Path, text: str) -> int:
+    """Write a drawing, or with ``--check`` on the command line compare it; return the exit status."""
+    if sys.argv[1:] != ["--check"]:
+        path.write_text(text)
+    elif not path.exists() or path.read_text() != text:
+        sys.stderr.write(f"{path.relative_to(ROOT)} is not up to date: run scripts/{Path(sys.argv[0]).name}\n")
         return 1
-    DRAWING.write_text(made)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(DRAWING, drawing()))

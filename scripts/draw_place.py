@@ -6,10 +6,10 @@ Use: python scripts/draw_place.py [--check]    (--check: exit code 1 if the draw
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from xml.sax.saxutils import escape
 
-ROOT = Path(__file__).parents[1]
+from draw_packages import ROOT, write_or_check
+
 DRAWING = ROOT / "docs" / "place.svg"
 WIDTH, HEIGHT = 900, 370
 OURS, THEIRS = "#dcebdc", "#eef3fa"
@@ -65,17 +65,5 @@ def drawing() -> str:
     return "\n".join([*text, "</svg>", ""])
 
 
-def main() -> int:
-    """Write or compare the drawing; return the exit status."""
-    made = drawing()
-    if sys.argv[1:] == ["--check"]:
-        if DRAWING.exists() and DRAWING.read_text() == made:
-            return 0
-        sys.stderr.write(f"{DRAWING.relative_to(ROOT)} is not up to date: run scripts/draw_place.py\n")
-        return 1
-    DRAWING.write_text(made)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(DRAWING, drawing()))

@@ -31,9 +31,9 @@ ProgramMemory::Division ProgramMemory::divided(uint64_t address, uint64_t size, 
     if (extent == extents.begin())
       return extents.end();
     --extent;
-    const Extent &found = extent->second;
-    const bool fits = found.has(address) && size <= found.size - (address - found.address);
-    return fits && !found.freed && !found.module ? extent : extents.end();
+    const Extent &nearest = extent->second;
+    const bool fits = nearest.has(address) && size <= nearest.size - (address - nearest.address);
+    return fits && !nearest.freed && !nearest.module ? extent : extents.end();
   };
   auto whole = within(wholes_);
   if (whole == wholes_.end()) {

@@ -68,8 +68,8 @@ bool is_of(const char *object, const char *type) {
 }
 
 template <typename Function> Function symbol(const char *name) {
-  void *found = dlsym(RTLD_DEFAULT, name);
-  return reinterpret_cast<Function>(found ? found : reinterpret_cast<void *>(next_function<void>(name, "libpython")));
+  void *symbol = dlsym(RTLD_DEFAULT, name);
+  return reinterpret_cast<Function>(symbol ? symbol : reinterpret_cast<void *>(next_function<void>(name, "libpython")));
 }
 
 // Return whether a loaded object exports a function, by its GNU hash table: `dlsym` waits for threads that load

@@ -1,5 +1,5 @@
-// Reads unwind information (.eh_frame) as the DWARF standard 6.4 and the LSB describe it, and keeps what it says of
-// each return address: unwinding by libgcc takes several times as long as a launch may.
+// Reads unwind information (.eh_frame), which section 6.4 of the DWARF standard and the LSB describe, and keeps the
+// rule for each return address: unwinding by libgcc takes several times as long as a launch may.
 #include "unwinder.h"
 
 #include <cstdint>
@@ -252,11 +252,11 @@ bool run(const Common &common, Bytes bytes, const uint8_t *end, uint64_t place, 
 // Return the rule for code at an address.
 Rule rule_at(uint64_t address) {
   FrameBases bases{};
-  const void *found = _Unwind_Find_FDE(reinterpret_cast<void *>(address), &bases);
-  if (!found)
+  const void *entry = _Unwind_Find_FDE(reinterpret_cast<void *>(address), &bases);
+  if (!entry)
     return {};
   constexpr Rule kSlow{Step::kSlow};
-  Bytes bytes{static_cast<const uint8_t *>(found)};
+  Bytes bytes{static_cast<const uint8_t *>(entry)};
   const auto length = bytes.take<uint32_t>();
   const uint8_t *const end = bytes.at + length;
   const uint8_t *const field = bytes.at;
