@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from luthier.cli.common import STANDARD_OUTPUT, add_json_argument, put_json
 from luthier.errors import BuildError
 from luthier.support.files import write_atomically
 from luthier.terminal import say_text
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verbose", action="store_true", default=None, help="show commands and the sources of settings"
     )
-    parser.add_argument("--json", action="store_true", help="print the manifests")
+    add_json_argument(parser, "the manifests")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,14 +79,14 @@ def run(args: argparse.Namespace) -> int:
     if not args.sources and not settings.package:  # the package that pip's build would use
         settings = dataclasses.replace(settings, package=only_package(args.project))
     destination = args.output or (package_folder(args.project, settings.package) if settings.package else args.project)
-    report = (lambda _: None) if args.json else (lambda line: say_text(line, flush=True))
+    report = (lambda _: None) if args.json == STANDARD_OUTPUT else (lambda line: say_text(line, flush=True))
     built = compile_tool(settings, project=args.project, destination=destination, report=report, whole=not args.sources)
     if not args.sources and not args.output:  # into the source tree, as an editable install
         write_record(destination, args.project, settings, built)
     if args.depfile:
         write_atomically(args.depfile, _depfile(built, settings, args.project, args.depfile_target).encode())
     if args.json:
-        say_text(json.dumps([json.loads(module.manifest.to_json()) for module in built], indent=2))
+        put_json(args.json, [json.loads(module.manifest.to_json()) for module in built])
     return 0
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
-import json
 import os
 import platform
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from luthier import __version__
+from luthier.cli.common import STANDARD_OUTPUT, add_json_argument, put_json
 from luthier.cli.progress import awaited
 from luthier.errors import BuildError, LuthierError
 from luthier.extensions.records import Extensions
@@ -48,7 +48,7 @@ class DoctorLine:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    add_json_argument(parser, "the report")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -56,12 +56,12 @@ def run(args: argparse.Namespace) -> int:
     findings = []
     for finding in awaited("examining this machine", examine()):
         findings.append(finding)
-        if not args.json:
+        if args.json != STANDARD_OUTPUT:
             say_text(f"{finding.status:9} {finding.subject:16} {finding.detail}", flush=True)
             if finding.fix:
                 say_text(f"{'':9} {'':16} -> {finding.fix}", flush=True)
     if args.json:
-        say_text(json.dumps([dataclasses.asdict(finding) for finding in findings], indent=2))
+        put_json(args.json, [dataclasses.asdict(finding) for finding in findings])
     return int(any(finding.status == "missing" for finding in findings))
 
 

@@ -13,6 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 import luthier
+from luthier.cli.common import STANDARD_OUTPUT, add_json_argument, put_json
 from luthier.cli.progress import awaited
 from luthier.errors import LuthierError
 from luthier.isa.targets import TargetId
@@ -40,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"repeatable (default: {' and '.join(_DEFAULT)}, if there are any)",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="write a JSON file to attach to a bug report")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    add_json_argument(parser, "the report")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,12 +53,12 @@ def run(args: argparse.Namespace) -> int:
     outcomes = []
     for outcome in awaited("testing", run_steps(steps(args.device))):
         outcomes.append(outcome)
-        if not args.json:
+        if args.json != STANDARD_OUTPUT:
             say(f"{outcome.status:8} {outcome.where:18} {outcome.name:23} {_last_line(outcome.detail)}", flush=True)
     report = {"schema": SCHEMA, "machine": machine(), "steps": [dataclasses.asdict(outcome) for outcome in outcomes]}
     if args.json:
-        say_text(json.dumps(report, indent=2))
-    else:
+        put_json(args.json, report)
+    if args.json != STANDARD_OUTPUT:
         say_text(_summary(outcomes))
     if args.output:
         write_atomically(args.output, (json.dumps(report, indent=2) + "\n").encode())

@@ -79,7 +79,6 @@ def test_options_are_in_every_report(tmp_path: Path) -> None:
 
 MEANS_TWO_THINGS = {
     "--output": "its metavar says what is written",
-    "--json": "run and sanitize leave standard output to the program, and write a file",
     "--against": "a capture with a capture, a run with a run",
     "--device": "of programs several",
     "--by": "report groups by any columns, project by kernels or lines",

@@ -352,6 +352,8 @@ COMMANDS: dict[str, list[str]] = {
     "report csv": ["report", "RUN", "--format", "csv", "--table", "kernels", "-o", "OUT"],
     "report --against": ["report", "RUN", "--against", "RUN", "--format", "html", "-o", "OUT"],
     "report --trace": ["report", "RUN", "--trace", "kernels", "-o", "OUT"],
+    "objects --json": ["objects", "APP", "--json=OUT"],
+    "cache --json": ["cache", "--json=OUT"],
 }
 """Every command that writes a file, but for those below."""
 
@@ -368,7 +370,13 @@ def test_commands(
     name = "out.parquet" if command.endswith("parquet") else "out"
     path = (GOOD.get(kind) or BAD[kind][0])(inside / name)
     before = state(inside)
-    words = {"APP": str(fat), "RUN": str(run), "OUT": str(path), "OUT.parquet": str(path)}
+    words = {
+        "APP": str(fat),
+        "RUN": str(run),
+        "OUT": str(path),
+        "OUT.parquet": str(path),
+        "--json=OUT": f"--json={path}",
+    }
     words["PATCHED"] = str(tmp_path / "patched")
     more = ["--target", "gfx942"] if command.startswith("patch") else []
     with read_from(path) as got:
@@ -382,6 +390,33 @@ def test_commands(
     else:
         assert code == 1
         assert f"cannot write {path}: {BAD[kind][1]}" in output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["objects", "APP"],
+        ["disasm", "--target", "gfx942", "APP"],
+        ["lift", "--target", "gfx942", "APP"],
+        ["check", "--target", "gfx942", "APP"],
+        ["cost", "--target", "gfx942", "-t", "counts", "APP"],
+        ["emulator", "coverage", "gfx942"],
+        ["tools"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_json_in_place_of_text_or_beside_it(
+    words: list[str], fat: Path, counts: None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """``--json`` prints JSON; ``--json FILE.json`` prints the text, and writes the same JSON to the file."""
+    command, out = [str(fat) if word == "APP" else word for word in words], tmp_path / "out.json"
+    shown = []
+    for more in ([], ["--json"], ["--json", str(out)]):
+        code = main([*command[:-1], *more, *command[-1:]] if len(command) > 1 else [*command, *more])
+        shown.append((code, capfd.readouterr().out))
+    (code, text), (_, printed), beside = shown
+    assert beside == (code, text) != (code, printed)
+    assert json.loads(printed) == json.loads(out.read_text())
 
 
 @pytest.mark.rows(1)

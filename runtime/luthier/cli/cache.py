@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from luthier.cache.folder import VARIABLE, cache_root, require_own
-from luthier.cli.common import print_json, terminal_width
+from luthier.cli.common import STANDARD_OUTPUT, add_json_argument, put_json, terminal_width
 from luthier.errors import LuthierError
 from luthier.support.table import Table
 from luthier.terminal import say, say_text
@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", nargs="?", choices=("show", "clear"), default="show", help="default: show")
     parser.add_argument("names", nargs="*", metavar="NAME", help="folders of the cache (default: all made by Luthier)")
     parser.add_argument("--size", action="store_true", help="print only the size in bytes")
-    parser.add_argument("--json", action="store_true", help="print the folders as JSON")
+    add_json_argument(parser, "the folders")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,9 +78,12 @@ def run(args: argparse.Namespace) -> int:
     folders = _chosen(root, args.names)
     if args.size:
         say(sum(folder.bytes for folder in folders))
-    elif args.json:
-        print_json(msgspec.to_builtins(folders))
-    elif root is None:
+        return 0
+    if args.json:
+        put_json(args.json, msgspec.to_builtins(folders))
+    if args.json == STANDARD_OUTPUT:
+        return 0
+    if root is None:
         say(f"no cache: {VARIABLE} is empty, or the home folder is unknown")
     else:
         table = Table(str(root), ("folder", "MB", "files", "days ago", "contents"), _rows(folders))

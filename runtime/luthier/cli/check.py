@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from luthier.cli.common import HelpOf, print_json
+from luthier.cli.common import STANDARD_OUTPUT, HelpOf, add_json_argument, put_json
 from luthier.cli.findings import check_names
 from luthier.cli.options import SeveralChoices, add_earlier_spelling
 from luthier.cli.progress import ProgressLine
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list findings that depend on facts the code does not show; without it, count them",
     )
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    add_json_argument(parser, "the results")
     parser.add_argument("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
 
 
@@ -91,8 +91,8 @@ def run(args: argparse.Namespace) -> int:
     if args.sarif:
         write_atomically(args.sarif, f"{json.dumps(_as_sarif(results), indent=2)}\n".encode())
     if args.json:
-        print_json(_as_data(results))
-    else:
+        put_json(args.json, _as_data(results))
+    if args.json != STANDARD_OUTPUT:
         _say(results, list_unneeded=args.unneeded, list_possible=args.possible)
     return 0 if results.is_clean else 1
 

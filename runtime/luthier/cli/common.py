@@ -14,6 +14,7 @@ from luthier.cli.options import add_option, option
 from luthier.errors import ToolError
 from luthier.extensions.records import Extensions
 from luthier.support import strict_json
+from luthier.support.files import check_writable, write_atomically
 from luthier.terminal import say_text, visible, visible_lines
 
 if TYPE_CHECKING:
@@ -174,6 +175,32 @@ def _relative(table: Table) -> Table:
     )
 
 
-def print_json(value: Any) -> None:
-    """Print one JSON document on standard output."""
-    say_text(strict_json.dumps(value, indent=2))
+STANDARD_OUTPUT = "-"
+
+
+def add_json_argument(parser: argparse._ActionsContainer, what: str) -> None:
+    """Add ``--json``; its value is None, `STANDARD_OUTPUT` or the path of a file, for `put_json`."""
+    parser.add_argument(
+        "--json",
+        nargs="?",
+        const=STANDARD_OUTPUT,
+        type=_output,
+        metavar="FILE",
+        help=f"print {what} as JSON; with a FILE (--json=FILE, or a name that ends with .json) print text, and write "
+        "JSON to the file",
+    )
+
+
+def _output(path: str) -> str:
+    if path != STANDARD_OUTPUT:
+        check_writable(path)
+    return path
+
+
+def put_json(path: str, value: Any, indent: int = 2) -> None:
+    """Write one JSON document to standard output or to a file, which is replaced as a whole."""
+    text = strict_json.dumps(value, indent=indent)
+    if path == STANDARD_OUTPUT:
+        say_text(text)
+    else:
+        write_atomically(path, f"{text}\n".encode())

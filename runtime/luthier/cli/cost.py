@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 
 from luthier.cli.common import (
+    STANDARD_OUTPUT,
     add_hoist_argument,
+    add_json_argument,
     add_stack_argument,
     add_strict_argument,
     add_tool_argument,
-    print_json,
+    put_json,
     say_fitting,
 )
 from luthier.cli.patch import patched_object, print_report
@@ -23,14 +25,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_strict_argument(parser)
     add_hoist_argument(parser)
     add_stack_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the costs as JSON")
+    add_json_argument(parser, "the costs")
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit status."""
     report = patched_object(args)[1].report
     if args.json:
-        print_json(report.to_json())
+        put_json(args.json, report.to_json())
+    if args.json == STANDARD_OUTPUT:
         return 0
     print_report(report)
     for row in report.kernels:

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from luthier.cli.captures import add_object_argument
-from luthier.cli.common import add_mangled_argument, print_json, shown_tables
+from luthier.cli.common import STANDARD_OUTPUT, add_json_argument, add_mangled_argument, put_json, shown_tables
 from luthier.cli.selection import add_kernel_argument, is_capture
 from luthier.errors import LuthierError
 from luthier.replay.jobs import ReplayStatus, target_of
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_kernel_argument(parser)
     parser.add_argument("--all", action="store_true", help="also print equal values")
     add_mangled_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    add_json_argument(parser, "everything")
     parser.epilog = "exit status: 0 equal, 1 different, 2 not comparable"
 
 
@@ -72,8 +72,8 @@ def _compare(args: argparse.Namespace) -> int:
         document: dict[str, Any] = {"schema": SCHEMA, "equal": equal, "replay": None}
         if replay is not None:
             document["replay"] = {name: value for name, value in replay.to_json().items() if name != "measures"}
-        print_json({**document, **table(rows).to_json()})
-    else:
+        put_json(args.json, {**document, **table(rows).to_json()})
+    if args.json != STANDARD_OUTPUT:
         if replay is not None:
             say_text(f"{args.a} by {other}: {replay.what}")
         shown = rows if args.all else different

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from luthier.cli.common import STANDARD_OUTPUT, add_json_argument, put_json
 from luthier.cli.selection import add_object_arguments, is_capture, selected_objects
 from luthier.isa.listing import ListingRow, instruction_rows
 from luthier.objects import CodeObject
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_object_arguments(parser)
     parser.add_argument("-l", "--lines", action="store_true", help="also print source lines, if they are known")
-    parser.add_argument("--json", action="store_true", help="print the listing as JSON")
+    add_json_argument(parser, "the listing")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -37,8 +37,8 @@ def run(args: argparse.Namespace) -> int:
         (found, kernels if by_name else None) for found, kernels in selected_objects(args) if kernels or not by_name
     ]
     if args.json:
-        say_text(json.dumps([describe(found, chosen, lines=args.lines) for found, chosen in objects], indent=1))
-    else:
+        put_json(args.json, [describe(found, chosen, lines=args.lines) for found, chosen in objects], indent=1)
+    if args.json != STANDARD_OUTPUT:
         for object, chosen in objects:
             for line in listing(object, chosen, lines=args.lines):
                 say(line)

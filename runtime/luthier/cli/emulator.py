@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from luthier.cli.common import print_json
+from luthier.cli.common import STANDARD_OUTPUT, add_json_argument, put_json
 from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import add_kernel_argument
 from luthier.errors import CacheError, LuthierError
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     show = actions.add_parser("coverage", help="count the operations of each target: exact, bounded in error, refused")
     show.add_argument("targets", nargs="*", metavar="TARGET", help="e.g. gfx942 (default: all supported targets)")
     show.add_argument("--refused", action="store_true", help="list refused operations with the reasons")
-    show.add_argument("--json", action="store_true", help="print a JSON list with an entry for each target")
+    add_json_argument(show, "an entry for each target")
     cache = actions.add_parser("cache")  # the spelling of `luthier cache` in earlier versions
     cache.add_argument("--clear", action="store_true")
     ahead = actions.add_parser(
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     say("luthier emulator cache: use `luthier cache [clear] emulator` instead", file=sys.stderr)
     from luthier.cli import cache
 
-    return cache.run(argparse.Namespace(action="clear" if args.clear else "show", names=[], size=False, json=False))
+    return cache.run(argparse.Namespace(action="clear" if args.clear else "show", names=[], size=False, json=None))
 
 
 def _compile(args: argparse.Namespace) -> int:
@@ -79,8 +79,8 @@ def _coverage(args: argparse.Namespace) -> int:
         with ProgressLine("covering") as progress:
             progress.step(str(target))
             results.append(coverage(target))
-        if not args.json:
+        if args.json != STANDARD_OUTPUT:
             say_text(report(results[-1], names=args.refused), flush=True)
     if args.json:
-        print_json([result.to_json() for result in results])
+        put_json(args.json, [result.to_json() for result in results])
     return 0

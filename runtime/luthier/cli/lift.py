@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
 
-from luthier.cli.common import say_fitting
+from luthier.cli.common import STANDARD_OUTPUT, add_json_argument, put_json, say_fitting
 from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import add_object_arguments, selected_object
 from luthier.errors import LuthierError
@@ -16,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_object_arguments(parser)
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--json", action="store_true", help="print a JSON list with an entry for each kernel")
+    add_json_argument(form, "an entry for each kernel")
     form.add_argument("--llvm", action="store_true", help="print one kernel as LLVM IR, for analyses")
     parser.add_argument("--instructions", action="store_true", help="list the instructions of every block")
     parser.add_argument("--registers", action="store_true", help="list live registers instead of their number")
@@ -57,7 +56,8 @@ def run(args: argparse.Namespace) -> int:
             counts = counts_of(args.counts, representation) if args.counts else None
             annotated[representation.kernel.name] = Annotations(representation, counts)
     if args.json:
-        say_text(json.dumps([as_data(one, annotated.get(one.kernel.name)) for one in lifted], indent=1))
+        put_json(args.json, [as_data(one, annotated.get(one.kernel.name)) for one in lifted], indent=1)
+    if args.json == STANDARD_OUTPUT:
         return 0
     for representation in lifted:
         for line in as_text(

@@ -57,6 +57,9 @@ PRINTING = frozenset(
 DASHED = ("--check", "--checks")
 """Options whose values may begin with a dash."""
 
+JSON = "--json"
+"""The option whose value, if it may be left out, is the next argument only where that names a JSON file."""
+
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 
 COMMAND_GROUP = "luthier.commands"
@@ -77,25 +80,37 @@ class Parser(argparse.ArgumentParser):
     """A parser whose error messages quote arguments, since these may be file names, and that accepts values that begin
     with a dash for the options in `DASHED`."""
 
-    def parse_args(self, words: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
-        """Parse the arguments of a command."""
-        return super().parse_args(self._joined(words))
+    def parse_known_args(  # type: ignore[override]
+        self, words: Sequence[str], namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Parse the arguments of a command, or of a sub-command of one."""
+        return super().parse_known_args(self._joined(words), namespace)
 
     def _joined(self, words: Sequence[str]) -> list[str]:
-        """Return arguments in which ``--check -race`` is one word. Arguments of a program, from the first word that is
-        no option, stay as they are."""
+        """Return arguments in which ``--check -race`` and ``--json out.json`` are single words.
+
+        Arguments of a program, from the first word that is no option, stay as they are.
+        """
         takes_program = any(action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in self._actions)
         joined: list[str] = []
-        rest = iter(words)
-        for word in rest:
+        rest = list(words)
+        while rest:
+            word = rest.pop(0)
             action = self._option_string_actions.get(word)
             if word == "--" or (takes_program and not word.startswith("-")):
                 return [*joined, word, *rest]
-            value = next(rest, None) if action is not None and action.nargs is None else None
-            if value is not None and word in DASHED and value[:1] == "-" and value[:2] != "--":
-                joined.append(f"{word}={value}")
-            else:
-                joined += [word] if value is None else [word, value]
+            joined.append(word)
+            if action is None or not rest:
+                continue
+            if word == JSON and action.nargs == "?":
+                has_value = rest[0].endswith(".json") or rest[0] == action.const
+                joined[-1] += f"={rest.pop(0) if has_value else action.const}"
+            elif action.nargs is None:
+                value = rest.pop(0)
+                if word in DASHED and value[:1] == "-" and value[:2] != "--":
+                    joined[-1] += f"={value}"
+                else:
+                    joined.append(value)
         return joined
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import asdict
 
-from luthier.cli.common import say_fitting
+from luthier.cli.common import STANDARD_OUTPUT, add_json_argument, put_json, say_fitting
 from luthier.cli.selection import FILES, add_kernel_argument, searched
 from luthier.errors import LuthierError, TargetError
 from luthier.isa.listing import named_registers
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("file", metavar="FILE", help=FILES)
     add_kernel_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print all facts as JSON")
+    add_json_argument(parser, "all facts")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
         LuthierError: an object is malformed (those before it are printed), all are for unknown processors, or no
             kernel matches --kernel.
     """
-    show = _JsonList() if args.json else _Tables()
+    shows: list[_Tables | _JsonList] = [_JsonList(args.json)] if args.json else []
+    shows += [_Tables()] if args.json != STANDARD_OUTPUT else []
     names: list[str] = []
     unknown: list[tuple[DeviceImage, TargetError]] = []
     known = False
@@ -59,15 +60,16 @@ def run(args: argparse.Namespace) -> int:
             names += object.kernels
             kernels = [one for name, one in object.kernels.items() if is_selected(name, args.kernel)]
             if kernels or not args.kernel:
-                show.object(
-                    object, kernels, None if image.name == file else image.number, registers.of(object, kernels)
-                )
+                number, unallocated = None if image.name == file else image.number, registers.of(object, kernels)
+                for show in shows:
+                    show.object(object, kernels, number, unallocated)
     if not known:
         raise unknown[0][1]
     select(names, args.kernel, file=file)
-    for image, why in unknown:
-        show.unsupported(image, why)
-    show.end()
+    for show in shows:
+        for image, why in unknown:
+            show.unsupported(image, why)
+        show.end()
     if registers.left_out:
         what = f"registers of {counted(registers.left_out, 'kernel')} are not compared with their descriptors"
         say_text(f"{what}; `luthier check` compares them", file=sys.stderr)
@@ -137,9 +139,11 @@ class _Tables:
 
 
 class _JsonList:
-    """Prints a JSON list, one line for each object as soon as it is found."""
+    """Prints a JSON list, one line for each object as soon as it is found, or writes it to a file at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._rows: list[dict[str, Any]] = []
         self._before = "["
 
     def object(
@@ -151,9 +155,15 @@ class _JsonList:
         self._write({"number": image.number, "name": image.name, "id": image.id, "unsupported": str(why)})
 
     def end(self) -> None:
-        say_text("\n]")
+        if self._path == STANDARD_OUTPUT:
+            say_text("\n]")
+        else:
+            put_json(self._path, self._rows)
 
     def _write(self, row: dict[str, Any]) -> None:
+        if self._path != STANDARD_OUTPUT:
+            self._rows.append(row)
+            return
         say_text(self._before + "\n" + json.dumps(row), end="", flush=True)
         self._before = ","
 

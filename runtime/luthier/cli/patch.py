@@ -9,14 +9,16 @@ import sys
 from typing import TYPE_CHECKING
 
 from luthier.cli.common import (
+    STANDARD_OUTPUT,
     add_hoist_argument,
+    add_json_argument,
     add_stack_argument,
     add_strict_argument,
     add_tool_argument,
     check_tools,
     options_of,
-    print_json,
     print_refusals,
+    put_json,
     say_fitting,
     terminal_width,
 )
@@ -51,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write new addresses of instructions with their source lines: JSON, or Parquet if FILE ends in .parquet",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    add_json_argument(parser, "the report")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,8 +71,8 @@ def run(args: argparse.Namespace) -> int:
     write_atomically(args.output, patched.data)
     _write_map(args.map, [(object, patched.maps)])
     if args.json:
-        print_json(patched.report.to_json())
-    else:
+        put_json(args.json, patched.report.to_json())
+    if args.json != STANDARD_OUTPUT:
         print_report(patched.report)
     return 0
 
@@ -107,7 +109,8 @@ def _run_on_program(args: argparse.Namespace) -> int:
             write_atomically(path, data)
     _write_map(args.map, [(object, one.maps) for object, one in patched.objects])
     if args.json:
-        print_json(patched.to_json())
+        put_json(args.json, patched.to_json())
+    if args.json == STANDARD_OUTPUT:
         return 0
     for object, result in patched.objects:
         say(f"{object.name}: {object.target}")
@@ -152,7 +155,7 @@ def patched_object(args: argparse.Namespace) -> tuple[CodeObject, PatchedObject]
     except RefusedError as problem:
         print_refusals(problem.report)
         if args.json:
-            print_json(problem.report.to_json())
+            put_json(args.json, problem.report.to_json())
         raise
     check_tools(tools, object, kernels)
     print_refusals(patched.report)

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from luthier.cli.captures import add_object_argument, add_scheduler_argument, captures_of, outcomes
-from luthier.cli.common import add_mangled_argument, print_json, say_fitting, shown_tables
+from luthier.cli.common import (
+    STANDARD_OUTPUT,
+    add_json_argument,
+    add_mangled_argument,
+    put_json,
+    say_fitting,
+    shown_tables,
+)
 from luthier.cli.projections import machines_of, print_run
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
@@ -75,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FILE", help="with --calibrate: the machine's file, in TOML")
     add_scheduler_argument(parser)
     add_mangled_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the projections as JSON")
+    add_json_argument(parser, "the projections")
 
 
 def _calibrate(args: argparse.Namespace, machines: Sequence[MachineModel]) -> int:
@@ -182,8 +189,8 @@ def _project_run_folder(args: argparse.Namespace, machines: Sequence[MachineMode
     projected = project_run(run, lifted_kernels(run, objects_of(folder, run)), machines, places=shows_places)
     if args.json:
         made = replace(run, projections=tuple(projected.projections), refused=tuple(projected.refused))
-        print_json(projections_json(made))
-    else:
+        put_json(args.json, projections_json(made))
+    if args.json != STANDARD_OUTPUT:
         print_run(
             "project", projected, run.left_out, args.by, sys.stdout, mangled=args.mangled, explain=args.explain or ""
         )
@@ -232,7 +239,8 @@ def run(args: argparse.Namespace) -> int:
             say_fitting(f"luthier project: not projected: {visible(row.file)}: {row.what}", file=sys.stderr)
     status = max(row.status for row in rows)
     if args.json:
-        print_json([row.to_json() for row in rows])
+        put_json(args.json, [row.to_json() for row in rows])
+    if args.json == STANDARD_OUTPUT:
         return status
     projected = ProjectedRun([projection for row in rows for projection in row.projections], [])
     if projected.projections:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,14 +10,20 @@ from pathlib import Path
 import msgspec
 
 from luthier.cli.captures import add_object_argument, add_scheduler_argument, captures_of, checks_of, outcomes
-from luthier.cli.common import add_hoist_argument, add_mangled_argument, add_tool_argument
+from luthier.cli.common import (
+    STANDARD_OUTPUT,
+    add_hoist_argument,
+    add_json_argument,
+    add_mangled_argument,
+    add_tool_argument,
+    put_json,
+)
 from luthier.cli.findings import check_option
 from luthier.cli.options import add_option
 from luthier.cli.run import seconds
 from luthier.errors import LuthierError
 from luthier.findings.kinds import DEVICE_CHECKS
 from luthier.replay.jobs import ReplayOutcome, is_gpu
-from luthier.support import strict_json
 from luthier.support.private_folder import private_folder
 from luthier.terminal import say, say_text, visible
 
@@ -70,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run each launch as N ranges of work-groups, with --scheduler in parallel; refused if a range writes what "
         "another accesses",
     )
-    parser.add_argument("--json", action="store_true", help="print the results as JSON")
+    add_json_argument(parser, "the results")
     add_option(
         parser,
         check_option(help=f"run these checks of the emulated device: {', '.join(DEVICE_CHECKS)}, or all"),
@@ -99,10 +104,10 @@ def run(args: argparse.Namespace) -> int:
     rows = []
     for row in _replays(args, checks):
         rows.append(row)
-        if not args.json:
+        if args.json != STANDARD_OUTPUT:
             _print(row)
     if args.json:
-        say_text(json.dumps([row.to_json() for row in rows], indent=2))
+        put_json(args.json, [row.to_json() for row in rows])
     return max(row.status for row in rows)
 
 
@@ -174,8 +179,8 @@ def _under_tools(args: argparse.Namespace, checks: tuple[str, ...]) -> int:
             output = Path(args.output or folder / "run")
             outcome = replayed_under_tools_on(client, _files(args), job, args.time_limit, output)
     if args.json:
-        say_text(strict_json.dumps(msgspec.to_builtins(outcome), indent=2))
-    else:
+        put_json(args.json, msgspec.to_builtins(outcome))
+    if args.json != STANDARD_OUTPUT:
         for row in outcome.replays:
             _print(row)
         for name, texts in outcome.sections:

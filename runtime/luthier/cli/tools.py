@@ -14,7 +14,6 @@ import importlib.metadata
 import importlib.util
 import inspect
 import itertools
-import json
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -24,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from luthier import __version__
-from luthier.cli.common import say_fitting, terminal_width
+from luthier.cli.common import STANDARD_OUTPUT, add_json_argument, put_json, say_fitting, terminal_width
 from luthier.errors import LuthierError, ToolError
 from luthier.extensions.entry_points import EntryPoint
 from luthier.extensions.records import package_of
@@ -69,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="describe only this tool (NAME or PACKAGE:NAME) and its options",
     )
-    parser.add_argument("--json", action="store_true", help="print the tools as JSON")
+    add_json_argument(parser, "the tools")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         ToolError: there is no such tool.
     """
-    if args.name is not None and not args.json:
+    if args.name is not None and args.json is None:
         return _print_one(args.name)
     tools = installed_tools()
     if args.name is not None:
@@ -86,7 +85,11 @@ def run(args: argparse.Namespace) -> int:
         tool_class(name)
         tools = [tool for tool in tools if (tool.name, tool.entry_point) == (point.name, point.value)]
     if args.json:
-        say_text(json.dumps(msgspec.to_builtins(tools), indent=2))
+        put_json(args.json, msgspec.to_builtins(tools))
+    if args.json == STANDARD_OUTPUT:
+        pass
+    elif args.name is not None:
+        return _print_one(args.name)
     elif not tools:
         say("No tools are installed. A tool is a Python package with an entry point in group luthier.tools;")
         say("`luthier new NAME` starts one.")

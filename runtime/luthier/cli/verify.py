@@ -8,12 +8,14 @@ from pathlib import Path
 
 from luthier.cli.captures import add_scheduler_argument, captures_of, outcomes
 from luthier.cli.common import (
+    STANDARD_OUTPUT,
     add_hoist_argument,
+    add_json_argument,
     add_strict_argument,
     add_tool_argument,
     check_tools,
-    print_json,
     print_refusals,
+    put_json,
     say_fitting,
 )
 from luthier.cli.options import add_earlier_spelling
@@ -44,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--time-limit", type=seconds, metavar="SECONDS", help="for captures: those that take longer are not verified"
     )
     add_scheduler_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the verdicts as JSON")
+    add_json_argument(parser, "the verdicts")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -73,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
         verdicts = verify_object(object, tools, kernels, plans, progress.step, strict=args.strict, hoist=args.hoist)
     print_refusals(PatchReport(tuple(verdict.patch for verdict in verdicts if verdict.patch is not None), {}, ()))
     if args.json:
-        print_json([verdict.to_json() for verdict in verdicts])
-    else:
+        put_json(args.json, [verdict.to_json() for verdict in verdicts])
+    if args.json != STANDARD_OUTPUT:
         for verdict in verdicts:
             for line in verdict_lines(verdict):
                 say_text(line)
@@ -97,12 +99,12 @@ def _verify_captures(args: argparse.Namespace) -> int:
     rows: list[VerifiedOutcome] = []
     for row in outcomes(job, captures_of([args.file]), args.scheduler, args.time_limit):
         rows.append(row)
-        if not args.json:
+        if args.json != STANDARD_OUTPUT:
             say_text(f"{visible(row.file)}: {row.what}")
             for line in row.lines:
                 say_text(f"  {line}")
             for line in row.refusals:
                 say_fitting(line, file=sys.stderr)
     if args.json:
-        print_json([row.to_json() for row in rows])
+        put_json(args.json, [row.to_json() for row in rows])
     return max(row.status for row in rows)
