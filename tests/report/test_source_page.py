@@ -170,7 +170,7 @@ def test_where_source_is_looked_for(tmp_path: Path) -> None:
 
 def test_source_path_is_for_pages(mix_run: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["report", str(mix_run), "--source-path", str(tmp_path), "--format", "json"]) == 1
-    assert "--source-path works with formats that show source files (html)" in capfd.readouterr().err
+    assert "--source-path works with the format html, and not with --against" in capfd.readouterr().err
 
 
 def test_ratios_are_not_added() -> None:

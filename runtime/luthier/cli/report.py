@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from msgspec import Struct
+
 from luthier.cli.common import HelpOf, add_mangled_argument, shown_tables, terminal_width
 from luthier.errors import LuthierError
 from luthier.report.formats import FORMATS, ReportFormat
@@ -102,48 +104,78 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+class _OptionUse(Struct, frozen=True):
+    """Describes what an option works with."""
+
+    option: str
+    formats: Sequence[str]
+    """Formats that it works with in any case."""
+    needs: str = ""
+    """Field of `ReportFormat` that it needs of other formats."""
+    excludes: Sequence[str] = ()
+    """Options that it does not work with."""
+
+    def check(self, args: argparse.Namespace, format: ReportFormat | None) -> None:
+        """Raise an error if the option is given with a format or an option that it does not work with."""
+        if not _is_given(args, self.option):
+            return
+        fits = args.format in self.formats or (format is not None and bool(self.needs and getattr(format, self.needs)))
+        if fits and not any(_is_given(args, option) for option in self.excludes):
+            return
+        formats = [*self.formats, *(_formats_with(self.needs) if self.needs else ())]
+        plural = "s" if len(formats) > 1 else ""
+        excluded = f", and not with {_listed(self.excludes)}" if self.excludes else ""
+        raise LuthierError(f"{self.option} works with the format{plural} {_listed(formats)}{excluded}")
+
+
+_USES = (
+    _OptionUse("--table", ("text",), "write_table"),
+    _OptionUse("--all", ("text",), "", ("--table", "--against", "--by", "--trace", "--counters")),
+    _OptionUse("--against", ("text",), "compare", ("--table",)),
+    _OptionUse("--counters", ("text", "json", "csv"), "measured", ("--table", "--against", "--by", "--trace")),
+    _OptionUse("--trace", ("text", "json"), "", ("--table", "--against")),
+    _OptionUse("--source-path", (), "sources", ("--against",)),
+    _OptionUse("--number", (), "numbers"),
+)
+_BY = _OptionUse("--by", ("text", "json", "csv"), "", ("--table", "--against"))
+"""The use of ``--by`` without ``--trace``."""
+
+
 def run(args: argparse.Namespace) -> int:
     """Write the report and return the exit status."""
     from luthier.report.conditions import Condition, judge
     from luthier.run.folder import RunFolder
 
     format = None if args.format == "text" else FORMATS.load(args.format)
-    if args.table is not None and format is not None and format.write_table is None:
-        raise LuthierError(f"--table works with the formats {_formats_with('write_table', 'text')}")
-    if args.all and (format is not None or args.table or args.against or args.by or args.trace or args.counters):
-        raise LuthierError(
-            "--all works with the format text, and not with --table, --against, --by, --trace and --counters"
-        )
-    if args.against is not None and (args.table is not None or (format is not None and format.compare is None)):
-        raise LuthierError(f"--against works with the formats {_formats_with('compare', 'text')}, and not with --table")
-    if args.trace is None and args.by:
-        _check_places(args)
-    if args.counters and (
-        not (format is None or format.measured or args.format in ("json", "csv"))
-        or (args.table or args.against or args.by or args.trace)
-    ):
-        raise LuthierError(
-            "--counters works with the formats text, json, csv and html, and not with --table, --against, --by and"
-            " --trace"
-        )
-    if args.trace is None and (args.sum or args.memory is not None):
-        raise LuthierError("--sum and --memory need --trace")
-    if args.trace is not None and (args.format not in ("text", "json") or args.table or args.against):
-        raise LuthierError("--trace works with the formats text and json, and not with --table and --against")
-    if args.format == "html" and not args.output and sys.stdout.isatty():
-        raise LuthierError("a page cannot be shown in a terminal: write it to a file with -o report.html")
-    if args.source_path and (format is None or not format.sources or args.against):
-        raise LuthierError("--source-path works with formats that show source files (html), and not with --against")
-    if args.number is not None and (format is None or not format.numbers):
-        raise LuthierError("--number works with formats that sum one number (folded)")
-    if args.top < 0:
-        raise LuthierError(f"--top must be at least 0, not {args.top}")
+    _check_options(args, format)
     conditions = [Condition.parse(text) for text in args.fail_if]
     with _folder(args.folder) as folder:
         verdicts = judge(folder, conditions, RunFolder(args.against) if args.against and conditions else None)
         with suppress(BrokenPipeError) if conditions else nullcontext():  # the verdicts go to standard error
             _report(folder, format, args, verdicts)
     return _print_verdicts(verdicts, args)
+
+
+def _check_options(args: argparse.Namespace, format: ReportFormat | None) -> None:
+    """Check the combination of options.
+
+    Raises:
+        LuthierError: some options do not work together, or with the format, or `--top` is negative.
+    """
+    for use in _USES:
+        use.check(args, format)
+    if args.trace is None and args.by:
+        _check_places(args, format)
+    if args.trace is None and (args.sum or args.memory is not None):
+        raise LuthierError("--sum and --memory need --trace")
+    if args.format == "html" and not args.output and sys.stdout.isatty():
+        raise LuthierError("a page cannot be shown in a terminal: write it to a file with -o report.html")
+    if args.top < 0:
+        raise LuthierError(f"--top must be at least 0, not {args.top}")
+
+
+def _is_given(args: argparse.Namespace, option: str) -> bool:
+    return getattr(args, option.removeprefix("--").replace("-", "_")) not in (None, False, [])
 
 
 def _print_verdicts(verdicts: list[Verdict], args: argparse.Namespace) -> int:
@@ -157,14 +189,16 @@ def _print_verdicts(verdicts: list[Verdict], args: argparse.Namespace) -> int:
     return FAILED if any(verdict.violations for verdict in verdicts) else 0
 
 
-def _formats_with(function: str, *more: str) -> str:
-    """List the formats that have a function, leaving out those that cannot be imported."""
-    names = [*more]
+def _formats_with(field: str) -> Iterator[str]:
+    """Yield the formats in which a field is set, leaving out those that cannot be imported."""
     for name in FORMATS.names():
         with suppress(LuthierError):
-            if getattr(FORMATS.load(name), function) is not None:
-                names.append(name)
-    return f"{', '.join(names[:-1])} and {names[-1]}"
+            if getattr(FORMATS.load(name), field):
+                yield name
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
 
 
 def _report(
@@ -298,7 +332,7 @@ def _write_summaries(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]
     out.write(f"{_text(tables, args)}\n".encode())
 
 
-def _check_places(args: argparse.Namespace) -> None:
+def _check_places(args: argparse.Namespace, format: ReportFormat | None) -> None:
     """Check that ``--by`` names kinds of places, and that no other option excludes it.
 
     Raises:
@@ -312,8 +346,7 @@ def _check_places(args: argparse.Namespace) -> None:
         if kind not in (known := (*KINDS, *GROUPS)):
             hint = did_you_mean(kind, known)
             raise LuthierError(f"--by {kind} needs a table (--trace); without it, --by takes {', '.join(known)}{hint}")
-    if args.format not in ("text", "json", "csv") or args.table or args.against:
-        raise LuthierError("--by works with the formats text, json and csv, and not with --table and --against")
+    _BY.check(args, format)
     if args.format == "csv" and len(args.by) > 1:
         raise LuthierError("csv writes one table: give --by once")
 
