@@ -209,6 +209,18 @@ def checked(capture: Capture) -> Capture:
     manifest = capture.manifest
     if manifest.schema != SCHEMA:
         raise LuthierError(f"the capture has schema {manifest.schema}; this version reads schema {SCHEMA}")
+    _check_ranges(manifest)
+    if capture.span > LARGEST_SPAN:
+        raise LuthierError(f"the ranges have {capture.span} bytes; at most {LARGEST_SPAN} are allowed")
+    _check_launch(manifest)
+    _check_groups(manifest)
+    for name in ("before", "after"):
+        _check_pages(capture, name)
+    return capture
+
+
+def _check_ranges(manifest: CaptureManifest) -> None:
+    """Raise an error if ranges of memory are not in order, or not in user space."""
     end = PAGE
     for address, size in manifest.ranges:
         if address < end or not 0 < size <= USER_SPACE - address:
@@ -219,8 +231,10 @@ def checked(capture: Capture) -> Capture:
         if address < end or address % PAGE or size % PAGE or not 0 < size <= USER_SPACE - address:
             raise LuthierError(f"invalid left-out range of {size} bytes at {address:#x}")
         end = address + size
-    if capture.span > LARGEST_SPAN:
-        raise LuthierError(f"the ranges have {capture.span} bytes; at most {LARGEST_SPAN} are allowed")
+
+
+def _check_launch(manifest: CaptureManifest) -> None:
+    """Raise an error if sizes, arguments or addresses of the launch are invalid."""
     numbers = (*manifest.grid, *manifest.block, manifest.group_segment, manifest.private_segment, manifest.dynamic_lds)
     if any(not 0 <= number < 1 << 32 for number in numbers) or not all((*manifest.grid, *manifest.block)):
         raise LuthierError(f"invalid sizes: a launch of {manifest.grid} in work-groups of {manifest.block}")
@@ -229,26 +243,29 @@ def checked(capture: Capture) -> Capture:
         if min(sizes) < 0 or not _HEXADECIMAL.fullmatch(argument.value) or len(argument.value) != 2 * argument.size:
             text = f"{argument.size} bytes at {argument.offset}: {argument.value[:40]!r}"
             raise LuthierError(f"invalid argument of {text}")
-    _check_groups(manifest)
     for name in ("packet", "queue", "kernarg", "load_address", "id", "number"):
         if not 0 <= getattr(manifest, name) < USER_SPACE:
             raise LuthierError(f"{name} {getattr(manifest, name):#x} is not in user space")
-    starts = np.array([address for address, _ in manifest.ranges], np.uint64)
-    ends = np.array([address + size for address, size in manifest.ranges], np.uint64)
-    for name, places in (("before", capture.before), ("after", capture.after)):
-        at: NDArray[np.uint64] = places["address"]
-        if len(places) and (places["page"] >= len(capture.pages)).any():
-            raise LuthierError(f"{name} names pages that are not in the capture")
-        if (at % PAGE).any() or (at[1:] <= at[:-1]).any():
-            raise LuthierError(f"addresses of {name} are not sorted page addresses")
-        if not len(places):
-            continue
-        if int(at.max()) >= USER_SPACE or not len(starts):
-            raise LuthierError(f"{name} has pages outside of the launch's memory")
-        last = np.searchsorted(starts, at + np.uint64(PAGE - 1), side="right").astype(np.int64) - 1
-        if (last < 0).any() or (ends[last] <= at).any():
-            raise LuthierError(f"{name} has pages outside of the launch's memory")
-    return capture
+
+
+def _check_pages(capture: Capture, name: str) -> None:
+    """Raise an error if pages of memory are not in order, not in the launch's memory, or have no contents.
+
+    Args:
+        name: field of the capture: ``before`` or ``after``.
+    """
+    places = getattr(capture, name)
+    if not len(places):
+        return
+    at: NDArray[np.uint64] = places["address"]
+    if (places["page"] >= len(capture.pages)).any():
+        raise LuthierError(f"{name} names pages that are not in the capture")
+    if (at % PAGE).any() or (at[1:] <= at[:-1]).any():
+        raise LuthierError(f"addresses of {name} are not sorted page addresses")
+    ranges = np.array(capture.manifest.ranges, np.uint64).reshape(-1, 2)
+    last = np.searchsorted(ranges[:, 0], at + np.uint64(PAGE - 1), side="right").astype(np.int64) - 1
+    if int(at.max()) >= USER_SPACE or (last < 0).any() or (ranges.sum(axis=1)[last] <= at).any():
+        raise LuthierError(f"{name} has pages outside of the launch's memory")
 
 
 def _check_groups(manifest: CaptureManifest) -> None:

@@ -119,27 +119,40 @@ def _length(lifted: LiftedRepresentation) -> int:
 
 
 def _say(results: _Results, *, list_unneeded: bool, list_possible: bool) -> None:
-    reports = {name: [one.reports[name] for one in results.kernels] for name in results.checks}
-    every = [report for of_check in reports.values() for report in of_check]
     for checked in results.kernels:
-        for report in checked.reports.values():
-            for finding in report.findings:
-                say_text(f"{checked.code.target}: {finding}")
-        for report in checked.reports.values():
-            for wait in report.unneeded if list_unneeded else ():
-                say_text(f"{checked.code.target}: not needed: {wait}")
-            for candidate in report.possible if list_possible else ():
-                say_text(f"{checked.code.target}: possible: {candidate}")
+        _say_findings(checked, list_unneeded=list_unneeded, list_possible=list_possible)
     for object, kernel, refusal in results.refused:
         say_text(f"{object.target}: {visible(kernel)}: NOT CHECKED: {refusal}", file=sys.stderr)
     for problem in results.broken:
         say_text(f"NOT CHECKED: {problem}", file=sys.stderr)
+    _say_sums(results, list_possible=list_possible)
+    if results.refused:
+        say(f"NOT CHECKED: {counted(len(results.refused), 'kernel')}", file=sys.stderr)
+
+
+def _say_findings(checked: _Checked, *, list_unneeded: bool, list_possible: bool) -> None:
+    """Print the findings of a kernel."""
+    target, reports = checked.code.target, checked.reports.values()
+    for report in reports:
+        for finding in report.findings:
+            say_text(f"{target}: {finding}")
+    for report in reports:
+        for wait in report.unneeded if list_unneeded else ():
+            say_text(f"{target}: not needed: {wait}")
+        for candidate in report.possible if list_possible else ():
+            say_text(f"{target}: possible: {candidate}")
+
+
+def _say_sums(results: _Results, *, list_possible: bool) -> None:
+    """Print how much was checked and found in all kernels."""
+    reports = {name: [checked.reports[name] for checked in results.kernels] for name in results.checks}
+    every = [report for of_check in reports.values() for report in of_check]
     unneeded = " and ".join(
         f"{sum(len(report.unneeded) for report in reports[name])} {check.unneeded}"
         for name, check in results.checks.items()
         if check.unneeded
     )
-    instructions = counted(sum(one.instructions for one in results.kernels), "instruction")
+    instructions = counted(sum(checked.instructions for checked in results.kernels), "instruction")
     findings = counted(sum(len(report.findings) for report in every), "finding")
     say(
         f"{counted(len(results.kernels), 'kernel')} of {instructions} checked: {findings}"
@@ -154,8 +167,6 @@ def _say(results: _Results, *, list_unneeded: bool, list_possible: bool) -> None
             say(f"{name}: {counted(possible, 'possible finding')}, depending on facts the code does not show{listed}")
     if left_out := sum(report.unchecked for report in every):
         say(f"{left_out} instructions use unknown registers and were not checked")
-    if results.refused:
-        say(f"NOT CHECKED: {counted(len(results.refused), 'kernel')}", file=sys.stderr)
 
 
 def _as_sarif(results: _Results) -> dict[str, Any]:

@@ -8,7 +8,7 @@ segments, followed by the section headers.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
 from msgspec import Struct
@@ -46,21 +46,9 @@ class ElfImage:
 
     def __init__(self, elf: E.ElfFile) -> None:
         self.name = elf.name
-        if not elf.sections:
-            self.fail("an object without section headers cannot be edited")
-        for section in elf.sections:
-            if section.align & section.align - 1 or section.align > _LARGEST_ALIGNMENT:
-                self.fail(f"a section has the unsupported alignment {section.align:#x}", section.offset)
-        loads = [s for s in elf.segments if s.type == E.PT_LOAD]
-        if any(low.vaddr + low.memsz > high.vaddr for low, high in itertools.pairwise(loads)):
-            self.fail("segments overlap or are not in order of their addresses")
-        self._loaded_end = max((s.offset + s.filesz for s in loads), default=0)
-        carried = sum(s.filesz for s in loads) + sum(s.size for s in elf.sections if _is_behind(s, self._loaded_end))
-        if carried > _LARGEST or self._loaded_end > carried + _LARGEST_GAP:
-            self.fail(f"{carried:#x} bytes up to {self._loaded_end:#x} in the file are too many to edit")
-        for header in elf.segments:
-            if header.type != E.PT_LOAD and header.filesz and header.offset + header.filesz > self._loaded_end:
-                self.fail(f"a segment of type {header.type} lies after everything that is loaded", header.offset)
+        loads = [segment for segment in elf.segments if segment.type == E.PT_LOAD]
+        self._loaded_end = max((segment.offset + segment.filesz for segment in loads), default=0)
+        self._check(elf, loads)
         self._original = elf.data
         self.data = bytearray(elf.data[: self._loaded_end])
         """Loaded bytes, and the bytes between them."""
@@ -83,6 +71,27 @@ class ElfImage:
         self._contents: dict[int, bytes] = {}
         """Section index -> new contents, whose place is determined at the end."""
         self._names = bytearray(self.contents(self._names_index))
+
+    def _check(self, elf: E.ElfFile, loads: Sequence[E.SegmentHeader]) -> None:
+        """Raise an error for an object that cannot be edited.
+
+        Args:
+            loads: the loaded segments.
+        """
+        if not elf.sections:
+            self.fail("an object without section headers cannot be edited")
+        for section in elf.sections:
+            if section.align & section.align - 1 or section.align > _LARGEST_ALIGNMENT:
+                self.fail(f"a section has the unsupported alignment {section.align:#x}", section.offset)
+        if any(low.vaddr + low.memsz > high.vaddr for low, high in itertools.pairwise(loads)):
+            self.fail("segments overlap or are not in order of their addresses")
+        behind = (section.size for section in elf.sections if _is_behind(section, self._loaded_end))
+        carried = sum(segment.filesz for segment in loads) + sum(behind)
+        if carried > _LARGEST or self._loaded_end > carried + _LARGEST_GAP:
+            self.fail(f"{carried:#x} bytes up to {self._loaded_end:#x} in the file are too many to edit")
+        for header in elf.segments:
+            if header.type != E.PT_LOAD and header.filesz and header.offset + header.filesz > self._loaded_end:
+                self.fail(f"a segment of type {header.type} lies after everything that is loaded", header.offset)
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
         """Raise an error for an object that cannot be changed.

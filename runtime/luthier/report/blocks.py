@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -50,8 +50,22 @@ def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[Execu
     for row in run.rows("kernels", ["kernel", "digest", "name", "target"]):
         number = numbers.of(row["kernel"], row["digest"])
         names[number] = (row["name"] or row["kernel"] or "unknown", row["target"] or ""), row["digest"] or ""
+    blocks_by_kernel = _executions(run, numbers, names)
+    if "listings" in run.names:
+        _add_listings(run, numbers, blocks_by_kernel)
+    result: dict[tuple[str, str], dict[str, list[ExecutedBlock]]] = {}
+    for number, blocks in blocks_by_kernel.items():
+        key, digest = names[number]
+        result.setdefault(key, {})[digest] = sorted(blocks.values(), key=lambda block: block.address)
+    return result
+
+
+def _executions(
+    run: RunFolder, numbers: KernelNumbers, kernels: Collection[int]
+) -> dict[int, dict[int, ExecutedBlock]]:
+    """Return the counted blocks by the numbers of kernel and block, without their code."""
     blocks_by_kernel: dict[int, dict[int, ExecutedBlock]] = {}
-    for number, rows in by_kernel(run, "counts", ("address", "block", "executions"), numbers, names):
+    for number, rows in by_kernel(run, "counts", ("address", "block", "executions"), numbers, kernels):
         blocks = blocks_by_kernel.setdefault(number, {})
         for address, block, times in zip(*rows.values(), strict=True):
             if address is None or block is None:
@@ -62,23 +76,24 @@ def counted_blocks(run: RunFolder) -> dict[tuple[str, str], dict[str, list[Execu
             elif address == known.address and times is not None:  # another device or process
                 known.executions = times + (known.executions or 0)
             blocks[block].executed += times or 0
-    if "listings" in run.names:
-        with run.table("listings") as reader:
-            columns = ["address", "block", "text", *(name for name in COLUMNS if name in reader.columns)]
-        places: dict[tuple[int, int], list[SourceLine | None]] = {}
-        for number, rows in by_kernel(run, "listings", columns, numbers, blocks_by_kernel):
-            listed = zip(rows["address"], rows["block"], rows["text"], charged(rows), strict=True)
-            for _, block, text, place in sorted(listed, key=lambda row: row[0] or 0):
-                if block in blocks_by_kernel[number]:
-                    blocks_by_kernel[number][block].texts.append(text or "")
-                    places.setdefault((number, block), []).append(place)
-        for (number, block), of in places.items():
-            blocks_by_kernel[number][block].lines = span(of)
-    result: dict[tuple[str, str], dict[str, list[ExecutedBlock]]] = {}
-    for number, blocks in blocks_by_kernel.items():
-        key, digest = names[number]
-        result.setdefault(key, {})[digest] = sorted(blocks.values(), key=lambda block: block.address)
-    return result
+    return blocks_by_kernel
+
+
+def _add_listings(
+    run: RunFolder, numbers: KernelNumbers, blocks_by_kernel: Mapping[int, Mapping[int, ExecutedBlock]]
+) -> None:
+    """Add the instructions and source lines of blocks."""
+    with run.table("listings") as reader:
+        columns = ["address", "block", "text", *(name for name in COLUMNS if name in reader.columns)]
+    places: dict[tuple[int, int], list[SourceLine | None]] = {}
+    for number, rows in by_kernel(run, "listings", columns, numbers, blocks_by_kernel):
+        listed = zip(rows["address"], rows["block"], rows["text"], charged(rows), strict=True)
+        for _, block, text, place in sorted(listed, key=lambda row: row[0] or 0):
+            if block in blocks_by_kernel[number]:
+                blocks_by_kernel[number][block].texts.append(text or "")
+                places.setdefault((number, block), []).append(place)
+    for (number, block), of in places.items():
+        blocks_by_kernel[number][block].lines = span(of)
 
 
 class BlockChange(Struct):

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from luthier.capture import Capture, Replayed
 from luthier.capture.form import PAGE
 from luthier.capture.replay import PreparedLaunch
@@ -20,12 +22,14 @@ from luthier.tool.counts import CellModule, KernelCounts
 from luthier.tool.task import InstrumentationTask
 from luthier.verify.side_by_side import KernelVerdict, counts_of, miscounted, predicted, refused_of, unexpected
 
+_AskedKernel = tuple[InstrumentationTask, Sequence[TaskShare], KernelReport | None]
+
 
 class _CapturedWishes:
     """Requests of tools in the kernel of the capture."""
 
     def __init__(self) -> None:
-        self.kernel: tuple[InstrumentationTask, Sequence[TaskShare], KernelReport | None] | None = None
+        self.kernel: _AskedKernel | None = None
 
     def asked(
         self, object: CodeObject, task: InstrumentationTask, shares: Sequence[TaskShare], report: KernelReport | None
@@ -78,23 +82,10 @@ def verify_capture(
     if strict and report is not None and report.refusals:
         raise VerifyError(f"refused: {report.refusals[0].message}", kernel=kernel.name)
     problems += _differences(original, patched)
-    counters: dict[str, int] = {}
-    expected: dict[str, int] = {}
-    not_lifted = refused_executions = counted = 0
-    tables: tuple[Table, ...] = ()
+    compared = _ComparedCounts()
     if asked.kernel is not None and kernel.instrumented:
-        task, shares, _ = asked.kernel
-        columns = (original.counts[name] for name in ("address", "executions", "lanes"))
-        counts, not_lifted = counts_of(task, AddressCounts(*(column.astype("i8") for column in columns)))
-        refused = refused_of(report)
-        refused_executions = int(counts.executions[sorted({task.insertions[one].at for one in refused})].sum())
-        expected = predicted(task, group, shares, counts, refused)
-        counters = _variables(run, expected)
-        problems += unexpected(counters, expected)
-        for kernel_counts in _counters(run, group):
-            counted += int(kernel_counts.counted.sum() + kernel_counts.lanes_counted.sum())
-            problems += miscounted(task, kernel_counts, counts)
-        tables = tuple(table for _, reported in results.tables(instrumentation) for table in reported)
+        compared = _compared_counts(run, group, asked.kernel, original)
+        problems += compared.problems
         problems += [failure for failure in instrumentation.failures if failure not in problems]
     manifest = capture.manifest
     x, y, z = (-(-whole // size) for whole, size in zip(manifest.grid, manifest.block, strict=True))
@@ -105,17 +96,53 @@ def verify_capture(
         (x, y, z),
         manifest.block,
         len(pages) * PAGE,
-        counters,
-        expected,
+        compared.counters,
+        compared.expected,
         (original.instructions, patched.instructions),
-        not_lifted,
-        refused_executions,
+        compared.not_lifted,
+        compared.refused_executions,
         report if kernel.instrumented else None,
         tuple(problems),
-        counted,
-        tables,
+        compared.counted,
+        compared.tables,
         waits,
         tuple(str(one) for one in original.findings if one.check != "waits"),
+    )
+
+
+class _ComparedCounts(Struct, frozen=True):
+    """Counts of the patched launch, compared with those of the original; the fields are those of `KernelVerdict`."""
+
+    counters: dict[str, int] = {}
+    expected: dict[str, int] = {}
+    not_lifted: int = 0
+    refused_executions: int = 0
+    counted: int = 0
+    tables: tuple[Table, ...] = ()
+    problems: Sequence[str] = ()
+
+
+def _compared_counts(run: ReplayedRun, group: ToolGroup, asked: _AskedKernel, original: Replayed) -> _ComparedCounts:
+    """Compare what tools counted with the emulator's counts of the original launch."""
+    task, shares, report = asked
+    columns = (original.counts[name] for name in ("address", "executions", "lanes"))
+    counts, not_lifted = counts_of(task, AddressCounts(*(column.astype("i8") for column in columns)))
+    refused = refused_of(report)
+    expected = predicted(task, group, shares, counts, refused)
+    counters = _variables(run, expected)
+    problems = list(unexpected(counters, expected))
+    counted = 0
+    for kernel_counts in _counters(run, group):
+        counted += int(kernel_counts.counted.sum() + kernel_counts.lanes_counted.sum())
+        problems += miscounted(task, kernel_counts, counts)
+    return _ComparedCounts(
+        counters,
+        expected,
+        not_lifted,
+        int(counts.executions[sorted({task.insertions[number].at for number in refused})].sum()),
+        counted,
+        tuple(table for _, reported in results.tables(run.instrumentation) for table in reported),
+        problems,
     )
 
 
