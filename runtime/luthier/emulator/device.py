@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # most launches do not need these
     from luthier.emulator.inspection.debug import Trace
     from luthier.emulator.inspection.debugger import DebugSession
     from luthier.emulator.running.observation import Observation
+    from luthier.findings.collector import FindingSet
     from luthier.findings.finding import Finding
     from luthier.lifting import LiftedRepresentation
 
@@ -457,18 +458,11 @@ class EmulatedDevice:
                 from luthier.emulator.inspection.debug import observer_of
 
                 observer = observer_of(code, trace, breakpoints)
-            plan = handle.plan()
-            checks: Observation | None = observation
-            if observation is not None:
-                plan = {**plan, "uses": observation.begin()}
-            elif self._kinds:
-                from luthier.emulator.inspection.checks import DeviceFindings, LaunchChecks, kernel_code
-
-                findings = DeviceFindings(self._kinds, self.memory)
-                kernel = kernel_code(code, handle.name, handle.module.object)
-                checks = LaunchChecks(findings, code, kernel, filled=True)
+            plan, checks, findings = handle.plan(), observation, None
+            if observation is None and self._kinds:
+                checks, findings = self._checks_of(handle, code)
+            if checks is not None:
                 plan = {**plan, "uses": checks.begin()}
-                self._executor.forget(keep_undefined=True)
             launch = KernelLaunch(
                 self.target.target,
                 handle.kernel,
@@ -495,14 +489,23 @@ class EmulatedDevice:
             handle.module.waves[handle.name] += result.stats.waves
             if checks is not None:
                 checks.end(self._executor, result.fault)
-            if checks is not None and observation is None:
+            if findings is not None:
                 from luthier.emulator.inspection.checks import warn
 
                 self._findings = tuple(findings.findings)
                 warn(self._findings)
-            if result.fault is not None:
-                fault, source = result.fault, handle.module.object.source
+            if (fault := result.fault) is not None:
+                source = handle.module.object.source
                 if fault.offset is not None and source.present and (line := source.at(fault.offset)) is not None:
                     fault.source = str(line)
-                raise result.fault
+                raise fault
             return result.stats
+
+    def _checks_of(self, handle: KernelHandle, code: DecodedCode) -> tuple[Observation, FindingSet]:
+        """Return the device's checks of a launch, and what receives their findings."""
+        from luthier.emulator.inspection.checks import DeviceFindings, LaunchChecks, kernel_code
+
+        findings = DeviceFindings(self._kinds, self.memory)
+        self._executor.forget(keep_undefined=True)
+        kernel = kernel_code(code, handle.name, handle.module.object)
+        return LaunchChecks(findings, code, kernel, filled=True), findings

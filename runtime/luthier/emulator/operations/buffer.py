@@ -6,12 +6,13 @@ reads 0 or writes nothing; an access inside them must be in an allocation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from luthier.emulator import layout
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
 from luthier.emulator.ir.declare import OperationTable
-from luthier.emulator.ir.exact import SCC
 from luthier.emulator.ir.memory_code import (
     check_aligned,
     check_global,
@@ -119,30 +120,17 @@ def buffer_access(
     words = srsrc.scalars()
     form = w.modifiers.get("addressing", 0)
     base = words[0].to("u64") | ((words[1] & 0xFFFF).to("u64") << 32)
-    stride = words[1] >> 16 & 0x3FFF
     add_tid = (words[3] >> _ADD_TID_BIT & 1) != 0
-    if w.major >= 12:
-        scale = words[3] >> 18 & 3
-        stride = stride << w.select(scale == 3, w.number(5), w.select(scale == 0, w.number(0), scale + 1))
-    elif w.major == 9 and not formatted:
-        # With ADD_TID_ENABLE the data format holds the stride's upper bits.
-        stride = w.select(add_tid, stride | (words[3] >> 15 & 15) << 14, stride)
-    if w.major >= 11:
-        mode = words[1] >> 30 & 3
-        unanswered(w, mode == 2, SWIZZLE)
-        swizzled = mode != 0
-        element_shift = mode + 1
-    else:
-        swizzled = (words[1] >> _SWIZZLE_BIT) != 0
-        element_shift = w.number(2)
+    swizzled, element_shift = _swizzling(w, words)
     scalar_offset = soffset.scalar().to("u64")
-    wide_stride = stride.to("u64")
-    scratch = w.wrap((stride != stride).llvm, SCC)
+    stride = _stride(w, words, add_tid, formatted=formatted).to("u64")
+    no, yes = w.number(0, "scc"), w.number(1, "scc")
+    scratch = no
     if w.major <= 10:  # later generations have other instructions for scratch
         lane_bytes = w.load(w.wave_field("scratch_size"), "u64")
         inside = base - w.load(w.wave_field("scratch"), "u64") < lane_bytes * w.wave_size
         scratch = add_tid & ~swizzled & inside
-        wide_stride = w.select(scratch, lane_bytes, wide_stride)
+        stride = w.select(scratch, lane_bytes, stride)
         # Stack pointers count the bytes of all lanes, whose scratch hardware interleaves. Here it is consecutive by
         # lane.
         scalar_offset = scalar_offset >> w.select(scratch, w.number(w.wave_size.bit_length() - 1, "u64"), 0)
@@ -151,57 +139,74 @@ def buffer_access(
     if form & 1:
         within = within + vaddr.row(1 if form & 2 else 0)
     lane_offset = within.to("u64")
-    index = w.const("u64", 0)
-    if form & 2:
-        index = vaddr.row(0).to("u64")
+    index = vaddr.row(0).to("u64") if form & 2 else w.const("u64", 0)
     index = index + w.select(add_tid, w.lane_id("u64"), w.const("u64", 0))
-    linear = lane_offset + index * w.splat(wide_stride)
-    index_shift = (words[3] >> 21 & 3).to("u64") + 3
-    shift = element_shift.to("u64")
-    unit = w.number(1, "u64")
-    index_low = index & w.splat((unit << index_shift) - 1)
-    inner = lane_offset
-    if w.major >= 12:  # the scalar offset is swizzled too
-        inner = (lane_offset + w.splat(scalar_offset)) & 0xFFFFFFFF
-    offset_low = inner & w.splat((unit << shift) - 1)
-    rows = (index >> w.splat(index_shift)) * w.splat(wide_stride)
-    rows = rows + ((inner >> w.splat(shift)) << w.splat(shift))
-    twisted = (rows << w.splat(index_shift)) + (index_low << w.splat(shift)) + offset_low
-    place = w.select(swizzled, twisted, linear)
-    bound = w.wrap((stride == stride).llvm, SCC)
-    if not formatted:  # "Unbound resources": an implied format does not replace INVALID
-        bound = (data_format(w, words[3]) != 0) | add_tid
+    linear = lane_offset + index * w.splat(stride)
+    # From GFX12 on, the scalar offset is swizzled, too.
+    inner = (lane_offset + w.splat(scalar_offset)) & 0xFFFFFFFF if w.major >= 12 else lane_offset
+    twisted = _twisted(w, index, inner, stride, (words[3] >> 21 & 3).to("u64") + 3, element_shift.to("u64"))
     lanes = w.exec
     if w.major >= 11:  # "Resource - Instruction mismatch"
         lanes = lanes & w.wrap(w.splat((words[3] >> 30) == 0).llvm, "mask")
     records = words[2].to("u64")
-    left = records
-    if w.major >= 10:
-        left = w.select(records > scalar_offset, records - scalar_offset, 0)
-    has_stride = wide_stride != 0
-    if w.major == 9:
-        structured = has_stride & (swizzled if not form & 2 else w.wrap((stride == stride).llvm, SCC))
-    else:
-        structured = has_stride & swizzled
     outer = w.select(swizzled, w.number(0, "u64"), scalar_offset) if w.major >= 12 else scalar_offset
     return BufferAccess(
         w,
-        base + outer,
-        place,
-        index,
-        lane_offset,
-        left,
-        records,
-        wide_stride,
-        structured,
-        swizzled,
-        words[3] >> 28 & 3,
-        scratch,
-        add_tid if not form & 2 else w.wrap((stride != stride).llvm, SCC),
-        scalar_offset,
-        bound,
-        lanes,
+        base=base + outer,
+        place=w.select(swizzled, twisted, linear),
+        index=index,
+        offset=lane_offset,
+        records=w.select(records > scalar_offset, records - scalar_offset, 0) if w.major >= 10 else records,
+        all_records=records,
+        stride=stride,
+        structured=(stride != 0) & (yes if w.major == 9 and form & 2 else swizzled),
+        swizzled=swizzled,
+        select=words[3] >> 28 & 3,
+        scratch=scratch,
+        private=no if form & 2 else add_tid,
+        scalar_offset=scalar_offset,
+        # "Unbound resources": an implied format does not replace INVALID.
+        bound=yes if formatted else (data_format(w, words[3]) != 0) | add_tid,
+        lanes=lanes,
     )
+
+
+def _swizzling(w: WaveBuilder, words: Sequence[TypedValue]) -> tuple[TypedValue, TypedValue]:
+    """Return whether a descriptor swizzles (scalar scc), and the logarithm of the bytes of an element."""
+    if w.major < 11:
+        return (words[1] >> _SWIZZLE_BIT) != 0, w.number(2)
+    mode = words[1] >> 30 & 3
+    unanswered(w, mode == 2, SWIZZLE)
+    return mode != 0, mode + 1
+
+
+def _stride(w: WaveBuilder, words: Sequence[TypedValue], add_tid: TypedValue, *, formatted: bool) -> TypedValue:
+    """Return a descriptor's stride in bytes."""
+    stride = words[1] >> 16 & 0x3FFF
+    if w.major >= 12:
+        scale = words[3] >> 18 & 3
+        return stride << w.select(scale == 3, w.number(5), w.select(scale == 0, w.number(0), scale + 1))
+    if w.major == 9 and not formatted:
+        # With ADD_TID_ENABLE the data format holds the stride's upper bits.
+        return w.select(add_tid, stride | (words[3] >> 15 & 15) << 14, stride)
+    return stride
+
+
+def _twisted(
+    w: WaveBuilder,
+    index: TypedValue,
+    offset: TypedValue,
+    stride: TypedValue,
+    index_shift: TypedValue,
+    element_shift: TypedValue,
+) -> TypedValue:
+    """Return the offset in a swizzled buffer per lane."""
+    unit = w.number(1, "u64")
+    index_low = index & w.splat((unit << index_shift) - 1)
+    offset_low = offset & w.splat((unit << element_shift) - 1)
+    rows = (index >> w.splat(index_shift)) * w.splat(stride)
+    rows = rows + ((offset >> w.splat(element_shift)) << w.splat(element_shift))
+    return (rows << w.splat(index_shift)) + (index_low << w.splat(element_shift)) + offset_low
 
 
 class WideAccess(Struct):

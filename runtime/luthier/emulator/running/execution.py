@@ -83,57 +83,25 @@ def execute(
     """
     entry = plan["entry"] // layout.RECORD.size
     if observed:
-        values = layout.OBSERVE_VALUES
-        bits = (layout.OBSERVED if observed & ~(values | layout.OBSERVE_LDS) else 0) | (
-            layout.WATCHED_VALUES if observed & values else 0
-        )
-        undefined = sources_of(observed)
-        plan = {**plan, "key": plan["key"] | bits, "stepping": bits, "undefined": undefined}
-        dispatch = {**dispatch, "observe": observed}
+        plan, dispatch = {**plan, **_observing(observed, plan["key"])}, {**dispatch, "observe": observed}
     code.ensure(plan["key"] | (layout.STEPPING if observer else 0), entry)
     if observer is not None:
         key = plan["key"] | layout.STEPPING
         code.start_at(key, entry)
         plan = {**plan, "key": key, "stepping": layout.STEPPING, "entry": code.begin * layout.RECORD.size}
+        quantum, step_limit = STEPPED_QUANTUM, STEPPED_QUANTUM * step_limit
+    else:
+        step_limit *= QUANTUM
     totals = np.zeros((2, code.count + 1), np.uint64)
     table, holders = memory.table()
     planned = StructureBlock(layout.PLAN, plan)
-    quantum, step_limit = (
-        (quantum, QUANTUM * step_limit) if observer is None else (STEPPED_QUANTUM, STEPPED_QUANTUM * step_limit)
-    )
-    workers: dict[int, WorkerState] = {}
-    fault: EmulationError | None = None
-
-    def help(reason: int, context: int, group: int, key: int, record: int) -> bool:
-        nonlocal fault
-        if reason in (layout.UNBOUND, layout.MODE):
-            code.ensure(key, record)
-            return True
-        worker = workers.get(context)
-        if worker is None:
-            worker = workers[context] = worker_at(code, context, group)
-        if reason == layout.STEP and observer is not None:
-            return observer(worker)
-        error = explain(memory, name, code, worker, reason, describe)
-        fault = fault or error
-        return False
 
     def describe() -> list[str]:
         progress = executor.progress()
         return progress_lines(progress, named_places(progress, code, name, code.address_of(entry)))
 
-    plain = observer is None and not observed and not dispatch.get("watch")
-
-    began = due = time.perf_counter()
-
-    def look() -> None:
-        nonlocal due
-        now = time.perf_counter()
-        if now >= due:
-            hot.heat(code).look(executor.frequent(code.number, code.count))
-            executor.take_runs()
-            due = now + _LOOKS * (time.perf_counter() - now)
-
+    helper = _Helper(memory, name, code, observer, describe)
+    is_plain = observer is None and not observed and not dispatch.get("watch")
     made = {
         "plan": planned.address,
         "stepped": stepped or observer is not None,
@@ -144,14 +112,78 @@ def execute(
         "counts": totals[0].ctypes.data,
         "lanes": totals[1].ctypes.data,
     }
+    began = time.perf_counter()
     executor.run(
         [{**dispatch, **made, **part} for part in parts],
-        help,
-        look if plain else None,
+        helper,
+        _search_for_hot_code(executor, code) if is_plain else None,
         describe,
     )
     seconds = time.perf_counter() - began
     del holders, planned
-    if plain:
+    if is_plain:
         hot.heat(code).add(totals[0, :-1])
-    return ExecutionOutcome(totals[0, :-1], totals[1, :-1], seconds, fault)
+    return ExecutionOutcome(totals[0, :-1], totals[1, :-1], seconds, helper.fault)
+
+
+def _observing(observed: int, key: int) -> dict[str, int]:
+    """Return the fields of `layout.PLAN` for observations.
+
+    Args:
+        key: that of the plan.
+    """
+    values = layout.OBSERVE_VALUES
+    bits = layout.OBSERVED if observed & ~(values | layout.OBSERVE_LDS) else 0
+    bits |= layout.WATCHED_VALUES if observed & values else 0
+    return {"key": key | bits, "stepping": bits, "undefined": sources_of(observed)}
+
+
+class _Helper:
+    """Helps the native threads of a dispatch where Python is needed.
+
+    Attributes:
+        fault: the first one.
+    """
+
+    def __init__(
+        self,
+        memory: AllocationTable,
+        name: str,
+        code: DecodedCode,
+        observer: Observer | None,
+        describe: Callable[[], list[str]],
+    ) -> None:
+        self._memory, self._name, self._code = memory, name, code
+        self._observer, self._describe = observer, describe
+        self._workers: dict[int, WorkerState] = {}
+        self.fault: EmulationError | None = None
+
+    def __call__(self, reason: int, context: int, group: int, key: int, record: int) -> bool:
+        """Bind records, pass a step to the observer, or explain a fault; return whether the worker goes on."""
+        code = self._code
+        if reason in (layout.UNBOUND, layout.MODE):
+            code.ensure(key, record)
+            return True
+        worker = self._workers.get(context)
+        if worker is None:
+            worker = self._workers[context] = worker_at(code, context, group)
+        if reason == layout.STEP and self._observer is not None:
+            return self._observer(worker)
+        error = explain(self._memory, self._name, code, worker, reason, self._describe)
+        self.fault = self.fault or error
+        return False
+
+
+def _search_for_hot_code(executor: Executor, code: DecodedCode) -> Callable[[], None]:
+    """Return the function that looks for hot code now and then; it does nothing if it is called too soon."""
+    due = time.perf_counter()
+
+    def look() -> None:
+        nonlocal due
+        now = time.perf_counter()
+        if now >= due:
+            hot.heat(code).look(executor.frequent(code.number, code.count))
+            executor.take_runs()
+            due = now + _LOOKS * (time.perf_counter() - now)
+
+    return look
