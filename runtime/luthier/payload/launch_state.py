@@ -197,6 +197,26 @@ def replace_size_loads(body: str, lowering: Lowering) -> tuple[str, list[str]]:
     lines = body.split("\n")
     read = [read_instruction(line) if any(word in line for word in _OF_PLACES) else None for line in lines]
     by_result = {each.result: each for each in read if each is not None}
+    places, added = _implicit_places(by_result, lowering)
+    halves, start = _sizes(lowering)
+    result_lines = []
+    replaced = False
+    for line, current in zip(lines, read, strict=True):
+        place = places.get(current.operands[1].text) if current is not None and _is_load(current) else None
+        if current is not None and place is not None and (text := _read(current, place, halves, lowering)):
+            result_lines += [f"  {each}" for each in text]
+            replaced = True
+            continue
+        result_lines.append(line)
+        if current is not None:
+            result_lines += [f"  {each}" for each in added.get(current.result, ())]
+    return ("\n".join(result_lines), start) if replaced else (body, [])
+
+
+def _implicit_places(
+    by_result: Mapping[str, IrInstruction], lowering: Lowering
+) -> tuple[dict[str, _ImplicitArgument], dict[str, list[str]]]:
+    """Return the pointers into the implicit arguments by their names, and IR to add after those that need it."""
     places = {name: _ImplicitArgument(0) for name, each in by_result.items() if each.callee == _IMPLICIT_ARGUMENTS}
     elements = {name: each for name, each in by_result.items() if _is_element(each)}
     added: dict[str, list[str]] = {}
@@ -221,19 +241,7 @@ def replace_size_loads(body: str, lowering: Lowering) -> tuple[str, list[str]]:
                 ]
                 places[result] = _ImplicitArgument(total)
             grew = True
-    halves, start = _sizes(lowering)
-    result_lines = []
-    replaced = False
-    for line, current in zip(lines, read, strict=True):
-        place = places.get(current.operands[1].text) if current is not None and _is_load(current) else None
-        if current is not None and place is not None and (text := _read(current, place, halves, lowering)):
-            result_lines += [f"  {each}" for each in text]
-            replaced = True
-            continue
-        result_lines.append(line)
-        if current is not None:
-            result_lines += [f"  {each}" for each in added.get(current.result, ())]
-    return ("\n".join(result_lines), start) if replaced else (body, [])
+    return places, added
 
 
 def _is_element(instruction: IrInstruction) -> bool:

@@ -397,46 +397,11 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
         number: LLVM opcode number, not negative.
     """
     opcode = isa.opcode(number)
-    pseudo = opcode.pseudo
-    flags = opcode.flags
-    narrow = sem.result_is_narrow(pseudo) or "_D16" in pseudo or sem.TRANSPOSING_LOAD.search(pseudo) is not None
-    fails = "_TFE_" in f"{pseudo}_"  # a failed access writes a status after the data, but perhaps not the data
-    reads: list[int] = []
-    full: list[int] = []
-    partial: list[int] = []
-    preserved: set[int] = set()
-    for index, operand in enumerate(opcode.operands):
-        if operand.is_def:
-            continue
-        if operand.name in _PRESERVED and not pseudo.startswith(sem.SWAPPING_PREFIXES):
-            preserved.add(max(operand.tied_to, 0))  # tied even where LLVM omits the constraint
-        else:
-            reads.append(index)
-    if pseudo.startswith(sem.ACCUMULATING_PREFIXES):
-        reads.append(0)
-    for index, operand in enumerate(opcode.operands):
-        if not operand.is_def:
-            continue
-        keeps = index in preserved and not flags & InstructionFlag.DPP  # DPP's `old` is checked in each instruction
-        if keeps or narrow or fails or pseudo.startswith(sem.CONDITIONAL_WRITE_PREFIXES):
-            partial.append(index)
-        else:
-            full.append(index)
-
-    special = ""
-    if pseudo.startswith(("V_MOVREL", "V_SWAPREL", "S_MOVREL")):  # in any encoding, since nothing is replaced
-        special = "relative vector" if pseudo.startswith("V_") else "relative scalar"
-    elif flags & InstructionFlag.DPP:
-        special = "dpp"
-    elif flags & InstructionFlag.SDWA:
-        special = "sdwa"
-    elif pseudo.startswith(("S_GETREG", "S_SETREG")):
-        special = "getreg" if pseudo.startswith("S_GETREG") else "setreg"
-    elif pseudo == "S_TRAP":
-        special = "everything"
-    elif flags & InstructionFlag.IMAGE and "vaddr" in opcode.operand_index:
-        special = "coordinates"
-
+    pseudo, flags = opcode.pseudo, opcode.flags
+    transposes = sem.TRANSPOSING_LOAD.search(pseudo) is not None
+    narrow = sem.result_is_narrow(pseudo) or "_D16" in pseudo or transposes
+    reads, full, partial = _operand_effects(opcode, narrow=narrow)
+    special = _special(opcode)
     implicit_reads = _implicit(isa, opcode.implicit_uses)
     if pseudo.startswith(sem.ROUNDED_PREFIXES) or sem.FLOAT_ATOMIC_OF_LDS.match(pseudo):
         implicit_reads |= 1 << r.MODE
@@ -451,20 +416,63 @@ def opcode_effects(isa: Isa, number: int) -> OpcodeEffects:
     return OpcodeEffects(
         opcode=opcode,
         control=sem.control_of(pseudo, isa.target.target),
-        reads=tuple(reads),
-        full_writes=tuple(full),
-        partial_writes=tuple(partial),
+        reads=reads,
+        full_writes=full,
+        partial_writes=partial,
         implicit_reads=implicit_reads,
         implicit_writes=implicit_writes,
         implicit_kills=implicit_kills,
         cross_lane=bool(flags & (InstructionFlag.DPP | InstructionFlag.MATRIX))
         or pseudo.startswith(sem.CROSS_LANE_PREFIXES)
-        or sem.TRANSPOSING_LOAD.search(pseudo) is not None,
+        or transposes,
         ignores_exec=pseudo.startswith(sem.EXEC_IGNORED_PREFIXES) and not narrow,
         writes_anywhere=pseudo.startswith(sem.WRITES_ANYWHERE_PREFIXES),
         special=special,
         coordinates=sem.most_coordinates(opcode.mnemonic) if special == "coordinates" else 0,
     )
+
+
+def _operand_effects(opcode: Opcode, *, narrow: bool) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return the numbers of the operands that are read, written as a whole, and written in part.
+
+    Args:
+        narrow: results have fewer bits than their registers.
+    """
+    pseudo = opcode.pseudo
+    reads: list[int] = []
+    preserved: set[int] = set()
+    for index, operand in enumerate(opcode.operands):
+        if operand.is_def:
+            continue
+        if operand.name in _PRESERVED and not pseudo.startswith(sem.SWAPPING_PREFIXES):
+            preserved.add(max(operand.tied_to, 0))  # tied even where LLVM omits the constraint
+        else:
+            reads.append(index)
+    if pseudo.startswith(sem.ACCUMULATING_PREFIXES):
+        reads.append(0)
+    fails = "_TFE_" in f"{pseudo}_"  # a failed access writes a status after the data, but perhaps not the data
+    never_whole = narrow or fails or pseudo.startswith(sem.CONDITIONAL_WRITE_PREFIXES)
+    if opcode.flags & InstructionFlag.DPP:
+        preserved.clear()  # `old` of DPP is checked in each instruction
+    written = [index for index, operand in enumerate(opcode.operands) if operand.is_def]
+    partial = [index for index in written if never_whole or index in preserved]
+    return tuple(reads), tuple(index for index in written if index not in partial), tuple(partial)
+
+
+def _special(opcode: Opcode) -> str:
+    """Return what the effects of single instructions depend on (`OpcodeEffects.special`)."""
+    pseudo, flags = opcode.pseudo, opcode.flags
+    if pseudo.startswith(("V_MOVREL", "V_SWAPREL", "S_MOVREL")):  # in any encoding, since nothing is replaced
+        return "relative vector" if pseudo.startswith("V_") else "relative scalar"
+    if flags & InstructionFlag.DPP:
+        return "dpp"
+    if flags & InstructionFlag.SDWA:
+        return "sdwa"
+    if pseudo.startswith(("S_GETREG", "S_SETREG")):
+        return "getreg" if pseudo.startswith("S_GETREG") else "setreg"
+    if pseudo == "S_TRAP":
+        return "everything"
+    return "coordinates" if flags & InstructionFlag.IMAGE and "vaddr" in opcode.operand_index else ""
 
 
 def _implicit(isa: Isa, registers: tuple[int, ...]) -> int:

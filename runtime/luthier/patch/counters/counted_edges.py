@@ -155,25 +155,19 @@ class _Maker:
             ending |= more
 
     def make(self, function: Function, *, each: bool) -> FunctionEdges:
-        lifted = self.lifted
         owned = [block for block in function.blocks if block.function == function.index]
-        regular = not (
-            each
-            or any(self.members[block.index] > 1 or block.exit == "unknown" for block in function.blocks)
-            or (function.is_kernel and function.index in self.called)
-        )
-        stretches = [(first, last) for block in owned for first, last in self._stretches(block)]
-        stretches.sort()
+        regular = not each and self._is_regular(function)
+        stretches = sorted(stretch for block in owned for stretch in self._stretches(block))
         outside = 2 * len(stretches)
         at = {first: 2 * number for number, (first, _) in enumerate(stretches)}
         nest = LoopNest(function, self._entries(function))
         heat = _heat(function, nest, self._skipping)
-        once = function.is_kernel and regular
         edges = []
         for first, last in stretches:
-            block = lifted.block_of[first]
+            block = self.lifted.block_of[first]
+            once = function.is_kernel and regular and not nest.depth(block)
             place = CountingPoint("within", first, last)
-            edges.append(_CountedEdge(at[first], at[first] + 1, place, heat[block], once and not nest.depth(block)))
+            edges.append(_CountedEdge(at[first], at[first] + 1, place, heat[block], once))
         followed = regular and self.lanes and not self.lifted.unknown  # unknown code may change EXEC
         pooled = self._from_pools(function, at, nest, heat) if followed else None
         if pooled is not None:
@@ -184,19 +178,25 @@ class _Maker:
         else:
             for node in range(0, outside, 2):
                 edges += [_CountedEdge(outside, node, None, 1, False), _CountedEdge(node + 1, outside, None, 1, False)]
-        graph = FlowGraph(outside, tuple(FlowEdge(one.source, one.to, _cost(one)) for one in edges))
+        graph = FlowGraph(outside, tuple(FlowEdge(edge.source, edge.to, _cost(edge)) for edge in edges))
         chords = graph.chords()
         if chords is None:
             return self.make(function, each=True)
         return FunctionEdges(
             graph,
-            tuple(one.place for one in edges),
-            tuple(one.heat for one in edges),
-            tuple(one.once for one in edges),
+            tuple(edge.place for edge in edges),
+            tuple(edge.heat for edge in edges),
+            tuple(edge.once for edge in edges),
             tuple((at[first], first, last) for first, last in stretches),
             tuple(chords),
             function.index,
         )
+
+    def _is_regular(self, function: Function) -> bool:
+        """Return whether flow is conserved between the blocks of a function."""
+        if function.is_kernel and function.index in self.called:
+            return False
+        return not any(self.members[block.index] > 1 or block.exit == "unknown" for block in function.blocks)
 
     def _stretches(self, block: BasicBlock) -> Iterator[tuple[int, int]]:
         first = block.first
@@ -240,34 +240,58 @@ class _Maker:
                 leading.append((block, source, edge.to, edge.kind))
                 entering[edge.to] += 1
         leaving = Counter(source for _, source, _, _ in leading)
-        leaving.update(one.source for one in between)
+        leaving.update(edge.source for edge in between)
         for block, source, to, kind in leading:
             target = self.lifted.blocks[to]
-            into = at[target.first]
-            within = next(iter(self._stretches(target)))
-            place: CountingPoint | None = None
-            if source != outside and leaving[source] == 1:
-                *_, (first, last) = self._stretches(block)
-                place = CountingPoint("within", first, last)
-            elif entering[to] == 1:
-                place = CountingPoint("within", *within)
-            elif kind == "fallthrough":
-                place = CountingPoint("behind", block.last, block.last)
-            elif kind == "taken" and self._encodes_target(block.last):
-                place = CountingPoint("taken", block.last, block.last)
-            depth = nest.edge_depth(block.index, to)
-            share = _share(nest, block, to, self._skipping(block))
-            once = function.is_kernel and not depth
-            between.append(_CountedEdge(source, into, place, heat[block.index] * share, once))
-        for number, entry in enumerate(self._entries(function)):
-            first, last = next(iter(self._stretches(self.lifted.blocks[entry])))
-            place = CountingPoint("within", first, last) if entering[entry] == 1 else None
+            is_only_exit = source != outside and leaving[source] == 1
+            place = self._place(block, target, kind, is_only_exit=is_only_exit, is_only_entry=entering[to] == 1)
+            often, once = self._frequency(function, block, to, nest, heat)
+            between.append(_CountedEdge(source, at[target.first], place, often, once))
+        entries = [self.lifted.blocks[entry] for entry in self._entries(function)]
+        places = [
+            CountingPoint("within", *next(self._stretches(entry))) if entering[entry.index] == 1 else None
+            for entry in entries
+        ]
+        between += self._entering(function, outside, [at[entry.first] for entry in entries], places)
+        return between
+
+    def _entering(
+        self, function: Function, outside: int, nodes: Sequence[int], places: Sequence[CountingPoint | None]
+    ) -> Iterator[_CountedEdge]:
+        """Yield the edges to the entries of a function.
+
+        Args:
+            nodes: at the beginning of each entry.
+            places: where each can be counted if the function is no kernel, and its calls are not counted.
+        """
+        for number, (node, place) in enumerate(zip(nodes, places, strict=True)):
             if function.is_kernel:
                 place = CountingPoint("entry", number, number)
             elif function.index in self.entered_by_calls:
                 place = CountingPoint("called", function.index, function.index)
-            between.append(_CountedEdge(outside, at[first], place, 1, function.is_kernel))
-        return between
+            yield _CountedEdge(outside, node, place, 1, function.is_kernel)
+
+    def _place(
+        self, block: BasicBlock, target: BasicBlock, kind: str, *, is_only_exit: bool, is_only_entry: bool
+    ) -> CountingPoint | None:
+        """Return where the edge from a block to another can be counted, if anywhere."""
+        if is_only_exit:
+            *_, last = self._stretches(block)
+            return CountingPoint("within", *last)
+        if is_only_entry:
+            return CountingPoint("within", *next(self._stretches(target)))
+        if kind == "fallthrough":
+            return CountingPoint("behind", block.last, block.last)
+        if kind == "taken" and self._encodes_target(block.last):
+            return CountingPoint("taken", block.last, block.last)
+        return None
+
+    def _frequency(
+        self, function: Function, block: BasicBlock, to: int, nest: LoopNest, heat: Mapping[int, float]
+    ) -> tuple[float, bool]:
+        """Return the estimated executions of an edge, and whether a wave takes it at most once."""
+        share = _share(nest, block, to, self._skipping(block))
+        return heat[block.index] * share, function.is_kernel and not nest.edge_depth(block.index, to)
 
     def _from_pools(
         self, function: Function, at: dict[int, int], nest: LoopNest, heat: dict[int, float]
@@ -287,25 +311,21 @@ class _Maker:
         outflow += [group for block in ends for group in inactive_behind(flow, block, last[block])]
         inflow = [group for block in entries for group in inactive_at(flow, block, stretches[block][0][0])]
         pools = Pools(edges, [*outflow, *inflow])
-        counted = self._countable(function, edges, stretches, outflow, nest, heat)
+        counted = self._countable(function, edges, outflow, nest, heat)
+        entry_nodes = [at[stretches[entry][0][0]] for entry in entries]
         while True:
             outside = 2 * len(at) + len(pools.kept)
             number = {pool: 2 * len(at) + place for place, pool in enumerate(pools.kept)}
             begins = at | {group: number.get(pools.of(group), outside) for group in pools.all}
             behind = {first: node + 1 for first, node in at.items()} | {group: begins[group] for group in pools.all}
-            free = {(behind[one.source], begins[one.to]) for one in edges if one not in counted}
-            free |= {(behind[one], outside) for one in outflow} | {(outside, begins[one]) for one in inflow}
-            uncounted = sorted((source, to) for source, to in free if source != to)
-            graph_edges = [_CountedEdge(*one, None, 1, False) for one in uncounted]
-            for edge, (place, often, once) in counted.items():
-                graph_edges.append(_CountedEdge(behind[edge.source], begins[edge.to], place, often, once))
-                uncounted += [graph_edges[-1][:2]] if place is None else []
-            for index, entry in enumerate(entries):
-                place = CountingPoint("entry", index, index) if function.is_kernel else None
-                if function.index in self.entered_by_calls:
-                    place = CountingPoint("called", function.index, function.index)
-                graph_edges.append(_CountedEdge(outside, at[stretches[entry][0][0]], place, 1, function.is_kernel))
-                uncounted += [graph_edges[-1][:2]] if place is None else []
+            free = {(behind[edge.source], begins[edge.to]) for edge in edges if edge not in counted}
+            free |= {(behind[node], outside) for node in outflow} | {(outside, begins[group]) for group in inflow}
+            graph_edges = [_CountedEdge(*ends, None, 1, False) for ends in sorted(free) if ends[0] != ends[1]]
+            graph_edges += [
+                _CountedEdge(behind[edge.source], begins[edge.to], *countable) for edge, countable in counted.items()
+            ]
+            graph_edges += self._entering(function, outside, entry_nodes, [None] * len(entries))
+            uncounted = [(edge.source, edge.to) for edge in graph_edges if edge.place is None]
             circle = closing(uncounted)
             if circle is None:
                 return outside, graph_edges
@@ -316,7 +336,6 @@ class _Maker:
         self,
         function: Function,
         edges: Sequence[LaneEdge],
-        stretches: Mapping[int, Sequence[tuple[int, int]]],
         outflow: Sequence[int | Group],
         nest: LoopNest,
         heat: dict[int, float],
@@ -333,18 +352,14 @@ class _Maker:
             if lane_edge.between is None or not isinstance(lane_edge.source, int):
                 continue
             block, target = (self.lifted.blocks[index] for index in lane_edge.between)
-            place: CountingPoint | None = None
-            if leaving[lane_edge.source] == 1:
-                place = CountingPoint("within", *stretches[block.index][-1])
-            elif entering[target.index] == 1:
-                place = CountingPoint("within", *stretches[target.index][0])
-            elif kinds[lane_edge.between] == "fallthrough":
-                place = CountingPoint("behind", block.last, block.last)
-            elif kinds[lane_edge.between] == "taken" and self._encodes_target(block.last):
-                place = CountingPoint("taken", block.last, block.last)
-            share = _share(nest, block, target.index, self._skipping(block))
-            once = function.is_kernel and not nest.edge_depth(*lane_edge.between)
-            countable[lane_edge] = place, heat[block.index] * share, once
+            place = self._place(
+                block,
+                target,
+                kinds[lane_edge.between],
+                is_only_exit=leaving[lane_edge.source] == 1,
+                is_only_entry=entering[target.index] == 1,
+            )
+            countable[lane_edge] = place, *self._frequency(function, block, target.index, nest, heat)
         return countable
 
     def _may_end(self, function: Function, block: BasicBlock) -> bool:
