@@ -18,22 +18,6 @@ from .steps import Change, Steps
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 SECTIONS = {section.partition("\n")[0]: section for section in PAGE.split("\n## ")[1:]}
 TASKS = {title: Steps.of(section) for title, section in SECTIONS.items() if Steps.of(section).changes}
-KERNEL = """
-.amdgcn_target "amdgcn-amd-amdhsa--gfx1201"
-.globl k
-.type k,@function
-k:
-s_sleep 1
-s_endpgm
-.size k, .-k
-.rodata
-.p2align 6
-.amdhsa_kernel k
-.amdhsa_next_free_vgpr 3
-.amdhsa_next_free_sgpr 1
-.amdhsa_wavefront_size32 1
-.end_amdhsa_kernel
-"""
 ROTATES = """
 from pathlib import Path
 
@@ -71,12 +55,9 @@ def environment(reader_environment: Environment, copy: Path) -> dict[str, str]:
 @pytest.fixture
 def object_file(tmp_path: Path) -> Path:
     """A code object for gfx1201, whose kernel sleeps."""
-    source, assembled, linked = (tmp_path / f"code.{ending}" for ending in ("s", "o", "co"))
-    source.write_text(KERNEL)
-    llvm = ["llvm-mc-22", "-triple=amdgcn-amd-amdhsa", "-mcpu=gfx1201", "-filetype=obj"]
-    subprocess.run([*llvm, source, "-o", assembled], check=True)
-    subprocess.run(["ld.lld-22", "-shared", assembled, "-o", linked], check=True)
-    return linked
+    path = tmp_path / "code.co"
+    path.write_bytes(assembled(kernel_text(function("k", ["s_sleep 1", "s_endpgm"]), "gfx1201"), "gfx1201").data)
+    return path
 
 
 def luthier(environment: Mapping[str, str], *command: str, code: int | None = 0) -> str:

@@ -13,7 +13,6 @@ from compiling import compiled
 from luthier_build.toolchain import Toolchain
 
 KERNELS = Path(__file__).parent / "kernels"
-CORPUS_TARGETS = ("gfx90a", "gfx942", "gfx1100")
 
 
 @pytest.fixture(scope="session")

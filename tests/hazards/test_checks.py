@@ -10,11 +10,9 @@ from luthier.cli.main import main
 from luthier.hazards.wait_states import HazardReport, check_hazards
 from luthier.lifting import lift
 from luthier.objects import elf as E
-from luthier.tool import Tool
-from luthier.tool.task import InstrumentationTask
 from luthier.verify import verify_kernel
 from luthier.verify.launch_plan import LaunchPlan
-from wait_kernels import kernel
+from wait_kernels import HookAtEntry, kernel
 
 LANE, SELECT = "v_readfirstlane_b32 s4, v0", "v_readlane_b32 s5, v1, s4"
 
@@ -58,22 +56,11 @@ def test_the_command(tmp_path: Path, capsys) -> None:
     assert "0 of 8 wait states are needed" in capsys.readouterr().out
 
 
-class First(Tool):
-    """A hook at the kernel's entry."""
-
-    def __init__(self, module) -> None:
-        super().__init__()
-        self.module = module
-
-    def instrument(self, task: InstrumentationTask) -> None:
-        task.insert_hook_before(task.lifted.blocks[0].first, self.module.nothing)
-
-
 @pytest.mark.parametrize(("states", "count"), [(3, 0), (2, 1)])
 def test_verification_tells_what_the_original_lacks(make_module, states: int, count: int) -> None:
     module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", "gfx942")
     plan = LaunchPlan("k", (1, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64, "fill": "arange"},))
-    verdict = verify_kernel(kernel("gfx942", f"{LANE}; s_nop {states}; {SELECT}"), First(module), plan)
+    verdict = verify_kernel(kernel("gfx942", f"{LANE}; s_nop {states}; {SELECT}"), HookAtEntry(module), plan)
     assert verdict.equal
     assert len(verdict.hazards) == count
 

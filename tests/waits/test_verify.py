@@ -7,12 +7,11 @@ from luthier.errors import LiftError
 from luthier.hazards.wait_states import HazardReport, check_hazards
 from luthier.lifting import LiftedRepresentation, lift
 from luthier.objects import CodeObject
-from luthier.tool import Tool
 from luthier.tool.task import InstrumentationTask
 from luthier.verify import verify_kernel
 from luthier.verify.launch_plan import LaunchPlan
 from msgspec.structs import replace
-from wait_kernels import kernel
+from wait_kernels import HookAtEntry, kernel
 
 BEGIN = (
     "s_load_dwordx2 s[2:3], s[0:1], 0x0; s_waitcnt lgkmcnt(0); v_and_b32_e32 v1, 31, v0; v_lshlrev_b32_e32 v1, 2, v1"
@@ -21,18 +20,7 @@ LOAD, USE = "global_load_dword v10, v1, s[2:3]", "v_mov_b32 v11, v10; global_sto
 PLAN = LaunchPlan("k", (1, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": 64, "fill": "arange"},))
 
 
-class First(Tool):
-    """A hook at the kernel's entry."""
-
-    def __init__(self, module) -> None:
-        super().__init__()
-        self.module = module
-
-    def instrument(self, task: InstrumentationTask) -> None:
-        task.insert_hook_before(task.lifted.blocks[0].first, self.module.nothing)
-
-
-class WithoutNops(First):
+class WithoutNops(HookAtEntry):
     """It takes out all s_nop, too."""
 
     def instrument(self, task: InstrumentationTask) -> None:
@@ -45,7 +33,7 @@ class WithoutNops(First):
 @pytest.mark.parametrize(("wait", "count"), [("s_waitcnt vmcnt(0)", 0), ("s_nop 0", 1)])
 def test_waits_that_the_original_lacks(make_module, wait: str, count: int) -> None:
     module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", "gfx942")
-    verdict = verify_kernel(kernel("gfx942", f"{BEGIN}; {LOAD}; {wait}; {USE}"), First(module), PLAN)
+    verdict = verify_kernel(kernel("gfx942", f"{BEGIN}; {LOAD}; {wait}; {USE}"), HookAtEntry(module), PLAN)
     assert verdict.equal
     assert len(verdict.missing_waits) == count
     assert all("reads v10" in wait for wait in verdict.missing_waits)
@@ -57,7 +45,7 @@ def test_a_loop_that_counts_to_what_is_not_there_yet(make_module) -> None:
     count = "s_load_dword s4, s[2:3], 40; s_mov_b32 s5, 0"
     loop = "again: s_add_u32 s5, s5, 1; s_cmp_lt_u32 s5, s4; s_cbranch_scc1 again"
     body = f"{BEGIN}; {count}; {loop}; s_waitcnt lgkmcnt(0); {LOAD}; s_waitcnt vmcnt(0); {USE}"
-    verdict = verify_kernel(kernel("gfx942", body), First(module), PLAN)
+    verdict = verify_kernel(kernel("gfx942", body), HookAtEntry(module), PLAN)
     assert verdict.equal
     assert "reads s4" in verdict.missing_waits[0]
     assert verdict.instructions[0] < 100
@@ -66,9 +54,9 @@ def test_a_loop_that_counts_to_what_is_not_there_yet(make_module) -> None:
 LANE = "v_readfirstlane_b32 s4, v0; s_nop 3; v_readlane_b32 s5, v1, s4"
 
 
-@pytest.mark.parametrize(("tool", "problems"), [(First, 0), (WithoutNops, 1)])
+@pytest.mark.parametrize(("tool", "problems"), [(HookAtEntry, 0), (WithoutNops, 1)])
 def test_a_patched_kernel_that_cannot_be_lifted_again(
-    make_module, monkeypatch: pytest.MonkeyPatch, tool: type[First], problems: int
+    make_module, monkeypatch: pytest.MonkeyPatch, tool: type[HookAtEntry], problems: int
 ) -> None:
     """That its hazards were looked for in the launch alone is told; what it meets is a problem, as otherwise."""
     module = make_module("LUTHIER_HOOK_ANNOTATE nothing() {}\n", "gfx906")
@@ -100,6 +88,6 @@ def test_hazards_that_the_launch_meets_in_both(make_module, monkeypatch: pytest.
         return replace(checked(lifted), findings=(), consumers=())
 
     monkeypatch.setattr("luthier.verify.side_by_side.check_hazards", nothing)
-    verdict = verify_kernel(object, First(module), PLAN)
+    verdict = verify_kernel(object, HookAtEntry(module), PLAN)
     assert verdict.equal
     assert ["it selects a lane" in told for told in verdict.hazards] == [True]

@@ -64,14 +64,6 @@ def _member(name: str, fields: tuple[Field, ...]) -> tuple[str, tuple[Field, ...
     return name, fields
 
 
-def _place_parts(fields: tuple[Field, ...]) -> tuple[list[Field], tuple[Field, ...]]:
-    indices = []
-    while fields and fields[0].what == "index":
-        indices.append(fields[0])
-        fields = fields[1:]
-    return indices, fields
-
-
 _PLACES = {"VGPR": 2, "SGPR": 1, "MEM": 1, "LDS": 1}
 
 

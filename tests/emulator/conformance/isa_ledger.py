@@ -101,12 +101,6 @@ def not_here(opcode: Opcode) -> str | None:
     return None
 
 
-def is_vector_or_scalar(opcode: Opcode) -> bool:
-    """An operation on registers alone."""
-    flags = opcode.flags
-    return bool(flags & (InstructionFlag.VALU | InstructionFlag.SALU)) and not flags & InstructionFlag.MATRIX
-
-
 def texts(isa: Isa, opcode: Opcode) -> str | None:
     """The pseudo-code an opcode is compared with."""
     if opcode.name.startswith("V_DUAL_"):
