@@ -140,45 +140,35 @@ class RecordBinder:
             following: code offset of the instruction after each.
         """
         with self._lock:
-            return self._bind(code, indices, targets, following, mode)
-
-    def _bind(
-        self,
-        code: InstructionArray,
-        indices: NDArray[np.intp],
-        targets: NDArray[np.int64],
-        following: NDArray[np.int64],
-        mode: RecordMode,
-    ) -> Records:
-        opcodes = code.opcode[indices]
-        starts = code.operand_start[indices].astype(np.intp)
-        counts = code.operand_start[indices + 1] - starts
-        width = int(counts.max(initial=0))
-        columns = np.arange(width)
-        present = columns < counts[:, None]
-        flat = np.where(present, starts[:, None] + columns, 0)
-        values = np.where(present, code.operand_value[flat], 0)
-        kinds = np.where(present, code.operand_kind[flat], 0)
-        is_register = kinds == _REGISTER
-        self._place(values[is_register])
-        roles = self._role_matrix(code, indices, opcodes, width)
-        self._narrow(values, kinds, roles)
-        rows = np.zeros((len(indices), width + 2), np.int64)
-        rows[:, 0] = opcodes
-        rows[:, 1] = np.where(targets == NO_BRANCH, 0, np.where(targets > 0, 1, 2))
-        rows[:, 2:] = self._tokens(values, kinds, roles)
-        keys = [key.rstrip(b"\0") for key in rows.view(f"S{rows.itemsize * (width + 2)}").ravel().tolist()]
-        numbers, shape_of, first = _distinct(keys)
-        shapes = self._look_up(numbers, code, indices[first], targets[first], mode)
-        functions, refused = self._functions(shapes, code, indices[first], targets[first], mode)
-        what = np.zeros((len(shapes), layout.RECORD_SLOTS), np.int8)
-        where = np.zeros((len(shapes), layout.RECORD_SLOTS), np.int64)
-        for number, shape in enumerate(shapes):
-            for place, (fill, position) in enumerate(shape.recipe):
-                what[number, place], where[number, place] = fill, position
-        slots, vgprs, agprs = self._fill(what[shape_of], where[shape_of], values, targets, following)
-        refusals = {row: refused[number] for row, number in enumerate(shape_of.tolist()) if number in refused}
-        return Records(functions[shape_of], slots, vgprs, agprs, refusals)
+            opcodes = code.opcode[indices]
+            starts = code.operand_start[indices].astype(np.intp)
+            counts = code.operand_start[indices + 1] - starts
+            width = int(counts.max(initial=0))
+            columns = np.arange(width)
+            present = columns < counts[:, None]
+            flat = np.where(present, starts[:, None] + columns, 0)
+            values = np.where(present, code.operand_value[flat], 0)
+            kinds = np.where(present, code.operand_kind[flat], 0)
+            is_register = kinds == _REGISTER
+            self._place(values[is_register])
+            roles = self._role_matrix(code, indices, opcodes, width)
+            self._narrow(values, kinds, roles)
+            rows = np.zeros((len(indices), width + 2), np.int64)
+            rows[:, 0] = opcodes
+            rows[:, 1] = np.where(targets == NO_BRANCH, 0, np.where(targets > 0, 1, 2))
+            rows[:, 2:] = self._tokens(values, kinds, roles)
+            keys = [key.rstrip(b"\0") for key in rows.view(f"S{rows.itemsize * (width + 2)}").ravel().tolist()]
+            numbers, shape_of, first = _distinct(keys)
+            shapes = self._look_up(numbers, code, indices[first], targets[first], mode)
+            functions, refused = self._functions(shapes, code, indices[first], targets[first], mode)
+            what = np.zeros((len(shapes), layout.RECORD_SLOTS), np.int8)
+            where = np.zeros((len(shapes), layout.RECORD_SLOTS), np.int64)
+            for number, shape in enumerate(shapes):
+                for place, (fill, position) in enumerate(shape.recipe):
+                    what[number, place], where[number, place] = fill, position
+            slots, vgprs, agprs = self._fill(what[shape_of], where[shape_of], values, targets, following)
+            refusals = {row: refused[number] for row, number in enumerate(shape_of.tolist()) if number in refused}
+            return Records(functions[shape_of], slots, vgprs, agprs, refusals)
 
     # Rows -----------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ definitions (a VGPR holds the address in LDS), and as cited below.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from luthier.emulator.ir.declare import OperationTable
@@ -55,34 +56,30 @@ def _lds(w: WaveBuilder, place: OperandSlot, offset: OperandSlot, bits: int) -> 
 
 
 def _declare_copies(bits: int) -> None:
-    def copy_in(
-        w: WaveBuilder, place: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot
-    ) -> None:
-        hosts = checked(w, "global", vaddr, saddr, offset, bits // 8)
-        rows = _read(w, hosts, bits, w.exec)
-        targets, inside = _lds(w, place, offset, bits)
+    def copy_in(w: WaveBuilder, in_lds: OperandSlot, place: Sequence[OperandSlot]) -> None:
+        rows = _read(w, checked(w, "global", place, bits // 8), bits, w.exec)
+        targets, inside = _lds(w, in_lds, place[-1], bits)
         _write(w, targets, rows, bits, inside)
 
     @operations.wave(f"global_load_async_to_lds_b{bits}", f"vdst:u32 {PLACE} ->", since=_NEWEST)
-    def load(w: WaveBuilder, place: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot) -> None:
+    def load(w: WaveBuilder, in_lds: OperandSlot, *place: OperandSlot) -> None:
         """LDS[a VGPR + offset] = memory[address]."""
-        copy_in(w, place, vaddr, saddr, offset)
+        copy_in(w, in_lds, place)
 
     @operations.wave(f"cluster_load_async_to_lds_b{bits}", f"vdst:u32 {PLACE} ->", since=_NEWEST)
-    def load_for_cluster(
-        w: WaveBuilder, place: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot
-    ) -> None:
+    def load_for_cluster(w: WaveBuilder, in_lds: OperandSlot, *place: OperandSlot) -> None:
         """LDS[a VGPR + offset] = memory[address], in the work-groups that M0 names."""
         _alone(w)
-        copy_in(w, place, vaddr, saddr, offset)
+        copy_in(w, in_lds, place)
 
     @operations.wave(f"global_store_async_from_lds_b{bits}", f"{PLACE} vdata:u32 ->", since=_NEWEST)
-    def store(w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, place: OperandSlot) -> None:
+    def store(w: WaveBuilder, *operands: OperandSlot) -> None:
         """Memory[address] = LDS[a VGPR + offset]."""
-        sources, inside = _lds(w, place, offset, bits)
+        *place, in_lds = operands
+        sources, inside = _lds(w, in_lds, place[-1], bits)
         unanswered(w, w.mask_bits(inside ^ w.exec) != 0, OUTSIDE_LDS)
         rows = _read(w, sources, bits, inside)
-        _write(w, checked(w, "global", vaddr, saddr, offset, bits // 8), rows, bits, w.exec)
+        _write(w, checked(w, "global", place, bits // 8), rows, bits, w.exec)
 
 
 for _bits in (8, 32, 64, 128):
@@ -93,27 +90,18 @@ def _declare_loads(bits: int) -> None:
     units = bits // 32
 
     @operations.wave(f"cluster_load_b{bits}", f"{PLACE} -> vdst:u32x{units}", since=_NEWEST)
-    def load_for_cluster(
-        w: WaveBuilder, result: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot
-    ) -> None:
+    def load_for_cluster(w: WaveBuilder, result: OperandSlot, *place: OperandSlot) -> None:
         """D = memory[address], in the work-groups that M0 names."""
         _alone(w)
-        hosts = checked(w, "global", vaddr, saddr, offset, bits // 8)
+        hosts = checked(w, "global", place, bits // 8)
         result.write_parts(gather_rows(w, hosts, units))
 
     for space in ("flat", "global"):
 
         @operations.wave(f"{space}_load_monitor_b{bits}", f"{PLACE} -> vdst:u32x{units}", since=_NEWEST)
-        def load_and_watch(
-            w: WaveBuilder,
-            result: OperandSlot,
-            vaddr: OperandSlot,
-            saddr: OperandSlot,
-            offset: OperandSlot,
-            space: str = space,
-        ) -> None:
+        def load_and_watch(w: WaveBuilder, result: OperandSlot, *place: OperandSlot, space: str = space) -> None:
             """D = memory[address]; writes to it wake the wave from s_monitor_sleep, which only yields here."""
-            hosts = checked(w, space, vaddr, saddr, offset, bits // 8)
+            hosts = checked(w, space, place, bits // 8)
             result.write_parts(gather_rows(w, hosts, units))
 
 

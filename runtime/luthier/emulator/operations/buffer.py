@@ -25,7 +25,7 @@ from luthier.emulator.ir.memory_code import (
 )
 from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
-from luthier.emulator.operations.flat import small_row, to_lds
+from luthier.emulator.operations.flat import DWORDS, SMALL_LOADS, SMALL_STORES, small_row, to_lds
 from luthier.emulator.questions import SWIZZLE
 
 operations = OperationTable()
@@ -33,6 +33,7 @@ operations = OperationTable()
 _SWIZZLE_BIT, _ADD_TID_BIT = 31, 23
 _WIDE_OFFSET = (1 << 45) - 1
 PLACE = "vaddr:u32 srsrc:u32x4 soffset:u32 #offset"
+"""Operands that locate data: `place` of the functions below."""
 STATIC = {"static": ("addressing",), "generations": True}
 
 
@@ -301,11 +302,9 @@ def _wide_access(
     )
 
 
-def _untyped_access(
-    w: WaveBuilder, vaddr: OperandSlot, srsrc: OperandSlot, soffset: OperandSlot, offset: OperandSlot
-) -> BufferAccess | WideAccess:
+def _untyped_access(w: WaveBuilder, *place: OperandSlot) -> BufferAccess | WideAccess:
     """Return the access of an instruction without data formats."""
-    return (_wide_access if w.major >= 125 else buffer_access)(w, vaddr, srsrc, soffset, offset)
+    return (_wide_access if w.major >= 125 else buffer_access)(w, *place)
 
 
 def no_failure(w: WaveBuilder, result: OperandSlot, index: int) -> None:
@@ -322,64 +321,44 @@ def _declare_dwords(names: str, count: int) -> None:
     stores = " ".join(f"buffer_store_{name}" for name in names.split())
 
     @operations.wave(loads, f"{PLACE} -> vdata:u32x{count}", **STATIC)
-    def load(
-        w: WaveBuilder,
-        result: OperandSlot,
-        vaddr: OperandSlot,
-        srsrc: OperandSlot,
-        soffset: OperandSlot,
-        offset: OperandSlot,
-    ) -> None:
+    def load(w: WaveBuilder, result: OperandSlot, *place: OperandSlot) -> None:
         """D = buffer[…], with a check for each dword."""
-        access = _untyped_access(w, vaddr, srsrc, soffset, offset)
+        access = _untyped_access(w, *place)
         rows = []
         for index in range(count):
             good = access.in_bounds(4 * index, 4)
             rows.append(gather(w, access.hosts(4 * index, 4, good), 0, good))
         if not result.present:
-            to_lds(w, offset, rows)
+            to_lds(w, place[-1], rows)
             return
         for index, row in enumerate(rows):
             result.store_row(index, row, access.lanes)
         no_failure(w, result, count)
 
     @operations.wave(stores, f"{PLACE} vdata:u32x{count} ->", **STATIC)
-    def store(
-        w: WaveBuilder,
-        vaddr: OperandSlot,
-        srsrc: OperandSlot,
-        soffset: OperandSlot,
-        offset: OperandSlot,
-        data: OperandSlot,
-    ) -> None:
+    def store(w: WaveBuilder, *operands: OperandSlot) -> None:
         """buffer[…] = D, with a check for each dword."""
-        access = _untyped_access(w, vaddr, srsrc, soffset, offset)
+        *place, data = operands
+        access = _untyped_access(w, *place)
         masks = [access.in_bounds(4 * index, 4) for index in range(count)]
         hosts = [access.hosts(4 * index, 4, mask) for index, mask in enumerate(masks)]
         for index, (host, mask) in enumerate(zip(hosts, masks, strict=True)):
             scatter(w, host, data.row(index), 0, mask)
 
 
-for _count, _names in {1: "dword b32", 2: "dwordx2 b64", 3: "dwordx3 b96", 4: "dwordx4 b128"}.items():
+for _count, _names in DWORDS.items():
     _declare_dwords(_names, _count)
 
 
 def _declare_small_load(names: str, bits: int, signed: bool, half: str) -> None:
     @operations.wave(" ".join(f"buffer_load_{name}" for name in names.split()), f"{PLACE} -> vdata:u32", **STATIC)
-    def load(
-        w: WaveBuilder,
-        result: OperandSlot,
-        vaddr: OperandSlot,
-        srsrc: OperandSlot,
-        soffset: OperandSlot,
-        offset: OperandSlot,
-    ) -> None:
+    def load(w: WaveBuilder, result: OperandSlot, *place: OperandSlot) -> None:
         """D = a byte or half-word of the buffer."""
-        access = _untyped_access(w, vaddr, srsrc, soffset, offset)
+        access = _untyped_access(w, *place)
         good = access.in_bounds(0, bits // 8)
         value = gather_small(w, access.hosts(0, bits // 8, good), bits, good)
         if not result.present:
-            to_lds(w, offset, [value.as_("i32").bits(0, bits).as_("u32") if signed else value])
+            to_lds(w, place[-1], [value.as_("i32").bits(0, bits).as_("u32") if signed else value])
             return
         result.store_row(0, small_row(w, result, value, bits, signed, half), access.lanes)
         no_failure(w, result, 1)
@@ -387,40 +366,18 @@ def _declare_small_load(names: str, bits: int, signed: bool, half: str) -> None:
 
 def _declare_small_store(names: str, bits: int, high: bool) -> None:
     @operations.wave(" ".join(f"buffer_store_{name}" for name in names.split()), f"{PLACE} vdata:u32 ->", **STATIC)
-    def store(
-        w: WaveBuilder,
-        vaddr: OperandSlot,
-        srsrc: OperandSlot,
-        soffset: OperandSlot,
-        offset: OperandSlot,
-        data: OperandSlot,
-    ) -> None:
+    def store(w: WaveBuilder, *operands: OperandSlot) -> None:
         """A byte or half-word of the buffer = D."""
-        access = _untyped_access(w, vaddr, srsrc, soffset, offset)
+        *place, data = operands
+        access = _untyped_access(w, *place)
         good = access.in_bounds(0, bits // 8)
         row = data.row(0)
         scatter_small(w, access.hosts(0, bits // 8, good), row >> 16 if high else row, bits, good)
 
 
-for _names, _bits, _signed, _half in (
-    ("ubyte u8", 8, False, ""),
-    ("sbyte i8", 8, True, ""),
-    ("ushort u16", 16, False, ""),
-    ("sshort i16", 16, True, ""),
-    ("ubyte_d16 d16_u8", 8, False, "lo"),
-    ("ubyte_d16_hi d16_hi_u8", 8, False, "hi"),
-    ("sbyte_d16 d16_i8", 8, True, "lo"),
-    ("sbyte_d16_hi d16_hi_i8", 8, True, "hi"),
-    ("short_d16 d16_b16", 16, False, "lo"),
-    ("short_d16_hi d16_hi_b16", 16, False, "hi"),
-):
+for _names, _bits, _signed, _half in SMALL_LOADS:
     _declare_small_load(_names, _bits, _signed, _half)
-for _names, _bits, _high in (
-    ("byte b8", 8, False),
-    ("byte_d16_hi d16_hi_b8", 8, True),
-    ("short b16", 16, False),
-    ("short_d16_hi d16_hi_b16", 16, True),
-):
+for _names, _bits, _high in SMALL_STORES:
     _declare_small_store(_names, _bits, _high)
 
 
@@ -428,18 +385,11 @@ def _declare_atomic(atomic: Atomic) -> None:
     names = " ".join(f"buffer_atomic_{name}" for name in atomic.vector_names)
 
     @operations.wave(names, f"{PLACE} vdata_in:u32x{atomic.data_units} -> vdata:u32x{atomic.units}", **STATIC)
-    def run(
-        w: WaveBuilder,
-        result: OperandSlot,
-        vaddr: OperandSlot,
-        srsrc: OperandSlot,
-        soffset: OperandSlot,
-        offset: OperandSlot,
-        data: OperandSlot,
-    ) -> None:
+    def run(w: WaveBuilder, result: OperandSlot, *operands: OperandSlot) -> None:
         """old = buffer[…]; buffer[…] = op(old, D); with return, D = old."""
+        *place, data = operands
         source = data if data.present else result
-        access = _untyped_access(w, vaddr, srsrc, soffset, offset)
+        access = _untyped_access(w, *place)
         size = 4 * atomic.units
         good = access.in_bounds(0, size)
         hosts = access.hosts(0, size, good)

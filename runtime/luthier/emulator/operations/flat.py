@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from luthier.emulator import layout
 from luthier.emulator.ir.atomics import ATOMICS, Atomic, atomic_lanes
 from luthier.emulator.ir.declare import OperationTable, Unsupported
@@ -40,11 +42,12 @@ def scaled(w: WaveBuilder, offsets: TypedValue, size: int) -> TypedValue:
     return offsets * size if w.modifiers.get("scale_offset") else offsets
 
 
-def _address(w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, size: int = 0) -> TypedValue:
+def _address(w: WaveBuilder, place: Sequence[OperandSlot], size: int = 0) -> TypedValue:
     """Return per-lane addresses: 64-bit VGPRs, or an SGPR pair plus a 32-bit VGPR.
 
     `size`: bytes of a lane's access.
     """
+    vaddr, saddr, offset = place
     total = _immediate(offset)
     if w.modifiers.get("scale_offset") and not (size and saddr.present and vaddr.present):
         raise Unsupported("scale_offset requires an offset in a register")
@@ -60,10 +63,9 @@ def _address(w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: Ope
     return total
 
 
-def _scratch_offset(
-    w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, size: int
-) -> TypedValue:
+def _scratch_offset(w: WaveBuilder, place: Sequence[OperandSlot], size: int) -> TypedValue:
     """Return per-lane byte offsets in scratch, u32."""
+    vaddr, saddr, offset = place
     if w.modifiers.get("scale_offset") and not vaddr.present:
         raise Unsupported("scale_offset requires an offset in a register")
     total = w.splat(offset.scalar())
@@ -75,25 +77,18 @@ def _scratch_offset(
 
 
 def checked(
-    w: WaveBuilder,
-    space: str,
-    vaddr: OperandSlot,
-    saddr: OperandSlot,
-    offset: OperandSlot,
-    size: int,
-    more: TypedValue | None = None,
+    w: WaveBuilder, space: str, place: Sequence[OperandSlot], size: int, more: TypedValue | None = None
 ) -> TypedValue:
     """Return the host addresses of an instruction's accesses, plus `more` bytes (a scalar u32)."""
     extra = w.number(0) if more is None else more
     if space == "scratch":
-        return check_scratch(w, _scratch_offset(w, vaddr, saddr, offset, size) + extra, size)
-    return check_global(w, _address(w, vaddr, saddr, offset, size) + extra.to("u64"), size, flat=space == "flat")
+        return check_scratch(w, _scratch_offset(w, place, size) + extra, size)
+    return check_global(w, _address(w, place, size) + extra.to("u64"), size, flat=space == "flat")
 
 
-def _row(
-    w: WaveBuilder, space: str, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, size: int
-) -> AccessRow | None:
+def _row(w: WaveBuilder, space: str, place: Sequence[OperandSlot], size: int) -> AccessRow | None:
     """Return the accesses of active lanes to dwords, `size` bytes each, as a row; None if code must not use a row."""
+    vaddr, saddr, offset = place
     if space == "scratch" or not vaddr.present or w.modifiers.get("scale_offset"):
         return None
     base = w.wrap(w.ir.sext(offset.scalar().llvm, I64), "u64")
@@ -104,6 +99,29 @@ def _row(
 
 
 PLACE = "vaddr:u64 saddr:u64 #offset"
+"""Operands that locate data: `place` of the functions here."""
+DWORDS = {1: "dword b32", 2: "dwordx2 b64", 3: "dwordx3 b96", 4: "dwordx4 b128"}
+"""Number of registers -> ends of the names of instructions that load or store them; up to GFX10, and later."""
+SMALL_LOADS = (
+    ("ubyte u8", 8, False, ""),
+    ("sbyte i8", 8, True, ""),
+    ("ushort u16", 16, False, ""),
+    ("sshort i16", 16, True, ""),
+    ("ubyte_d16 d16_u8", 8, False, "lo"),
+    ("ubyte_d16_hi d16_hi_u8", 8, False, "hi"),
+    ("sbyte_d16 d16_i8", 8, True, "lo"),
+    ("sbyte_d16_hi d16_hi_i8", 8, True, "hi"),
+    ("short_d16 d16_b16", 16, False, "lo"),
+    ("short_d16_hi d16_hi_b16", 16, False, "hi"),
+)
+"""Ends of the names of loads of less than a register: bits, whether they are signed, and the half that is written."""
+SMALL_STORES = (
+    ("byte b8", 8, False),
+    ("byte_d16_hi d16_hi_b8", 8, True),
+    ("short b16", 16, False),
+    ("short_d16_hi d16_hi_b16", 16, True),
+)
+"""Ends of the names of stores of less than a register: bits, and whether they are those of the upper half."""
 
 
 def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -> None:
@@ -115,24 +133,17 @@ def _declare_load(names: str, dwords: int, bits: int, signed: bool, half: str) -
         spelled = " ".join(f"{space}_load_{name}" for name in names.split())
 
         @operations.wave(spelled, f"{PLACE} -> vdst:u32x{max(dwords, 1)}", static=())
-        def load(
-            w: WaveBuilder,
-            result: OperandSlot,
-            vaddr: OperandSlot,
-            saddr: OperandSlot,
-            offset: OperandSlot,
-            space: str = space,
-        ) -> None:
+        def load(w: WaveBuilder, result: OperandSlot, *place: OperandSlot, space: str = space) -> None:
             """D = memory[address]."""
             if not result.present:  # with the LDS bit
-                _load_to_lds(w, space, vaddr, saddr, offset, dwords, bits, signed)
+                _load_to_lds(w, space, place, dwords, bits, signed)
                 return
             size = 4 * dwords or bits // 8
             if dwords:
-                row = _row(w, space, vaddr, saddr, offset, size)
-                load_lanes(w, result, dwords, row, lambda: (checked(w, space, vaddr, saddr, offset, size), w.exec))
+                row = _row(w, space, place, size)
+                load_lanes(w, result, dwords, row, lambda: (checked(w, space, place, size), w.exec))
                 return
-            value = gather_small(w, checked(w, space, vaddr, saddr, offset, size), bits)
+            value = gather_small(w, checked(w, space, place, size), bits)
             result.store_row(0, small_row(w, result, value, bits, signed, half), w.exec)
 
 
@@ -152,53 +163,31 @@ def _declare_store(names: str, dwords: int, bits: int, high: bool) -> None:
         spelled = " ".join(f"{space}_store_{name}" for name in names.split())
 
         @operations.wave(spelled, f"{PLACE} vdata:u32x{max(dwords, 1)} ->")
-        def store(
-            w: WaveBuilder,
-            vaddr: OperandSlot,
-            saddr: OperandSlot,
-            offset: OperandSlot,
-            data: OperandSlot,
-            space: str = space,
-        ) -> None:
+        def store(w: WaveBuilder, *operands: OperandSlot, space: str = space) -> None:
             """memory[address] = D."""
+            *place, data = operands
             size = 4 * dwords or bits // 8
             if space == "global" and w.variant.undefined & layout.LANE_VALUES:
                 for index in range(max(dwords, 1)):
                     row_of_data = data.row(index) if dwords else data.row(0).bits(16 if high else 0, bits)
                     w.decide(layout.DECIDES_STORE, row_of_data, w.exec)
             if dwords:
-                row = _row(w, space, vaddr, saddr, offset, size)
+                row = _row(w, space, place, size)
                 values = [data.row(index) for index in range(dwords)]
-                store_lanes(w, values, row, lambda: (checked(w, space, vaddr, saddr, offset, size), w.exec))
+                store_lanes(w, values, row, lambda: (checked(w, space, place, size), w.exec))
                 return
             value = data.row(0)
             if high or data.access.high:
                 value = value >> 16
-            scatter_small(w, checked(w, space, vaddr, saddr, offset, size), value, bits)
+            scatter_small(w, checked(w, space, place, size), value, bits)
 
 
-for _dwords, _names in {1: "dword b32", 2: "dwordx2 b64", 3: "dwordx3 b96", 4: "dwordx4 b128"}.items():
+for _dwords, _names in DWORDS.items():
     _declare_load(_names, _dwords, 32, False, "")
     _declare_store(_names, _dwords, 32, False)
-for _names, _bits, _signed, _half in (
-    ("ubyte u8", 8, False, ""),
-    ("sbyte i8", 8, True, ""),
-    ("ushort u16", 16, False, ""),
-    ("sshort i16", 16, True, ""),
-    ("ubyte_d16 d16_u8", 8, False, "lo"),
-    ("ubyte_d16_hi d16_hi_u8", 8, False, "hi"),
-    ("sbyte_d16 d16_i8", 8, True, "lo"),
-    ("sbyte_d16_hi d16_hi_i8", 8, True, "hi"),
-    ("short_d16 d16_b16", 16, False, "lo"),
-    ("short_d16_hi d16_hi_b16", 16, False, "hi"),
-):
+for _names, _bits, _signed, _half in SMALL_LOADS:
     _declare_load(_names, 0, _bits, _signed, _half)
-for _names, _bits, _high in (
-    ("byte b8", 8, False),
-    ("byte_d16_hi d16_hi_b8", 8, True),
-    ("short b16", 16, False),
-    ("short_d16_hi d16_hi_b16", 16, True),
-):
+for _names, _bits, _high in SMALL_STORES:
     _declare_store(_names, 0, _bits, _high)
 
 
@@ -207,17 +196,10 @@ def _declare_atomic(atomic: Atomic) -> None:
         names = " ".join(f"{space}_atomic_{name}" for name in atomic.vector_names)
 
         @operations.wave(names, f"{PLACE} vdata:u32x{atomic.data_units} -> vdst:u32x{atomic.units}")
-        def run(
-            w: WaveBuilder,
-            result: OperandSlot,
-            vaddr: OperandSlot,
-            saddr: OperandSlot,
-            offset: OperandSlot,
-            data: OperandSlot,
-            space: str = space,
-        ) -> None:
+        def run(w: WaveBuilder, result: OperandSlot, *operands: OperandSlot, space: str = space) -> None:
             """old = memory[address]; memory[address] = op(old, D); with return, D = old."""
-            addresses = _address(w, vaddr, saddr, offset, 4 * atomic.units)
+            *place, data = operands
+            addresses = _address(w, place, 4 * atomic.units)
             check_aligned(w, addresses, 4 * atomic.units)
             hosts = check_global(w, addresses, 4 * atomic.units, flat=space == "flat")
             rows = [data.row(index) for index in range(atomic.data_units)]
@@ -250,34 +232,25 @@ def to_lds(w: WaveBuilder, offset: OperandSlot, rows: list[TypedValue], *, by_wo
 
 
 def _load_to_lds(
-    w: WaveBuilder,
-    space: str,
-    vaddr: OperandSlot,
-    saddr: OperandSlot,
-    offset: OperandSlot,
-    dwords: int,
-    bits: int,
-    signed: bool,
+    w: WaveBuilder, space: str, place: Sequence[OperandSlot], dwords: int, bits: int, signed: bool
 ) -> None:
     """LDS[M0 + offset + lane * bytes] = memory[address]."""
-    hosts = checked(w, space, vaddr, saddr, offset, 4 * dwords or bits // 8)
+    hosts = checked(w, space, place, 4 * dwords or bits // 8)
     if dwords:
         rows = gather_rows(w, hosts, dwords)
     else:
         value = gather_small(w, hosts, bits)
         rows = [value.as_("i32").bits(0, bits).as_("u32") if signed else value]
-    to_lds(w, offset, rows, by_words=True)
+    to_lds(w, place[-1], rows, by_words=True)
 
 
 def _declare_load_to_lds(name: str, dwords: int, bits: int, signed: bool) -> None:
     for space in ("global", "scratch"):
 
         @operations.wave(f"{space}_load_lds_{name}", f"{PLACE} ->", since=(9, 10), until=(11,))
-        def load(
-            w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, space: str = space
-        ) -> None:
+        def load(w: WaveBuilder, *place: OperandSlot, space: str = space) -> None:
             """LDS[M0 + offset + lane * bytes] = memory[address]."""
-            _load_to_lds(w, space, vaddr, saddr, offset, dwords, bits, signed)
+            _load_to_lds(w, space, place, dwords, bits, signed)
 
 
 for _name, _dwords, _bits, _signed in (

@@ -5,6 +5,7 @@ Accesses outside LDS read 0 and write nothing: `lds_access`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -125,48 +126,41 @@ def _declare_pair(bits: int, stride64: bool) -> None:
     tail = f"st64_b{bits}" if stride64 else f"_b{bits}"
     new_tail = f"_stride64_b{bits}" if stride64 else f"_b{bits}"
 
-    def access(w: WaveBuilder, addr: OperandSlot, offset: OperandSlot) -> tuple[TypedValue, TypedValue]:
-        return lds_access(w, _place(addr, (offset.scalar() & 0xFF) * scale), bits // 8)
+    def accesses(
+        w: WaveBuilder, addr: OperandSlot, offsets: Sequence[OperandSlot]
+    ) -> list[tuple[TypedValue, TypedValue]]:
+        return [lds_access(w, _place(addr, (offset.scalar() & 0xFF) * scale), bits // 8) for offset in offsets]
 
-    def read(w: WaveBuilder, accesses: list[tuple[TypedValue, TypedValue]]) -> list[TypedValue]:
+    def read(w: WaveBuilder, both: list[tuple[TypedValue, TypedValue]]) -> list[TypedValue]:
         """Return the rows at both addresses; on GFX11 and later, zeros if either is outside LDS (`lds_access`)."""
-        both = accesses[0][1] & accesses[1][1]
+        whole = both[0][1] & both[1][1]
         return [
-            row for hosts, inside in accesses for row in gather_rows(w, hosts, units, both if w.major >= 11 else inside)
+            row for hosts, inside in both for row in gather_rows(w, hosts, units, whole if w.major >= 11 else inside)
         ]
+
+    def words_of(data: OperandSlot) -> list[TypedValue]:
+        return [data.row(index) for index in range(units)]
 
     names = f"ds_read2{tail} ds_load_2addr{new_tail}"
 
     @operations.wave(names, f"addr:u32 #offset0 #offset1 -> vdst:u32x{2 * units}", generations=True)
-    def load(
-        w: WaveBuilder, result: OperandSlot, addr: OperandSlot, offset0: OperandSlot, offset1: OperandSlot
-    ) -> None:
+    def load(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, *offsets: OperandSlot) -> None:
         """D = LDS at both addresses."""
-        rows = read(w, [access(w, addr, offset) for offset in (offset0, offset1)])
-        for index, row in enumerate(rows):
+        for index, row in enumerate(read(w, accesses(w, addr, offsets))):
             result.store_row(index, row, w.exec)
 
-    @operations.wave(
-        f"ds_write2{tail} ds_store_2addr{new_tail}",
-        f"addr:u32 data0:u32x{units} data1:u32x{units} #offset0 #offset1 ->",
-    )
-    def store(
-        w: WaveBuilder,
-        addr: OperandSlot,
-        data0: OperandSlot,
-        data1: OperandSlot,
-        offset0: OperandSlot,
-        offset1: OperandSlot,
-    ) -> None:
+    operands = f"addr:u32 data0:u32x{units} data1:u32x{units} #offset0 #offset1"
+
+    @operations.wave(f"ds_write2{tail} ds_store_2addr{new_tail}", f"{operands} ->")
+    def store(w: WaveBuilder, addr: OperandSlot, data0: OperandSlot, data1: OperandSlot, *offsets: OperandSlot) -> None:
         """LDS at both addresses = D0, D1."""
-        accesses = [access(w, addr, offset) for offset in (offset0, offset1)]
-        for (hosts, inside), data in zip(accesses, (data0, data1), strict=True):
-            scatter_rows(w, hosts, [data.row(index) for index in range(units)], inside)
+        for (hosts, inside), data in zip(accesses(w, addr, offsets), (data0, data1), strict=True):
+            scatter_rows(w, hosts, words_of(data), inside)
 
     @operations.wave(
         f"ds_wrxchg2{'st64' if stride64 else ''}_rtn_b{bits} "
         f"ds_storexchg_2addr{'_stride64' if stride64 else ''}_rtn_b{bits}",
-        f"addr:u32 data0:u32x{units} data1:u32x{units} #offset0 #offset1 -> vdst:u32x{2 * units}",
+        f"{operands} -> vdst:u32x{2 * units}",
         generations=True,
     )
     def exchange(
@@ -175,14 +169,13 @@ def _declare_pair(bits: int, stride64: bool) -> None:
         addr: OperandSlot,
         data0: OperandSlot,
         data1: OperandSlot,
-        offset0: OperandSlot,
-        offset1: OperandSlot,
+        *offsets: OperandSlot,
     ) -> None:
         """D = LDS at both addresses; LDS = D0, D1."""
-        accesses = [access(w, addr, offset) for offset in (offset0, offset1)]
-        rows = read(w, accesses)
-        data = [data0.row(index) for index in range(units)], [data1.row(index) for index in range(units)]
-        for (hosts, inside), words in zip(accesses, data, strict=True):
+        both = accesses(w, addr, offsets)
+        rows = read(w, both)
+        data = words_of(data0), words_of(data1)
+        for (hosts, inside), words in zip(both, data, strict=True):
             scatter_rows(w, hosts, words, inside)
         for index, row in enumerate(rows):
             result.store_row(index, row, w.exec)

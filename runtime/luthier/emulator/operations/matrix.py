@@ -115,7 +115,8 @@ def _scaled(rows: int, steps: int) -> None:
 
     def emit(w: WaveBuilder, d: OperandSlot, a: Side, b: Side, c: OperandSlot) -> None:
         places = layout.mfma_result(rows, rows, 1, False)
-        multiply(w, Product(rows, rows, 1, places, "f32", model_of(w.processor, "fp8", steps, False), a, b, c, d))
+        model = model_of(w.processor, "fp8", steps, False)
+        multiply(w, Product(rows=rows, columns=rows, result=places, kind="f32", model=model, a=a, b=b, c=c, d=d))
 
     name = f"f32_{rows}x{rows}x{steps}_f8f6f4"
 
@@ -176,7 +177,6 @@ def _smfmac(rows: int, steps: int, left: str, right: str, result: str) -> None:
             Product(
                 rows=rows,
                 columns=rows,
-                blocks=1,
                 result=layout.mfma_result(rows, rows, 1, False),
                 kind=result,
                 model=model_of(w.processor, left, steps // 2, False),
@@ -241,9 +241,6 @@ def _wmma(major: int, steps: int, left: str, right: str, result: str) -> None:
         multiply(
             w,
             Product(
-                rows=16,
-                columns=16,
-                blocks=1,
                 result=_result(w, result),
                 kind=result,
                 model=Chain(4),
@@ -282,9 +279,6 @@ def _swmmac(steps: int, left: str, right: str, result: str) -> None:
         multiply(
             w,
             Product(
-                rows=16,
-                columns=16,
-                blocks=1,
                 result=_result(w, result),
                 kind=result,
                 model=Chain(4),
@@ -342,9 +336,6 @@ def wmma_bf16f32(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot,
     multiply(
         w,
         Product(
-            rows=16,
-            columns=16,
-            blocks=1,
             result=layout.gfx12_result(32, True),
             kind="bf16",
             model=Chain(4),
@@ -387,9 +378,6 @@ def _sparse(steps: int, left: str, right: str, result: str) -> None:
         multiply(
             w,
             Product(
-                rows=16,
-                columns=16,
-                blocks=1,
                 result=layout.gfx12_result(32, kind in ("f16", "bf16")),
                 kind=kind,
                 model=Chain(4),
@@ -470,9 +458,6 @@ def _small_product(
             inputs.append(Side(slot, form, layout.run_source(form.bits), scale=scale))
         products.append(
             Product(
-                rows=16,
-                columns=16,
-                blocks=1,
                 result=layout.gfx12_result(32, False),
                 kind="f32",
                 model=Wide(4),

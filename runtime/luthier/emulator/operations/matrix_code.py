@@ -61,12 +61,12 @@ class Side(Struct, frozen=True):
     scale: Scale | BlockScale | None = None
 
 
-class Product(Struct, frozen=True):
+class Product(Struct, frozen=True, kw_only=True):
     """Properties of one operation that are known at code generation."""
 
-    rows: int
-    columns: int
-    blocks: int
+    rows: int = 16
+    columns: int = 16
+    blocks: int = 1
     result: MatrixResult
     kind: str
     """Type of D."""

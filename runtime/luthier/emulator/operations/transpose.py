@@ -7,7 +7,7 @@ programs). The exchange in wave64 and with inactive lanes is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from luthier.emulator import layout
 from luthier.emulator.ir.declare import OperationTable
@@ -86,10 +86,10 @@ def _declare_global(names: str, dwords: int, bits: int, source: Source, since: i
     spelled = " ".join(f"global_load_{name}" for name in names.split())
 
     @operations.wave(spelled, f"{PLACE} -> vdst:u32x{dwords}", since=(since,))
-    def load(w: WaveBuilder, result: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot) -> None:
+    def load(w: WaveBuilder, result: OperandSlot, *place: OperandSlot) -> None:
         """D = memory[address] with elements exchanged between lanes."""
         _check_lanes(w)
-        hosts = checked(w, "global", vaddr, saddr, offset, 4 * dwords)
+        hosts = checked(w, "global", place, 4 * dwords)
         rows = [gather(w, hosts, 4 * index) for index in range(dwords)]
         for index, row in enumerate(exchanged(w, rows, bits, source)):
             result.store_row(index, row, w.exec)
@@ -130,29 +130,28 @@ def _declare_block(space: str) -> None:
             first = ((w.slot_value(block.position) - layout.VECTORS) & (layout.VECTOR_ROWS * row - 1)) + 31 * row
             unanswered(w, first >= layout.VECTOR_ROWS * row, BANKS)
 
-    def places(
-        w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, index: TypedValue
-    ) -> TypedValue:
-        return checked(w, space, vaddr, saddr, offset, 4, index.to("u32") << 2)
+    def hosts(w: WaveBuilder, place: Sequence[OperandSlot], index: TypedValue) -> TypedValue:
+        return checked(w, space, place, 4, index.to("u32") << 2)
 
     @operations.wave(f"{space}_load_block", f"{PLACE} -> vdst:u32x32", since=(12,), generations=True)
-    def load(w: WaveBuilder, result: OperandSlot, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot) -> None:
+    def load(w: WaveBuilder, result: OperandSlot, *place: OperandSlot) -> None:
         """Load D[i] = memory[address + 4 i] for each bit i of M0."""
         check(w, result)
         with each_lane(w, w.m0) as index:
-            value = gather(w, places(w, vaddr, saddr, offset, index))
-            place = w.address(result.base(), (index * (4 * w.wave_size)).llvm)
-            old = w.wrap(w.ir.load(place, typ=w.row_type, align=4 * w.wave_size), "u32")
-            w.ir.store(w.select(w.exec, value, old).llvm, place, align=4 * w.wave_size)
+            value = gather(w, hosts(w, place, index))
+            into = w.address(result.base(), (index * (4 * w.wave_size)).llvm)
+            old = w.wrap(w.ir.load(into, typ=w.row_type, align=4 * w.wave_size), "u32")
+            w.ir.store(w.select(w.exec, value, old).llvm, into, align=4 * w.wave_size)
 
     @operations.wave(f"{space}_store_block", f"{PLACE} vdata:u32x32 ->", since=(12,), generations=True)
-    def store(w: WaveBuilder, vaddr: OperandSlot, saddr: OperandSlot, offset: OperandSlot, data: OperandSlot) -> None:
+    def store(w: WaveBuilder, *operands: OperandSlot) -> None:
         """Store memory[address + 4 i] = D[i] for each bit i of M0."""
+        *place, data = operands
         check(w, data)
         with each_lane(w, w.m0) as index:
-            place = w.address(data.base(), (index * (4 * w.wave_size)).llvm)
-            row = w.wrap(w.ir.load(place, typ=w.row_type, align=4 * w.wave_size), "u32")
-            scatter(w, places(w, vaddr, saddr, offset, index), row)
+            source = w.address(data.base(), (index * (4 * w.wave_size)).llvm)
+            row = w.wrap(w.ir.load(source, typ=w.row_type, align=4 * w.wave_size), "u32")
+            scatter(w, hosts(w, place, index), row)
 
 
 for _space in ("global", "scratch"):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -138,38 +138,30 @@ def _observing(observed: int, key: int) -> dict[str, int]:
     return {"key": key | bits, "stepping": bits, "undefined": sources_of(observed)}
 
 
-class _Helper:
-    """Helps the native threads of a dispatch where Python is needed.
+class _Helper(Struct):
+    """Helps the native threads of a dispatch where Python is needed."""
 
-    Attributes:
-        fault: the first one.
-    """
-
-    def __init__(
-        self,
-        memory: AllocationTable,
-        name: str,
-        code: DecodedCode,
-        observer: Observer | None,
-        describe: Callable[[], list[str]],
-    ) -> None:
-        self._memory, self._name, self._code = memory, name, code
-        self._observer, self._describe = observer, describe
-        self._workers: dict[int, WorkerState] = {}
-        self.fault: EmulationError | None = None
+    memory: AllocationTable
+    name: str
+    code: DecodedCode
+    observer: Observer | None
+    describe: Callable[[], list[str]]
+    workers: dict[int, WorkerState] = field(default_factory=dict)
+    """By address of the context."""
+    fault: EmulationError | None = None
+    """The first one."""
 
     def __call__(self, reason: int, context: int, group: int, key: int, record: int) -> bool:
         """Bind records, pass a step to the observer, or explain a fault; return whether the worker goes on."""
-        code = self._code
         if reason in (layout.UNBOUND, layout.MODE):
-            code.ensure(key, record)
+            self.code.ensure(key, record)
             return True
-        worker = self._workers.get(context)
+        worker = self.workers.get(context)
         if worker is None:
-            worker = self._workers[context] = worker_at(code, context, group)
-        if reason == layout.STEP and self._observer is not None:
-            return self._observer(worker)
-        error = explain(self._memory, self._name, code, worker, reason, self._describe)
+            worker = self.workers[context] = worker_at(self.code, context, group)
+        if reason == layout.STEP and self.observer is not None:
+            return self.observer(worker)
+        error = explain(self.memory, self.name, self.code, worker, reason, self.describe)
         self.fault = self.fault or error
         return False
 
