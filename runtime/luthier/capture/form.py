@@ -16,6 +16,7 @@ import zstandard
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from luthier.emulator.running.memory import host_memory
 from luthier.errors import LuthierError
 from luthier.support.files import PRIVATE, write_atomically
 
@@ -197,7 +198,7 @@ def room_for() -> int:
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024 // 2
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+    return host_memory() // 2
 
 
 def checked(capture: Capture) -> Capture:

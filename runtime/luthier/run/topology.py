@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from luthier.emulator.running.memory import host_memory
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.wire import topology as facts
 
@@ -47,7 +48,7 @@ def _files(devices: Sequence[VirtualGpu]) -> Iterator[tuple[str, str]]:
         yield f"{node}/gpu_id", f"{facts.FIRST_GPU_ID + number if device else 0}\n"
         yield f"{node}/name", "\n"
         yield f"{node}/properties", gpu(device, number, len(devices)) if device else host(len(devices))
-        bank = f"heap_type {_FRAME_BUFFER if device else _SYSTEM}\nsize_in_bytes {_memory()}\nflags 0\n"
+        bank = f"heap_type {_FRAME_BUFFER if device else _SYSTEM}\nsize_in_bytes {host_memory()}\nflags 0\n"
         bank += f"width {facts.MEMORY_WIDTH}\nmem_clk_max {facts.MEMORY_CLOCK_MHZ}\n"
         yield f"{node}/mem_banks/0/properties", bank
         for place, kib in enumerate(facts.CACHE_KIB if device else ()):
@@ -148,10 +149,6 @@ flags 1
 
 def _marketing_name(device: VirtualGpu) -> str:
     return f"{device.facts.device_id:X},\t0,\tLuthier virtual {device.target.target.name}\n"
-
-
-def _memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _cache(level: int, kib: int) -> str:

@@ -81,7 +81,7 @@ class Arena:
         self.size = size
 
 
-def _host_memory() -> int:
+def host_memory() -> int:
     """Return the bytes of the host's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
@@ -101,7 +101,7 @@ class AllocationTable:
         self._ordered: list[int] = []
         """Their addresses, in order."""
         self._table: tuple[NDArray[np.uint64], tuple[DeviceAllocation, ...]] | None = None
-        self._limit = _host_memory() if limit is None else limit
+        self._limit = host_memory() if limit is None else limit
         self._longest = 0
         self._used = 0
 
