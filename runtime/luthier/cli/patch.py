@@ -180,22 +180,19 @@ def print_report(report: PatchReport) -> None:
             f"{name:{size}} {row.sites:7} {row.insertions:7} {row.code_bytes:8}→{row.patched_bytes:<8} "
             f"{row.vgprs[0]:4}→{row.vgprs[1]:<4} {row.sgprs[0]:4}→{row.sgprs[1]:<4}"
         )
-        if row.hoisted:
-            say(f"  {row.hoisted} hooks that only count are replaced by counters in registers")
-        if row.calls:
-            say(f"  {row.calls} hooks call one of {row.shared} shared payloads")
-        if row.in_agprs:
-            say(f"  {row.in_agprs} hooks save registers in AGPRs")
-        if row.in_lds:
-            say(f"  {row.in_lds} hooks save registers in LDS")
-        if row.lds[0] != row.lds[1]:
-            say(f"  LDS of a work-group: {row.lds[1]} bytes, {row.lds[0]} without hooks")
-        if row.spilling:
-            say(f"  {row.spilling} hooks save registers in private memory")
-        if row.excess:
-            say(f"  {row.excess} hooks exceed the tool's VGPR budget")
-        if row.counters:
-            say(f"  counters in each wave: {row.counters}")
+        lines = (
+            (row.hoisted, f"{row.hoisted} hooks that only count are replaced by counters in registers"),
+            (row.calls, f"{row.calls} hooks call one of {row.shared} shared payloads"),
+            (row.in_agprs, f"{row.in_agprs} hooks save registers in AGPRs"),
+            (row.in_lds, f"{row.in_lds} hooks save registers in LDS"),
+            (row.lds[0] != row.lds[1], f"LDS of a work-group: {row.lds[1]} bytes, {row.lds[0]} without hooks"),
+            (row.spilling, f"{row.spilling} hooks save registers in private memory"),
+            (row.excess, f"{row.excess} hooks exceed the tool's VGPR budget"),
+            (row.counters, f"counters in each wave: {row.counters}"),
+        )
+        for is_so, line in lines:
+            if is_so:
+                say(f"  {line}")
         if row.unknown_calls:
             say(f"  {row.unknown_calls} calls or jumps have unknown targets, which are not instrumented")
             for call in row.unresolved:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct, field
@@ -63,6 +63,11 @@ def place_of(lifted: LiftedKernel, index: int) -> PathPoint:
     """Return an instruction with its address and source location."""
     address, source = lifted.columns.address[index], lifted.object.source
     return PathPoint(address, lifted.isa.text(lifted.code, index), source.at(address) if source.present else None)
+
+
+def on_path(path: Sequence[int]) -> str:
+    """Return the virtual addresses of the blocks on a path as the end of a line; "" if they are not several."""
+    return "" if len(path) < 2 else f"; on the path {' '.join(f'{block:#x}' for block in path)}"
 
 
 def function_of(lifted: LiftedKernel, index: int) -> str:

@@ -200,28 +200,45 @@ def _warm(
     ]
     if key is None or not numeric:
         return
-    named: dict[str, list[int]] = {}
-    for number in code_of:
-        named.setdefault(kernels[number]["symbol"], []).append(number)
-        named.setdefault(kernels[number]["name"], []).append(number)
-    groups: dict[str, list[Any]] = {}
-    for row in table["rows"]:
-        name = row[names.index("kernel")] if "kernel" in names else table["title"]
-        groups.setdefault(str(name), []).append(row)
-    for name, rows in groups.items():
+    for name, rows in _rows_by_kernel(table, names).items():
         keys = [_number(row[names.index(key)]) for row in rows]
-        candidates = set(named.get(name, () if "kernel" in names else code_of))
-        if "of_kernel" in table:
-            candidates = {table["of_kernel"]} & code_of.keys()
-        fitting = [number for number in candidates if _fits(code_of[number], places[number], key, keys)]
-        if len(fitting) != 1 and name not in named:
-            continue  # the kernel is ambiguous
-        for number in fitting:
+        for number in _kernels_of(table, name, kernels, code_of, places, key, keys):
             for at in numeric:
                 values = _spread(code_of[number], places[number], key, keys, [row[at] for row in rows])
                 entry = {"tool": table["tool"], "title": table["title"], "name": names[at], "values": values}
-                entry["key"] = key
-                code_of[number].heat.append(entry)
+                code_of[number].heat.append(entry | {"key": key})
+
+
+def _rows_by_kernel(table: dict[str, Any], columns: list[str]) -> dict[str, list[Any]]:
+    """Return the rows of a tool's table by the kernel's name, which is the title if there is no such column."""
+    groups: dict[str, list[Any]] = {}
+    for row in table["rows"]:
+        name = row[columns.index("kernel")] if "kernel" in columns else table["title"]
+        groups.setdefault(str(name), []).append(row)
+    return groups
+
+
+def _kernels_of(
+    table: dict[str, Any],
+    name: str,
+    kernels: Sequence[dict[str, Any]],
+    code_of: dict[int, ReportedCode],
+    places: Places,
+    key: str,
+    keys: Sequence[int | None],
+) -> list[int]:
+    """Return the kernels to which rows of a tool's table belong; none if that is ambiguous.
+
+    Args:
+        name: name of a kernel in the table.
+        key, keys: name and contents of the column of addresses or blocks.
+    """
+    named = {number for number in code_of if name in (kernels[number]["symbol"], kernels[number]["name"])}
+    candidates = named if named or "kernel" in table["columns"] else set(code_of)
+    if "of_kernel" in table:
+        candidates = {table["of_kernel"]} & code_of.keys()
+    fitting = [number for number in candidates if _fits(code_of[number], places[number], key, keys)]
+    return fitting if len(fitting) == 1 or named else []
 
 
 def _number(value: Any) -> int | None:

@@ -70,6 +70,10 @@ class Condition(Struct, frozen=True):
         reduction, name = (reduced[1], reduced[2].strip()) if reduced else ("", match[1])
         return cls(text.strip(), reduction, name, match[2], float(match[3]), bool(match[4]))
 
+    def error(self, problem: str) -> LuthierError:
+        """Return an error about the condition."""
+        return LuthierError(f"--fail-if {self.text!r}: {problem}")
+
     def holds(self, value: float) -> bool:
         """Return whether the condition holds for a number."""
         return _OPERATORS[self.compare](value, self.bound)
@@ -170,45 +174,47 @@ def _columns(run: RunFolder, condition: Condition) -> list[tuple[Table, int]]:
     match = _NAMED.fullmatch(condition.name)
     tools = [tool.tool for tool in run.summary.tools]
     if match is None:
-        raise LuthierError(
-            f"--fail-if {condition.text!r}: {condition.name!r} does not name a column: give TOOL.COLUMN or "
+        raise condition.error(
+            f"{condition.name!r} does not name a column: give TOOL.COLUMN or "
             f"TOOL[TABLE].COLUMN of a tool of the run ({', '.join(dict.fromkeys(tools)) or 'it has none'})"
         )
     tool, title, column = match.groups()
     if tool not in tools:
         available = ", ".join(dict.fromkeys(tools)) or "none"
-        raise LuthierError(
-            f"--fail-if {condition.text!r}: the run has no tool {tool!r}; it has {available}{did_you_mean(tool, tools)}"
-        )
-    tables = [
-        _by_variable(Table(one.title, one.columns, one.rows))
-        for each in run.summary.tools
-        if each.tool == tool
-        for one in each.tables
-    ]
-    if title is not None:
-        titles = [one.title for one in tables]
-        tables = [one for one in tables if matches(one.title, title)]
-        if not tables:
-            available = ", ".join(map(repr, titles)) or "none"
-            raise LuthierError(
-                f"--fail-if {condition.text!r}: {tool} reported no table {title!r}; it reported {available}"
-                f"{did_you_mean(title, titles)}"
-            )
+        raise condition.error(f"the run has no tool {tool!r}; it has {available}{did_you_mean(tool, tools)}")
+    tables = _tables_of(run, condition, tool, title)
     chosen = [(table, at) for table in tables if (at := _position(table.columns, column)) is not None]
     if not chosen:
         names = dict.fromkeys(str(name) for table in tables for name in table.columns)
         available = ", ".join(names) or "none"
-        raise LuthierError(
-            f"--fail-if {condition.text!r}: {tool} reported no column {column!r}; it reported {available}"
-            f"{did_you_mean(column, names)}"
+        raise condition.error(
+            f"{tool} reported no column {column!r}; it reported {available}{did_you_mean(column, names)}"
         )
     for table, at in chosen:
         if condition.percent and "%" not in table.columns[at]:
-            raise LuthierError(
-                f"--fail-if {condition.text!r}: {table.columns[at]!r} is not a percentage, so the bound takes no %; "
+            raise condition.error(
+                f"{table.columns[at]!r} is not a percentage, so the bound takes no %; "
                 "differences in percent need --against"
             )
+    return chosen
+
+
+def _tables_of(run: RunFolder, condition: Condition, tool: str, title: str | None) -> list[Table]:
+    """Return the tables of a tool, or those with a title.
+
+    Raises:
+        LuthierError: none has the title.
+    """
+    reported = (table for report in run.summary.tools if report.tool == tool for table in report.tables)
+    tables = [_by_variable(Table(table.title, table.columns, table.rows)) for table in reported]
+    if title is None:
+        return tables
+    titles = [table.title for table in tables]
+    if not (chosen := [table for table in tables if matches(table.title, title)]):
+        available = ", ".join(map(repr, titles)) or "none"
+        raise condition.error(
+            f"{tool} reported no table {title!r}; it reported {available}{did_you_mean(title, titles)}"
+        )
     return chosen
 
 
@@ -240,7 +246,7 @@ def _number(cell: Cell, condition: Condition) -> float | None:
     value = strict_json.number(cell)
     if value is None or isinstance(value, bool | int | float):
         return value
-    raise LuthierError(f"--fail-if {condition.text!r}: the column contains {str(cell)[:40]!r}, which is not a number")
+    raise condition.error(f"the column contains {str(cell)[:40]!r}, which is not a number")
 
 
 def _violation(table: Table, row: Sequence[Cell], at: int, value: str) -> Violation:
@@ -258,7 +264,7 @@ def _of_differences(tables: Mapping[str, Table], condition: Condition) -> Verdic
     has_kernels, rows = _compared_rows(tables, condition)
     both = [row for row in rows if row.is_of_both]
     if not both:
-        raise LuthierError(f"--fail-if {condition.text!r}: no row is in both runs, so there is nothing to compare")
+        raise condition.error("no row is in both runs, so there is nothing to compare")
     unmatched = [words(row.keys) for row in rows if not row.is_of_both]
     if not condition.reduction:
         violations = [
@@ -305,9 +311,7 @@ def _compared_rows(tables: Mapping[str, Table], condition: Condition) -> tuple[b
     chosen = _rows(tables[title])
     names = list(dict.fromkeys(str(row.what) for row in chosen))
     if wanted == "emulation_ns":
-        raise LuthierError(
-            f"--fail-if {condition.text!r}: time of emulated devices is not compared, since it is not the time of a GPU"
-        )
+        raise condition.error("time of emulated devices is not compared, since it is not the time of a GPU")
     position = _position(names, wanted)
     if position is not None:
         return tables[title].columns[0] == "kernel", [row for row in chosen if row.what == names[position]]
@@ -319,9 +323,8 @@ def _compared_rows(tables: Mapping[str, Table], condition: Condition) -> tuple[b
         *(f"opcodes.{what}" for what in dict.fromkeys(row.what for row in _rows(tables["opcodes"]))),
         *(".".join(map(str, row.keys)) for row in _rows(tables["variables"])),
     ]
-    raise LuthierError(
-        f"--fail-if {condition.text!r}: the comparison has no {name!r}; it has {', '.join(available) or 'nothing'}"
-        f"{did_you_mean(name, available)}"
+    raise condition.error(
+        f"the comparison has no {name!r}; it has {', '.join(available) or 'nothing'}{did_you_mean(name, available)}"
     )
 
 

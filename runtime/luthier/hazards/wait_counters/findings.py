@@ -9,7 +9,7 @@ from msgspec import Struct
 from luthier.findings.finding import Finding
 from luthier.findings.kinds import FindingKind
 from luthier.isa.registers import UnitSet
-from luthier.lifting.paths import PathPoint
+from luthier.lifting.paths import PathPoint, on_path
 
 Access = Literal["reads", "overwrites", "overwrites a source of", "order"]
 
@@ -38,10 +38,9 @@ class WaitFinding(Struct, frozen=True):
         problem = f" {self.access} {self.registers}{detail}"
         if self.access == "order":
             problem = " lets waves continue that may not see the store (memory order)"
-        path = "" if len(self.path) < 2 else f"; on the path {' '.join(f'{block:#x}' for block in self.path)}"
         return (
             f"{self.kernel}: {self.consumer}{problem}: nothing waits for {self.producer}; "
-            f"{self.counter}({self.enough}) is enough{path}"
+            f"{self.counter}({self.enough}) is enough{on_path(self.path)}"
         )
 
     def finding(self, object: str) -> Finding:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from luthier.findings.finding import Finding
 from luthier.findings.kinds import FindingKind
 from luthier.isa.registers import UnitSet
-from luthier.lifting.paths import PathPoint
+from luthier.lifting.paths import PathPoint, on_path
 
 
 class HazardFinding(Struct, frozen=True):
@@ -43,7 +43,7 @@ class HazardFinding(Struct, frozen=True):
     def __str__(self) -> str:
         by = f" by {self.registers}" if self.registers else ""
         behind = "" if self.producer is None else f" behind {self.producer}{by}"
-        return f"{self.kernel}: {self.consumer}{behind}: {self.hazard}; {self.lacking}{self._way()}"
+        return f"{self.kernel}: {self.consumer}{behind}: {self.hazard}; {self.lacking}{on_path(self.path)}"
 
     @property
     def lacking(self) -> str:
@@ -56,9 +56,6 @@ class HazardFinding(Struct, frozen=True):
         by = f" by {self.registers}" if self.registers and self.producer is not None else ""
         detail = f"{self.hazard}{by}; {self.lacking}"
         return self.consumer.finding(FindingKind.HAZARD, object, self.kernel, self.hazard, detail, self.producer)
-
-    def _way(self) -> str:
-        return "" if len(self.path) < 2 else f"; on the path {' '.join(f'{block:#x}' for block in self.path)}"
 
     def to_json(self) -> dict[str, Any]:
         """Return the finding as plain data for JSON."""

@@ -151,18 +151,8 @@ class _Work:
         """
         while True:
             changed = [kernel for kernel in self._patched if kernel.report.changed]
-            counters = {kernel.name: kernel.counters for kernel in changed if kernel.counters is not None}
-            editor = ObjectEditor(self.object)
-            modules = list(self._modules.values())
-            variables, places = _place_variables(editor, self.object, modules)
-            names = {qualified(module, name): name for module in modules for name in module.variables if name in places}
-            cells = _place_cells(editor, list(counters.values()))
-            names |= {name: name for name in cells}
-            places |= cells
-            maps: tuple[AddressMap, ...] = ()
             try:
-                if changed:
-                    maps = _place_code(editor, self.object, changed, names, places)
+                editor, variables, maps = self._write(changed)
                 break
             except _CannotWrite as problem:
                 if self.strict:
@@ -176,9 +166,30 @@ class _Work:
         )
         if report.refusals and not changed:
             raise RefusedError(report, self.object.name)
-        profiles = {name: one for name, one in counters.items() if one.profiled}
-        sums = {name: one for name, one in counters.items() if one.sums}
+        counters = _counters_of(changed)
+        profiles = {name: kernel_counters for name, kernel_counters in counters.items() if kernel_counters.profiled}
+        sums = {name: kernel_counters for name, kernel_counters in counters.items() if kernel_counters.sums}
         return PatchedObject(editor.finish(), report, profiles, maps, sums)
+
+    def _write(
+        self, changed: list[PatchedKernel]
+    ) -> tuple[ObjectEditor, dict[str, DeviceVariable], tuple[AddressMap, ...]]:
+        """Write variables, cells of counters and code. Return the editor, the variables, and the kernels' address maps.
+
+        Raises:
+            _CannotWrite: the code of a kernel cannot be written.
+        """
+        editor, modules = ObjectEditor(self.object), list(self._modules.values())
+        variables, places = _place_variables(editor, self.object, modules)
+        names = {qualified(module, name): name for module in modules for name in module.variables if name in places}
+        cells = _place_cells(editor, list(_counters_of(changed).values()))
+        names |= {name: name for name in cells}
+        maps = _place_code(editor, self.object, changed, names, places | cells) if changed else ()
+        return editor, variables, maps
+
+
+def _counters_of(patched: Iterable[PatchedKernel]) -> dict[str, KernelCounters]:
+    return {kernel.name: kernel.counters for kernel in patched if kernel.counters is not None}
 
 
 class _CannotWrite(Exception):
