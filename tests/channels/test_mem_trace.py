@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from accesses import take_accesses
 from luthier.devices import open_device
 from luthier.emulator import EmulatedDevice
 from luthier.emulator.inspection.debug import WaveStep
@@ -73,7 +74,7 @@ def observed(device: EmulatedDevice, object: Any, plan: LaunchPlan, arguments: A
     before: list[WaveStep] = []
 
     def trace(step: WaveStep) -> None:
-        for access in step.worker.take_accesses():
+        for access in take_accesses(step.worker):
             if before and any(before[0].text.startswith(f"{space}_") for space in ("global", "flat", "buffer")):
                 pc, group = before[0].address, before[0].workgroup
                 pairs = zip(access.places.tolist(), access.lanes.tolist(), strict=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from accesses import take_accesses
 from assembled_cases import assemble
 from effort import sample
 from luthier import ToolModule, immediate, open_device, patch_object
@@ -198,7 +199,7 @@ def check(target: str, isa: Isa, cases: list[tuple[Opcode, bytes]], module: Tool
     pending: list[str] = []
 
     def trace(step: WaveStep) -> None:
-        touched = step.worker.take_accesses()
+        touched = take_accesses(step.worker)
         wave = step.worker.wave(step.wave)
         if pending and pending[0] in texts:
             known = [places(one, step, wave) for one in touched]

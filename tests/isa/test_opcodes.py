@@ -241,7 +241,6 @@ def test_generic_names() -> None:
         isa = Isa.of(target)
         opcode = isa.opcode(int(isa.assemble(text).instructions.opcode[0]))
         assert (opcode.name, opcode.pseudo) == (name, pseudo)
-        assert isa.opcode_named(name) is opcode
         if name != "IMAGE_LOAD_V1_V1_gfx11":
             assert isa.opcode(opcode.pseudo_number).name == pseudo
 
@@ -251,5 +250,3 @@ def test_unknown_opcodes() -> None:
     for number in (-1, 10**6):
         with pytest.raises(DecodeError, match="no opcode has the number"):
             isa.opcode(number)
-    with pytest.raises(DecodeError, match="no opcode 'NOTHING'"):
-        isa.opcode_named("NOTHING")

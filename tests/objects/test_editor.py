@@ -249,18 +249,6 @@ def test_defining_an_import(code_object: Compile, check: Callable[[bytes], CodeO
     assert [r.symbol for r in object.relocations] == ["", "later"]
 
 
-def test_retargeting_a_relocation(code_object: Compile, check: Callable[[bytes], CodeObject]) -> None:
-    before = load_object(code_object("gfx1100"))
-    (old,) = before.relocations
-    editor = ObjectEditor(before)
-    editor.import_symbol("elsewhere")
-    editor.retarget_relocation(old.offset, ABS64, 8, "elsewhere")
-    (new,) = check(editor.finish()).relocations
-    assert (new.offset, new.type, new.symbol, new.addend) == (old.offset, ABS64, "elsewhere", 8)
-    with pytest.raises(ObjectError, match="0 relocations"):
-        ObjectEditor(before).retarget_relocation(old.offset + 8, ABS64, 8)
-
-
 ASSEMBLY = """
 .text
 .globl bare

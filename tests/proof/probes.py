@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+from accesses import take_accesses
 from luthier import immediate
 from luthier.emulator import Module
 from luthier.emulator.inspection.debug import WaveStep
@@ -191,7 +192,7 @@ class Addresses(Probe):
         self.last: int | None = None
 
     def see(self, before: int | None, index: int, step: WaveStep) -> None:
-        for access in step.worker.take_accesses():
+        for access in take_accesses(step.worker):
             row = self.rows.get(-1 if self.last is None else self.last)
             if row is None:
                 continue

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from accesses import take_accesses
 from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import ToolError
 from luthier.verify.launch_plan import read_plans
@@ -59,7 +60,7 @@ def observed(kernel: Any, load_line: int, store_line: int) -> dict[int, tuple[in
     before: list[WaveStep] = []
 
     def see(step: WaveStep) -> None:
-        accesses = [one for one in step.worker.take_accesses() if not one.scalar]
+        accesses = [one for one in take_accesses(step.worker) if not one.scalar]
         if accesses and before[0].text.startswith(("global_", "flat_", "buffer_")):
             row = counts.setdefault(before[0].address, Counter())
             lines: set[int] = set()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from accesses import take_accesses
 from luthier import open_device, patch_object, reported
 from luthier.emulator.inspection.debug import WaveStep
 from luthier.errors import ToolError
@@ -33,7 +34,7 @@ def test_pages_as_the_device_sees_them(bench: Any, shipped: Any, name: str, targ
     before: list[WaveStep] = []
 
     def see(step: WaveStep) -> None:
-        for access in step.worker.take_accesses():
+        for access in take_accesses(step.worker):
             if before[0].text.startswith(("global_", "flat_", "buffer_")) and not access.scalar:
                 kind = next(kind for kind in KINDS if f"_{kind}" in before[0].text)
                 for host in access.places.tolist():

@@ -170,18 +170,7 @@ class Isa:
     @staticmethod
     def opcode_names() -> list[str]:
         """Return LLVM's name of every opcode of every processor, by number."""
-        return list(_opcode_numbers())
-
-    def opcode_named(self, name: str) -> Opcode:
-        """Return the opcode with LLVM's name, e.g. ``V_ADD_F32_e32_gfx11``.
-
-        Raises:
-            DecodeError: there is none.
-        """
-        number = _opcode_numbers().get(name)
-        if number is None:
-            raise DecodeError(f"LLVM has no opcode {name!r}")
-        return self.opcode(number)
+        return _mc.opcode_names()
 
     def _describe_opcode(self, number: int) -> Opcode:
         try:
@@ -310,11 +299,6 @@ LDS_DIRECT = "LDS_DIRECT"
 
 
 # The tables below are the same for every processor.
-
-
-@functools.cache
-def _opcode_numbers() -> dict[str, int]:
-    return {name: number for number, name in enumerate(_mc.opcode_names())}
 
 
 @functools.cache

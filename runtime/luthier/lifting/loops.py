@@ -26,10 +26,6 @@ class Loop(Struct, frozen=True):
     parent: int | None
     """Position of the enclosing loop among the function's loops."""
 
-    def back_edges(self, successors: Mapping[int, Sequence[int]]) -> list[tuple[int, int]]:
-        """Return the edges from blocks of the loop to its headers."""
-        return [(block, to) for block in sorted(self.blocks) for to in successors[block] if to in self.headers]
-
 
 class LoopNest:
     """The loops of a function, outer loops before inner ones.

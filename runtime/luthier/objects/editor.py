@@ -165,18 +165,6 @@ class ObjectEditor:
         self._relocations.append(self._relocation(offset, type, addend, symbol))
         self._relocations_changed = True
 
-    def retarget_relocation(self, offset: int, type: int, addend: int, symbol: str = "") -> None:
-        """Replace the one dynamic relocation at virtual address `offset`; arguments as for `add_relocation`.
-
-        Raises:
-            ObjectError: there is not exactly one.
-        """
-        indices = [i for i, record in enumerate(self._relocations) if record.offset == offset]
-        if len(indices) != 1:
-            self._image.fail(f"{len(indices)} relocations at this address instead of one", offset)
-        self._relocations[indices[0]] = self._relocation(offset, type, addend, symbol)
-        self._relocations_changed = True
-
     def add_section(self, name: str, data: bytes) -> None:
         """Add a section that is not loaded, or replace the contents of an existing one."""
         image = self._image

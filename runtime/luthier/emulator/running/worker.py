@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
 from luthier.emulator import layout
@@ -40,20 +39,6 @@ def get_field(array: NDArray[np.uint8], structure: FieldLayout, name: str, base:
     return peek(array, base + field.offset, field.size)
 
 
-class CheckedAccess(Struct, frozen=True):
-    """A checked memory access of an instruction."""
-
-    places: NDArray[np.uint64]
-    """Host address for each lane in `lanes`; outside LDS, the offset that the lane used."""
-    lanes: NDArray[np.intp]
-    size: int
-    """Bytes a lane."""
-    scalar: bool
-    """Made by the wave, not by a lane."""
-    outside: bool
-    """Beyond the end of LDS."""
-
-
 class WorkerState:
     """Visible state of a worker: its context, its work-group, its waves.
 
@@ -72,7 +57,7 @@ class WorkerState:
         waves: NDArray[np.uint8],
         workgroup: Callable[[], int] | None = None,
     ) -> None:
-        self._code, self._context, self._group, self._waves = code, context, group, waves
+        self._code, self.context, self._group, self._waves = code, context, group, waves
         self._stride = self.group_field("wave_stride")
         self._workgroup = workgroup
 
@@ -82,7 +67,7 @@ class WorkerState:
 
     def field(self, name: str) -> int:
         """Return a field of the context."""
-        return get_field(self._context, layout.CONTEXT, name)
+        return get_field(self.context, layout.CONTEXT, name)
 
     def group_field(self, name: str) -> int:
         """Return a field of the work-group."""
@@ -137,25 +122,6 @@ class WorkerState:
     def lds(self) -> NDArray[np.uint8]:
         """Return the LDS of a work-group of this process."""
         return host_bytes(self.group_field("lds"), self.group_field("lds_size"))
-
-    def take_accesses(self) -> list[CheckedAccess]:
-        """Return the accesses of the instruction stepped last, and clear the log."""
-        count = min(self.field("accesses"), layout.ACCESSES)
-        if count == 0:
-            return []
-        put_field(self._context, layout.CONTEXT, "accesses", 0)
-        accesses = []
-        for number in range(count):
-            base = layout.CONTEXT["access_log"] + number * layout.ACCESS.size
-            mask, size, kind = (
-                get_field(self._context, layout.ACCESS, name, base) for name in ("mask", "size", "kind")
-            )
-            lanes = np.array([lane for lane in range(64) if mask >> lane & 1], np.intp)
-            start = base + layout.ACCESS["addresses"]
-            places = self._context[start : start + 64 * 8].view(np.uint64)[lanes]
-            scalar, outside = kind == layout.ACCESS_SCALAR, kind == layout.ACCESS_OUTSIDE
-            accesses.append(CheckedAccess(places, lanes, size, scalar, outside))
-        return accesses
 
 
 def worker_at(code: DecodedCode, context: int, group: int) -> WorkerState:

@@ -44,16 +44,6 @@ class AddressMap(Struct, frozen=True, eq=False):
     originals: NDArray[np.int64]
     """[n] virtual address in the original object, ascending."""
 
-    def original_of(self, address: int) -> int | None:
-        """Return the original address of the application's instruction at a new address.
-
-        For inserted code, return that of the following instruction, or of the last one; None for other code.
-        """
-        if address not in self.code:
-            return None
-        at = bisect.bisect_left(self.addresses, address)
-        return int(self.originals[min(at, len(self.originals) - 1)])
-
     def moved(self, original: int) -> int | None:
         """Return the new address of an instruction of the application."""
         at = bisect.bisect_left(self.originals, original)
