@@ -47,6 +47,23 @@ assert loaded.variable("sum").read(int) == int(((bits << 8 | bits >> 24) & 0xFFF
 """
 
 
+GENERATION = """
+from luthier.arch.generation import Generation
+from luthier.arch.gfx1250 import GFX1250
+from luthier.arch.target import Target
+
+GFX1260 = Generation(parent=GFX1250, generation="GFX1260", lds_bytes=64 << 10)
+PROCESSORS = (Target(parent=GFX1260, name="gfx1260", mach=0xE1, llvm_processor="gfx1250"),)
+"""
+RUNS = """
+from luthier.arch.targets import TARGETS
+from luthier.emulator.inspection.bench import run_assembly
+
+assert (TARGETS["gfx1260"].lds_bytes, TARGETS["gfx1250"].lds_bytes) == (64 << 10, 320 << 10)
+assert run_assembly("gfx1260", "v_add_nc_u32 v0, v1, v2", {1: 40, 2: 2}).vgpr(0).tolist() == [42] * 32
+"""
+
+
 @pytest.fixture(scope="module")
 def environment(reader_environment: Environment, copy: Path) -> dict[str, str]:
     return reader_environment(copy)
@@ -111,6 +128,20 @@ def test_a_target(copy: Path, environment: dict[str, str], object_file: Path) ->
     assert "no known target has EF_AMDGPU_MACH 0x4e" in luthier(environment, "disasm", str(object_file), code=1)
     apply("A target", copy)
     assert "s_sleep 1" in luthier(environment, "disasm", str(object_file))
+
+
+def test_a_generation(copy: Path, environment: dict[str, str]) -> None:
+    """A new file with one fact, and a changed one that names it: the device has the fact, and executes the code."""
+    arch = copy / "runtime/luthier/arch"
+    (arch / "gfx1260").mkdir()
+    (arch / "gfx1260/__init__.py").write_text(GENERATION)
+    table = arch / "targets.py"
+    names = re.compile(r"(?<=gfx12, )gfx1250(?=\)$)|(?<=gfx950, )gfx1250$", re.MULTILINE)
+    named = names.sub("gfx1250, gfx1260", table.read_text())
+    assert named.count("gfx1260") == 2
+    table.write_text(named)
+    done = subprocess.run(["python", "-c", RUNS], cwd=copy, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_hazard(copy: Path, environment: dict[str, str]) -> None:
