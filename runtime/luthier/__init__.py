@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from luthier.patch import patch_object as patch_object
     from luthier.payload import Intrinsic as Intrinsic
     from luthier.report.formats import ReportFormat as ReportFormat
+    from luthier.report.opened import OpenedRun as OpenedRun
+    from luthier.report.opened import open_run as open_run
     from luthier.report.rules import ReportRule as ReportRule
     from luthier.support.table import Table as Table
     from luthier.tool.arguments import Immediate as Immediate

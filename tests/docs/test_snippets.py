@@ -39,6 +39,7 @@ EXECUTED_ELSEWHERE = {
     "docs/hooks.md": "test_hooks.py",
     "docs/porting.md": "test_porting.py",
     "docs/recipes.md": "test_recipes.py",
+    "docs/results.md": "../report/test_opened.py",
     "docs/tools.md": "../tools/test_documents.py",
     "docs/tutorial.md": "test_tutorial.py",
     "docs/writing-tools.md": "test_documents.py",

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import commands
+import matplotlib as mpl
 import pytest
+from luthier import LuthierError, open_run
 from luthier.capture.grid import Part, chosen, parts, rest_of
 from luthier.projection.kept import (
     WRITTEN,
@@ -257,6 +259,24 @@ def test_cycles_of_one_build_are_not_shown_beside_another(projected: Path, tmp_p
         for digest in "de"
     }
     assert stalls == {"d": [10.0], "e": [70.0]}
+
+
+def test_a_roofline_for_notebooks(projected: Path, tmp_path: Path) -> None:
+    """Points are the projected operations over bytes and time; kernels without a point are named by number."""
+    mpl.use("agg")
+    sample = measured(projected).projections[0]
+    full = replace(sample, kernel="k", digest="d", launches=2, operations=4e6, memory_bytes=1e6, time_us=10.0)
+    folder = write_run(tmp_path / "RUN", kernels=[kernel("k"), kernel("none")], **code("k", 4))
+    none = replace(full, kernel="none", operations=0)
+    write_measured(folder, MeasuredRun(launches=(), projections=(full, none)), {})
+    run = open_run(folder)
+    axes = run.roofline()
+    (point,) = (line for line in axes.lines if line.get_label() == "k")
+    assert (list(point.get_xdata()), list(point.get_ydata())) == ([4.0], [400.0])
+    assert "1 not drawn" in axes.get_title("left")
+    assert [row[:3] for row in run.projections.rows] == [[name, sample.machine, 20.0] for name in ("k", "none")]
+    with pytest.raises(LuthierError, match=f"not projected on 'x', but on {sample.machine}"):
+        run.roofline("x")
 
 
 def test_a_run_without_launches_says_so(luthier: Luthier, tmp_path: Path) -> None:

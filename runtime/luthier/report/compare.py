@@ -77,7 +77,7 @@ def compared(run: RunFolder, against: RunFolder) -> list[Table]:
     Raises:
         LuthierError: one of the runs is damaged.
     """
-    both = [(_kernels(one), _opcodes(one), _variables(one)) for one in (run, against)]
+    both = [(_kernels(one), opcodes(one), _variables(one)) for one in (run, against)]
     keys = (("kernel", "target"), ("kernel", "target", "opcode"), ("tool", "variable"))
     titles = ("kernels", "executed opcodes", "variables")
     return [
@@ -130,8 +130,8 @@ def _kernels(run: RunFolder) -> Numbers:
     return {key: {name: entry[name] for name in _SHOWN} for key, entry in numbers_by_kernel.items()}
 
 
-def _opcodes(run: RunFolder) -> Numbers:
-    """Return how often waves executed each opcode of each kernel."""
+def opcodes(run: RunFolder) -> Numbers:
+    """Return how often waves executed each opcode: name and target of the kernel, opcode -> ``executed``."""
     pa = extra("pyarrow")
 
     names = {

@@ -65,6 +65,8 @@ class RunDigest(Struct, frozen=True):
     """What the numbers lack."""
     is_measured: bool
     """Whether the rules had all counts of all launches."""
+    names: list[str]
+    """Name of each kernel of the run, by its number."""
 
     @classmethod
     def of(cls, analysed: AnalysedRun, *, mangled: bool = False) -> RunDigest:
@@ -87,7 +89,7 @@ class RunDigest(Struct, frozen=True):
         lacking = list(_lacking(analysed))
         notes = lacking + (["no source lines: compile with -g"] if executed and not hot else [])
         headline = _headline(analysed.run.summary, [analysed.kernels[at] for at in launched])
-        return cls(headline, kernels, hot, findings, notes, bool(kernels) and not lacking)
+        return cls(headline, kernels, hot, findings, notes, bool(kernels) and not lacking, names)
 
     def lines(self, width: int = 0) -> Iterator[str]:
         """Yield the digest as at most `LINES` lines of printable text, or more to fit a terminal.

@@ -13,6 +13,8 @@ _EXTRA_OF = {
     "duckdb": ("report", "summaries of traces"),
     "graphlay": ("report", "graphs on the report page"),
     "youplot": ("report", "charts on the report page"),
+    "pandas": ("plot", "data frames"),
+    "matplotlib": ("plot", "plots"),
     "dask": ("cluster", "workers on several machines"),
     "distributed": ("cluster", "workers on several machines"),
 }

@@ -43,15 +43,8 @@ def run(
             killed), or exits with a code other than 0. The message is the standard error, followed by the command line
             with the exit code or the signal.
     """
-    argv = [os.fspath(part) for part in command]
-    try:
-        done = subprocess.run(
-            argv, cwd=cwd, env=env, input=stdin, capture_output=True, text=True, errors="replace", timeout=timeout
-        )
-    except subprocess.TimeoutExpired as problem:
-        raise error(f"{shlex.join(argv)} {LATE} {timeout} seconds") from problem
-    except OSError as problem:
-        raise error(f"cannot run {argv[0]}: {problem.strerror or problem}") from problem
+    done = attempt(command, cwd=cwd, env=env, error=error, stdin=stdin, timeout=timeout)
+    argv = done.args
     if done.returncode != 0:
         output = (done.stderr or done.stdout).strip()
         how = f"{shlex.join(argv)} failed with exit code {done.returncode}"
@@ -61,6 +54,32 @@ def run(
     if warnings is not None and done.stderr.strip():
         warnings(done.stderr)
     return done.stdout
+
+
+def attempt(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    error: type[LuthierError] = BuildError,
+    stdin: str | None = None,
+    timeout: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run `command` to its end, whatever its exit code, and return what it wrote.
+
+    Raises:
+        LuthierError: of class `error`, if the program is missing, or runs longer than `timeout` seconds (it is then
+            killed).
+    """
+    argv = [os.fspath(part) for part in command]
+    try:
+        return subprocess.run(
+            argv, cwd=cwd, env=env, input=stdin, capture_output=True, text=True, errors="replace", timeout=timeout
+        )
+    except subprocess.TimeoutExpired as problem:
+        raise error(f"{shlex.join(argv)} {LATE} {timeout} seconds") from problem
+    except OSError as problem:
+        raise error(f"cannot run {argv[0]}: {problem.strerror or problem}") from problem
 
 
 def signal_name(number: int) -> str:

@@ -11,8 +11,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from luthier.support import markup
+from luthier.errors import LuthierError
+from luthier.support import markup, plots
+from luthier.support.extras import extra
 from luthier.support.markup import Cell
+from luthier.support.suggestions import did_you_mean
+from luthier.support.wording import enumerated
 from luthier.terminal import visible
 
 __all__ = ["Cell", "Table"]
@@ -59,6 +63,45 @@ class Table(Struct, frozen=True):
     def _repr_html_(self) -> str:
         """Return the table as HTML for notebooks."""
         return markup.table(self.title, self.columns, self.rows)
+
+    def where(self, **values: Cell) -> Table:
+        """Return the table with only the rows that have these values in the columns of these names.
+
+        Raises:
+            LuthierError: there is no such column.
+        """
+        columns = list(map(str, self.columns))
+        for name in values:
+            if name not in columns:
+                raise LuthierError(
+                    f"there is no column {name!r}, but {enumerated(columns)}{did_you_mean(name, columns)}"
+                )
+        places = {columns.index(name): value for name, value in values.items()}
+        rows = [row for row in self.rows if all(row[at] == value for at, value in places.items())]
+        return Table(self.title, self.columns, rows)
+
+    def to_pandas(self) -> Any:
+        """Return the table as a pandas data frame, with its title in ``attrs["title"]``.
+
+        Raises:
+            LuthierError: pandas is not installed.
+        """
+        frame = extra("pandas").DataFrame([list(row) for row in self.rows], columns=list(map(str, self.columns)))
+        frame.attrs["title"] = self.title
+        return frame
+
+    def plot(self, column: str | None = None, *, top: int = 20, axes: Any = None) -> Any:
+        """Draw rows as horizontal bars, and return the Matplotlib axes.
+
+        Args:
+            column: column of numbers; None: the first one.
+            top: number of rows, from the first; the title says how many there are.
+            axes: axes to draw into; None: those of a new figure.
+
+        Raises:
+            LuthierError: Matplotlib is not installed, or there is no such column.
+        """
+        return plots.bars(self.title, self.columns, self.rows, column, top, axes)
 
     def csv(self) -> str:
         """Return the table as comma-separated values, after a line of column names."""
