@@ -337,3 +337,33 @@ def test_many_kernels_and_launches(tmp_path: Path, open_page: Open) -> None:
     sync_api.expect(opened.page.locator("#found li")).to_have_count(1)
     opened.page.press("#search", "Enter")
     sync_api.expect(opened.page.locator("#kernel-title")).to_have_text("kernel_9876")
+
+
+def test_alike_tables_of_many_kernels_are_one(tmp_path: Path, open_page: Open) -> None:
+    """With the kernels in a column; search opens it. Two tables stay two."""
+    names = [f"k{number}" for number in range(9)]
+    alike = [
+        {"title": name, "columns": ["block", "entered"], "rows": [[0, at], [1, 7]]} for at, name in enumerate(names)
+    ]
+    few = [{"title": name, "columns": ["lanes"], "rows": [[at]]} for at, name in enumerate(names[:2])]
+    tools = [{"tool": "many", "options": {}, "tables": [*alike, *few]}]
+    opened = open_page(write_run(tmp_path / "run", {"tools": tools}, kernels=[kernel(name) for name in names]))
+    assert opened.eval("[...document.querySelectorAll('#tables > details > summary')].map((one) => one.innerText)") == [
+        "many 9 tables 18 rows",
+        "many k0 1 row",
+        "many k1 1 row",
+    ]
+    opened.page.fill("#search", "many k5")
+    opened.page.press("#search", "Enter")
+    sync_api.expect(opened.page.locator("#tables > details").first).to_have_attribute("open", "")
+    assert ["k8", "0", "8"] in _rows(opened, "many 9 tables")
+
+
+def test_without_lines_code_has_the_whole_width(tmp_path: Path, open_page: Open) -> None:
+    """And counts of a kernel of which some launches ran the original say so."""
+    rows = [launch("k", number, 10, 20, grid_x=64, block_x=64) | {"instrumented": number < 1} for number in range(3)]
+    run = write_run(tmp_path / "run", kernels=[kernel("k", launches=3, instrumented=1)], launches=rows, **code("k", 6))
+    opened = open_page(run, width=1500)
+    assert opened.eval("document.querySelector('.listing').clientWidth") > 1300
+    assert opened.page.locator(".source-code, [aria-label='Source file']").count() == 0
+    assert "Counts of the kernel cover 1 of 3 launches" in opened.text("#kernel-shapes")

@@ -25,6 +25,7 @@ from luthier.report.code import ReportedCode
 from luthier.report.compare import compared
 from luthier.report.findings import SHOWN, loaded_rules
 from luthier.report.hot import hot_lines
+from luthier.report.notes import read_notes
 from luthier.report.projected import projected
 from luthier.report.shapes import SHOWN as SIZES_SHOWN
 from luthier.report.sources import read_sources
@@ -39,6 +40,7 @@ from luthier.terminal import visible_json
 _SCRIPTS = (
     "dom",
     "table",
+    "notes",
     "timeline",
     "listing",
     "source",
@@ -81,6 +83,7 @@ def document(
         "kernels": [kernel | {"units": _units(code_of.get(number))} for number, kernel in enumerate(kernels)],
         "coded": sorted(code_of),
         "hot": hot_lines(code_of, paths),
+        "notes": [{"place": note.place, "text": note.text} for note in read_notes(run.path)],
         "findings": [one.to_json(code_of, paths) for one in analysed.findings[:SHOWN]],
         "rules": rules,
         "shapes": analysed.shapes[:SIZES_SHOWN],

@@ -14,7 +14,8 @@ async function openKernel(data, sources, number, target = null) {
   facts(kernel);
   for (const id of ["kernel-mix", "kernel-blocks", "kernel-graph", "kernel-code", "kernel-shapes"]) byId(id).replaceChildren();
   byId("kernel-why").textContent = coded ? "" : noCode(kernel);
-  opened = { number, listing: null };
+  opened = { number, listing: null, noted: () => drawNotes(number) };
+  opened.noted();
   drawShapes(data, number);
   if (!coded) return;
   const mine = opened, code = await unpack(`code-${number}`);
@@ -45,9 +46,11 @@ async function openKernel(data, sources, number, target = null) {
   byId("kernel-code").append(
     h("div", { class: "tools" }, h("h3", {}, "Source and instructions"), h("label", { for: "metric" }, "coloured by"), choice, scale,
       h("span", { class: "push quiet" }, amount(code.address.length, "instruction"))), chart.element, legend(listing),
-    h("div", { class: "panes" }, source.element, h("div", { class: "pane" }, h("div", { class: "tools" }, h("h3", {}, "Instructions")), listing.element)));
+    h("div", { class: source.files.length ? "panes" : null }, source.element, h("div", { class: "pane" }, h("div", { class: "tools" }, h("h3", {}, "Instructions")), listing.element)));
   show(all[0]);
   opened.listing = listing;
+  opened.noted = () => { drawNotes(number); source.draw(); };
+  opened.line = () => (source.marked === null ? "" : `${fileName(sources[source.file].path)}:${source.marked}`);
   opened.goTo = (to) => {
     const line = to.place ? source.of.get(to.place.join(":")) : undefined;
     if (to.at !== null && to.at !== undefined && listing.rowOf.has(to.at)) { pickInstruction(to.at); listing.goTo(listing.rowOf.get(to.at)); }
@@ -65,6 +68,12 @@ async function openKernel(data, sources, number, target = null) {
     if (first >= 0 && lines.length) { const line = lines.reduce((best, one) => (executed && executed[one] > executed[best] ? one : best)); source.mark(line); listing.mine(line); }
   }
   if (target) opened.goTo(target);
+}
+
+function drawNotes(number) {
+  const about = notes.about(number);
+  byId("kernel-notes").hidden = !about.length;
+  byId("kernel-notes").replaceChildren(...about.map((one) => notes.item(one, false)));
 }
 
 /** The first of the most executed instructions of a line. */
@@ -152,7 +161,7 @@ function blockTable(code, shares, listing, go) {
     ...(counted && code.lanes ? [{ name: "lanes", title: "Mean active lanes of a wave at its first vector instruction", get: lanes, right: true, show: (value) => (value === null ? "" : value.toFixed(1)) }] : []),
     { name: "instr", get: (at) => blocks.instructions[at], right: true, show: exact }, { name: "loops", title: "Loops around it", get: (at) => blocks.depth[at], right: true },
     { name: "left by", get: (at) => blocks.exit[at] }, ...(new Set(blocks.function).size > 1 ? [{ name: "function", get: (at) => blocks.function[at], show: (value) => cut(value, 40) }] : [])];
-  const table = sortable(columns, rows, { sort: counted ? 1 : 0, pick: (at) => { table.mark(at); go(at); }, key: (at) => at, label: "Blocks" });
+  const table = sortable(columns, rows, { sort: counted ? columns.findIndex((one) => one.name === "executed here") : 0, pick: (at) => { table.mark(at); go(at); }, key: (at) => at, label: "Blocks" });
   byId("kernel-blocks").append(h("div", { class: "tools" }, h("h3", {}, "Blocks")), table.element);
   return table.mark;
 }

@@ -27,7 +27,7 @@ function drawTotals(data) {
   const possible = data.kernels.reduce((total, one) => total + (one.lanes ? one.vector_executed * one.wave_size : 0), 0);
   const tiles = [
     ["Kernels", exact(data.kernels.length), ""],
-    ["Launches", short(launches), launches ? `${percent(instrumented, launches)} instrumented` : ""],
+    ["Launches", short(launches), launches && data.summary.tools.length ? `${percent(instrumented, launches)} instrumented` : ""],
     timeTile(data),
     executed ? ["Instructions executed", short(executed), "by waves"] : null,
     possible ? ["Lanes active", percent(sum("lanes"), possible), "in vector instructions"] : null,
@@ -54,17 +54,30 @@ function drawKernels(data, open) {
     { name: "waves", title: "Maximum waves per SIMD, by registers and static LDS", right: true, get: (row) => row.waves_per_simd },
     { name: "LDS", right: true, get: (row) => row.group_segment, show: short },
     ...(new Set(data.kernels.map((one) => one.target)).size > 1 ? [{ name: "target", get: (row) => row.target }] : []),
-    ...(!data.kernels.some((one) => one.requested_sites || one.reason) ? [] : [{ name: "instrumented", right: true, get: (row) => (row.requested_sites ? row.sites / row.requested_sites : null), show: (value, row) => h("span", { class: row.covered ? "good" : row.reason && !row.skipped ? "bad" : "quiet", title: row.reason ?? "" }, row.requested_sites ? `${exact(row.sites)}/${exact(row.requested_sites)} sites` : row.skipped ? "not selected" : row.reason ? "no" : "") }])];
+    ...(!data.summary.tools.length || !data.kernels.some((one) => one.requested_sites || one.reason) ? [] : [{ name: "instrumented", right: true, get: (row) => (row.requested_sites ? row.sites / row.requested_sites : null), show: (value, row) => h("span", { class: row.covered ? "good" : row.reason && !row.skipped ? "bad" : "quiet", title: row.reason ?? "" }, row.requested_sites ? `${exact(row.sites)}/${exact(row.requested_sites)} sites` : row.skipped ? "not selected" : row.reason ? "no" : "") }])];
   const table = sortable(columns, data.kernels, { sort: costs.length ? 1 : columns.findIndex((one) => one.name === "launches"), pick: (row) => open(row.number), key: (row) => row.number, label: "Kernels" });
   byId("kernel-table").append(table.element);
   return table.mark;
 }
 
+/** As many tables of one tool with the same columns are shown one by one; more are one table. */
+const ALIKE = 8;
+
 function drawResults(data) {
   if (!data.tables.length && !data.tables_left_out) return;
   byId("results").hidden = false;
   const names = new Map(data.kernels.map((one) => [one.symbol, one.name]));
-  byId("tables").append(...data.tables.map((table) => h("details", { class: table.columns.length > 5 ? "wide" : null, open: table.rows.length <= 12 && data.tables.length <= 12 }, h("summary", {}, h("strong", {}, table.tool), ` ${cut(names.get(table.title) ?? String(table.title), 90)} `, h("span", { class: "quiet" }, amount(table.rows.length, "row"))), plainTable(table))));
+  const groups = new Map(), title = (table) => names.get(table.title) ?? String(table.title);
+  for (const table of data.tables) {
+    const key = JSON.stringify([table.tool, table.columns]);
+    groups.set(key, [...(groups.get(key) ?? []), table]);
+  }
+  const shown = [...groups.values()].flatMap((same) => (same.length > ALIKE ? [{ tool: same[0].tool, title: amount(same.length, "table"), columns: ["of", ...same[0].columns], rows: same.flatMap((table) => table.rows.map((row) => [title(table), ...row])), parts: same }] : same));
+  byId("tables").append(...shown.map((table) => {
+    const element = h("details", { class: table.columns.length > 5 ? "wide" : null, open: table.rows.length <= 12 && shown.length <= 12 }, h("summary", {}, h("strong", {}, table.tool), ` ${cut(title(table), 90)} `, h("span", { class: "quiet" }, amount(table.rows.length, "row"))), plainTable(table));
+    for (const part of table.parts ?? [table]) part.element = element;
+    return element;
+  }));
   if (data.tables_left_out) byId("tables").append(h("p", { class: "notice" }, `${exact(data.tables_left_out)} more tables are in the run folder, but not on this page.`));
 }
 
@@ -102,8 +115,10 @@ async function main() {
     else await openKernel(data, sources, number, target);
     if (jump) { byId(target ? "kernel-code" : "kernel").scrollIntoView(); try { history.replaceState(null, "", `#kernel-${number}`); } catch { /* not for files in some browsers */ } }
   };
+  notes = new Notes(data, sources, open);
   drawHead(data);
   drawTotals(data);
+  notes.start();
   drawFindings(data, sources, open);
   drawHot(data, sources, open);
   mark = drawKernels(data, open);

@@ -48,7 +48,7 @@ function drawHot(data, sources, open) {
     { name: "instructions", right: true, title: "Executed by waves", get: (row) => row[3], show: (value) => bar(value, most, short(value), percent(value, hot.counted)) },
     { name: "units", title: "Executed instructions by unit", get: (row) => Object.keys(row[6]).length, show: (_, row) => unitBar(row[6]) },
     ...(hot.lines.some((row) => row[5] !== null) ? [{ name: "lanes", right: true, title: "Active lanes of a wave", get: (row) => row[5], show: (value) => (value === null ? "" : value.toFixed(1)) }] : []),
-    { name: "source", long: true, get: text, show: (value, row) => h("span", { class: "mono" }, value || data.kernels[row[0]].name) }],
+    { name: "source", long: true, get: text, show: (value, row) => h("span", { class: "mono text" }, value || data.kernels[row[0]].name), hint: text }],
     hot.lines.slice(0, 40), { sort: 1, pick: (row) => open(row[0], { place: [row[1], row[2]], at: null }), label: "Hot source lines", rows: 8 });
   place.append(table.element, unitLegend());
   if (hot.unknown) place.append(h("p", { class: "quiet note" }, `${percent(hot.unknown, hot.counted)} of the instructions have no source line.`));
@@ -73,8 +73,8 @@ function drawShapes(data, number) {
   const whole = data.emulated ? "emulation time" : "time";
   const timed = rows.some((one) => one[7] !== null);
   const waves = rows.every((one) => one[6] !== null) ? rows.reduce((sum, one) => sum + one[6], 0) : null;
-  const each = kernel.executed && waves && kernel.instrumented === kernel.launches ? ` ${short(kernel.executed / waves)} instructions per wave.` : "";
-  place.append(h("div", { class: "tools" }, h("h3", {}, "Launches by size"), h("span", { class: "quiet" }, `Counts of the kernel cover all of them.${each}`)), sortable([
+  const each = kernel.executed && waves && kernel.instrumented === kernel.launches ? ` ${short(Math.round(kernel.executed / waves))} instructions per wave.` : "";
+  place.append(h("div", { class: "tools" }, h("h3", {}, "Launches by size"), h("span", { class: "quiet" }, `Counts of the kernel cover ${kernel.instrumented < kernel.launches ? `${exact(kernel.instrumented)} of ${exact(kernel.launches)} launches, those that were instrumented` : "all of them"}.${each}`)), sortable([
     { name: "work-items", get: (row) => row[1][0] * row[1][1] * row[1][2], show: (_, row) => size(row[1]) }, { name: "of a group", get: (row) => row[2][0] * row[2][1] * row[2][2], show: (_, row) => size(row[2]) },
     { name: "LDS", right: true, get: (row) => row[3], show: exact }, { name: "launches", right: true, get: (row) => row[4], show: exact }, { name: "instrumented", right: true, get: (row) => row[5], show: exact },
     { name: "waves", right: true, get: (row) => row[6], show: (value) => (value === null ? "" : exact(value)) },

@@ -78,11 +78,15 @@ function roofline(data, place, open) {
       ctx.beginPath(); ctx.rect(left, above, width, height); ctx.clip();
       ctx.font = `${11 * devicePixelRatio}px system-ui, sans-serif`;
       ctx.lineWidth = 1.5 * devicePixelRatio;
-      const line = (from, to, name, at) => { ctx.beginPath(); ctx.moveTo(x(from[0]), y(from[1])); ctx.lineTo(x(to[0]), y(to[1])); ctx.stroke(); ctx.fillText(name, ...at); };
+      const line = (from, to, name, at) => {
+        const [fromX, fromY, toX, toY] = [x(from[0]), y(from[1]), x(to[0]), y(to[1])];
+        ctx.beginPath(); ctx.moveTo(fromX, fromY); ctx.lineTo(toX, toY); ctx.stroke();
+        ctx.save(); ctx.translate(...at); ctx.rotate(Math.atan2(toY - fromY, toX - fromX)); ctx.fillText(name, 0, 0); ctx.restore();
+      };
       ctx.fillStyle = colour("--quiet");
       ctx.strokeStyle = colour("--c1");
       ctx.textAlign = "left";
-      for (const [name, [rate]] of bands) line([low, low * rate], [peak / rate, peak], `${name}: ${short(Math.round(rate))} GB/s`, [x(Math.max(low, bottom / rate)) + 6, y(Math.max(low * rate, bottom)) - 8]);
+      for (const [name, [rate]] of bands) line([low, low * rate], [peak / rate, peak], `${name}: ${short(Math.round(rate))} GB/s`, [x(Math.max(low, bottom / rate)) + 8, y(Math.max(low * rate, bottom)) - 10]);
       ctx.strokeStyle = colour("--c0");
       ctx.textAlign = "right";
       const fastest = Math.max(...bands.map(([, one]) => one[0]));

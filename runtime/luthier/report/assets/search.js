@@ -18,9 +18,9 @@ function startSearch(data, sources, open) {
       const words = text.split(/\s+/);
       const fits = (...where) => words.every((word) => where.some((one) => one && one.toLowerCase().includes(word)));
       data.kernels.forEach((kernel, number) => { if (fits(kernel.name, kernel.symbol, kernel.object)) kernels.push({ text: kernel.name, note: `kernel, ${short(kernel.launches)} launches`, go: () => open(number) }); });
-      data.tables.forEach((table, number) => {
+      data.tables.forEach((table) => {
         const row = fits(table.title, table.tool) ? -1 : table.rows.findIndex((cells) => fits(...cells.map(String)));
-        if (row >= 0 || fits(table.title, table.tool)) tables.push({ text: row < 0 ? table.title : table.rows[row].join("  "), note: `table of ${table.tool}`, go: () => { const place = byId("tables").children[number]; place.open = true; place.scrollIntoView(); } });
+        if (row >= 0 || fits(table.title, table.tool)) tables.push({ text: row < 0 ? table.title : table.rows[row].join("  "), note: `table of ${table.tool}`, go: () => { table.element.open = true; table.element.scrollIntoView(); } });
       });
       field.setAttribute("aria-expanded", "true");
       const all = await unpacked();

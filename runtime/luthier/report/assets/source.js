@@ -38,10 +38,10 @@ class Source {
     this.view = h("div", { class: "lines", tabindex: "0", role: "rowgroup", scroll: () => { this.head.style.transform = `translateX(${-this.view.scrollLeft}px)`; this.later(); }, keydown: (event) => this.key(event) }, this.space);
     this.note = h("p", { class: "quiet note" });
     this.choice = h("select", { "aria-label": "Source file", change: () => { this.show(this.files[this.choice.value]); } }, this.files.map((file, at) => h("option", { value: at }, fileName(sources[file].path))));
-    const widths = this.columns.map((one) => (one.share ? "4.2rem" : "4rem")).join(" ");
+    const widths = this.columns.map((one) => `${Math.max(3.7, 0.6 + 0.42 * one.name.length)}rem`).join(" ");
     this.head = h("div", { class: "head", role: "row" }, this.columns.map((one) => h("span", { role: "columnheader", class: "measured", title: one.title }, one.name)), h("span", { role: "columnheader", class: "number" }, "line"), h("span", { role: "columnheader" }, "source"));
-    this.element = h("div", { class: "pane" }, h("div", { class: "tools" }, h("h3", {}, "Source"), this.choice), this.note,
-      h("div", { class: "code source-code", role: "table", "aria-label": "Source", style: { "--measures": widths || "0" } },
+    this.element = h("div", { class: "pane" }, h("div", { class: "tools" }, h("h3", {}, "Source"), this.files.length ? this.choice : null), this.note,
+      !this.files.length ? null : h("div", { class: "code source-code", role: "table", "aria-label": "Source", style: { "--measures": widths || "0" } },
         this.head, this.view));
     if (this.files.length) this.show(this.file);
     else this.note.textContent = "The code object has no source lines: compile with -g.";
@@ -57,7 +57,7 @@ class Source {
     this.rows = lines && last <= lines.length ? lines.map((text, at) => [at + 1, text]) : known.map((line) => [line, ""]);
     this.note.textContent = lines && last > lines.length ? `${path} has ${amount(lines.length, "line")} now, but the code refers to line ${exact(last)}: it is another version and not shown.` : note ? `${path}: ${note}` : path;
     const widest = this.rows.reduce((most, [, text]) => Math.max(most, text.length), 0);
-    this.space.style.minWidth = `calc(${widest + 2}ch + 3rem + ${this.columns.length} * 4.3rem)`;
+    this.space.style.minWidth = `calc(${widest + 2}ch + 3rem + ${this.columns.length} * 3.9rem)`;
     this.space.style.height = `${this.rows.length * ROW}px`;
     this.rowOf = new Map(this.rows.map(([line], row) => [line, row]));
     this.view.scrollTop = 0;
@@ -79,12 +79,13 @@ class Source {
 
   row(number) {
     const [line, text] = this.rows[number], at = this.of.get(`${this.file}:${line}`), style = { top: `${number * ROW}px` };
+    const about = notes.atLine(this.file, line);
     const share = at === undefined || !this.columns[0]?.share ? 0 : this.columns[0].share(at);
     style["--share"] = `${(100 * share).toFixed(2)}%`;
     if (share) style["--warmth"] = (0.22 * share).toFixed(3);
     return h("div", { class: `row${share ? " hot" : ""}${at === undefined ? " idle" : ""}${line === this.marked ? " at" : ""}`, role: "row", style, "data-line": line, click: at === undefined ? null : () => this.pick(at) },
       this.columns.map((one, column) => h("span", { role: "cell", class: column || !one.share ? "measured" : "measured heat" }, at === undefined ? "" : one.get(at))),
-      h("span", { role: "cell", class: "number quiet" }, `${line}`), h("span", { role: "cell", class: "text" }, text || (at === undefined ? "" : "(text not on this page)")));
+      h("span", { role: "cell", class: "number quiet", title: about.map((one) => one.text).join("\n\n") || null }, `${about.length ? "✎" : ""}${line}`), h("span", { role: "cell", class: "text" }, text || (at === undefined ? "" : "(text not on this page)"), ...about.map((one) => h("span", { class: "written", title: one.text }, `  ✎ ${one.text.split("\n")[0]}`))));
   }
 
   /** Mark a line, by its position among the lines with code, and bring it into view. */

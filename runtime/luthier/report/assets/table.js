@@ -2,6 +2,8 @@
 // Sortable tables, which show a limited number of rows at first.
 
 const PAGE = 100;
+/** Rows at first, if they are cards. */
+const CARDS = 10;
 
 /**
  * A sortable table.
@@ -45,7 +47,7 @@ function sortable(columns, rows, options = {}) {
 
   draw();
   const place = h("div", { class: "scroll tall", tabindex: "0", role: "region", "aria-label": options.label }, table);
-  fitting(place, table);
+  fitting(place, table, () => { if (shown === PAGE) { shown = CARDS; draw(); } });
   return {
     element: h("div", { class: options.narrow ? "narrow" : null }, place, more),
     mark: (key) => { current = key; draw(); },
@@ -53,13 +55,13 @@ function sortable(columns, rows, options = {}) {
 }
 
 /** Show rows as cards if a table is wider than its container, so that no column is cut off. */
-function fitting(place, table) {
+function fitting(place, table, asCards) {
   let before = 0;
   new ResizeObserver(() => {
     if (Math.abs(place.clientWidth - before) < 2) return;
     before = place.clientWidth;
     place.classList.remove("cards");
-    if (table.scrollWidth > place.clientWidth + 1) place.classList.add("cards");
+    if (table.scrollWidth > place.clientWidth + 1) { place.classList.add("cards"); asCards(); }
     before = place.clientWidth;
   }).observe(place);
 }
