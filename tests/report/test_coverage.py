@@ -13,8 +13,14 @@ from typing import Any
 import pytest
 from commands import run_luthier
 from kept import ROOT, kept, run
+from luthier import lift, load_object
 from luthier.cli.main import main
+from luthier.objects.source import _discriminated, profile_places
+from luthier.run.folder import RunFolder
 from run_folders import kernel, write_run
+
+from luthier_build.compile import compile_application
+from luthier_build.toolchain import Toolchain
 
 LOOP = ROOT / "examples/apps/divergent_loop.hip"
 IDLE = """
@@ -53,15 +59,21 @@ def exported(folder: Path) -> dict[str, Any]:
     return dict(json.loads((folder.parent / "cov.json").read_text()))
 
 
-def test_counts_are_those_of_the_sequence(program: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Each work-item counts the steps of its number; the kernel that did not run has its lines, with 0."""
-    ran = run_luthier("run", "-t", "block_profile", "-t", "divergence", "-o", tmp_path / "RUN", "--", program)
-    assert ran.returncode == 0, ran.stderr
+def steps() -> tuple[int, int]:
+    """Return the steps from odd and from even numbers of the program's sequences."""
     odd = even = 0
     for value in range(1, 301):
         while value != 1:
             odd, even = odd + value % 2, even + (value % 2 == 0)
             value = 3 * value + 1 if value % 2 else value // 2
+    return odd, even
+
+
+def test_counts_are_those_of_the_sequence(program: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Each work-item counts the steps of its number; the kernel that did not run has its lines, with 0."""
+    ran = run_luthier("run", "-t", "block_profile", "-t", "divergence", "-o", tmp_path / "RUN", "--", program)
+    assert ran.returncode == 0, ran.stderr
+    odd, even = steps()
     capfd.readouterr()
     assert main(["report", str(tmp_path / "RUN"), "--format", "lcov"]) == 0
     printed = capfd.readouterr()
@@ -84,6 +96,100 @@ def test_counts_are_those_of_the_sequence(program: Path, tmp_path: Path, capfd: 
     if lcov := shutil.which("lcov"):
         done = subprocess.run([lcov, "--summary", "c.info"], cwd=tmp_path, capture_output=True, text=True, check=True)
         assert f"({sum(map(bool, counts.values()))} of {len(counts)} lines)" in done.stdout + done.stderr
+
+
+PROFILED = ("-g", "-O2", "-fdebug-info-for-profiling")
+ONE_LINE = """
+#include <hip/hip_runtime.h>
+__device__ int odd(int v) { return v % 3 == 1; }
+__global__ void walk(int *out, int n) {
+  int sum = 0;
+  for (int k = 0; k < n; ++k) { if (odd(out[k]) && n > 3) sum += out[k + 1] * sum; else out[64 + k] = sum; }
+  out[threadIdx.x] = sum;
+}
+"""
+UNROLLED = """
+#include <hip/hip_runtime.h>
+extern "C" __global__ void unrolled(int *out, int n) {
+  int sum = 0;
+#pragma unroll 4
+  for (int k = 0; k < n; ++k)
+    sum = sum * 3 + out[(k * 7 + threadIdx.x) & 63];
+  out[threadIdx.x] = sum;
+}
+int main() {
+  int *out;
+  (void)hipMalloc(reinterpret_cast<void **>(&out), 4096);
+  unrolled<<<1, 64>>>(out, 100);
+  return hipDeviceSynchronize();
+}
+"""
+
+
+def weights(source: Path, profile: Path) -> set[tuple[int, ...]]:
+    """Return the weights of the branches in the code that clang makes with a profile."""
+    toolchain = Toolchain.find()
+    out = source.with_suffix(".ll")
+    flags = ["--cuda-device-only", *PROFILED, "-Xclang", f"-fprofile-sample-use={profile}", "-emit-llvm", "-S"]
+    run([str(toolchain.clang), *toolchain.device_flags("gfx90a"), *flags, str(source), "-o", str(out)])
+    matches = re.findall(r"branch_weights\", ((?:i32 \d+(?:, )?)+)", out.read_text())
+    return {tuple(map(int, re.findall(r"i32 (\d+)", one))) for one in matches}
+
+
+def test_clang_takes_a_sample_profile(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Branches have the weights of the sequence's own steps (LLVM adds one)."""
+    source = tmp_path / "app.hip"
+    source.write_text(LOOP.read_text())
+    command = ["env", "HIP_PLATFORM=amd", "hipcc", *PROFILED, "--offload-arch=gfx90a", str(source)]
+    run([*command, "-o", str(tmp_path / "app")])
+    ran = run_luthier("run", "-t", "block_profile", "-t", "divergence", "-o", tmp_path / "RUN", "--", tmp_path / "app")
+    assert ran.returncode == 0, ran.stderr
+    profile = tmp_path / "app.prof"
+    assert main(["report", str(tmp_path / "RUN"), "--format", "sample-profile", "-o", str(profile)]) == 0
+    assert "counts are executions by lanes" in capfd.readouterr().err
+    odd, even = steps()
+    declared = line_of("void divergent_loop")
+    assert f" {line_of('value /= 2') - declared}: {even}\n" in profile.read_text()
+    made = {tuple(sorted(one)) for one in weights(source, profile)}
+    assert tuple(sorted((odd + 1, even + 1))) in made
+    (tmp_path / "app").unlink()
+    assert main(["report", str(tmp_path / "RUN"), "--format", "sample-profile"]) == 1
+    assert "is not there, or not the file that ran" in capfd.readouterr().err
+
+
+@pytest.mark.thorough
+def test_an_unrolled_loop_counts_its_iterations(tmp_path: Path) -> None:
+    """Four copies of 25 executions each are 100 of the source's line."""
+    (tmp_path / "app.hip").write_text(UNROLLED)
+    command = ["env", "HIP_PLATFORM=amd", "hipcc", *PROFILED, "--offload-arch=gfx90a", str(tmp_path / "app.hip")]
+    run([*command, "-o", str(tmp_path / "app")])
+    ran = run_luthier("run", "-t", "block_profile", "-o", tmp_path / "RUN", "--", tmp_path / "app")
+    assert ran.returncode == 0, ran.stderr
+    assert max(row["executions"] or 0 for row in RunFolder(tmp_path / "RUN").rows("counts")) == 25
+    assert main(["report", str(tmp_path / "RUN"), "--format", "sample-profile", "-o", str(tmp_path / "prof")]) == 0
+    assert " 4: 100\n" in (tmp_path / "prof").read_text()
+
+
+def test_blocks_of_one_line_have_discriminators(tmp_path: Path) -> None:
+    """Lines of inlined functions count from their own declarations."""
+    source, made = tmp_path / "app.hip", tmp_path / "app.hsaco"
+    source.write_text(ONE_LINE)
+    compile_application(source, "gfx90a", made, flags=PROFILED)
+    object = load_object(made)
+    lifted = lift(object, next(iter(object.kernels)))
+    places = profile_places(object.elf, [one.address for one in lifted.instructions])
+    assert {place.function for place in places.values()} >= {"_Z4walkPii", "_Z3oddi"}
+    assert {place.offset for place in places.values() if place.function == "_Z3oddi"} == {0}
+    loop = {place.discriminator for place in places.values() if (place.function, place.offset) == ("_Z4walkPii", 2)}
+    assert len(loop) > 2
+
+
+@pytest.mark.parametrize(
+    ("value", "decoded"), [(0, (0, 1)), (2, (1, 1)), (9, (0, 2)), (0xD0, (40, 1)), (2 | 4 << 8, (1, 4))]
+)
+def test_discriminators(value: int, decoded: tuple[int, int]) -> None:
+    """Base and duplication factor, as DILocation::encodeDiscriminator of LLVM joins them."""
+    assert _discriminated(value) == decoded
 
 
 def counted_run(folder: Path, *, lanes: bool = True, lost: str = "", files: Sequence[str] = ("a.hip",)) -> Path:

@@ -42,7 +42,19 @@ def compare(run, against, file):
 PLAIN = ReportFormat(help="a line a row, 100 %", write=write, write_table=write_table, suffix=".txt", compare=compare)
 TABLES = ReportFormat(help="tables alone", write_table=write_table, suffix=".rows")
 """
-BUILT_IN = ("csv", "json", "html", "perfetto", "sarif", "junit", "lcov", "llvm-cov", "folded", "speedscope")
+BUILT_IN = (
+    "csv",
+    "json",
+    "html",
+    "perfetto",
+    "sarif",
+    "junit",
+    "lcov",
+    "llvm-cov",
+    "sample-profile",
+    "folded",
+    "speedscope",
+)
 Plant = Callable[..., None]
 
 

@@ -75,6 +75,8 @@ class LineRow(NamedTuple):
     column: int
     body: bool = False
     """Whether the function's frame is complete here."""
+    discriminator: int = 0
+    """Tells blocks on one line apart, if the compiler was asked to (``-fdebug-info-for-profiling``)."""
 
 
 class Scope(Struct, frozen=True):
@@ -88,6 +90,8 @@ class Scope(Struct, frozen=True):
     """Scope into which it was inlined."""
     call: tuple[str, int, int]
     """File, line and column of the call; meaningless without `parent`."""
+    declared: int = 0
+    """Line of its declaration; 0 if unknown."""
 
 
 @dataclass
@@ -224,7 +228,9 @@ class Dwarf:
                 rows = []
             else:
                 place = files[state.file], state.line, state.column
-                rows.append(LineRow(state.address, *place, body=bool(state.prologue_end)))
+                rows.append(
+                    LineRow(state.address, *place, body=bool(state.prologue_end), discriminator=state.discriminator)
+                )
 
     def scopes(self, cu: CompileUnit) -> list[Scope]:
         """Return the scopes of `CompilationUnit.scopes`."""
@@ -246,7 +252,7 @@ class Dwarf:
                     file, line, column = (number_of(die, f"DW_AT_call_{what}") for what in ("file", "line", "column"))
                     call = (files[file] or "", line, column)
                 parent = scope if die.tag == "DW_TAG_inlined_subroutine" else None
-                scope = Scope(_name(die, names), ranges, parent, call)
+                scope = Scope(_name(die, names), ranges, parent, call, _declared(die))
                 scopes.append(scope)
             if die.has_children:
                 around.append(scope)
@@ -394,6 +400,18 @@ def _type(die: DIE) -> str:
             return around.format(name) if name else ""
         around = around.format(_MODIFIERS[die.tag])
     return ""
+
+
+def _declared(die: DIE) -> int:
+    """Return the line of a function's declaration, following its origins; 0 if there is none."""
+    for _ in range(_MOST_ORIGINS):
+        if line := number_of(die, "DW_AT_decl_line"):
+            return line
+        origin = next((one for one in ("DW_AT_abstract_origin", "DW_AT_specification") if one in die.attributes), None)
+        if origin is None:
+            break
+        die = die.get_DIE_from_attribute(origin)
+    return 0
 
 
 def _name(die: DIE, known: dict[int, str]) -> str:

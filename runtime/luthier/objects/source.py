@@ -312,6 +312,64 @@ def select_lines(map: SourceMap, addresses: Sequence[int], wanted: Iterable[str]
     return [number in taken for number in numbers]
 
 
+class ProfilePlace(NamedTuple):
+    """A location as sample profiles of LLVM have it."""
+
+    copy: int
+    """Number of the function's copy: itself, or an inlined call of it."""
+    function: str
+    """Symbol."""
+    offset: int
+    """Lines below the function's declaration."""
+    discriminator: int
+    """Base discriminator of LLVM."""
+    duplicates: int
+    """Number of copies that the compiler made of the instruction, as by unrolling."""
+
+
+def profile_places(elf: E.ElfFile, addresses: Sequence[int]) -> dict[int, ProfilePlace]:
+    """Return the places of virtual addresses; those of unknown functions or without lines are left out.
+
+    Raises:
+        ObjectError: the debug information cannot be read.
+    """
+    from luthier.objects.dwarf import Dwarf, DwarfError  # imports pyelftools
+
+    places: dict[int, ProfilePlace] = {}
+    asked = np.array(sorted(addresses), np.uint64)
+    copies = 0
+    try:
+        for unit in Dwarf(elf).units():
+            scopes = unit.scopes()
+            scope_of = _owners(asked, *_paint([(*each, at) for at, one in enumerate(scopes) for each in one.ranges]))
+            for rows in unit.sequences():
+                starts = np.array([row.address for row in rows], np.uint64)
+                row_of = _owners(asked, starts, np.arange(len(rows)))
+                for address, at, row in zip(asked.tolist(), scope_of.tolist(), row_of.tolist(), strict=True):
+                    if at >= 0 and row >= 0 and rows[row].file and rows[row].line and scopes[at].declared:
+                        base, duplicates = _discriminated(rows[row].discriminator)
+                        # LLVM keeps 16 bits (FunctionSamples::getOffset)
+                        offset = (rows[row].line - scopes[at].declared) & 0xFFFF
+                        places[address] = ProfilePlace(copies + at, scopes[at].function, offset, base, duplicates)
+            copies += len(scopes)
+    except DwarfError as problem:
+        raise ObjectError(f"debug information: {problem}") from None
+    return places
+
+
+def _discriminated(value: int) -> tuple[int, int]:
+    """Return base discriminator and duplication factor (LLVM's DILocation::decodeDiscriminator)."""
+
+    def component(rest: int) -> tuple[int, int]:
+        if rest & 1:
+            return 0, rest >> 1
+        number = (rest >> 1) & 0x1F
+        return (number, rest >> 7) if not rest & 0x40 else (number | (rest >> 2) & 0xFE0, rest >> 14)
+
+    base, rest = component(value)
+    return base, component(rest)[0] or 1
+
+
 def _callers(scope: Scope) -> tuple[SourceFrame, ...]:
     """Return the call locations of an inlined scope, innermost first."""
     frames = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,9 @@ class DeviceCoverage(Struct):
             say(f"luthier report: {note}", file=sys.stderr)
 
 
-class _Instruction(Struct):
+class InstructionExecutions(Struct):
+    """Counts of one instruction; None if unknown."""
+
     executions: int | None
     lanes: int | None
 
@@ -78,35 +80,47 @@ def device_coverage(run: RunFolder) -> DeviceCoverage:
     """
     numbers = KernelNumbers()
     kernels = {numbers.of(row["kernel"], row["digest"]): row for row in run.rows("kernels")}
-    counts = _counts(run, numbers, kernels)
-    if not counts:
-        raise LuthierError(f"{run.path} has no counts of instructions: run the program with -t block_profile")
-    is_lanes = all(one.lanes is not None or one.executions is None for each in counts.values() for one in each.values())
+    counts = counts_by_address(run, numbers, kernels)
+    is_lanes = has_lanes(counts)
     functions: _Functions = {}
     for number, rows in _listings(run, numbers, counts):
         entries = _entries(run, numbers, number)
         _add(functions, rows, counts[number], entries, is_lanes)
     if not any(function.lines for function in functions.values()):
         raise LuthierError(f"{run.path} has no source lines: compile the program with -g or -gline-tables-only")
-    notes = _uncounted(kernels, counts)
+    notes = uncounted(kernels, counts)
     _add_idle(functions, kernels, notes)
     return DeviceCoverage("lanes" if is_lanes else "waves", list(functions.values()), notes)
 
 
-def _counts(run: RunFolder, numbers: KernelNumbers, kernels: dict[int, Any]) -> dict[int, dict[int, _Instruction]]:
-    """Return the counts of each kernel by address, without kernels of which nothing was counted."""
-    counts: dict[int, dict[int, _Instruction]] = {}
+def counts_by_address(
+    run: RunFolder, numbers: KernelNumbers, kernels: dict[int, Any]
+) -> dict[int, dict[int, InstructionExecutions]]:
+    """Return the counts of each kernel by address, without kernels of which nothing was counted.
+
+    Raises:
+        LuthierError: nothing was counted, or the run is damaged.
+    """
+    counts: dict[int, dict[int, InstructionExecutions]] = {}
     for number, rows in by_kernel(run, "counts", ("address", "executions", "active_lanes"), numbers, kernels):
         of = counts.setdefault(number, {})
         for address, executions, lanes in zip(*rows.values(), strict=True):
-            known = of.setdefault(address, _Instruction(executions, lanes))
+            known = of.setdefault(address, InstructionExecutions(executions, lanes))
             known.executions = executions if known.executions is None else known.executions
             known.lanes = lanes if known.lanes is None else known.lanes
-    return {at: of for at, of in counts.items() if any(one.executions is not None for one in of.values())}
+    counts = {at: of for at, of in counts.items() if any(one.executions is not None for one in of.values())}
+    if not counts:
+        raise LuthierError(f"{run.path} has no counts of instructions: run the program with -t block_profile")
+    return counts
+
+
+def has_lanes(counts: Mapping[int, Mapping[int, InstructionExecutions]]) -> bool:
+    """Return whether the active lanes of all counted instructions are known."""
+    return all(one.lanes is not None or one.executions is None for of in counts.values() for one in of.values())
 
 
 def _listings(
-    run: RunFolder, numbers: KernelNumbers, wanted: dict[int, dict[int, _Instruction]]
+    run: RunFolder, numbers: KernelNumbers, wanted: dict[int, dict[int, InstructionExecutions]]
 ) -> Iterator[tuple[int, dict[str, list[Any]]]]:
     """Yield the listing of each kernel, with the columns for source lines that the run has."""
     with run.table("listings") as reader:
@@ -130,7 +144,7 @@ def _entries(run: RunFolder, numbers: KernelNumbers, number: int) -> dict[int, s
 def _add(
     functions: _Functions,
     rows: dict[str, list[Any]],
-    counts: dict[int, _Instruction],
+    counts: dict[int, InstructionExecutions],
     function_of: dict[int, str],
     is_lanes: bool,
 ) -> None:
@@ -158,7 +172,7 @@ def _add(
         lines[place] = lines.get(place, 0) + count
 
 
-def _uncounted(kernels: dict[int, Any], counts: dict[int, Any]) -> list[str]:
+def uncounted(kernels: dict[int, Any], counts: dict[int, Any]) -> list[str]:
     """Return notes about launches that were not counted."""
     notes = []
     for number, kernel in kernels.items():
@@ -181,10 +195,8 @@ def _add_idle(functions: _Functions, kernels: dict[int, Any], notes: list[str]) 
 
 def _add_object(functions: _Functions, name: str, digest: str) -> bool:
     """Add the code of a code object that did not run; return whether its file was found."""
-    if not Path(name).is_file():
-        return False
     try:
-        object = next((one for one in find_objects(name) if digest_of(one) == digest), None)
+        object = object_that_ran(name, digest)
         if object is None:
             return False
         for symbol in object.symbols:
@@ -194,6 +206,17 @@ def _add_object(functions: _Functions, name: str, digest: str) -> bool:
     except (LuthierError, OSError):
         return False
     return True
+
+
+def object_that_ran(name: str, digest: str) -> CodeObject | None:
+    """Return a code object of a run; None if its file is not there, or is another one.
+
+    Raises:
+        LuthierError: the file cannot be read.
+    """
+    if not Path(name).is_file():
+        return None
+    return next((one for one in find_objects(name) if digest_of(one) == digest), None)
 
 
 def _add_function(functions: _Functions, object: CodeObject, symbol: str, addresses: range) -> None:

@@ -15,7 +15,19 @@ from luthier.extensions.entry_points import REPORT_FORMATS
 from luthier.extensions.records import Extensions
 from luthier.report.formats.declare import ReportFormat
 
-_SHIPPED = ("csv", "json", "html", "perfetto", "sarif", "junit", "lcov", "llvm-cov", "folded", "speedscope")
+_SHIPPED = (
+    "csv",
+    "json",
+    "html",
+    "perfetto",
+    "sarif",
+    "junit",
+    "lcov",
+    "llvm-cov",
+    "sample-profile",
+    "folded",
+    "speedscope",
+)
 FORMATS = Extensions(
     REPORT_FORMATS,
     "report format",

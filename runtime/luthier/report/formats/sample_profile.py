@@ -1,0 +1,26 @@
+"""A profile of device code for ``clang -fprofile-sample-use``."""
+
+from __future__ import annotations
+
+import sys
+from typing import IO, TYPE_CHECKING
+
+from luthier.report.formats.declare import ReportFormat
+from luthier.terminal import say
+
+if TYPE_CHECKING:
+    from luthier.run.folder import RunFolder
+
+
+def write(folder: RunFolder, out: IO[bytes]) -> None:
+    """Write the profile, and print on standard error what it lacks."""
+    from luthier.report.sample_profile import sample_profile
+
+    profile = sample_profile(folder)
+    out.write(profile.text().encode())
+    for note in (f"counts are executions by {profile.unit}", *profile.notes):
+        say(f"luthier report: {note}", file=sys.stderr)
+
+
+FORMAT = ReportFormat(help="a profile of device code for clang -fprofile-sample-use", write=write)
+"""LLVM's text format of sample profiles."""
