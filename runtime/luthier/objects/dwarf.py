@@ -402,15 +402,20 @@ def _type(die: DIE) -> str:
     return ""
 
 
+def _described_by(die: DIE) -> DIE | None:
+    """Return the entry that has what the entry of a function lacks; None if there is none."""
+    origin = next((one for one in ("DW_AT_abstract_origin", "DW_AT_specification") if one in die.attributes), None)
+    return None if origin is None else die.get_DIE_from_attribute(origin)
+
+
 def _declared(die: DIE) -> int:
     """Return the line of a function's declaration, following its origins; 0 if there is none."""
     for _ in range(_MOST_ORIGINS):
         if line := number_of(die, "DW_AT_decl_line"):
             return line
-        origin = next((one for one in ("DW_AT_abstract_origin", "DW_AT_specification") if one in die.attributes), None)
-        if origin is None:
+        if (described := _described_by(die)) is None:
             break
-        die = die.get_DIE_from_attribute(origin)
+        die = described
     return 0
 
 
@@ -426,9 +431,8 @@ def _name(die: DIE, known: dict[int, str]) -> str:
             name = linkage
             break
         name = name or text_of(die, "DW_AT_name")
-        origin = next((one for one in ("DW_AT_abstract_origin", "DW_AT_specification") if one in die.attributes), None)
-        if origin is None:
+        if (described := _described_by(die)) is None:
             break
-        die = die.get_DIE_from_attribute(origin)
+        die = described
     known[start] = known[die.offset] = name
     return name
