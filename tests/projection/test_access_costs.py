@@ -30,14 +30,14 @@ GLOBAL = """
 
 
 def costs(access: str, offsets: NDArray[np.int64], mnemonic: str, lds: int = 0) -> dict[str, int]:
-    """Return the costs of an access of each lane to its offset from the buffer, or in LDS."""
+    """Return the costs of an access of each work-item to its offset from the buffer, or in LDS."""
     text = kernel_text(function("k", [GLOBAL.format(access=access)]), "gfx90a", lds=lds)
     device = luthier.open_device("emu:gfx90a")
     kernel = device.load(assembled(text, "gfx90a")).kernel("k")
     buffer = device.allocate(1 << 16)  # at the beginning of a page
     assert buffer.address % 4096 == 0
     buffer.write(offsets.astype(np.uint32).tobytes())
-    work = measure(kernel, buffer, machine=MACHINE, block=WAVE)
+    work = measure(kernel, buffer, machine=MACHINE, block=len(offsets))
     lifted = kernel.lift()
     rows = []
     for address, row in work.samples[0].table.items():
@@ -76,6 +76,14 @@ def test_lines(seed: int, size: int) -> None:
     )
     assert row["lines"] == row["l2"] == len(np.unique(touched))
     assert row["memory"] <= len(np.unique(touched // 2)) * 2
+
+
+def test_lines_of_other_waves() -> None:
+    """The first wave misses, the second one finds its lines, and the last one reads others."""
+    lanes = 4096 + 4 * np.arange(WAVE)
+    offsets = np.concatenate([lanes, lanes, 4096 + lanes // 2])  # 64 dwords that overlap, in three lines
+    row = costs("global_load_dword v4, v2, s[2:3]", offsets, "global_load_dword")
+    assert (row["lines"], row["l2"], row["shared"]) == (4 + 4 + 3, 4 + 3, 4)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -32,6 +32,23 @@ TABLE = """
  s_waitcnt vmcnt(0)
 """
 """All work-groups read the same 256 bytes."""
+SAME_LINES = """
+ s_load_b64 s[4:5], s[0:1], 0x0
+ v_and_b32 v1, 31, v0
+ v_lshlrev_b32 v1, 2, v1
+ s_movk_i32 s6, {lines}
+ s_waitcnt lgkmcnt(0)
+again:
+ global_load_b32 v3, v1, s[4:5]
+ global_load_b32 v4, v1, s[4:5]
+ v_add_nc_u32 v1, 0x80, v1
+ s_waitcnt vmcnt(0)
+ {barrier}
+ s_sub_i32 s6, s6, 1
+ s_cmp_lg_u32 s6, 0
+ s_cbranch_scc1 again
+"""
+"""All waves read each line of the same memory twice."""
 LAST_ROW = """
  s_cmp_lt_u32 s3, 3
  s_cbranch_scc1 skip
@@ -88,6 +105,21 @@ def test_neighbours_are_in_a_row(columns: int) -> None:
     (run,) = [sample for sample in work.samples if sample.groups > 1]
     loads = [row for row in run.table.values() if row[-1] - row[-2] > 8]
     assert [row[-1] - row[-2] for row in loads] == [256 * min(columns, run.groups)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "barrier", "requests"),
+    [(1024, "", 1.98), (1024, "s_barrier", 1), (4, "", 1)],
+    ids=["apart", "together", "few"],
+)
+def test_waves_without_barriers_share_no_lines(lines: int, barrier: str, requests: float) -> None:
+    """Unless the vector cache holds them all; and a wave finds the lines that it has just read."""
+    work, lifted = launch(SAME_LINES.format(lines=lines, barrier=barrier), 1, 128 * lines)
+    projection = project(work, lifted, MACHINE)
+    in_step = project(work, lifted, MACHINE.with_values({"l1_drift": 0}, "test"))
+    for projected, expected in ((projection, requests), (in_step, 1)):
+        loads = sum(row.l2_bytes for row in projected.instructions if row.text.startswith("global_load"))
+        assert loads * ITEMS / work.wave_size == pytest.approx(expected * 128 * lines, rel=0.02)
 
 
 @pytest.mark.parametrize("most", [4, 8, 12, 16])

@@ -27,7 +27,7 @@ FILE = "projection.json"
 _OBJECTS = "objects"
 WRITTEN = (FILE, _OBJECTS)
 """What `write_measured` writes to a folder."""
-_SCHEMA = 2
+_SCHEMA = 3
 
 
 class MeasuredLaunches(Struct, frozen=True, kw_only=True):

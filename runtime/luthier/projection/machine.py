@@ -68,6 +68,7 @@ UNITS: Mapping[str, str] = {
     "l1_width": "bytes/cycle",
     "return_width": "bytes/cycle",
     "l1_latency": "cycles",
+    "l1_drift": "share",
     "scalar_size": "KiB",
     "scalar_line": "bytes",
     "scalar_latency": "cycles",
@@ -90,7 +91,7 @@ _MAY_BE_ZERO = frozenset(
     (
         *("launch_overhead", "workgroup_launch", "valu_latency", "trans_latency", "f64_latency", "salu_latency"),
         *("vector_to_memory", "matrix_pass", "matrix_16bit", "matrix_8bit", "mall_size", "mall_bandwidth"),
-        *("mall_latency", "barrier", "lds_pair_lanes"),
+        *("mall_latency", "barrier", "lds_pair_lanes", "l1_drift"),
     )
 )
 """Fields whose value may be 0: the machine has no such delay, or no such thing."""
@@ -163,6 +164,9 @@ class MachineModel(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     return_width: Quantity
     """Of loads' results to registers, of all lanes of the wave, for a compute unit."""
     l1_latency: Quantity
+    l1_drift: Quantity
+    """Of the lines that waves without barriers would share if they stayed in step, the share that a vector cache
+    smaller than the data of a work-group loses before the next wave reads them."""
     scalar_size: Quantity
     scalar_line: Quantity
     scalar_latency: Quantity

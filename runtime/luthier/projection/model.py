@@ -10,6 +10,7 @@ for which that is longest bounds the kernel, if it is busy for at least half of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from statistics import median
 
 from msgspec import Struct
 
@@ -62,8 +63,9 @@ class InstructionTime(Struct, frozen=True):
 
     address: int
     text: str
+    """Empty: not asked for, like its place."""
     place: str
-    """Source line, or function and offset; empty: not asked for."""
+    """Source line, or function and offset."""
     executions: float
     """Of a mean wave."""
     issue: float
@@ -149,7 +151,7 @@ def project(
 
     Args:
         lifted: the launched kernel.
-        places: whether instructions have their source lines; reading those may take longer than all else.
+        places: whether instructions have their text and source lines; reading those may take longer than all else.
 
     Raises:
         LuthierError: the kernel does not fit on the machine, or has instructions that it does not have.
@@ -197,6 +199,7 @@ class _LaunchModel:
         for index, row in self.rows.items():
             self._count_scratch(index, row)
         self.costs: dict[int, InstructionCost] = instruction_costs(lifted, machine, self.indices)
+        self._let_waves_drift()
         self.waves = work.waves_of_mean_group
         """Of a mean work-group."""
         units = self.residency.units
@@ -223,6 +226,24 @@ class _LaunchModel:
         if access is not None and access.space == "scratch" and not row["accesses"]:
             lanes = row["executions"] * self.work.wave_size
             row.update(scratch=lanes * (access.size or 4), quads=lanes / 4)
+
+    def _let_waves_drift(self) -> None:
+        """Count requests of waves for lines that others have brought, but that the vector cache has lost since.
+
+        The device runs waves in step, so it counts them as hits. Barriers keep waves together on a GPU too, and data
+        that fit into the cache stay there.
+        """
+        value, held, line = self.machine.value, self.residency, self.machine.value("l2_line")
+        has_barrier = any(self.lifted.instructions[index].mnemonic.startswith("s_barrier") for index in self.rows)
+        groups, lines = min((groups, median(lines)) for groups, lines in self.work.lines_by_groups().items())
+        if has_barrier or not lines:
+            return
+        sharing = -(-held.groups // held.units)  # work-groups that share a vector cache
+        data = lines / groups * line * sharing
+        lost = value("l1_drift") * (1 - min(1.0, value("l1_size") * 1024 / data))
+        for index, row in self.rows.items():
+            if self.costs[index].unit == "vector memory":
+                row["l2"] += lost * row["shared"]
 
     def _is_memory(self, index: int) -> bool:
         return self.costs[index].unit in ("LDS", "vector memory", "scalar memory")
@@ -446,7 +467,7 @@ class _LaunchModel:
         instruction = self.lifted.instructions[index]
         return InstructionTime(
             instruction.address,
-            instruction.text,
+            instruction.text if self.places else "",
             instruction.place if self.places else "",
             self.rows[index]["executions"] / self.waves,
             float(self.path.issue[index]),

@@ -26,7 +26,10 @@ from luthier.objects import Kernel
 from luthier.projection.machine import MachineModel
 from luthier.projection.residency import GroupNeeds, residency
 
-COLUMNS = ("executions", "lanes", "accesses", "accessing_lanes", "lines", "l2", "memory", "lds", "scratch", "quads")
+COLUMNS = (
+    *("executions", "lanes", "accesses", "accessing_lanes", "lines"),
+    *("l2", "memory", "lds", "scratch", "quads", "shared"),
+)
 """Columns of `SampleCounts.table`; two more are the `first` and the `end` address of `ACCESS_COSTS`."""
 
 

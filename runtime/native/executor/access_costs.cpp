@@ -16,18 +16,19 @@ constexpr uint64_t kWays = 16, kNone = ~uint64_t{0}, kBank = 4;
 
 CacheLines::CacheLines(uint64_t lines)
     : ways_(std::clamp<uint64_t>(lines, 1, kWays)), sets_(std::max<uint64_t>(lines / ways_, 1)),
-      lines_(ways_ * sets_, kNone) {}
+      lines_(ways_ * sets_, Line{kNone, 0}) {}
 
-bool CacheLines::touch(uint64_t line) {
-  uint64_t *first = &lines_[line % sets_ * ways_], *last = first + ways_;
-  uint64_t *its = std::find(first, last, line);
+CacheLines::Touch CacheLines::touch(uint64_t line, unsigned user) {
+  Line *first = &lines_[line % sets_ * ways_], *last = first + ways_;
+  Line *its = std::find_if(first, last, [line](const Line &held) { return held.number == line; });
   const bool hit = its != last;
+  const uint64_t own = uint64_t{1} << user % 64, users = hit ? its->users : 0;
   std::copy_backward(first, hit ? its : last - 1, hit ? its + 1 : last);
-  *first = line;
-  return hit;
+  *first = {line, users | own};
+  return !hit ? MISS : users & own ? HIT : HIT_OF_OTHERS;
 }
 
-void CacheLines::clear() { std::ranges::fill(lines_, kNone); }
+void CacheLines::clear() { std::ranges::fill(lines_, Line{kNone, 0}); }
 
 AccessCosts::AccessCosts(const char *plan, const char *model)
     : plan_(plan), line_(get(model, cost_model::line)), store_line_(get(model, cost_model::store_line)),
@@ -86,7 +87,7 @@ void AccessCosts::observe(const Instruction &instruction, const char *access, ui
     const bool first = row.first == row.end;
     row.first = first ? least : std::min(row.first, least);
     row.end = std::max(row.end, most);
-    through_caches(row, scalar ? scalar_ : vector_, use, line);
+    through_caches(row, scalar ? scalar_ : vector_, use, line, get(wave, wave::index));
   }
 }
 
@@ -97,17 +98,19 @@ void AccessCosts::add(std::vector<uint64_t> &lines, uint64_t address, uint64_t s
 }
 
 // Stores and atomics go to L2 past the vector cache; L2 writes each line that has changed back once.
-void AccessCosts::through_caches(Row &row, CacheLines &cache, unsigned use, uint64_t line) {
+void AccessCosts::through_caches(Row &row, CacheLines &cache, unsigned use, uint64_t line, unsigned wave) {
   const bool stores = use & USE_WRITES, loads = use & USE_READS || !stores;
   row.lines += touched_.size();
   for (const uint64_t number : touched_) {
-    if (!stores && cache.touch(number))
+    const CacheLines::Touch touch = stores ? CacheLines::MISS : cache.touch(number, wave);
+    row.shared += touch == CacheLines::HIT_OF_OTHERS;
+    if (touch != CacheLines::MISS)
       continue;
     ++row.l2;
     const uint64_t first = number * line / l2_line_, last = (number * line + line - 1) / l2_line_;
     for (uint64_t next = first; next <= last; ++next) {
-      row.memory += !l2_.touch(next) && loads;
-      row.memory += stores && !written_.touch(next);
+      row.memory += l2_.touch(next) == CacheLines::MISS && loads;
+      row.memory += stores && written_.touch(next) == CacheLines::MISS;
     }
   }
 }

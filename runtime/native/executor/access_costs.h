@@ -11,20 +11,25 @@ namespace luthier {
 // Lines that a set-associative cache holds; in each set the least recently used line is replaced.
 class CacheLines {
 public:
+  enum Touch { MISS, HIT, HIT_OF_OTHERS };
   explicit CacheLines(uint64_t lines);
-  // Return whether the cache holds a line, which it then holds.
-  bool touch(uint64_t line);
+  // Return whether the cache holds a line, which it then holds, and whether only other users touched it until now.
+  Touch touch(uint64_t line, unsigned user = 0);
   void clear();
 
 private:
+  struct Line {
+    uint64_t number;
+    uint64_t users; // a bit for each
+  };
   uint64_t ways_, sets_;
-  std::vector<uint64_t> lines_; // of each set, the most recently used first
+  std::vector<Line> lines_; // of each set, the most recently used first
 };
 
 class AccessCosts final : public Observer {
 public:
   struct Row {
-    uint64_t accesses, lanes, lines, l2, memory, lds, scratch, quads;
+    uint64_t accesses, lanes, lines, l2, memory, lds, scratch, quads, shared;
     // Bytes outside LDS and private memory are in [first, end); equal: there are none.
     uint64_t first, end;
   };
@@ -37,7 +42,7 @@ public:
 private:
   // Add the lines of `size` bytes from `address`, if they are new.
   void add(std::vector<uint64_t> &lines, uint64_t address, uint64_t size, uint64_t line) const;
-  void through_caches(Row &row, CacheLines &cache, unsigned use, uint64_t line);
+  void through_caches(Row &row, CacheLines &cache, unsigned use, uint64_t line, unsigned wave);
   // Return the quads of lanes; of those whose bytes are apart, the lanes.
   uint64_t quads(uint64_t lanes, uint64_t size) const;
   uint64_t lds_cycles(uint64_t lanes, uint64_t size, bool stores) const;

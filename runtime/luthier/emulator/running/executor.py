@@ -38,12 +38,13 @@ _REASON, _CONTEXT, _GROUP, _KEY, _RECORD = (
 
 FOOTPRINT = np.dtype([("address", "<u8"), ("read", "u1", 512), ("written", "u1", 512)])
 """Address of a page, and a bit for each of its bytes, lowest bit first."""
-_COSTS = ("accesses", "lanes", "lines", "l2", "memory", "lds", "scratch", "quads", "first", "end")
+_COSTS = ("accesses", "lanes", "lines", "l2", "memory", "lds", "scratch", "quads", "shared", "first", "end")
 ACCESS_COSTS = np.dtype([(name, "<u8") for name in _COSTS])
 """Costs of the memory accesses of an instruction: accesses of waves, and their lanes; lines of the first cache (of
 stores, requests to L2); of these, requests that reach L2; lines of L2 that are read from or written to memory; cycles
 of LDS; bytes of private memory, of all lanes of the waves; quads of lanes, and each lane of those whose bytes are
-apart; the first byte outside LDS and private memory, and the one after the last: equal if there are none."""
+apart; lines that a wave touches first, in the first cache because of other waves; the first byte outside LDS and
+private memory, and the one after the last: equal if there are none."""
 
 Help = Callable[[int, int, int, int, int], bool]
 """Called with an event's reason, context address, group address, key and record; returns whether to continue."""
