@@ -15,7 +15,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 from timed_kernels import TimedKernel, read_file
 
-Grid = tuple[int, int]
+Grid = tuple[int, ...]
 
 
 class Zeros(Struct, frozen=True):
@@ -210,6 +210,46 @@ def _spmv(rows: int, _: int, entries: int) -> Iterator[KernelLaunch]:
     yield KernelLaunch("spmv_csr_scalar_kernel", arguments, _blocks(rows), (256, 1))
 
 
+# Programs that MGPUSim's repository has times of on an MI300X. Their kernels have no branches that depend on data -----
+
+
+def _squares(n: int, block: int = 16) -> tuple[Grid, Grid]:
+    """Return grid and block of a launch with a work-item for each element of a square."""
+    return (-(-n // block),) * 2, (block, block)
+
+
+def _sgemm(sizes: Mapping[str, int]) -> Iterator[KernelLaunch]:
+    n = sizes["size"]
+    yield KernelLaunch("sgemm_kernel", (*[Zeros(4 * n * n)] * 3, n, 1.5, 1.2), *_squares(n))
+
+
+def _convolution_2d(sizes: Mapping[str, int]) -> Iterator[KernelLaunch]:
+    n = sizes["size"]
+    yield KernelLaunch("convolution2D_kernel", (*[Zeros(4 * n * n)] * 2, n, n), *_squares(n))
+
+
+def _convolution_3d(sizes: Mapping[str, int]) -> Iterator[KernelLaunch]:
+    n, mask, block = sizes["size"], sizes["filter_size"], sizes["block_size"]
+    buffers = Zeros(4 * n**3), Zeros(4 * mask**3), Zeros(4 * n**3)
+    yield KernelLaunch("conv3d_kernel", (*buffers, n, mask), (-(-n // block),) * 3, (block,) * 3)
+
+
+def _syr2k(sizes: Mapping[str, int]) -> Iterator[KernelLaunch]:
+    n, inner = sizes["matrix_size"], sizes["inner_size"]
+    buffers = Zeros(4 * n * inner), Zeros(4 * n * inner), Zeros(4 * n * n)
+    yield KernelLaunch("syr2k_kernel", (*buffers, n, inner, 1.5, 1.2), *_squares(n))
+
+
+def _black_scholes(sizes: Mapping[str, int]) -> Iterator[KernelLaunch]:
+    n, block = sizes["size"], sizes["block_size"]
+    buffer = Zeros(4 * n)
+    yield KernelLaunch("blackscholes_kernel", (*[buffer] * 4, 0.02, buffer, buffer, n), _blocks(n, block), (block, 1))
+
+
+def _second_tier(name: str, launches: Callable[[Mapping[str, int]], Iterator[KernelLaunch]]) -> KernelSource:
+    return KernelSource(f"benchmarks/tier2/{name}/{name}.hip", launches, ("-O3",))
+
+
 def _program(name: str, launches: Callable[..., Iterator[KernelLaunch]], memsets: int = 0) -> KernelSource:
     return KernelSource(
         f"gpu_perf_scripts/{name}.cpp", lambda sizes: launches(*sizes.values()), ("-O2",), memsets=memsets
@@ -242,6 +282,11 @@ SOURCES: Mapping[str, KernelSource] = {
     "conv2d": _program("conv2d", _conv2d),
     "fft1D_512": _program("fft", _fft),
     "spmv_csr_scalar": _program("spmv", _spmv),
+    "parboil_sgemm": _second_tier("parboil_sgemm", _sgemm),
+    "polybench_2dconv": _second_tier("polybench_2dconv", _convolution_2d),
+    "polybench_3dconv": _second_tier("polybench_3dconv", _convolution_3d),
+    "polybench_syr2k": _second_tier("polybench_syr2k", _syr2k),
+    "tango_blackscholes": _second_tier("tango_blackscholes", _black_scholes),
 }
 """How kernels are compiled and launched. Programs of MGPUSim are not here if their time includes copies from the host
 (fastwalshtransform, floydwarshall), or if what they execute depends on data that host code prepares."""

@@ -26,7 +26,7 @@ from luthier.errors import LuthierError
 from luthier.projection import LaunchWork, MachineModel, machine_named, measure
 from luthier.support.files import writing_atomically
 from msgspec import Struct
-from timed_kernels import HUB, TimedKernel, benchmark_hub, mgpusim
+from timed_kernels import HUB, TimedKernel, benchmark_hub, mgpusim, mgpusim_mi300x
 
 from luthier_build.compile import compile_application
 from luthier_build.toolchain import Toolchain
@@ -34,6 +34,8 @@ from luthier_build.toolchain import Toolchain
 SEED = 57
 PROGRAMS = "programs"
 """All programs of MGPUSim together."""
+OF_MGPUSIM = {"MI300A": mgpusim, "MI300X": mgpusim_mi300x}
+"""GPU -> reader of its times of programs."""
 MOST_BYTES = 1 << 30
 """Of a launch's buffers."""
 
@@ -58,8 +60,9 @@ def timed(checkout: Path, name: str, gpu: str) -> list[TimedKernel]:
     Raises:
         LuthierError: they cannot be read, or there are none.
     """
-    if gpu == "MI300A":
-        kernels = [kernel for kernel in mgpusim(checkout) if kernel.name in ([name] if name != PROGRAMS else SOURCES)]
+    if gpu in OF_MGPUSIM:
+        names = SOURCES if name == PROGRAMS else (name,)
+        kernels = [kernel for kernel in OF_MGPUSIM[gpu](checkout) if kernel.name in names]
     else:
         kernels = list(benchmark_hub(checkout, name, gpu)) if name in HUB else []
     if not kernels:
@@ -181,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--kernel", required=True, help="convolution, dedispersion, a program of MGPUSim, or programs: all of them"
     )
-    parser.add_argument("--gpu", choices=("MI250X", "W6600", "W7800", "MI300A"), required=True)
+    parser.add_argument("--gpu", choices=("MI250X", "W6600", "W7800", *OF_MGPUSIM), required=True)
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--clang", help="compiler; default: the one that `luthier doctor` names")
     options = parser.parse_args(arguments)

@@ -6,6 +6,7 @@ Nothing of these records is in this repository: a reader takes the folder of a c
   10.5281/zenodo.15364124: the configurations of two kernels, each timed 32 times on each GPU.
 - `mgpusim`: https://github.com/sarchlab/mgpusim (MIT), ``gpu_perf_scripts``: programs timed on an MI300A for several
   problem sizes, and for some of them the time that the simulator MGPUSim gives.
+- `mgpusim_mi300x`: other programs that the same repository has times of, on an MI300X.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ HUB = {"convolution": {"use_shmem": 1}, "dedispersion": dict[str, int]()}
 version that is not published."""
 MEASURED = "gpu_perf_scripts/mi300a.csv"
 SIMULATED = "gpu_perf_scripts/comparison_m9.1_v2.csv"
+MEASURED_MI300X = "gpu_perf_scripts/calibration/mi300x_ground_truth.csv"
 
 
 class TimedKernel(Struct, frozen=True):
@@ -99,6 +101,33 @@ def mgpusim(checkout: Path) -> Iterator[TimedKernel]:
         sizes = {f"n{place}": int(number) for place, number in enumerate(re.findall(r"\d+", size))}
         time = _number(checkout / MEASURED, row, "avg_ms")
         yield TimedKernel(name, "MI300A", size, sizes, time, simulated.get((name, size)))
+
+
+def mgpusim_mi300x(checkout: Path) -> Iterator[TimedKernel]:
+    """Yield the programs and problem sizes that were timed on an MI300X.
+
+    Rows that differ in names or fractions alone are times of one launch, as the programs do not launch anything else
+    for another precision: the last one counts.
+
+    Raises:
+        LuthierError: the file is missing or is not in MGPUSim's form.
+    """
+    path = checkout / MEASURED_MI300X
+    columns = "benchmark", "scaling_param_name", "scaling_param_value", "non_scaling_json", "kernel_ms_mean"
+    kernels: dict[tuple[str, str], TimedKernel] = {}
+    for row in _rows(path, *columns):
+        try:
+            parameters = {row["scaling_param_name"]: int(row["scaling_param_value"])}
+            parameters |= {
+                key: value for key, value in json.loads(row["non_scaling_json"]).items() if type(value) is int
+            }
+        except (TypeError, ValueError, AttributeError) as problem:
+            raise LuthierError(f"{path}: parameters of {row['benchmark']} are not numbers: {problem}") from problem
+        label = "-".join(map(str, parameters.values()))
+        time = _number(path, row, "kernel_ms_mean")
+        kernel = TimedKernel(row["benchmark"], "MI300X", label, parameters, time)
+        kernels[kernel.key] = kernel
+    yield from kernels.values()
 
 
 def _rows(path: Path, *columns: str) -> Iterator[dict[str, str]]:

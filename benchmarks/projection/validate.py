@@ -35,7 +35,7 @@ from luthier.errors import LuthierError
 from luthier.lifting import LiftedRepresentation
 from luthier.projection import LaunchWork, MachineModel, project
 from luthier.projection.calibration import calibrated
-from measure_kernels import SEED, KernelMeter, drawn, timed
+from measure_kernels import OF_MGPUSIM, SEED, KernelMeter, drawn, timed
 from msgspec import Struct
 from timed_kernels import HUB, TimedKernel
 
@@ -49,7 +49,7 @@ NUMBERS = {
     "MI250X": ("lds_pair_lanes", "return_width", "quad_rate", "l2_width", "l2_latency", "memory_efficiency"),
     "W6600": _RDNA,
     "W7800": _RDNA,
-    "MI300A": ("mall_bandwidth", "memory_efficiency", "launch_overhead"),
+    **dict.fromkeys(OF_MGPUSIM, ("mall_bandwidth", "memory_efficiency", "launch_overhead")),
 }
 """Numbers of a machine that are fitted: at most ten."""
 OF_COMPUTE_UNIT = frozenset(("lds_pair_lanes", "return_width", "quad_rate", "address_lanes"))
@@ -122,7 +122,7 @@ class Projector:
     def time_ms(self, kernel: TimedKernel, machine: MachineModel) -> tuple[float, str]:
         """Return the projected time of all launches, and what bounds the longest one."""
         measured = self.meter.measured(kernel)
-        each = [project(work, self.lifted(kernel, work), machine) for work in measured.works]
+        each = [project(work, self.lifted(kernel, work), machine, places=False) for work in measured.works]
         longest = max(each, key=lambda projection: projection.time_us)
         memsets = source_of(kernel).memsets * machine.value("launch_overhead")
         return (sum(projection.time_us for projection in each) + memsets) / 1000, longest.bound_by

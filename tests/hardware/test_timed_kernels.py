@@ -12,7 +12,7 @@ from agreement import agreement, best_constant, halves
 from kernel_launches import SOURCES, KernelLaunch, Zeros, source_of
 from luthier.errors import LuthierError
 from measure_kernels import KernelMeter, drawn
-from timed_kernels import MEASURED, SIMULATED, TimedKernel, benchmark_hub, mgpusim
+from timed_kernels import MEASURED, MEASURED_MI300X, SIMULATED, TimedKernel, benchmark_hub, mgpusim, mgpusim_mi300x
 
 FIR = """
 #include <hip/hip_runtime.h>
@@ -59,6 +59,30 @@ def test_other_files_are_refused(tmp_path: Path, cache: object) -> None:
         list(benchmark_hub(hub_checkout(tmp_path, cache), "convolution", "MI250X"))
     with pytest.raises(LuthierError, match=r"cannot read .*W6600.json.gz: No such file"):
         list(benchmark_hub(tmp_path, "convolution", "W6600"))
+
+
+def test_programs_of_the_mi300x_are_read(tmp_path: Path) -> None:
+    """Rows that differ in names or fractions alone are one launch."""
+    header = "benchmark,scaling_param_name,scaling_param_value,non_scaling_json,kernel_ms_mean,n_reps\n"
+    rows = [
+        f'polybench_3dconv,size,20,"{{""block_size"":8,""filter_size"":3,""scale"":{scale}}}",{time},3\n'
+        for scale, time in (('""half""', 1), (0.5, 2))
+    ]
+    path = tmp_path / MEASURED_MI300X
+    path.parent.mkdir(parents=True)
+    path.write_text(header + "".join(rows))
+    (kernel,) = mgpusim_mi300x(tmp_path)
+    assert (kernel.time_ms, kernel.label, kernel.gpu) == (2.0, "20-8-3", "MI300X")
+    (launch,) = launches(kernel.name, dict(kernel.parameters))
+    assert (launch.grid, launch.block, launch.arguments[-2:]) == ((3, 3, 3), (8, 8, 8), (20, 3))
+    for values, message in (
+        ("many,{}", "parameters of fir are not numbers"),
+        ("1,[]", "parameters of fir are not numbers"),
+        ("1,{}", "kernel_ms_mean must be a number, not 'soon'"),
+    ):
+        path.write_text(f"{header}fir,size,{values},soon,3\n")
+        with pytest.raises(LuthierError, match=message):
+            list(mgpusim_mi300x(tmp_path))
 
 
 def test_programs_are_read_with_simulated_times(tmp_path: Path) -> None:
