@@ -33,6 +33,21 @@ def test_project(captured: Captured, luthier: Luthier) -> None:
     assert any("code for gfx90a on gfx1100" in note for note in other["notes"])
 
 
+def test_calibration(captured: Captured, luthier: Luthier, tmp_path: Path) -> None:
+    """Numbers are fitted to times that a slower launch would have; a capture of the same launch counts once."""
+    files = captured("histogram")
+    projections = [one for row in json.loads(luthier("project", "--json", *files).stdout) for one in row["projections"]]
+    (tmp_path / "times.csv").write_text(
+        "kernel,us\n" + "".join(f"{one['kernel']},{one['time_us'] + 5}\n" for one in projections)
+    )
+    words = ["--calibrate", tmp_path / "times.csv", "--fit", "launch_overhead", "-o", tmp_path / "mine.toml"]
+    done = luthier("project", *words, *files, files[0])
+    assert done.returncode == 0, done.stderr
+    assert f"mean error over {len(projections)} launches" in done.stdout
+    fitted = json.loads(luthier("project", "--json", "--machine", tmp_path / "mine.toml", files[0]).stdout)
+    assert fitted[0]["projections"][0]["time_us"] == pytest.approx(projections[0]["time_us"] + 5, rel=0.15)
+
+
 def test_own_gpu_is_the_default(captured: Captured, luthier: Luthier) -> None:
     """Without ``--to``, the machine that stands for the code's processor is used, and no other answer is given."""
     file = captured("histogram")[0]

@@ -7,7 +7,7 @@ import math
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,8 +31,10 @@ from luthier.support.wording import counted
 from luthier.terminal import say_text, visible
 
 if TYPE_CHECKING:
+    from luthier.objects import CodeObject
     from luthier.projection import MachineModel
     from luthier.projection.kept import MeasuredRun
+    from luthier.replay.projecting import Project
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="RESULTS",
-        help="fit numbers of the GPU to measured times of the run's launches: CSV or JSON with kernel, us and, where "
+        help="fit numbers of the GPU to measured times of the launches: CSV or JSON with kernel, us and, where "
         "sizes differ, work_items; or output of rocprofv3 (kernel trace or counters; CSV, JSON, rocpd); repeatable",
     )
     parser.add_argument("--fit", metavar="NUMBER,...", help="with --calibrate: the numbers to fit, at most ten")
@@ -85,22 +87,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json_argument(parser, "the projections")
 
 
-def _calibrate(args: argparse.Namespace, machines: Sequence[MachineModel]) -> int:
-    """Fit numbers of a machine to measured times of a run's launches, and write the machine."""
+def _calibrate(
+    args: argparse.Namespace, machines: Sequence[MachineModel], run: MeasuredRun, objects: Mapping[str, CodeObject]
+) -> int:
+    """Fit numbers of a machine to measured times of launches, and write the machine.
+
+    Args:
+        objects: by digest, those of the launches.
+    """
     from luthier.objects.names import spellings
     from luthier.projection import machine_named
     from luthier.projection.calibration import TimedLaunches, calibrate, machine_text
-    from luthier.projection.kept import lifted_kernels, objects_of
+    from luthier.projection.kept import lifted_kernels
     from luthier.projection.machine import UNITS
     from luthier.report.measured import matching, read_times
 
-    folder, run = _measured_run(args)
+    where = args.files[0]
+    for problem in run.left_out:
+        say_fitting(f"luthier project: not projected: {visible(problem)}", file=sys.stderr)
     if not run.launches:
-        raise LuthierError("the run has no measured launch to calibrate with", object=str(folder))
+        raise LuthierError("there is no measured launch to calibrate with", object=where)
     chosen = machines or run.machines or (machine_named(run.launches[0].work.target),)
     if len(chosen) > 1:
         raise LuthierError("--calibrate fits one GPU: name the one whose times were measured, with --to")
-    lifted = lifted_kernels(run, objects_of(folder, run))
+    lifted = lifted_kernels(run, objects)
     for problem in lifted.refused:
         say_fitting(f"luthier project: not projected: {visible(problem)}", file=sys.stderr)
     launches = [launch for launch in run.launches if (launch.digest, launch.work.kernel) in lifted.lifted]
@@ -122,14 +132,14 @@ def _calibrate(args: argparse.Namespace, machines: Sequence[MachineModel]) -> in
         if len(fitting) == 1 and row.time_us is not None:
             times.setdefault(fitting[0], []).append(row.time_us)
         elif fitting:
-            unused[f"{row.kernel}: the run has launches of {len(fitting)} sizes; give work_items"] = None
+            unused[f"{row.kernel}: there are launches of {len(fitting)} sizes; give work_items"] = None
         else:
             size = "" if row.items is None else f" with {row.items} work-items"
-            unused[f"{row.kernel}: the run has no measured launch of it{size}"] = None
+            unused[f"{row.kernel}: there is no measured launch of it{size}"] = None
     for problem in unused:
         say_fitting(f"luthier project: a measured time is not used: {visible(problem)}", file=sys.stderr)
     if not times:
-        raise LuthierError("no measured time is of a launch of the run", object=str(folder))
+        raise LuthierError("no measured time is of a measured launch", object=where)
     timed = [
         TimedLaunches(launch, lifted.lifted[launch.digest, launch.work.kernel], statistics.median(times[number]))
         for number, launch in enumerate(launches)
@@ -151,7 +161,34 @@ def _calibrate(args: argparse.Namespace, machines: Sequence[MachineModel]) -> in
         "after, on the times that it was fitted to"
     )
     say_fitting(f"written: {visible(args.output)}; use it with --machine {visible(args.output)}")
-    return 2 if unused or lifted.refused else 0
+    return 2 if unused or lifted.refused or run.left_out else 0
+
+
+def _measured_captures(args: argparse.Namespace, job: Project) -> tuple[MeasuredRun, dict[str, CodeObject]]:
+    """Return the measured launches of captures, those of one kernel and size once, and their code objects by digest."""
+    from luthier.projection.kept import MeasuredLaunches, MeasuredRun
+    from luthier.run.patching import digest_of
+
+    launches: dict[tuple[object, ...], MeasuredLaunches] = {}
+    objects: dict[str, CodeObject] = {}
+    left_out = []
+    for row in outcomes(replace(job, keeps_work=True), captures_of(args.files), args.scheduler, args.time_limit):
+        if row.work is None:
+            left_out.append(f"{row.file}: {row.what}")
+            continue
+        if row.work.launched_groups:
+            left_out.append(f"{row.file}: a minimised capture has only a part of what was timed")
+            continue
+        capture = replace(job, file=row.file).capture()
+        object = replace(job, file=row.file).launch(capture).object
+        grid, block = capture.manifest.grid, capture.manifest.block
+        digest = digest_of(object)
+        objects[digest] = object
+        launches.setdefault(
+            (digest, row.work.kernel, grid, block),
+            MeasuredLaunches(object=object.name, digest=digest, launches=1, grid=grid, block=block, work=row.work),
+        )
+    return MeasuredRun(launches=tuple(launches.values()), left_out=tuple(left_out)), objects
 
 
 def _measured_run(args: argparse.Namespace) -> tuple[Path, MeasuredRun]:
@@ -199,7 +236,7 @@ def _project_run_folder(args: argparse.Namespace, machines: Sequence[MachineMode
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit status."""
-    from luthier.projection.kept import ProjectedRun  # these import NumPy
+    from luthier.projection.kept import ProjectedRun, objects_of  # these import NumPy
     from luthier.replay.jobs import is_gpu
     from luthier.replay.projecting import MOST_GROUPS, Project, ProjectedOutcome
 
@@ -212,19 +249,18 @@ def run(args: argparse.Namespace) -> int:
     machines = machines_of(args.to, args.machine)
     is_run = any((Path(file) / "summary.json").is_file() for file in args.files)
     if args.calibrate:
-        if not is_run:
-            raise LuthierError("--calibrate needs a run folder with measured launches: luthier run --project -o RUN")
         if not args.output:
             raise LuthierError("--calibrate writes a machine: name its file with -o, such as -o mine.toml")
         if args.json or args.explain or args.by != "kernel":
             raise LuthierError("--calibrate prints what it fitted: it works without --json, --explain and --by line")
         check_writable(args.output)
-        return _calibrate(args, machines)
-    if args.output or args.fit:
+        if is_run:
+            folder, run = _measured_run(args)
+            return _calibrate(args, machines, run, objects_of(folder, run))
+    elif args.output or args.fit:
         raise LuthierError("-o and --fit are of --calibrate")
     if is_run:
         return _project_run_folder(args, machines)
-    rows: list[ProjectedOutcome] = []
     if is_gpu(args.device):
         raise LuthierError(f"--device must be an emulated device, such as emu:gfx942, not {args.device}")
     job = Project(
@@ -233,6 +269,9 @@ def run(args: argparse.Namespace) -> int:
         object=args.with_object,
         device=args.device,
     )
+    if args.calibrate:
+        return _calibrate(args, machines, *_measured_captures(args, job))
+    rows: list[ProjectedOutcome] = []
     for row in outcomes(job, captures_of(args.files), args.scheduler, args.time_limit):
         rows.append(row)
         if row.status:

@@ -99,7 +99,7 @@ class Job(Struct, Generic[A], frozen=True, kw_only=True):
 
     def answer(self, text: str) -> A:
         """Return the answer from the text of another process."""
-        answer: Any = msgspec.convert(json.loads(text), self.answers)
+        answer: Any = msgspec.convert(json.loads(text), self.answers, str_keys=True)
         return cast(A, answer)
 
 

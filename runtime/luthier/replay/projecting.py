@@ -7,7 +7,7 @@ from typing import ClassVar
 from msgspec import Struct
 
 from luthier.lifting import lift
-from luthier.projection import MachineModel, Projection, machine_named, measure_launch, project_on_each
+from luthier.projection import LaunchWork, MachineModel, Projection, machine_named, measure_launch, project_on_each
 from luthier.replay.jobs import CaptureJob, ReplayOutcome, ReplayStatus
 
 MOST_GROUPS = 16
@@ -18,6 +18,8 @@ class ProjectedOutcome(ReplayOutcome, kw_only=True, omit_defaults=True):
     """Outcome of a capture with its projections on the job's machines, without those that cannot run it."""
 
     projections: tuple[Projection, ...] = ()
+    work: LaunchWork | None = None
+    """Only if the job keeps it."""
 
 
 class Project(CaptureJob[ProjectedOutcome], frozen=True, kw_only=True):
@@ -26,11 +28,13 @@ class Project(CaptureJob[ProjectedOutcome], frozen=True, kw_only=True):
     Args:
         machines: none: the machine that stands for the capture's processor.
         most_groups: as for `luthier.projection.measure`.
+        keeps_work: the outcome has the launch's work.
     """
 
     answers: ClassVar[type[Struct]] = ProjectedOutcome
     machines: tuple[MachineModel, ...] = ()
     most_groups: int = MOST_GROUPS
+    keeps_work: bool = False
 
     def run(self) -> ProjectedOutcome:
         """Run the launch in this process."""
@@ -49,4 +53,5 @@ class Project(CaptureJob[ProjectedOutcome], frozen=True, kw_only=True):
             status=ReplayStatus.IMPOSSIBLE if refused else ReplayStatus.EQUAL,
             what="; ".join(refused) or "projected",
             projections=tuple(projections),
+            work=work if self.keeps_work else None,
         )
