@@ -107,6 +107,14 @@ def test_the_folder_is_projected_again_without_running(projected: Path, luthier:
     assert "waves are resident" in words
 
 
+@pytest.mark.parametrize("launches", [1, 2])
+def test_launches_of_one_size_count_as_the_first(projected: Path, launches: int) -> None:
+    run = measured(projected)
+    alike = replace(run, launches=(replace(run.launches[0], launches=launches),))
+    for row in project_run(alike, lifted_kernels(run, objects_of(projected, run)), places=False).projections:
+        assert any("the others count as if" in note for note in row.notes) == (launches > 1)
+
+
 def test_report_has_the_projections(projected: Path, luthier: Luthier) -> None:
     page = luthier("report", projected, "--format", "html", "-o", projected.parent / "page.html")
     assert page.returncode == 0, page.stderr

@@ -28,6 +28,7 @@ _OBJECTS = "objects"
 WRITTEN = (FILE, _OBJECTS)
 """What `write_measured` writes to a folder."""
 _SCHEMA = 3
+_ALIKE = "of launches of a kernel with the same sizes the first was measured: the others count as if they took as long"
 
 
 class MeasuredLaunches(Struct, frozen=True, kw_only=True):
@@ -224,8 +225,10 @@ def project_run(
             continue
         chosen = machines or run.machines or (machine_named(launch.work.target),)
         projections, refused = project_on_each(launch.work, lifted, chosen, places=places)
+        alike = (_ALIKE,) if launch.launches > 1 else ()
         result.projections.extend(
-            replace(projection, launches=launch.launches, digest=launch.digest) for projection in projections
+            replace(projection, launches=launch.launches, digest=launch.digest, notes=(*projection.notes, *alike))
+            for projection in projections
         )
         problems = (f"{spellings(launch.work.kernel)[-1]}: {problem}" for problem in refused)
         result.refused.extend(problem for problem in problems if problem not in result.refused)
