@@ -42,23 +42,25 @@ def library() -> Path:
     return kept(("roctx", digest(SOURCE)), make, "libroctx64.so.4")
 
 
-def flags(with_library: bool) -> list[str]:
-    return [str(library()), f"-Wl,-rpath,{library().parent}"] if with_library else ["-DBY_NAME"]
+def flags(how: str) -> list[str]:
+    if how == "linked":
+        return [str(library()), f"-Wl,-rpath,{library().parent}"]
+    return [f'-DBY_NAME="{library() if how == "opened" else ""}"']
 
 
 @pytest.mark.rows(1)
-@pytest.mark.parametrize("with_library", [True, False])
+@pytest.mark.parametrize("how", ["linked", "opened", "absent"])
 def test_ranges_and_marks(
     build_program: Callable[..., Path],
     luthier_run: Callable[..., Outcome],
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
-    with_library: bool,
+    how: str,
 ) -> None:
-    program, folder = build_program("ranges", *flags(with_library)), tmp_path / "run"
+    program, folder = build_program("ranges", *flags(how)), tmp_path / "run"
     outcome = luthier_run("emu:gfx90a", program, options=["--calls", "-o", str(folder)])
     assert (outcome.code, outcome.out) == (0, "ranges\n"), outcome
-    assert outcome.err.splitlines() == (CALLED if with_library else [])
+    assert outcome.err.splitlines() == ([] if how == "absent" else CALLED)
 
     rows = list(RunFolder(folder).rows("calls"))
     by_api = {api: [row for row in rows if row["api"] == api] for api in {row["api"] for row in rows}}
@@ -99,7 +101,7 @@ def check_trace(events: list[dict[str, Any]]) -> None:
 @pytest.mark.rocm(RELEASE)
 def test_above_newer_rocm(build_newer: Callable[..., Path], tmp_path: Path) -> None:
     """This HIP does not report its calls, which the run says; the program's ranges are recorded."""
-    program, folder = build_newer("ranges", "-DBY_NAME"), tmp_path / "run"
+    program, folder = build_newer("ranges", '-DBY_NAME=""'), tmp_path / "run"
     words = ["--device", "emu:gfx942", "--calls", "-o", folder, "--", program]
     done = run_luthier("run", *words, before=stack(RELEASE))
     assert (done.returncode, done.stdout) == (0, "ranges\n"), done
@@ -108,7 +110,8 @@ def test_above_newer_rocm(build_newer: Callable[..., Path], tmp_path: Path) -> N
 
 def test_not_asked_for(build_program: Callable[..., Path], luthier_run: Callable[..., Outcome], tmp_path: Path) -> None:
     """The program's library is called, and nothing else."""
-    outcome = luthier_run("emu:gfx90a", build_program("ranges", *flags(True)), options=["-o", str(tmp_path / "run")])
+    program = build_program("ranges", *flags("linked"))
+    outcome = luthier_run("emu:gfx90a", program, options=["-o", str(tmp_path / "run")])
     assert (outcome.code, outcome.out) == (0, "ranges\n"), outcome
     assert outcome.err.splitlines() == CALLED
     assert list(RunFolder(tmp_path / "run").rows("calls")) == []

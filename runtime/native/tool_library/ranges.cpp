@@ -1,8 +1,10 @@
 // The program's own marks and ranges (roctx), for time lines and stacks of launches. These functions stand before those
-// of the program's roctx library, because this library is loaded first (LD_PRELOAD).
+// of the program's roctx library, because this library is loaded first (LD_PRELOAD). A program that looks them up by
+// name (`dlopen` and `dlsym`, as MIGraphX does) gets them, too.
 //
 // https://rocm.docs.amd.com/projects/rocprofiler-sdk: rocprofiler-sdk-roctx, and roctracer's roctx.h before it.
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -12,6 +14,7 @@
 #include "client.h"
 #include "events.h"
 #include "launch_stacks.h"
+#include "lookup.h"
 #include "next_function.h"
 
 namespace luthier {
@@ -145,8 +148,15 @@ Free &free_ranges() {
   return *made;
 }
 
+constexpr const char *kLibraries[] = {"libroctx64", "librocprofiler-sdk-roctx"};
+
 // Return the function of the program's roctx library; null if it has none.
-template <typename Function> Function *next(const char *name) { return next_function<Function>(name, "libroctx64"); }
+template <typename Function> Function *next(const char *name) {
+  Function *function = nullptr;
+  for (const char *library : kLibraries)
+    function = function ? function : next_function<Function>(name, library);
+  return function;
+}
 
 } // namespace
 
@@ -221,3 +231,23 @@ void roctxRangeStop(uint64_t number) {
 }
 
 } // extern "C"
+
+void *luthier_looked_up(void *handle, const char *name, const void *caller) {
+  static const std::map<std::string_view, void *> own = {
+      {"roctxMarkA", reinterpret_cast<void *>(roctxMarkA)},
+      {"roctxRangePushA", reinterpret_cast<void *>(roctxRangePushA)},
+      {"roctxRangePop", reinterpret_cast<void *>(roctxRangePop)},
+      {"roctxRangeStartA", reinterpret_cast<void *>(roctxRangeStartA)},
+      {"roctxRangeStop", reinterpret_cast<void *>(roctxRangeStop)},
+  };
+  if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name || !std::string_view(name).starts_with("roctx"))
+    return nullptr;
+  const auto entry = own.find(name);
+  luthier::Lookup *const real = luthier_real_dlsym();
+  if (entry == own.end() || !real || luthier::library_of(caller).starts_with("libluthier_"))
+    return nullptr;
+  const std::string library = luthier::library_of(real(handle, name));
+  const bool is_roctx =
+      std::ranges::any_of(luthier::kLibraries, [&](const char *known) { return library.starts_with(known); });
+  return is_roctx ? entry->second : nullptr;
+}

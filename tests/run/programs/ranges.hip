@@ -6,10 +6,11 @@
 
 #include "check.h"
 
-#ifdef BY_NAME // no library has them, unless one was loaded before the program
+#ifdef BY_NAME // of a library, or nothing: then no library has them, unless one was loaded before the program
 #include <dlfcn.h>
+void *const library = *BY_NAME ? dlopen(BY_NAME, RTLD_LAZY | RTLD_LOCAL) : RTLD_DEFAULT;
 #define FUNCTION(result, name, ...)                                                                                    \
-  result (*const name)(__VA_ARGS__) = reinterpret_cast<result (*)(__VA_ARGS__)>(dlsym(RTLD_DEFAULT, #name))
+  result (*const name)(__VA_ARGS__) = reinterpret_cast<result (*)(__VA_ARGS__)>(dlsym(library, #name))
 FUNCTION(void, roctxMarkA, const char *);
 FUNCTION(int, roctxRangePushA, const char *);
 FUNCTION(int, roctxRangePop);
