@@ -125,6 +125,15 @@ def test_sources(compiler: Path, counted: Run, tmp_path: Path) -> None:
     assert "logs 1: 00001505" in first  # an empty text
 
 
+def test_an_action_without_isa(compiler: Path, counted: Run, tmp_path: Path) -> None:
+    """COMGR does it each time, as HIP 7 has it unpack bundles; what follows is kept."""
+    source = tmp_path / "store.cl"
+    source.write_text(SOURCE)
+    first, count = counted(compiler, source, "-DVALUE=3", LINK_WITHOUT_ISA="1")
+    assert count > 1
+    assert counted(compiler, source, "-DVALUE=3", LINK_WITHOUT_ISA="1") == (first, 1)
+
+
 @pytest.mark.rows(2)
 @pytest.mark.parametrize(
     ("before", "value", "flag"),

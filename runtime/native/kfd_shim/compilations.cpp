@@ -35,7 +35,7 @@ constexpr int kSourceKind = 1, kIncludeKind = 2, kLogKind = 5, kLastKind = 0x3F;
 constexpr int kOpenCL12 = 1, kOpenCL20 = 2;              // languages; 0 is none
 constexpr size_t kKnownVersions[][2] = {{2, 9}, {3, 0}}; // the last minor version of each major one
 
-constexpr std::string_view kFormat = "Luthier COMGR 1\n";
+constexpr std::string_view kFormat = "Luthier COMGR 2\n";
 constexpr size_t kMostBytes = 64 << 20;   // that a process adds
 constexpr size_t kMostOfResult = 1 << 20; // larger ones are mostly what COMGR only copies: headers, device libraries
 constexpr time_t kMarkedAfter = 86'400;   // a day, in seconds
@@ -43,6 +43,7 @@ constexpr time_t kMarkedAfter = 86'400;   // a day, in seconds
 struct Functions {
   Status (*do_action)(int kind, Handle info, Handle inputs, Handle results);
   Status (*action_info_set_device_lib_linking)(Handle info, bool links);
+  Status (*action_info_set_isa_name)(Handle info, const char *name);
   Status (*destroy_action_info)(Handle info);
   void (*get_version)(size_t *major, size_t *minor);
   Status (*action_data_count)(Handle set, int kind, size_t *count);
@@ -264,6 +265,7 @@ public:
 #define LUTHIER_FIND(name, ...) find(real.name, #name __VA_OPT__(, ) __VA_ARGS__)
     LUTHIER_FIND(do_action);
     LUTHIER_FIND(action_info_set_device_lib_linking, false);
+    LUTHIER_FIND(action_info_set_isa_name);
     LUTHIER_FIND(destroy_action_info);
     LUTHIER_FIND(get_version);
     LUTHIER_FIND(action_data_count);
@@ -328,8 +330,15 @@ public:
     return real.action_info_set_device_lib_linking(info, links);
   }
 
+  Status set_isa_name(Handle info, const char *name) {
+    std::lock_guard lock(mutex_);
+    has_isa_[info.handle] = name && *name;
+    return real.action_info_set_isa_name(info, name);
+  }
+
   Status destroy_action_info(Handle info) {
     std::lock_guard lock(mutex_);
+    has_isa_.erase(info.handle);
     linking_.erase(info.handle);
     return real.destroy_action_info(info);
   }
@@ -363,15 +372,18 @@ private:
     size_t count = 0;
     require(real.action_info_get_language(info, &language) == kSuccess);
     require(real.action_info_get_logging(info, &logs) == kSuccess);
-    put(text, read([&](auto *size, char *to) { return real.action_info_get_isa_name(info, size, to); }));
     put(text, language);
     put(text, logs);
     require(language >= 0 && language <= kOpenCL20);
     {
       std::lock_guard lock(mutex_);
+      // COMGR crashes if it is asked for the ISA of an action without one, as HIP 7 makes to unpack bundles.
+      const auto has_isa = has_isa_.find(info.handle);
+      require(has_isa != has_isa_.end() && has_isa->second);
       const auto links = linking_.find(info.handle);
       put(text, links == linking_.end() ? 2 : uint64_t{links->second});
     }
+    put(text, read([&](auto *size, char *to) { return real.action_info_get_isa_name(info, size, to); }));
     if (real.action_info_get_bundle_entry_id_count) {
       require(real.action_info_get_bundle_entry_id_count(info, &count) == kSuccess && count == 0);
     }
@@ -460,6 +472,7 @@ private:
   bool is_usable_ = true;
   std::mutex mutex_;
   std::map<uint64_t, bool> linking_; // action -> what was set, which COMGR does not tell
+  std::map<uint64_t, bool> has_isa_;
 };
 
 // The first library that is looked up; never destroyed, since programs call it while they end.
@@ -482,6 +495,8 @@ void *replacement_of(std::string_view name) {
     });
   if (name == "amd_comgr_action_info_set_device_lib_linking")
     return address_of(+[](Handle info, bool links) { return compiler().set_device_lib_linking(info, links); });
+  if (name == "amd_comgr_action_info_set_isa_name")
+    return address_of(+[](Handle info, const char *isa) { return compiler().set_isa_name(info, isa); });
   if (name == "amd_comgr_destroy_action_info")
     return address_of(+[](Handle info) { return compiler().destroy_action_info(info); });
   return nullptr;

@@ -16,12 +16,13 @@ static void *library;
     }                                                                                                                  \
   } while (0)
 
-static amd_comgr_data_set_t act(amd_comgr_action_kind_t kind, amd_comgr_data_set_t inputs,
+static amd_comgr_data_set_t act(amd_comgr_action_kind_t kind, const char *isa, amd_comgr_data_set_t inputs,
                                 amd_comgr_language_t language, const char **flags, size_t count) {
   amd_comgr_action_info_t info;
   amd_comgr_data_set_t results;
   CALL(create_action_info, &info);
-  CALL(action_info_set_isa_name, info, "amdgcn-amd-amdhsa--gfx90a");
+  if (isa)
+    CALL(action_info_set_isa_name, info, isa);
   CALL(action_info_set_language, info, language);
   CALL(action_info_set_logging, info, true);
   CALL(action_info_set_option_list, info, flags, count);
@@ -68,12 +69,15 @@ int main(int count, char **words) {
   CALL(create_data_set, &inputs);
   CALL(data_set_add, inputs, data);
   const char **flags = (const char **)words + 2;
-  const amd_comgr_data_set_t bitcode =
-      act(AMD_COMGR_ACTION_COMPILE_SOURCE_TO_BC, inputs, AMD_COMGR_LANGUAGE_OPENCL_2_0, flags, count - 2);
+  const char *const isa = "amdgcn-amd-amdhsa--gfx90a";
+  amd_comgr_data_set_t bitcode =
+      act(AMD_COMGR_ACTION_COMPILE_SOURCE_TO_BC, isa, inputs, AMD_COMGR_LANGUAGE_OPENCL_2_0, flags, count - 2);
+  if (getenv("LINK_WITHOUT_ISA"))
+    bitcode = act(AMD_COMGR_ACTION_LINK_BC_TO_BC, NULL, bitcode, AMD_COMGR_LANGUAGE_NONE, NULL, 0);
   const amd_comgr_data_set_t relocatable =
-      act(AMD_COMGR_ACTION_CODEGEN_BC_TO_RELOCATABLE, bitcode, AMD_COMGR_LANGUAGE_NONE, NULL, 0);
+      act(AMD_COMGR_ACTION_CODEGEN_BC_TO_RELOCATABLE, isa, bitcode, AMD_COMGR_LANGUAGE_NONE, NULL, 0);
   const amd_comgr_data_set_t program =
-      act(AMD_COMGR_ACTION_LINK_RELOCATABLE_TO_EXECUTABLE, relocatable, AMD_COMGR_LANGUAGE_NONE, NULL, 0);
+      act(AMD_COMGR_ACTION_LINK_RELOCATABLE_TO_EXECUTABLE, isa, relocatable, AMD_COMGR_LANGUAGE_NONE, NULL, 0);
   print_digest("logs", bitcode, AMD_COMGR_DATA_KIND_LOG);
   print_digest("programs", program, AMD_COMGR_DATA_KIND_EXECUTABLE);
   return 0;
