@@ -45,6 +45,17 @@ KERNELS = {
     ),
 }
 """Symbol -> its C++ names."""
+SHORT_NAMES = {
+    "_ZN5desul12_GLOBAL__N_14initEv": "desul::(anonymous namespace)::init",
+    "_ZN1A3barINS_12_GLOBAL__N_11TEEEvT_": "A::bar<A::(anonymous namespace)::T>",
+    "_ZZN1A3fooEvENKUlvE_clEv": "A::foo()::'lambda'()::operator()",
+    "_ZN7mycrate7example17h1234567890abcdefE": "mycrate::example",
+    "_RNvCs15kBYyAo9fc_7mycrate7example": "mycrate::example",
+    "_ZlsIiEvRKT_": "void operator<<<int>(int const&)",
+    "_ZN1AcviEv": "A::operator int()",
+    "_Z1fIiEPFvfEi": "void (*f<int>(int))(float)",
+}
+"""Symbol -> its last spelling."""
 PATTERNS: dict[tuple[str, ...], set[str]] = {
     (): set(KERNELS),
     ("plain",): {"plain"},
@@ -197,3 +208,8 @@ def test_diff(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diff", str(path), str(path), "--kernel", "plain"]) == 0
     assert main(["diff", str(path), str(path), "--kernel", "nowhere"]) != 0
     assert "nowhere" in capsys.readouterr().err
+
+
+def test_short_names() -> None:
+    """What is no parameter is kept, and a name that cannot be told from its return type is shown whole."""
+    assert {symbol: spellings(symbol)[-1] for symbol in SHORT_NAMES} == SHORT_NAMES

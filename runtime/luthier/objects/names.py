@@ -19,8 +19,9 @@ from luthier.support.wording import enumerated
 if TYPE_CHECKING:
     from luthier.support.table import Cell, Table
 
-_SPECIALIZED = re.compile(r"^(?:[\w:<>,*& ]+? )?([\w:~]+(?:<.*>)?)\(.*\)(?: const)?(?: \[clone [^]]*\])?$")
-"""A demangled function: the name before its parameters, without the return type."""
+_AFTER_PARAMETERS = re.compile(r"(?: const)?(?: \[clone [^]]*\])?$")
+_RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
+"""The end of a demangled name of Rust in its older mangling."""
 _SYMBOL = re.compile(r"\b_Z\w+")
 """A mangled symbol somewhere in a text."""
 
@@ -35,8 +36,27 @@ def spellings(name: str) -> tuple[str, ...]:
     whole = _mc.demangle(name)
     if whole == name:
         return (name,)
-    short = _SPECIALIZED.match(whole)
-    return (name, whole, short[1]) if short else (name, whole)
+    short = _RUST_HASH.sub("", whole) if _RUST_HASH.search(whole) else _without_parameters(whole)
+    return (name, whole, short) if short else (name, whole)
+
+
+def _without_parameters(whole: str) -> str:
+    """Return a demangled function without its return type and parameters; empty if these are not certain.
+
+    Parentheses are also in names: ``(anonymous namespace)``, and functions around a lambda.
+    """
+    text = _AFTER_PARAMETERS.sub("", whole)
+    depth = begin = end = 0
+    for at, character in enumerate(text):
+        if not depth and character == " ":
+            begin = at + 1
+        elif not depth and character == "(":
+            end = at
+        depth += (character in "(<") - (character in ")>")
+        if depth < 0:  # of an operator
+            return ""
+    is_certain = not depth and text.endswith(")") and begin < end and not re.search(r"\boperator\b ", text)
+    return text[begin:end] if is_certain and not text.startswith("(*", begin) else ""
 
 
 def matches(name: str, pattern: str) -> bool:
