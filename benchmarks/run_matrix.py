@@ -1,20 +1,25 @@
 """Run test suites on virtual devices with releases of ROCm (scripts/rocm-stack), and record the results.
 
     python benchmarks/run_matrix.py --release 6.4 --target gfx90a,gfx1100 --suite rocRAND,llama.cpp
+    python benchmarks/run_matrix.py --suite MIGraphX --tool ",instr_count,opcode_histogram,memcheck,sanitize,capture"
 
-Cases with an outcome run only with --again. Outcomes are in matrix.json next to this file, and each run makes the table
-between the markers in docs/what-runs.md from them; without --suite, it does only that.
+Instead of a tool, `sanitize` runs the program under `luthier sanitize`, and `capture` captures its launches and replays
+them. Under `instr_count`, as many instructions must be counted as the same case executed without a tool. Cases with an
+outcome run only with --again. Outcomes are in matrix.json next to this file, and each run makes the table between the
+markers in docs/what-runs.md from them; without --suite, it does only that.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import fcntl
 import itertools
 import json
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,9 +72,23 @@ def read_operations(output: str) -> Tally | None:
     return Tally(int(match[1]), int(match[2]) - int(match[1]), tuple(failed))
 
 
+def read_migraphx_tests(output: str) -> Tally | None:
+    """Return the results of a program with MIGraphX's own framework; None if it did not end."""
+    match = re.search(r"^\[=+\] (\d+) tests ran", output, re.MULTILINE)
+    failed = re.findall(r"^\[ +FAILED +\] ([a-z_]\w*)", output, re.MULTILINE)
+    return match and Tally(int(match[1]) - len(failed), len(failed), tuple(failed))
+
+
 def read_nothing(output: str) -> Tally | None:
     """Return the results of a program that checks itself: only its exit code counts."""
     return Tally(1, 0)
+
+
+def read_migraphx(output: str) -> Tally | None:
+    """Return the result of `migraphx-driver verify`, which compares a network's results with the processor's."""
+    if "MIGraphX verification passed successfully" in output:
+        return Tally(1, 0)
+    return Tally(0, 1, ("results differ",)) if "FAILED" in output else None
 
 
 @dataclass(frozen=True)
@@ -89,9 +108,20 @@ class Suite:
     """Shell command that repairs defects of the packages in the root."""
     devices: int = 1
     """Number of devices of a target."""
+    cases: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Case -> command line, if these are not programs of GoogleTest's."""
+    wheels: str = ""
+    """PyPI's packages, with versions and spaces."""
+    with_required: bool = False
+    """Whether what the wheels require is installed, too."""
+
+    @property
+    def folder(self) -> Path:
+        """Where its wheels are installed."""
+        return ROOT / "build/matrix/wheels" / self.wheels.replace(" ", "+")
 
 
-HARMLESS = "nothing was instrumented|Expect performance degradation"
+HARMLESS = "nothing was instrumented|were replaced by counters|are not checked by|Expect performance degradation"
 """Messages that also correct runs print."""
 LARGE = {
     "CONV_2D": r"ne_input=\[1,1,1,2\],",
@@ -142,7 +172,68 @@ SMALL_COLLECTIVES = {
     "UT_TIMEOUT_US": "200000000",
 }
 """Settings of RCCL's tests on gfx942: one type and operation each, and the time of a call."""
+NETWORKS = {name: f"build/matrix/{name}.onnx" for name in ("convolutional", "transformer")}
+"""Network -> file that the suites which run it write."""
+WRITTEN = "mkdir -p build/matrix && " + " && ".join(
+    f"/usr/bin/python3 tests/run/foreign/onnx_networks.py {name} {path}" for name, path in NETWORKS.items()
+)
+# It calls the compiler of OpenCL where Debian built it.
+OPENCL_COMPILER = "d=/build/reproducible-path/miopen-6.4.3+dfsg/build && mkdir -p $d && ln -sf /usr/bin/clang-21 $d"
+# Debian's MIOpen gives -isystem /usr/include, behind which C++ headers do not find those of C.
+WITHOUT_HEADERS = {"CCC_OVERRIDE_OPTIONS": "# x-isystem x/usr/include"}
+PYTHON = str(ROOT / ".venv/bin/python")
+# Others have intrinsics that clang 21 does not have any more; each run tries them again.
+SOLVERS = {"MIOPEN_DEBUG_CONV_IMPLICIT_GEMM": "0", "MIOPEN_DEBUG_DISABLE_FIND_DB": "1"}
+# A library that Debian does not have, whose functions do nothing.
+PROFILER = (
+    "echo 'ROCTRACER_4.0 { global: *; };' > build/matrix/map"
+    " && echo 'void roctracer_start() {} void roctracer_stop() {}' | gcc -shared -fPIC -xc -"
+    " -Wl,-soname,libroctracer64.so.4,--version-script=build/matrix/map -o build/matrix/libroctracer64.so.4"
+)
+COMPILER = "clang-21,lld-21,rocm-device-libs-21"
+"""Of MIOpen and MIGraphX, which compile when programs run."""
+MIGRAPHX = {"6.4": f"migraphx,migraphx-tests,{COMPILER},python3-onnx"}
 SUITES = {
+    "MIGraphX": Suite(
+        MIGRAPHX,
+        cases={name: ("migraphx-driver", "verify", path) for name, path in NETWORKS.items()},
+        read=read_migraphx,
+        # Debian's hipBLASLt 7.1.1 lacks kernels for gfx1100 that its own tables name.
+        environment=WITHOUT_HEADERS | SOLVERS | {"MIGRAPHX_SET_GEMM_PROVIDER": "rocblas"},
+        repair=f"{OPENCL_COMPILER} && {WRITTEN}",
+    ),
+    "ONNX Runtime": Suite(
+        {"7.2": f"python3-onnx,libhipblas3,libmiopen1,libhipfft0,librocm-smi64-1,{COMPILER},clang-tools-21,llvm-21"},
+        cases={
+            name: (
+                str(ROOT / ".venv/bin/python"),
+                "tests/run/foreign/onnx_networks.py",
+                "compare",
+                path,
+                "ROCMExecutionProvider",
+            )
+            for name, path in NETWORKS.items()
+        },
+        read=read_nothing,
+        wheels="onnxruntime-rocm==1.22.2.post3",
+        environment=WITHOUT_HEADERS | SOLVERS | {"LD_LIBRARY_PATH": "build/matrix"},
+        repair=f"{OPENCL_COMPILER} && {WRITTEN} && {PROFILER}",
+    ),
+    "PennyLane": Suite(
+        {"7.2": ""},
+        cases={"circuit": (PYTHON, "tests/run/foreign/pennylane_circuit.py")},
+        read=read_nothing,
+        wheels="pennylane-lightning-amdgpu==0.45.0",
+        with_required=True,
+    ),
+    "MIGraphX's tests": Suite(
+        MIGRAPHX,
+        cases={
+            name: (f"/usr/libexec/migraphx/migraphx-tests/test_gpu_{name}",)
+            for name in ("codegen_literal", "manage_host_buffer", "quantization", "stream_sync")
+        },
+        read=read_migraphx_tests,
+    ),
     "our programs": Suite(dict.fromkeys(("5.2", *EVERYWHERE), ""), read=read_nothing),
     "llama.cpp": Suite({"6.4": "llama.cpp-tests,libggml0-backend-hip,librocrand1-tests"}, read=read_operations),
     "rocRAND": Suite(
@@ -176,6 +267,33 @@ SUITES = {
         "rocsolver-test",
         {name: f"checkin_lapack/{name}.__float/*" for name in FACTORIZATIONS},
     ),
+    "hipRAND": Suite(
+        {"7.2": "libhiprand1-tests"},
+        "test_hiprand_kernel",
+        {
+            generator: f"hiprand_kernel_h_{generator}.hiprand_{'uniform' if 'mtgp' in generator else 'init'}"
+            for generator in ("philox4x32_10", "mrg32k3a", "xorwow", "mtgp_32")
+        },
+    ),
+    "hipSPARSE": Suite(
+        {"7.2": "libhipsparse4-tests"},
+        "hipsparse-test",
+        {
+            "products": "pre_checkin/doti.level1/f32_r_15332_1543_0b",
+            "formats": "quick/csr2csc.conversion/f32_r_10_33_num_?b:quick/hyb2csr.conversion/f32_r_10_33_?b",
+        },
+    ),
+    "hipSPARSELt": Suite(
+        {"7.2": "hipsparselt-tests"},
+        cases={
+            name: ("hipsparselt-test", f"--gtest_filter=*quick_{tests}")
+            for name, tests in {
+                "prune": "prune_small_tile_f16_r_S?_NN_8_8_8_8_CCCC",
+                "compress": "compress_small_f16_r_S?_NN_8_8_8_8_CCCC",
+                "products": "spmm_small_f16_rf16_rf16_rf16_rf32_r_SA_NN_8_8_8_5_8_8_0_8_8_CCCC",
+            }.items()
+        },
+    ),
     "hipBLASLt": Suite(
         {"7.2": "libhipblaslt1-tests"},
         "hipblaslt-test",
@@ -191,10 +309,8 @@ SUITES = {
         {"6.4": "libmiopen1-tests,clang-21,lld-21,rocm-device-libs-21"},
         "miopen_gtest",
         {name: f"Smoke/GPU_{tests}" for name, tests in LAYERS.items()},
-        # Debian's MIOpen gives -isystem /usr/include, behind which C++ headers do not find those of C.
-        environment={"CCC_OVERRIDE_OPTIONS": "# x-isystem x/usr/include"},
-        # It calls the compiler of OpenCL where Debian built it.
-        repair="d=/build/reproducible-path/miopen-6.4.3+dfsg/build && mkdir -p $d && ln -sf /usr/bin/clang-21 $d",
+        environment=WITHOUT_HEADERS,
+        repair=OPENCL_COMPILER,
     ),
     "RCCL": Suite(
         {"7.2": "librccl1-tests,librccl-dev,libopenmpi-dev,openmpi-bin"},
@@ -225,6 +341,8 @@ def commands(name: str, release: str) -> Iterator[tuple[str, list[str]]]:
         for operation in re.findall(r"^  (\w+)$", text, re.MULTILINE):
             part = ["-p", LARGE[operation]] if operation in LARGE else []
             yield operation, [OPERATIONS, "test", "-b", "ROCm0", "-o", operation, *part]
+    elif suite.cases:
+        yield from ((case, list(line)) for case, line in suite.cases.items())
     else:
         folder = f"/usr/libexec/rocm/{packages.partition(',')[0]}"
         listing = stack(release, packages, "sh", "-c", f"cd {folder} && ls -d {suite.programs}")
@@ -248,40 +366,141 @@ def build(source: Path, release: str) -> list[str]:
 
 
 def attempt(
-    suite: Suite, release: str, target: str, tool: str, limit: int, command: Sequence[str]
+    suite: Suite, release: str, target: str, tool: str, limit: int, command: Sequence[str], plain: Mapping[str, object]
 ) -> dict[str, object]:
-    """Run one case, and return its outcome."""
-    tools = ["-t", tool] if tool else []
-    luthier = [str(ROOT / ".venv/bin/luthier"), "run", *tools, "--time-limit", str(limit)]
-    luthier += ["--device", ",".join([f"emu:{target}"] * suite.devices)]
+    """Run one case, and return its outcome.
+
+    Args:
+        suite: of the case.
+        release: of ROCm.
+        target: of the devices.
+        tool: a tool, `sanitize`, `capture`, or nothing.
+        limit: seconds for the program.
+        command: of the program.
+        plain: outcome of the same case without a tool, if it has run.
+    """
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        code, output = run(suite, release, target, options(tool, limit, folder), limit, command)
+        tally = suite.read(output)
+        outcome: dict[str, object] = {"date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+        if tally is not None:
+            outcome |= {"passed": tally.passed, "failed": tally.failed}
+        reason = ""
+        if code == 124:
+            reason = f"not ended after {limit} s"
+        elif tally is None or (code and not tally.failed):
+            reason = complaint(output) or f"exit code {code}"
+            outcome |= {"passed": 0} if suite.read is read_nothing else {}
+        elif tally.failed:
+            reason = f"{', '.join(tally.names[:3])}{' …' * (tally.failed > 3)}"
+        else:
+            measured = facts(tool, Path(folder), plain)
+            reason = str(measured.pop("reason", ""))
+            outcome |= measured
+            if reason and "counted" in measured:  # programs that choose by time execute another number each time
+                run(suite, release, target, options("", limit, folder), limit, command)
+                reason += f", {facts('', Path(folder), {})['executed']} in another run"
+    outcome["seconds"] = round(time.monotonic() - begun)
+    return outcome | ({"reason": reason.replace(f"{ROOT}/", "")} if reason else {})  # the same wherever the clone is
+
+
+def options(tool: str, limit: int, folder: str) -> list[str]:
+    """Return Luthier's command and its options for a tool, `sanitize`, `capture`, or nothing."""
+    files = ["--json", f"{folder}/results.json"]
+    wanted = {
+        "": ["run", "--executed", *files],
+        "sanitize": ["sanitize", "--error-exitcode", "0", *files],
+        "capture": ["run", "--capture", "-o", f"{folder}/run"],
+        "instr_count": ["run", "-t", "instr_count:per_wave=true", *files],
+    }.get(tool, ["run", "-t", tool, *files])
+    return [*wanted, "--time-limit", str(limit)]
+
+
+def run(
+    suite: Suite, release: str, target: str, luthier: Sequence[str], limit: int, command: Sequence[str]
+) -> tuple[int, str]:
+    """Return the exit code and the output of a program under Luthier."""
     repaired = ["sh", "-c", f'{suite.repair} && exec env "$@"', "sh"]
     repaired += [f"{name}={value}" for name, value in suite.environment.items()]
-    begun = time.monotonic()
+    repaired += [f"PYTHONPATH={suite.folder}"] if suite.wheels else []
+    devices = ["--device", ",".join([f"emu:{target}"] * suite.devices)]
+    words = [*repaired, str(ROOT / ".venv/bin/luthier"), *luthier, *devices, "--", *command]
     done = subprocess.run(
-        stack(release, suite.packages[release], *repaired, *luthier, "--", *command),
+        stack(release, suite.packages[release], *words),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         cwd=ROOT,
     )
-    output = re.sub(r"\x1b\[[\d;]*m", "", done.stdout.decode(errors="replace"))
-    tally = suite.read(output)
-    outcome: dict[str, object] = {"seconds": round(time.monotonic() - begun)}
-    if tally is not None:
-        outcome |= {"passed": tally.passed, "failed": tally.failed}
-    if done.returncode == 124:
-        return outcome | {"reason": f"not ended after {limit} s"}
-    if tally is None or (done.returncode and not tally.failed):
-        reason = complaint(output) or f"exit code {done.returncode}"
-        return outcome | {"reason": reason.replace(f"{ROOT}/", "")}  # the same wherever the clone is
-    if tally.failed:
-        return outcome | {"reason": f"{', '.join(tally.names[:3])}{' …' * (tally.failed > 3)}"}
-    return outcome
+    return done.returncode, re.sub(r"\x1b\[[\d;]*m", "", done.stdout.decode(errors="replace"))
+
+
+def facts(tool: str, folder: Path, plain: Mapping[str, object]) -> dict[str, object]:
+    """Return what a run that ended well has measured, and the `reason` if that is wrong.
+
+    Args:
+        tool: as for `attempt`.
+        folder: with the run's files.
+        plain: outcome of the same case without a tool.
+    """
+    if tool == "capture":
+        replay = [str(ROOT / ".venv/bin/luthier"), "replay", str(folder / "run/captures"), "--json"]
+        done = subprocess.run(replay, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        measured: dict[str, object] = {"captured": len(list((folder / "run/captures").iterdir()))}
+        return measured | ({"reason": complaint(done.stderr) or "replay differs"} if done.returncode else {})
+    results = json.loads((folder / "results.json").read_text())
+    if not tool:
+        own = [kernel for kernel in results["executed"] if kernel["kernel"] and not is_of_runtime(kernel["kernel"])]
+        return {"kernels": len(own), "executed": sum(int(kernel["wave_instructions"]) for kernel in own)}
+    if tool == "sanitize":
+        return {"findings": len(results["findings"])}
+    own = [kernel for kernel in results["kernels"] if not is_of_runtime(kernel["kernel"])]
+    # A tool may want nothing of a kernel, as memcheck of one without accesses.
+    missed = [
+        kernel["kernel"] for kernel in own if not kernel["covered"] and kernel["reason"] != "nothing to instrument"
+    ]
+    measured = {"kernels": len(own)}
+    if tool == "instr_count":
+        measured["counted"] = sum(int(variable["value"]) for variable in results["variables"])
+        if "executed" in plain and measured["counted"] != plain["executed"]:
+            measured["reason"] = f"{measured['counted']} instructions counted, {plain['executed']} executed"
+    if missed:
+        measured["reason"] = f"not fully instrumented: {', '.join(missed)[:110]}"
+    return measured
+
+
+def is_of_runtime(kernel: str) -> bool:
+    """Return whether HIP launches this kernel itself, to copy and fill memory."""
+    return kernel.startswith("__amd_")
+
+
+def install(suite: Suite) -> None:
+    """Install a suite's wheels, if they are not there."""
+    if suite.wheels and not suite.folder.exists():
+        options = ["--quiet", "--only-binary=:all:", "--target", str(suite.folder)]
+        options += [] if suite.with_required else ["--no-deps"]
+        subprocess.run([sys.executable, "-m", "pip", "install", *options, *suite.wheels.split()], check=True)
+
+
+def version(suite: Suite, release: str) -> str:
+    """Return the version of the first of a suite's wheels, or of Debian's packages in its root."""
+    if suite.wheels:
+        return suite.wheels.partition("==")[2].partition(" ")[0]
+    packages = suite.packages[release]
+    first = packages.partition(",")[0]
+    query = stack(release, packages, "dpkg-query", "--show", "--showformat", "${Version}", first)
+    return subprocess.run(query, check=True, stdout=subprocess.PIPE, text=True).stdout if first else ""
 
 
 def complaint(output: str) -> str:
     """Return the line of a program's output that best explains its failure."""
-    for wanted in (r"^luthier", r"\berror\b|HSA_STATUS|fault by", r"assert|abort|terminate|cannot|not found"):
+    for wanted in (
+        r"^luthier",
+        r"^ +what\(\):",
+        r"\berror\b|HSA_STATUS|fault by",
+        r"assert|abort|terminate|cannot|not found|\bdiffer\b",
+    ):
         for line in output.splitlines():
             if re.search(wanted, line, re.IGNORECASE) and not re.search(HARMLESS, line):
                 return line.strip()[:110]
@@ -307,30 +526,45 @@ def record(key: str, outcome: Mapping[str, object], path: Path = RESULTS) -> Non
 
 
 def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
-    """Yield the lines of the table, a row for each suite, stack, target and tool, and of what it sums up to."""
-    yield "| suite | ROCm | target | tool | cases passed | tests in them | failed |"
-    yield "| --- | --- | --- | --- | --- | --- | --- |"
+    """Yield the lines of the table, a row for each suite, stack and target, and of what it sums up to."""
+    yield "| suite | version | ROCm | target | cases passed | tests in them | passed under tools | failed | date |"
+    yield "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"
 
-    def row(key: str) -> tuple[str, str, str, str]:
-        release, target, suite, _, tool = key.split("/")
-        return suite, release, target, tool
+    def row(key: str) -> tuple[str, str, str]:
+        release, target, suite, *_ = key.split("/")
+        return suite, release, target
 
     order, cases_passed, cases_tried = list(SUITES), 0, 0
-    for (suite, release, target, tool), keys in itertools.groupby(
+    for (suite, release, target), keys in itertools.groupby(
         sorted(results, key=lambda key: (order.index(row(key)[0]), row(key))), row
     ):
-        cases = {key.split("/")[3]: results[key] for key in keys}
+        counts: dict[str, str] = {}
+        reasons: list[str] = []
         # An operation that the device's back end does not have is none of the device's.
-        tried = {name: one for name, one in cases.items() if "reason" in one or one["passed"]}
-        failed = {name: one for name, one in tried.items() if "reason" in one}
-        tests = sum(int(str(one.get("passed", 0))) for one in tried.values())
-        reasons = "; ".join(f"{name}: {escape(one['reason'])}" for name, one in failed.items())
-        count = f"{len(tried) - len(failed)} of {len(tried)}"
-        yield f"| {suite} | {release} | {target} | {tool or '–'} | {count} | {tests} | {reasons or '–'} |"
-        cases_passed, cases_tried = cases_passed + len(tried) - len(failed), cases_tried + len(tried)
+        tried = [key for key in keys if "reason" in results[key] or results[key]["passed"]]
+        for tool, those in itertools.groupby(sorted(tried, key=tool_of), tool_of):
+            cases = {key.split("/")[3]: results[key] for key in those}
+            failed = {name: case["reason"] for name, case in cases.items() if "reason" in case}
+            reasons += [f"{name}{f' ({tool})' * bool(tool)}: {escape(reason)}" for name, reason in failed.items()]
+            findings = sum(int(str(case.get("findings", 0))) for case in cases.values())
+            counts[tool] = f"{len(cases) - len(failed)} of {len(cases)}{f' ({findings} findings)' * bool(findings)}"
+            cases_passed, cases_tried = cases_passed + len(cases) - len(failed), cases_tried + len(cases)
+        tests = sum(int(str(results[key].get("passed", 0))) for key in tried if not tool_of(key))
+        under = ", ".join(f"{tool} {count}" for tool, count in counts.items() if tool)
+        of_cases = {what: {str(results[key].get(what, "")) for key in tried} - {""} for what in ("version", "date")}
+        versions, date = ", ".join(sorted(of_cases["version"])), max(of_cases["date"], default="")
+        yield (
+            f"| {suite} | {versions or '–'} | {release} | {target} | {counts.get('', '–')} | {tests} | {under or '–'} "
+            f"| {'; '.join(reasons) or '–'} | {date or '–'} |"
+        )
     passed, failures = (sum(int(str(one.get(what, 0))) for one in results.values()) for what in ("passed", "failed"))
     yield ""
     yield f"In all {cases_passed:,} of {cases_tried:,} cases; {passed:,} tests passed and {failures:,} failed."
+
+
+def tool_of(key: str) -> str:
+    """Return the tool of an outcome."""
+    return key.split("/")[4]
 
 
 def escape(text: object) -> str:
@@ -385,7 +619,7 @@ def main() -> None:
     )
     parser.add_argument("--suite", default="", help=f"suites, separated by commas: {', '.join(SUITES)}")
     parser.add_argument("--case", default=".*", help="regular expression that matches whole names of cases")
-    parser.add_argument("--tool", default="", help="run under this tool")
+    parser.add_argument("--tool", default="", help="run under these tools, separated by commas; none: before a comma")
     parser.add_argument("--time-limit", type=int, default=120, help="seconds for a case (default: 120)")
     parser.add_argument("--again", action="store_true", help="also run cases with an outcome")
     given = parser.parse_args()
@@ -395,10 +629,14 @@ def main() -> None:
         if suite not in SUITES or release not in SUITES[suite].packages:
             sys.exit(f"there is no suite {suite} of ROCm {release}")
         cases = [(case, line) for case, line in commands(suite, release) if re.fullmatch(given.case, case)]
-        for target, (case, line) in itertools.product(given.target.split(","), cases):
-            key = "/".join((release, target, suite, case, given.tool))
-            if given.again or key not in recorded():
-                outcome = attempt(SUITES[suite], release, target, given.tool, given.time_limit, line)
+        install(SUITES[suite])
+        of_package = version(SUITES[suite], release)
+        for target, (case, line), tool in itertools.product(given.target.split(","), cases, given.tool.split(",")):
+            key, results = "/".join((release, target, suite, case, tool)), recorded()
+            if given.again or key not in results:
+                plain = results.get("/".join((release, target, suite, case, "")), {})
+                outcome = attempt(SUITES[suite], release, target, tool, given.time_limit, line, plain)
+                outcome |= {"version": of_package} if of_package else {}
                 record(key, outcome)
                 print(key, outcome, flush=True)
     write_table(table(recorded()))

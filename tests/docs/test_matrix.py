@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -72,21 +74,57 @@ def test_what_llama_says(matrix: ModuleType) -> None:
     assert matrix.read_operations(output) == matrix.Tally(1, 1, ("ADD(type=f16,ne=[2])",))
 
 
+def test_what_migraphx_says(matrix: ModuleType) -> None:
+    assert matrix.read_migraphx("MIGraphX verification passed successfully.\n") == matrix.Tally(1, 0)
+    assert matrix.read_migraphx("FAILED: a.onnx\n").failed == 1
+    assert matrix.read_migraphx("terminate called\n") is None
+    output = "[  FAILED  ] scale: 1 == 2\n[==========] 2 tests ran\n[  FAILED  ] 1 tests failed\n"
+    assert matrix.read_migraphx_tests(output) == matrix.Tally(1, 1, ("scale",))
+
+
 def test_rows(matrix: ModuleType) -> None:
     """Cases that no test is in are not counted; cells say what Markdown would not show otherwise."""
+    new = {"seconds": 1, "failed": 0, "date": "2026-12-01", "version": "0.7"}
     outcomes = {
         "6.4/gfx90a/llama.cpp/ADD/": {"seconds": 1, "passed": 5, "failed": 0},
         "6.4/gfx90a/llama.cpp/GLU/": {"seconds": 1, "passed": 0, "failed": 0},
         "6.4/gfx90a/llama.cpp/MUL/": {"seconds": 1, "passed": 2, "failed": 1, "reason": "a|b"},
         "6.4/gfx90a/llama.cpp/ADD/instr_count": {"seconds": 1, "passed": 5, "failed": 0},
+        "6.4/gfx942/llama.cpp/ADD/": new | {"passed": 5},
+        "6.4/gfx942/llama.cpp/ADD/sanitize": new | {"passed": 5, "findings": 3},
+        "6.4/gfx942/llama.cpp/ADD/instr_count": new | {"passed": 5, "reason": "6 counted"},
     }
     rows = list(matrix.table(outcomes))[2:]
     assert rows == [
-        r"| llama.cpp | 6.4 | gfx90a | – | 1 of 2 | 7 | MUL: a\|b |",
-        "| llama.cpp | 6.4 | gfx90a | instr_count | 1 of 1 | 5 | – |",
+        r"| llama.cpp | – | 6.4 | gfx90a | 1 of 2 | 7 | instr_count 1 of 1 | MUL: a\|b | – |",
+        "| llama.cpp | 0.7 | 6.4 | gfx942 | 1 of 1 | 5 | instr_count 0 of 1, sanitize 1 of 1 (3 findings) "
+        "| ADD (instr_count): 6 counted | 2026-12-01 |",
         "",
-        "In all 2 of 3 cases; 12 tests passed and 1 failed.",
+        "In all 4 of 6 cases; 27 tests passed and 1 failed.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("counted", "covered", "reason"),
+    [
+        (70, True, None),
+        (71, True, "71 instructions counted, 70 executed"),
+        (70, False, "not fully instrumented: add"),
+    ],
+)
+def test_what_a_count_must_be(
+    matrix: ModuleType, tmp_path: Path, counted: int, covered: bool, reason: str | None
+) -> None:
+    """The runtime's own kernels are left out, as tools leave them out."""
+    results = tmp_path / "results.json"
+    executed = [{"kernel": "add", "wave_instructions": 70}, {"kernel": "__amd_copy", "wave_instructions": 9}]
+    results.write_text(json.dumps({"executed": executed}))
+    plain = matrix.facts("", tmp_path, {})
+    assert plain == {"kernels": 1, "executed": 70}
+    idle = {"kernel": "empty", "covered": False, "reason": "nothing to instrument"}
+    kernels = [{"kernel": "add", "covered": covered, "reason": None}, idle, {"kernel": "__amd_copy", "covered": False}]
+    results.write_text(json.dumps({"kernels": kernels, "variables": [{"value": str(counted)}]}))
+    assert matrix.facts("instr_count", tmp_path, plain).get("reason") == reason
 
 
 @pytest.mark.parametrize(
