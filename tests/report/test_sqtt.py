@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
+from luthier.cli.main import main
 from luthier.errors import LuthierError
 from luthier.report.sqtt import IMMEDIATE, VALU, WORDS, ThreadTrace, code_kinds, token_kinds
 from luthier.report.sqtt_writer import TraceWriter, instruction_code
@@ -90,6 +93,31 @@ def test_a_stream_from_the_documented_bits() -> None:
     assert (trace.cu, trace.simds, wave.simd, wave.slot, wave.start, wave.end, wave.whole) == (1, 4, 2, 5, 2, 13, True)
     steps = [(step.time, step.kind, step.code) for step in wave.steps]
     assert steps == [(3, "valu", VALU), (6, "immediate", IMMEDIATE), (12, "load", 34)]
+
+
+def test_the_command_shows_traces(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Files or a folder of them, with classes and cycles; what is no trace, and options of runs, are errors."""
+    writer = TraceWriter("gfx1100")
+    for wave, cycles in ((3, 40), (4, 9)):
+        begin = writer.time
+        writer.add("WAVE_START", begin, simd=0, wave=wave)
+        writer.add("VALU", begin + 4, wave=wave)
+        writer.add("WAVE_END", begin + cycles, simd=0, wave=wave)
+    trace = tmp_path / "ui" / "one.att"
+    trace.parent.mkdir()
+    trace.write_bytes(writer.data())
+    for path in (trace, tmp_path):
+        assert main(["report", str(path), "--format", "json", "--top", "1"]) == 0
+        traces, classes, waves = json.loads(capfd.readouterr().out)
+        assert traces["rows"] == [["one.att", "version 3", 2, 2, 2, ""]]
+        assert classes["rows"] == [["valu", 2, 100.0]]
+        assert waves["title"] == "waves, the 1 with most cycles of 2"
+        assert [row[2:] for row in waves["rows"]] == [[3, 0, 40, 1, ""]]
+    assert main(["report", str(trace), "--format", "html"]) == 1
+    assert "formats text and json" in capfd.readouterr().err
+    trace.write_bytes(b"no trace at all")
+    assert main(["report", str(trace)]) == 1
+    assert "is no header of a thread trace" in capfd.readouterr().err
 
 
 def test_gfx9_takes_a_time_stamp_at_the_reset_before_it() -> None:

@@ -38,7 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         type=Path,
         nargs="+",
-        help="results of `luthier run -o RUN`; several are merged",
+        help="results of `luthier run -o RUN`; several are merged. Or thread traces of a GPU: .att files, or folders "
+        "of them",
     )
     format = parser.add_argument(
         "--format", choices=("text", *FORMATS.names()), default="text", help="%(formats)s (default: text)"
@@ -147,6 +148,10 @@ def run(args: argparse.Namespace) -> int:
     from luthier.run.folder import RunFolder
 
     format = None if args.format == "text" else FORMATS.load(args.format)
+    if args.top < 0:
+        raise LuthierError(f"--top must be at least 0, not {args.top}")
+    if traces := _raw_traces(args):
+        return _report_traces(traces, args)
     _check_options(args, format)
     conditions = [Condition.parse(text) for text in args.fail_if]
     with _folder(args.folder) as folder:
@@ -160,7 +165,7 @@ def _check_options(args: argparse.Namespace, format: ReportFormat | None) -> Non
     """Check the combination of options.
 
     Raises:
-        LuthierError: some options do not work together, or with the format, or `--top` is negative.
+        LuthierError: some options do not work together, or with the format.
     """
     for use in _USES:
         use.check(args, format)
@@ -170,12 +175,56 @@ def _check_options(args: argparse.Namespace, format: ReportFormat | None) -> Non
         raise LuthierError("--sum and --memory need --trace")
     if args.format == "html" and not args.output and sys.stdout.isatty():
         raise LuthierError("a page cannot be shown in a terminal: write it to a file with -o report.html")
-    if args.top < 0:
-        raise LuthierError(f"--top must be at least 0, not {args.top}")
 
 
 def _is_given(args: argparse.Namespace, option: str) -> bool:
     return getattr(args, option.removeprefix("--").replace("-", "_")) not in (None, False, [])
+
+
+def _raw_traces(args: argparse.Namespace) -> list[Path]:
+    """Return the thread traces that are to be shown; [] if the arguments name runs.
+
+    Raises:
+        LuthierError: an option does not go with thread traces.
+    """
+    from luthier.report.raw_traces import raw_traces
+
+    traces = [] if any((path / "summary.json").exists() for path in args.folder) else raw_traces(args.folder)
+    of_runs = (
+        "--table",
+        "--against",
+        "--fail-if",
+        "--source-path",
+        "--counters",
+        "--trace",
+        "--by",
+        "--sum",
+        "--memory",
+        "--number",
+        "--all",
+    )
+    if traces and (args.format not in ("text", "json") or any(_is_given(args, option) for option in of_runs)):
+        raise LuthierError("thread traces are shown with the formats text and json, and with --top and -o alone")
+    return traces
+
+
+def _report_traces(traces: Sequence[Path], args: argparse.Namespace) -> int:
+    """Write the tables of thread traces and return the exit status."""
+    from luthier.report.raw_traces import tables_of_traces
+
+    tables = tables_of_traces(traces, args.top)
+    text = _text(tables, args) if args.format == "text" else _json(tables)
+    if args.output:
+        with writing_atomically(args.output) as file:
+            file.write(f"{text}\n".encode())
+    else:
+        data_output().write(f"{text}\n".encode())
+        sys.stdout.flush()
+    return 0
+
+
+def _json(tables: Iterable[Table]) -> str:
+    return strict_json.dumps([table.to_json() for table in tables], indent=2, default=str)
 
 
 def _print_verdicts(verdicts: list[Verdict], args: argparse.Namespace) -> int:
@@ -327,7 +376,7 @@ def _write_summaries(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]
     memory = MEMORY if args.memory is None else args.memory
     tables = summaries(folder, args.trace, by, sums, args.top, memory)
     if args.format == "json":
-        out.write(strict_json.dumps([table.to_json() for table in tables], indent=2, default=str).encode() + b"\n")
+        out.write(f"{_json(tables)}\n".encode())
         return
     out.write(f"{_text(tables, args)}\n".encode())
 
@@ -362,7 +411,7 @@ def _write_chosen(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -
     else:
         tables = [(by_stack if kind in GROUPS else by_place)(folder, kind, args.top) for kind in args.by]
     if args.format == "json":
-        text = strict_json.dumps([table.to_json() for table in tables], indent=2)
+        text = _json(tables)
     elif args.format == "csv":
         text = tables[0].csv().rstrip("\n")
     else:
