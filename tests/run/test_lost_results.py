@@ -39,10 +39,30 @@ COMMANDS = {
     "patch": ("patch", "{program}", "-t", "instr_count", "-o", "{out}/patched", "--map", "{out}/map.parquet"),
     "extract": ("extract", "{program}", "--target", "gfx90a", "-o", "{out}/objects"),
     "listing": ("lift", "{program}", "--target", "gfx90a", "--instructions"),
+    "profile": ("profile", "-o", "{out}/run", "--", "{program}"),
+    "run --project": ("run", "--project", "-o", "{out}/run", "--", "{program}"),
+    "calibrate": (
+        "project",
+        "{projected}",
+        "--calibrate",
+        "{times}",
+        "--fit",
+        "launch_overhead",
+        "-o",
+        "{out}/gpu.toml",
+    ),
+    "lcov": ("report", "{run}", "--format", "lcov", "-o", "{out}/run.info"),
+    "llvm-cov": ("report", "{run}", "--format", "llvm-cov", "-o", "{out}/coverage.json"),
+    "folded": ("report", "{run}", "--format", "folded", "-o", "{out}/stacks.txt"),
+    "speedscope": ("report", "{run}", "--format", "speedscope", "-o", "{out}/stacks.json"),
+    "explain": ("explain", "coalescing"),
+    "manual": ("manual",),
+    "completion": ("completion", "bash"),
+    "projections": ("project", "{captures}", "--to", "mi250x"),
     "minimise": ("minimise", "{racing}", "--check", "races", "-o", "{out}/less.lcap"),
     "debug": ("debug", "-x", "{commands}", "--", "{program}"),
 }
-PRINTING = ("listing", "debug")
+PRINTING = ("listing", "debug", "explain", "manual", "completion", "projections")
 """Commands whose results are what they print."""
 
 
@@ -66,7 +86,7 @@ class Fault(NamedTuple):
         return self.below == "{out}" and bool(self.calls)
 
 
-NAMES = ("captures", "captures/first", "run", "failing.so", "cache", "racing", "commands")
+NAMES = ("captures", "captures/first", "run", "failing.so", "cache", "racing", "commands", "projected", "times")
 MOMENTS = {"first": 0.0, "last": 1.0, "middle": 0.5}
 CRASHED = (-signal.SIGSEGV, 128 + signal.SIGSEGV)
 SMALL = 'mount -t tmpfs -o size=1m none /dev/shm && exec "$@"'
@@ -102,8 +122,8 @@ FAULTS = {
 
 
 class Made(NamedTuple):
-    """Inputs of the commands: a program, its captures, one of a race, a run, debugger commands; the library that makes
-    calls fail; the cache."""
+    """Inputs of the commands: a program, its captures, one of a race, a run, debugger commands, a run with projected
+    times, measured times; the library that makes calls fail; the cache."""
 
     program: Path
     captures: Path
@@ -113,19 +133,23 @@ class Made(NamedTuple):
     cache: Path
     racing: Path
     commands: Path
+    projected: Path
+    times: Path
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, build_program: Callable[..., Path]) -> Made:
-    folder, program = tmp_path_factory.mktemp("made"), build_program("graph")
+    folder, program = tmp_path_factory.mktemp("made"), build_program("graph", "-g")
     made = Made(program, *(folder / name for name in NAMES))
     source = str(PROGRAMS / "failing_files.c")
     subprocess.run(["gcc", "-shared", "-fPIC", "-O1", source, "-o", str(made.library), "-ldl"], check=True)
     made.commands.write_text("stepi\nregisters 2\ncontinue\n")
+    made.times.write_text("kernel,us\nscale,20\nshift,20\n")
     for command, what in (
         (("capture", "-o", made.captures), program),
         (("capture", "-k", "mix", "-o", made.racing), build_program("defects")),
-        (("run", "-t", "instr_count", "-o", made.run), program),
+        (("run", "-t", "block_profile", "-o", made.run), program),
+        (("run", "--project", "-o", made.projected), program),
     ):
         done = run_luthier(*command, "--", what)
         assert done.returncode == 0, done

@@ -1,6 +1,10 @@
 // What a kernel finds when it starts, written down.
 #include <hip/hip_runtime.h>
 
+#ifndef HIDDEN_WORDS
+#define HIDDEN_WORDS 52 // of code objects since version 5
+#endif
+
 typedef unsigned u32;
 typedef unsigned long long u64;
 typedef __attribute__((address_space(4))) const u32 constant;
