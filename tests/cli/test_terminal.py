@@ -11,6 +11,8 @@ from commands import MAIN
 from luthier import Table
 from luthier.cli.completion import SHELLS
 from luthier.cli.main import COMMANDS, main
+from luthier.support.suggestions import did_you_mean
+from luthier.support.table import Cell
 from run_folders import kernel, write_run
 from terminals import on_terminal
 
@@ -25,6 +27,26 @@ def test_tables_fit(width: int) -> None:
     assert all(part in table.text(width) for part in ("short", "123,456,789", "_end" if width > 60 else "nd"))
     assert (long in table.text(width)) == (width == 200)
     assert table.text(200) == table.text()
+
+
+def test_columns_of_several_quantities() -> None:
+    """Each number has its own decimals, below each other's point; percentages have equally many."""
+    rows: list[list[Cell]] = [["a", 22_784, 100, 0.5], ["b", 0.5, 3.25, 1.25], ["c", None, 3, 2.0]]
+    lines = Table("", ("what", "run", "%", "mean"), rows).text().split("\n")
+    assert lines[1:] == [
+        "  a     22,784    100.00  0.50",
+        "  b          0.5    3.25  1.25",
+        "  c                 3.00  2.00",
+    ]
+
+
+def test_an_option_that_is_nearly_one(capfd: pytest.CaptureFixture[str]) -> None:
+    for word, hint in (("--kernels", "--kernel"), ("--outptu=RUN", "--output"), ("--json-file", "--json")):
+        with pytest.raises(SystemExit):
+            main(["run", word])
+        assert capfd.readouterr().err.rstrip().endswith(f"unrecognized arguments: {word}; did you mean '{hint}'?")
+    assert did_you_mean("per", ["per_wave", "top"]) == "; did you mean 'per_wave'?"
+    assert did_you_mean("pe", ["per_wave"]) == ""
 
 
 def test_report_fits_the_terminal_and_pipes_get_everything(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

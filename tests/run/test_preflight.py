@@ -46,6 +46,37 @@ def test_a_limit_is_said_first(limit: str, says: str) -> None:
     assert len(outcome.err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("name", "contents", "says"),
+    [
+        ("missing", None, "No such file or directory\n"),
+        ("beside", "#!/bin/sh\n", "No such file or directory; did you mean ./beside?"),
+        ("./beside", "#!/no/interpreter\n", "No such file or directory; its interpreter is missing"),
+        ("./beside", "echo started\n", "Exec format error; a script begins with a line such as #!/bin/sh"),
+    ],
+)
+def test_a_program_that_cannot_start(tmp_path: Path, name: str, contents: str | None, says: str) -> None:
+    if contents is not None:
+        (tmp_path / "beside").write_text(contents)
+        (tmp_path / "beside").chmod(0o700)
+    outcome = run("--", name, prefix=f"cd {tmp_path}")
+    assert outcome.code == 1
+    assert says in outcome.err
+
+
+def test_a_program_that_loads_no_library(tmp_path: Path) -> None:
+    """One that is linked statically, or has 32 bits, is named before; its children count."""
+    program = tmp_path / "program"
+    source = '#include <unistd.h>\nint main(void) { return execlp("true", "true", NULL); }'
+    subprocess.run(["gcc", "-static", "-x", "c", "-", "-o", program], input=source, text=True, check=True)
+    assert "program is statically linked" in (preflight.unreachable(program) or "")
+    assert f"warning: {program} is statically linked" in run("--", str(program)).err
+    program.write_bytes(program.read_bytes()[:4] + b"\1" + program.read_bytes()[5:])
+    assert "is a 32-bit program" in (preflight.unreachable(program) or "")
+    assert preflight.unreachable(Path(sys.executable)) is None
+    assert preflight.unreachable(tmp_path / "missing") is None
+
+
 def test_limits_that_suffice() -> None:
     outcome = run("--", "echo", "started", prefix="ulimit -n 32; ulimit -v 1200000000")
     assert (outcome.code, outcome.out, outcome.err) == (0, "started\n", "")

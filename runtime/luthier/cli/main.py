@@ -80,6 +80,15 @@ class Parser(argparse.ArgumentParser):
     """A parser whose error messages quote arguments, since these may be file names, and that accepts values that begin
     with a dash for the options in `DASHED`."""
 
+    def parse_args(self, words: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
+        """Parse the arguments of a command."""
+        parsed, unknown = self.parse_known_args(words)
+        if unknown:
+            option = unknown[0].partition("=")[0]
+            hint = did_you_mean(option, self._option_string_actions) if option.startswith("--") else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return parsed
+
     def parse_known_args(  # type: ignore[override]
         self, words: Sequence[str], namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:

@@ -12,6 +12,7 @@ from luthier.report.rows import KernelNumbers
 from luthier.run.folder import RunFolder
 from luthier.support.extras import extra
 from luthier.support.table import Cell, Table
+from luthier.support.wording import counted
 
 SCHEMA = 1
 """Schema of the comparison as JSON; incremented if a field changes its meaning or is removed."""
@@ -88,9 +89,14 @@ def compared(run: RunFolder, against: RunFolder) -> list[Table]:
 def changed(table: Table) -> Table:
     """Return the table without equal rows; the title gives their number."""
     compared_rows = [(ComparedRow.of(row), row) for row in table.rows]
-    rows = [row for compared, row in compared_rows if compared.difference != 0 and compared.what != "emulation_ns"]
+    rows = [
+        [*row[:-1], float(f"{row[-1]:.4g}") if isinstance(row[-1], float) else row[-1]]
+        for compared, row in compared_rows
+        if compared.difference != 0 and compared.what != "emulation_ns"
+    ]
     same = len(table.rows) - len(rows)
-    return Table(f"{table.title}, {same} equal" if same else table.title, table.columns, rows)
+    title = f"{table.title}; {counted(same, 'row')} of equal numbers left out" if same else table.title
+    return Table(title, table.columns, rows)
 
 
 def as_json(run: RunFolder, against: RunFolder) -> dict[str, Any]:

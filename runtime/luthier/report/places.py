@@ -63,6 +63,8 @@ def by_place(run: RunFolder, kind: By, top: int = 0) -> Table:
         lanes = group.lanes_share(facts.get("wave_size") or 0)
         rows.append((name, group.place(), *own, group.instructions, group.executed, lanes, share))
     left = f", the first {len(rows)} of {len(ordered)}" if len(rows) < len(ordered) else ""
+    if kind == "line" and not any(group.has_lines for group in groups.values()):
+        left += "; there are no source lines: compile with -g"
     columns = ("kernel", "source", *more[kind], "instructions", "executed", "lanes %", "%")
     return Table(f"executed by {kind}{left}", columns, rows)
 
@@ -96,6 +98,11 @@ class _Group:
         """Return the percentage of lanes active in executed vector instructions; None if it is not known."""
         possible = self._vectors * wave_size
         return round(100 * self._lanes / possible, 1) if possible else None
+
+    @property
+    def has_lines(self) -> bool:
+        """Return whether debug information names lines of its instructions."""
+        return bool(self._places)
 
     def place(self) -> str:
         return lines_text(self._places) or self._offset

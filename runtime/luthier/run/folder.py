@@ -4,6 +4,7 @@ foreign contents are errors."""
 from __future__ import annotations
 
 import fcntl
+import itertools
 import os
 import shutil
 import time
@@ -118,7 +119,8 @@ def _why_not(folder: Path) -> str:
         try:
             descriptor = os.open(folder / _PARTIAL, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            return f"{folder} is not empty"
+            free = next(name for number in itertools.count(2) if not (name := Path(f"{folder}-{number}")).exists())
+            return f"{folder} is not empty: remove it, or choose another folder, such as {free}"
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:

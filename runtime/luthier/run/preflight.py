@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from luthier.errors import DeviceError, LuthierError
+from luthier.objects import elf as E
+from luthier.objects.place import FileSlice
 from luthier.run.device_choice import Devices
 from luthier.run.machine_gpus import MachineGpus
 from luthier.run.rocr import find_runtime
@@ -65,6 +67,8 @@ def check(command: Sequence[str], devices: Devices, base: Mapping[str, str]) -> 
     path = shutil.which(command[0], path=base.get("PATH"))
     if path is not None:
         check_rights(Path(path))
+        if problem := unreachable(Path(path)):
+            say(f"luthier run: warning: {problem}", file=sys.stderr)
     if not isinstance(devices, MachineGpus) and (unknown := unknown_targets(command[0], devices, base)):
         say(f"luthier run: warning: {unknown}", file=sys.stderr)
     if not os.path.exists(PROCESSORS):  # then libhsakmt 5.2.3 finds no device, and HIP 5.2 crashes
@@ -162,6 +166,17 @@ def check_rights(program: Path) -> None:
                 " copy without them, or start `luthier run` as the user whose privileges it needs",
                 object=str(program),
             )
+
+
+def unreachable(program: Path) -> str | None:
+    """Return a sentence about a program into which no library can be loaded; it may start others."""
+    with suppress(OSError, LuthierError):
+        data = FileSlice.of_file(program, str(program)).view
+        if data[:5] == E.ELF_MAGIC + b"\1":
+            return f"{program} is a 32-bit program, which cannot use ROCm: only programs that it starts are seen"
+        if data[:4] == E.ELF_MAGIC and not any(one.type == E.PT_INTERP for one in E.ElfFile(data, "").segments):
+            return f"{program} is statically linked, so it loads no ROCm library: only programs that it starts are seen"
+    return None
 
 
 def unknown_targets(program: str, devices: Sequence[VirtualGpu], base: Mapping[str, str]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import signal
@@ -99,7 +100,17 @@ def start(command: Sequence[str], *, env: Mapping[str, str]) -> subprocess.Popen
     try:
         return subprocess.Popen(list(command), env=dict(env))
     except OSError as problem:
-        raise LuthierError(f"cannot run {command[0]}: {problem.strerror or problem}") from problem
+        hint = _start_hint(command[0], problem)
+        raise LuthierError(f"cannot run {command[0]}: {problem.strerror or problem}{hint}") from problem
+
+
+def _start_hint(program: str, problem: OSError) -> str:
+    """Return what a user who cannot start a program can do, if that is known."""
+    if problem.errno == errno.ENOENT and os.path.exists(program):
+        return "; its interpreter is missing" if "/" in program else f"; did you mean ./{program}?"
+    if problem.errno == errno.ENOEXEC:
+        return "; a script begins with a line such as #!/bin/sh"
+    return ""
 
 
 def converse(command: Sequence[str]) -> subprocess.Popen[str]:

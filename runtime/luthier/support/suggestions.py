@@ -10,5 +10,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     import difflib  # only needed for errors
 
     folded = {known_name.lower().replace("-", "_"): known_name for known_name in known}
-    matches = difflib.get_close_matches(name.lower().replace("-", "_"), folded, 1)
+    name = name.lower().replace("-", "_")
+    parts = [known_name for known_name in folded if len(name) > 2 and known_name.startswith(name)]
+    matches = difflib.get_close_matches(name, folded, 1) or parts[:1]
     return f"; did you mean {folded[matches[0]]!r}?" if matches else ""

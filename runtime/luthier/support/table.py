@@ -203,13 +203,19 @@ _NAMES = frozenset(
 
 
 def _aligned(name: str, cells: Sequence[Cell]) -> list[str]:
-    """Return numbers as text, with equally many decimals, and thousands separated unless the numbers are names."""
+    """Return numbers as text, decimal points below each other, thousands separated unless the numbers are names.
+
+    Numbers have equally many decimals. A column of whole and other numbers mixes quantities, unless it is of
+    percentages: there each number has its own decimals.
+    """
     reals = [cell for cell in cells if isinstance(cell, float) and math.isfinite(cell)]
     texts = [f"{cell:.6g}" if abs(cell) < 1e6 else f"{cell:.0f}" for cell in reals if abs(cell) < 1e15]
     if len(texts) < len(reals) or any("e" in text for text in texts):
         return list(map(_shown, cells))
     decimals = max((len(text.partition(".")[2]) for text in texts), default=0)
     comma = "" if name in _NAMES else ","
+    if decimals and "%" not in name and any(isinstance(cell, int) and not isinstance(cell, bool) for cell in cells):
+        return [_padded(cell, comma, decimals) for cell in cells]
     return [
         f"{cell:{comma}.{decimals}f}"
         if isinstance(cell, float) and math.isfinite(cell)
@@ -218,6 +224,15 @@ def _aligned(name: str, cells: Sequence[Cell]) -> list[str]:
         else _shown(cell)
         for cell in cells
     ]
+
+
+def _padded(cell: Cell, comma: str, decimals: int) -> str:
+    """Return a number with its own decimals, and spaces in place of those that it lacks."""
+    if not isinstance(cell, int | float) or isinstance(cell, bool) or not math.isfinite(cell):
+        return _shown(cell)
+    whole, point, rest = (f"{cell:{comma}d}" if isinstance(cell, int) else f"{cell:{comma}.{decimals}f}").partition(".")
+    rest = rest.rstrip("0")
+    return f"{whole}{point if rest else ' '}{rest.ljust(decimals)}"
 
 
 def _shown(cell: Cell) -> str:

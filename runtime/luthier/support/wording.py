@@ -9,9 +9,9 @@ _MOST_LISTED = 8
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with a noun, which is given in the singular: ``1 finding``, ``2 launches``."""
+    """Return a number with a noun, which is given in the singular: ``1 finding``, ``2,000 launches``."""
     plural = "es" if noun.endswith(("ch", "s")) else "s"
-    return f"{number} {noun}{'' if number == 1 else plural}"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
 
 
 def enumerated(items: Iterable[str]) -> str:

@@ -38,7 +38,7 @@ def verdict_lines(verdict: KernelVerdict) -> Iterator[str]:
     if verdict.patch is None:
         yield "  nothing was inserted"
     elif not verdict.expected and not verdict.counted:
-        yield "  outputs equal; no counters predicted"
+        yield "  outputs equal; counters were not compared, since the tool predicts none"
     elif verdict.complete:
         yield "  outputs equal, counters equal the emulator's own counts"
     else:

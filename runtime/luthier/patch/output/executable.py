@@ -98,7 +98,11 @@ def patch_executable_with(
     output: str | None = None,
 ) -> PatchedFile:
     """Instrument a host executable or shared library with patch options; see `patch_executable`."""
-    host = ArchiveFile(path) if is_archive(path) else HostFile(path)
+    try:
+        host = ArchiveFile(path) if is_archive(path) else HostFile(path)
+    except ObjectError:
+        next(find_images(path))  # without device code, that is the error
+        raise
     device = _device_code(host, target, object)
     select([name for code in device.objects.values() for name in code.kernels], kernels, file=path)
     skipped, failures = list(device.skipped), list(device.failures)
