@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -81,6 +82,31 @@ def edit(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))
+
+
+def test_a_module_that_cannot_be_built_stops_a_run_before_its_program(project: Path) -> None:
+    """Told once, and without what follows; a hook that does not exist is named at the line of the tool."""
+    tool = """
+        from luthier import Tool
+        from followed import device
+        class Followed(Tool):
+            def instrument(self, task):
+                device.missing
+    """
+    (project / "followed/__init__.py").write_text(textwrap.dedent(tool))
+    (project / "followed.dist-info").mkdir()
+    (project / "followed.dist-info/METADATA").write_text("Name: followed\nVersion: 1\n")
+    (project / "followed.dist-info/entry_points.txt").write_text("[luthier.tools]\nfollowed = followed:Followed\n")
+    edit(project / "followed/device.hip", "step", "unknown_type step")
+    run = "from luthier.cli.main import main; exit(main(['run', '-t', 'followed', '--', 'echo', 'started']))"
+    output, stderr = python(project, run, fails=True)
+    assert output == ""
+    assert "unknown_type step" in stderr
+    assert "== coverage" not in stderr
+    group = "from luthier.tool.tool import ToolGroup, failed\nfrom followed import Followed\ntool = Followed()\n"
+    edit(project / "followed/device.hip", "unknown_type step", "step")
+    misspelt = f"{group}try:\n    tool.instrument(None)\nexcept AttributeError as e:\n    print(failed(tool, 'x', e))"
+    assert f"{project / 'followed/__init__.py'}:6: AttributeError: " in python(project, misspelt)[0]
 
 
 def test_an_edit_of_source_header_or_settings_reaches_the_next_program(project: Path) -> None:

@@ -157,7 +157,7 @@ def test_the_summary_says_what_is_lacking(tmp_path: Path, capsys: pytest.Capture
     lines = list(RunDigest.of(AnalysedRun.of(RunFolder(run))).lines())
     text = "\n".join(lines)
     assert "partial: the program was ended by SIGKILL" in text
-    assert "more notes: partial: the run was stopped before 1 launch ended, fault: the disk was full" in text
+    assert "more notes: partial: the run was stopped before 1 launch ended; fault: the disk was full" in text
     assert "used well" not in text
     assert len(lines) <= LINES
     assert main(["report", str(run)]) == 0
@@ -290,5 +290,5 @@ def test_paths_and_empty_tables(
     command = [sys.executable, "-m", "luthier", "run", "-k", "even", *tools, "--", "./app"]
     process = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     assert process.returncode == 0
-    assert "exceptional numbers: nothing in 1 instrumented launch\n" in process.stderr
+    assert "exceptional numbers: none in 1 launch\n" in process.stderr
     assert "== block_timing\nno times\n" in process.stderr, "a device without a clock says so"

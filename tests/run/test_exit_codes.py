@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import MAIN
+from commands import MAIN, run_luthier
 from luthier.cli.main import main
 from luthier.run.folder import SUMMARY
 from strict_json_reader import strictly
@@ -64,10 +64,27 @@ def ended(tmp_path: Path, build_program: Callable[..., Path]) -> Ended:
     return run
 
 
+def test_programs_without_gpu_and_names_without_kernel(build_program: Callable[..., Path]) -> None:
+    done = run_luthier("run", "-t", "opcode_histogram", "--", "true")
+    assert done.returncode == 1
+    assert "the program did not load ROCr (libhsa-runtime64.so.1)" in done.stderr
+    done = run_luthier("run", "-t", "opcode_histogram", "-k", "none", "--", build_program("graph"))
+    assert done.returncode == 1
+    assert "no launch was selected; the program launched scale, shift" in done.stderr
+
+
+def test_records_that_are_not_kept(build_program: Callable[..., Path], tmp_path: Path) -> None:
+    """A tool whose records nobody takes says how many; with a run folder they are kept."""
+    for options, expected in ((("-o", str(tmp_path / "run")), False), ((), True)):
+        done = run_luthier("run", "-t", "mem_trace", *options, "--", build_program("graph"))
+        assert done.returncode == 0
+        assert ("records of mem_trace's channel accesses were not kept: -o RUN" in done.stderr) == expected, done.stderr
+
+
 def test_nothing_to_instrument_is_no_error(ended: Ended) -> None:
     code, output = ended("idle")
     assert code == 0, output
-    assert "nothing to instrument" in output
+    assert "no tool requested a hook" in output
     code, output = ended("unable")
     assert code == 1
     assert "luthier run: error: nothing was instrumented: nothing could be instrumented: there is no way" in output

@@ -84,8 +84,8 @@ def test_classes_are_the_devices_own(bench: Any, shipped: Any, name: str, target
     tables = kernel.under(shipped("instruction_mix"))
     *mix, total = rows(tables[name])
     # A return or a call is a jump by register: its class is its own matter.
-    assert {row["class"]: row["waves"] for row in mix} == +expected
-    assert total["waves"] == expected.total()
+    assert {row["class"]: row["executed"] for row in mix} == +expected
+    assert total["executed"] == expected.total()
 
 
 @pytest.mark.rows(1)

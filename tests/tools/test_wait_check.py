@@ -31,7 +31,7 @@ def test_waits_taken_out_are_found(app: Any, shipped: Any, capfd: pytest.Capture
     object = load_object(path)
     lifted = lift(object, "reduction")
     as_it_is = tables(shipped("wait_check", unneeded=True), object)
-    assert as_it_is["nothing was found"] == []
+    assert as_it_is["findings"] == []
     ((kernel, target_name, instructions, findings, _),) = as_it_is["checked"]
     assert (kernel, target_name, findings) == ("reduction", str(object.target), 0)
     assert instructions == sum(one.block >= 0 for one in lifted.instructions)

@@ -26,6 +26,7 @@ from luthier.errors import LuthierError
 from luthier.support import strict_json
 from luthier.support.extras import require
 from luthier.support.files import check_writable, write_atomically
+from luthier.support.processes import signal_name
 from luthier.support.wording import counted
 from luthier.terminal import say, say_raw, say_text, visible_lines
 
@@ -326,11 +327,12 @@ class _WatchedRun:
         )
 
     def _run_recorded(self) -> int:
-        from luthier.run import Later
+        from luthier.run import Later, MachineGpus
         from luthier.tool import Tool, parse_tools
 
         options = self.options
         tools, selection = parse_tools(options.tool), options.selection()
+        tools.follow_sources(None if isinstance(self.devices, MachineGpus) else self.devices[0].target)
         later = Later(partial(self._begin, tools, selection), watches_memory=tools.watches_memory)
         if any(type(tool).at_init is not Tool.at_init for tool in tools.tools):
             later.get()  # calls their `at_init` before the program starts
@@ -423,7 +425,7 @@ class _WatchedRun:
         options, devices = self.options, self.devices
         reported = list(results.tables(instrumentation, has_clock=isinstance(devices, MachineGpus)))
         if self.shows_tables and options.json != "-":
-            self._print_tables(instrumentation, reported)
+            self._print_tables(instrumentation, reported, code)
         summary = results.summary(
             instrumentation,
             options.command if options.keep_command else None,
@@ -456,12 +458,14 @@ class _WatchedRun:
                 # The exit code of a program that fails takes precedence.
                 say_fitting(f"luthier run: error: {problem}", file=sys.stderr)
 
-    def _print_tables(self, instrumentation: Instrumentation, reported: Sequence[tuple[str, list[Table]]]) -> None:
+    def _print_tables(
+        self, instrumentation: Instrumentation, reported: Sequence[tuple[str, list[Table]]], code: int
+    ) -> None:
         from luthier.run import results
 
         kernels = results.kernels(instrumentation)
         tables = [table for _, of_tool in reported for table in of_tool]
-        launches = sum(kernel.instrumented for kernel in kernels)
+        launches = sum(kernel.launches if kernel.patched.idle else kernel.instrumented for kernel in kernels)
         shown = [*(table if table.rows else _nothing(table, launches) for table in tables), results.coverage(kernels)]
         texts = iter(shown_tables(shown, sys.stderr, mangled=self.options.mangled))
         for name, of_tool in reported:
@@ -473,6 +477,15 @@ class _WatchedRun:
                 f"luthier: {hoisted} hooks were replaced by counters in registers, summed when waves end",
                 file=sys.stderr,
             )
+        for (tool, channel), records in instrumentation.channels.unkept.items():
+            if records:
+                say_fitting(
+                    f"luthier: {counted(records, 'record')} of {tool}'s channel {channel} were not kept: "
+                    "-o RUN keeps them in a table",
+                    file=sys.stderr,
+                )
+        if code < 0:
+            say(f"luthier: partial results: the program was ended by {signal_name(-code)}", file=sys.stderr)
         if self.unfinished.launches and reported:
             say_fitting(
                 f"luthier: the tables lack what waves of {self.unfinished.what} counted in registers, since they did "
@@ -488,8 +501,8 @@ def _nothing(table: Table, launches: int) -> Table:
     """Return a table without rows as a line that says so."""
     from luthier.support.table import Table
 
-    where = f" in {counted(launches, 'instrumented launch')}" if launches else "; no launch was instrumented"
-    return Table(f"{table.title or ', '.join(table.columns)}: nothing{where}", (), ())
+    where = f" in {counted(launches, 'launch')}" if launches else "; no launch was examined"
+    return Table(f"{table.title or ', '.join(table.columns)}: none{where}", (), ())
 
 
 def _print_section(title: str, texts: Iterable[str]) -> None:

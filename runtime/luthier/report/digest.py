@@ -18,7 +18,7 @@ from luthier.report.sources import read_sources
 from luthier.run.summary import RunSummary
 from luthier.support.processes import signal_name
 from luthier.support.table import Cell, Table, wrapped
-from luthier.support.wording import counted, enumerated
+from luthier.support.wording import counted
 from luthier.terminal import visible
 
 LINES = 14
@@ -114,7 +114,7 @@ class RunDigest(Struct, frozen=True):
             groups.setdefault((finding.rule, finding.kernel, text), []).append(finding)
         shown = list(groups.values())[:room]
         if shown:
-            more = f", {len(shown)} of them here" if len(shown) < len(groups) else ""
+            more = f", the first {len(shown)}" if len(shown) < len(groups) else ""
             yield f"findings: {len(groups)}{more} (luthier explain NAME has more about each)"
         elif self.is_measured:
             yield "no findings: lanes, cache lines and LDS banks are used well"
@@ -253,4 +253,4 @@ def _lacking(analysed: AnalysedRun) -> Iterator[str]:
 
 
 def _more_notes(notes: Sequence[str]) -> str:
-    return f"and {counted(len(notes) - _NOTES + 1, 'more note')}: {enumerated(notes[_NOTES - 1 :])}"
+    return f"and {counted(len(notes) - _NOTES + 1, 'more note')}: {'; '.join(notes[_NOTES - 1 :])}"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +43,9 @@ class Channels:
     Args:
         folder: run folder; None: records that no tool takes are only counted.
         lose: reports lost records with the reason.
+
+    Attributes:
+        unkept: numbers of records that were only counted, by tool and channel.
     """
 
     def __init__(self, folder: Path | None, lose: Lose) -> None:
@@ -49,6 +54,7 @@ class Channels:
         self._lock = threading.Lock()
         self._drain: ChannelDrain | None = None
         self._files: dict[tuple[int, str], _ChannelTable] = {}
+        self.unkept: Counter[tuple[str, str]] = Counter()
 
     def open(
         self,
@@ -70,7 +76,10 @@ class Channels:
         with self._lock:
             if channel.ring.description.kind is Kind.LINES:
                 sink = Printer(lambda address: session.string_at(channel.gpu, address), _print)
-            elif sink is None and self._folder is not None:
+            elif sink is None and self._folder is None:
+                sink = partial(self._only_count, (owner, channel.name))
+            elif sink is None:
+                assert self._folder is not None
                 key = id(block.module), channel.name
                 if key not in self._files:
                     self._files[key] = _ChannelTable(
@@ -78,10 +87,13 @@ class Channels:
                     )
                 sink = self._files[key].sink(channel)
             if unpack is not None:
-                sink = _unpacking(unpack, sink or (lambda batch: None))
+                sink = _unpacking(unpack, sink)
             if self._drain is None:
                 self._drain = ChannelDrain()
-            self._drain.add(channel.ring, sink or (lambda batch: None))
+            self._drain.add(channel.ring, sink)
+
+    def _only_count(self, name: tuple[str, str], batch: NDArray[Any]) -> None:
+        self.unkept[name] += len(batch)
 
     def _table_name(self, channel: str, owner: str) -> str:
         name = re.sub(r"\W+", "_", f"trace-{channel}").replace("trace_", "trace-", 1)

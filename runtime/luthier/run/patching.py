@@ -170,7 +170,7 @@ class Patcher:
         if not (task.insertions or task.counts or task.edits):
             if task.left_out:
                 return Patched(None, f"nothing could be instrumented: {task.left_out[0]}")
-            return Patched(None, "nothing to instrument", idle=True)
+            return Patched(None, "no tool requested a hook", idle=True)
         for modules, own in zip(self.modules_of, shares, strict=True):
             used = [task.insertions[number].hook.module for number in own.hooks]
             used += [cell.module for number in own.counts if (cell := task.counts[number].into) is not None]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from luthier import __version__
 from luthier.errors import LuthierError, ToolCodeError, ToolError
+from luthier.objects.names import spellings
 from luthier.patch import KernelReport, by_kind
 from luthier.run.executed import Executed
 from luthier.run.instrumentation import Instrumentation
@@ -17,6 +18,7 @@ from luthier.run.tables import SCHEMA
 from luthier.run.view import KernelResult, launched_kernels
 from luthier.support.losses import losses
 from luthier.support.table import Table
+from luthier.support.wording import enumerated
 from luthier.tool.counts import CellModule
 from luthier.tool.observation import LiveVariable
 from luthier.tool.tool import failed
@@ -187,7 +189,10 @@ def check(instrumentation: Instrumentation) -> None:
     if asked and all(kernel.patched.idle for kernel in asked):
         return  # tools examined all kernels and requested nothing
     if not instrumentation.sessions:
-        raise ToolError("nothing was instrumented: the program did not load ROCr with the tool library")
+        raise ToolError(
+            "nothing was instrumented: the program did not load ROCr (libhsa-runtime64.so.1), with which programs use "
+            "AMD GPUs"
+        )
     if instrumentation.faults:
         raise LuthierError(f"nothing was instrumented: {instrumentation.faults[0]}")
     if not results:
@@ -195,4 +200,7 @@ def check(instrumentation: Instrumentation) -> None:
     reason = next(
         (kernel.patched.reason for kernel in results if kernel.patched.reason and not kernel.patched.skipped), ""
     )
-    raise ToolError(f"nothing was instrumented: {reason or 'no launch was selected'}")
+    if not reason:
+        names = dict.fromkeys(spellings(kernel.name)[-1] for kernel in results)
+        reason = f"no launch was selected; the program launched {enumerated(names)}"
+    raise ToolError(f"nothing was instrumented: {reason}")

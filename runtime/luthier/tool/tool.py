@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from luthier.isa.targets import TargetId
     from luthier.support.table import Table
     from luthier.tool.counts import KernelCounts
     from luthier.tool.observation import ApiEvent, Launch, LiveChannel, LoadedObject, Run
@@ -194,10 +196,10 @@ class Tool:
 def failed(tool: Tool, function: str, problem: BaseException) -> str:
     """Return a message about an exception in a tool's code: tool, function, file and line, and the exception.
 
-    The line is the innermost one outside Luthier.
+    The line is the innermost one outside Luthier, and outside the generated module that looks up hooks.
     """
     frames = traceback.extract_tb(problem.__traceback__)
-    own = [frame for frame in frames if not frame.filename.startswith(_OURS)] or frames
+    own = [one for one in frames if not one.filename.startswith(_OURS) and one.name != "__getattr__"] or frames
     where = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
     text = f": {problem}" if str(problem) else ""
     return f"{tool.label()} failed in {function}{where}: {type(problem).__name__}{text}"
@@ -263,6 +265,22 @@ class ToolGroup:
             shares.append(share)
             self.inserted[number] += len(share.hooks) + len(share.counts) + len(task.edits) - edits
         return shares
+
+    def follow_sources(self, target: TargetId | None = None) -> None:
+        """Rebuild the device modules of tools whose packages are built in their source trees, if sources changed.
+
+        Args:
+            target: target of an application for which there must be code, if possible.
+
+        Raises:
+            LuthierError: changed sources cannot be built.
+        """
+        for name in dict.fromkeys(type(tool).__module__ for tool in self.tools):
+            file = getattr(sys.modules.get(name), "__file__", None)
+            if file is not None and any(Path(file).parent.glob("*.hipfb")):
+                from luthier.module.packages import follow_sources  # slow to import
+
+                follow_sources(Path(file).parent, target)
 
     @property
     def watches_memory(self) -> bool:

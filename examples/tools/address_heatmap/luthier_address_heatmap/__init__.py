@@ -129,5 +129,9 @@ class AddressHeatmap(Tool):
                 share = ratio(100 * len(pages) * page, -(-allocation.size // page) * page, 1)
             rows.append((*where, *map(int, sums), len(pages), share))
         rows.sort(key=lambda row: -sum(row[4:7]))
-        columns = ("process", "allocation", "bytes", "by", *(f"{kind}s" for kind in KINDS), "pages touched", "% of it")
+        columns = (
+            *("process", "allocation", "bytes", "allocated by"),
+            *(f"{kind}s" for kind in KINDS),
+            *("pages touched", "touched %"),
+        )
         yield Table("allocations", columns, rows)

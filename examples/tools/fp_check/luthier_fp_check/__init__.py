@@ -69,7 +69,7 @@ class FpCheck(Tool):
             rows[: self.options.top or None],
         )
         if partial := run.total("partial"):
-            yield Table("not examined", ("what", "number"), [("matrix products with inactive lanes", partial)])
+            yield Table("not examined", ("what", "count"), [("matrix products with inactive lanes", partial)])
         yield from self.sums.tables()
         if self.options.exponents:
             yield from exponents.tables(run, self.exponents)

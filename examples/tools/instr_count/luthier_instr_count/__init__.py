@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from luthier import ExecutionCounts, InstrumentationTask, KernelCounts, Table, Tool, ToolModule
+from luthier import ExecutionCounts, InstrumentationTask, KernelCounts, Run, Table, Tool, ToolModule
 from numpy.typing import NDArray
 
 DEVICE = ToolModule.from_package(__name__, "device")
@@ -49,6 +49,14 @@ class InstrCount(Tool):
         task.count(task.instructions)
         if by_lane.any():
             task.count(np.flatnonzero(by_lane).tolist(), per="lane")
+
+    def report(self, run: Run) -> Iterable[Table]:
+        """Yield the counter, with what it counts, and the blocks of each kernel."""
+        how = (
+            "once for each wave" if self.options.per_wave else "vector ones for each active lane, others for each wave"
+        )
+        for table in super().report(run):
+            yield Table(table.title or f"executed instructions, {how}", table.columns, table.rows)
 
     def tables(self, counts: KernelCounts) -> Iterable[Table]:
         """Yield the blocks of one kernel, those with most first."""

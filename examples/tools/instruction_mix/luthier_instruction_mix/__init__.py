@@ -65,7 +65,7 @@ class InstructionMix(Tool):
             mix[name] += int(counts.executions[index])
         total = sum(mix.values())
         rows = [(name, mix[name], round(100 * mix[name] / total, 2)) for name in CLASSES if mix[name]]
-        yield Table(counters.kernel, ("class", "waves", "%"), [*rows, ("all", total, 100.0)] if total else [])
+        yield Table(counters.kernel, ("class", "executed", "%"), [*rows, ("all", total, 100.0)] if total else [])
         done: Counter[tuple[str, str]] = Counter()
         for index, operations in contents.operations.items():
             for operation in operations:

@@ -26,7 +26,10 @@ class InstructionReplace(Tool):
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         if not self.options.find:
-            raise ToolError("instruction_replace needs the option find: a mnemonic")
+            raise ToolError(
+                "instruction_replace needs the option find, a mnemonic: "
+                "-t instruction_replace:find=v_add_f32_e32,put=v_sub_f32_e32"
+            )
         self.replaced: list[tuple[str, ...]] = []
         self.refused: list[tuple[str, ...]] = []
 

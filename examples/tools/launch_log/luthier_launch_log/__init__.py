@@ -38,7 +38,9 @@ class LaunchLog(Tool):
             row = (launch.pid, launch.gpu, launch.kernel.name, launch.number, *sizes, launch.group_segment, arguments)
             rows.append(row)
         title = f"launches: {len(self.launches)}"
-        yield Table(title, ("process", "device", "kernel", "number", "grid", "block", "LDS", "arguments"), rows)
+        yield Table(
+            title, ("process", "device", "kernel", "number", "work-items", "work-group", "LDS", "arguments"), rows
+        )
         described = dict.fromkeys(
             (launch.kernel.name, one.name, one.type or None, one.offset, one.size)
             for launch in self.launches

@@ -138,7 +138,7 @@ class LdsRace(Tool):
             "LDS",
             "work-group",
         )
-        title = f"races: {len(rows)} pairs of instructions" if rows else "no race was seen"
+        title = f"races: {len(rows)} pairs of instructions" if rows else "races"
         yield Table(title, (*columns, "wave:lane", "wave:lane", "times"), rows[: self.options.top or None])
         names = ("watched", "unwatched", "barriers", "beyond", "lost", "worn")
         totals = {name: run.total(name) for name in (*names, "passed")}
@@ -151,7 +151,7 @@ class LdsRace(Tool):
             ("races that were not recorded for lack of room", totals["lost"]),
             ("waves and accesses after too many launches or barriers", totals["worn"]),
         )
-        yield Table("watched", ("what", "number"), [row for row in counts if row[1]])
+        yield Table("watched", ("what", "count"), [row for row in counts if row[1]])
         yield Table("not checked", ("kernel", "reason"), self.unchecked)
         yield from self.watched.tables()
 

@@ -222,14 +222,14 @@ class Memcheck(Tool):
     def report(self, run: Run) -> Iterable[Table]:
         """Yield the findings, and what was not checked."""
         findings = self.findings(run)
-        title = f"memory: {len(findings)} findings" if findings else "no bad access was seen"
+        title = f"bad accesses: {len(findings)} findings" if findings else "bad accesses"
         yield Table(title, COLUMNS, [_row(*one) for one in findings[: self.options.top or None]])
         checked = (
             ("instructions", len(self.checked.sites)),
             ("launches", self._launches),
             ("allocations", sum(one.made for one in self.allocations.values())),
         )
-        yield Table("checked", ("what", "number"), checked)
+        yield Table("checked", ("what", "count"), checked)
         blind = sum(not self.allocations[pid].version for pid, _ in self._written)
         unseen = int(bool(self.checked.sites and not self._launches))
         unchecked = (
@@ -240,7 +240,7 @@ class Memcheck(Tool):
             ("launches that ran uninstrumented: too many allocations", self._crowded),
         )
         if rows := [row for row in unchecked if row[1]]:
-            yield Table("not checked", ("what", "number"), rows)
+            yield Table("not checked", ("what", "count"), rows)
         yield from self.checked.tables()
 
 

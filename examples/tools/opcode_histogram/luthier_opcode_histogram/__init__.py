@@ -19,7 +19,7 @@ class OpcodeHistogram(Tool):
         """Options: what to count and show."""
 
         per_lane: bool = False
-        """Count active lanes, not waves."""
+        """Add up the active lanes of executions, instead of counting executions by waves."""
         top: int = 20
         """Opcodes to show, most frequent first; 0: all."""
 
@@ -36,5 +36,5 @@ class OpcodeHistogram(Tool):
         if rest:
             shown.append((f"{len(histogram) - len(shown)} others", rest))
         rows = [(opcode, count, round(100 * count / total, 2)) for opcode, count in [*shown, ("all", total)] if total]
-        what = "lanes" if self.options.per_lane else "waves"
+        what = "lanes" if self.options.per_lane else "executed"
         yield Table(counts.counters.kernel, ("opcode", what, "%"), rows)

@@ -51,7 +51,7 @@ class WaitCheck(Tool):
     def report(self, run: Run) -> Iterable[Table]:
         """Yield the findings, then the kernels that were checked, and those that were not."""
         findings = list(dict.fromkeys(self.findings))
-        title = f"findings: {len(findings)}" if findings else "nothing was found"
+        title = f"findings: {len(findings)}" if findings else "findings"
         yield Table(title, ("kernel", "finding"), findings[: self.options.top or None])
         if self.options.unneeded:
             yield Table("not needed", ("kernel", "instruction"), list(dict.fromkeys(self.unneeded)))
