@@ -196,5 +196,5 @@ def test_launches_and_addresses_of_a_known_program(
     assert allocations[x]["bytes"] == allocations[y]["bytes"] == 4 * n
     (requests,) = table(ran, "coalescing", "coalescing")
     assert requests["bytes"] == 3 * 4 * n
-    work_items = int(launch["grid"].partition("x")[0])
+    work_items = int(launch["work-items"].partition("x")[0])
     assert work_items >= n
