@@ -386,7 +386,8 @@ bool Execution::lets_begin(Worker &worker) {
       return true;
     is_full = prepared_ == resident_;
   }
-  if (is_full && !worker.is_due(kSeldom)) // it is for `progress` alone
+  // Work-groups that take turns between barriers are not asked each time: that compares all their registers.
+  if (!worker.has_spent(dispatch_.quantum) || (is_full && !worker.is_due(kSeldom))) // full: it is for `progress` alone
     return false;
   const bool repeats = worker.repeats();
   if (is_full)

@@ -147,6 +147,14 @@ uint64_t Worker::digest() const {
   return sum;
 }
 
+bool Worker::has_spent(uint64_t steps) {
+  const uint64_t number = group(group::number), now = group(group::steps);
+  if (now - (spent_.group == number ? spent_.steps : 0) < steps)
+    return false;
+  spent_ = {number, now};
+  return true;
+}
+
 bool Worker::repeats() {
   const uint64_t state = digest(), number = group(group::number);
   const bool repeats = seen_.group == number && seen_.state == state;

@@ -61,6 +61,8 @@ public:
   // Return whether the work-group is in an earlier state: all its waves at the same records, with the same registers.
   // Then only writes of others can change what it does. Compares with one state, which is replaced from time to time.
   bool repeats();
+  // Return whether the work-group has taken so many steps since this last returned true.
+  bool has_spent(uint64_t steps);
   // Return true once in `times` calls.
   bool is_due(unsigned times) { return ++asked_ % times == 0; }
   // Return the last answer of `repeats` for the work-group that runs. For any thread.
@@ -140,6 +142,9 @@ private:
     uint64_t state = 0;     // the digest that later ones are compared with
     uint64_t left = 0, most = 0;
   } seen_; // Brent's algorithm to find a cycle
+  struct {
+    uint64_t group = ~0ull, steps = 0;
+  } spent_;
   std::atomic<bool> repeated_{false};
   unsigned asked_ = 0;
 };
