@@ -42,6 +42,14 @@ unsigned length_of_run(const uint64_t *addresses, uint64_t mask, unsigned lane, 
   return count;
 }
 
+// Return whether a history has no access but that of a role.
+bool is_only(Role role, const History &history) {
+  for (unsigned other = 0; other < kRoles; ++other)
+    if (other != role && history.by[other].segment)
+      return false;
+  return true;
+}
+
 } // namespace
 
 // Sort the lanes of an access by the memory that they access. Leave out accesses of their own scratch.
@@ -132,25 +140,36 @@ void AccessChecks::touch(Where where, const Lanes &lanes, unsigned use) {
     change(where, lanes, kLastRead, [&](const History &before) { return read(where, lanes, before, now); });
 }
 
-// Call `each(run, span)` for all cells of all lanes.
-template <typename Each> void AccessChecks::each_span(const Lanes &lanes, Each each) {
+// Call `each(run, span)` for all cells of all lanes, and where they are a whole line, `each_whole(run, line, address)`.
+template <typename Each, typename EachWhole>
+void AccessChecks::each_span(const Lanes &lanes, Each each, EachWhole each_whole) {
   Shadow &shadow = this->shadow(lanes);
   for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run)
-    shadow.visit(run->address, uint64_t{lanes.size} * (run->repeats ? 1 : run->count), (run->address | lanes.size) % 4,
-                 [&](const Shadow::Span &span) { each(*run, span); });
+    shadow.visit(
+        run->address, uint64_t{lanes.size} * (run->repeats ? 1 : run->count), (run->address | lanes.size) % 4,
+        [&](const Shadow::Span &span) { each(*run, span); },
+        [&](Shadow::Whole &line, uint64_t address) { return each_whole(*run, line, address); });
+}
+
+template <typename Each> void AccessChecks::each_span(const Lanes &lanes, Each each) {
+  each_span(lanes, each, [](const Run &, const Shadow::Whole &, uint64_t) { return false; });
 }
 
 // Replace the history of each cell by `make(history)`, and set the lanes in that role.
 template <typename Make> void AccessChecks::change(Where where, const Lanes &lanes, Role role, Make make) {
-  each_span(lanes, [&](const Run &run, const Shadow::Span &span) {
+  const auto change_of = [&](uint32_t from) -> Change & {
+    Change &made = changes_[from % changes_.size()];
+    if (made.stamp != stamp_ || made.from != from) {
+      made = make(histories_[from]);
+      made.stamp = stamp_;
+      made.from = from;
+    }
+    return made;
+  };
+  const auto change_cells = [&](const Run &run, const Shadow::Span &span) {
     for (unsigned begin = 0; begin < span.count;) {
       const uint32_t from = span.histories[begin];
-      Change &made = changes_[from % changes_.size()];
-      if (made.stamp != stamp_ || made.from != from) {
-        made = make(histories_[from]);
-        made.stamp = stamp_;
-        made.from = from;
-      }
+      const Change &made = change_of(from);
       const Cells cells{span, begin, begin + equal_ones(span.histories + begin, span.count - begin)};
       if (made.races || made.stored)
         tell(where, lanes, run, cells, made);
@@ -161,7 +180,25 @@ template <typename Make> void AccessChecks::change(Where where, const Lanes &lan
       put_lanes(lanes, run, cells, role, made.moved);
       begin = cells.end;
     }
-  });
+  };
+  const auto change_line = [&](const Run &run, Shadow::Whole &line, uint64_t address) {
+    const uint64_t before = address - run.address;
+    const auto shift = static_cast<uint8_t>(__builtin_ctz(lanes.size / 4 | 1u << 31));
+    if (run.repeats || lanes.size != uint64_t{4} << shift || before % lanes.size)
+      return false;
+    const Change &made = change_of(line.history);
+    if (made.races || made.stored || (shift != line.shift && !is_only(role, histories_[made.to])))
+      return false;
+    if (made.moved != kRoles)
+      line.lanes = (line.lanes & ~lane_field(made.moved)) | lane_of(line.lanes, kLastRead) << made.moved * kLaneBits;
+    line.lanes = (line.lanes & ~lane_field(role)) | (run.lane + before / lanes.size) << role * kLaneBits;
+    line.shift = shift;
+    if (made.to != line.history)
+      histories_.move(line.history, made.to, Shadow::kDwords);
+    line.history = made.to;
+    return true;
+  };
+  each_span(lanes, change_cells, change_line);
 }
 
 void AccessChecks::put_lanes(const Lanes &lanes, const Run &run, Cells cells, Role role, Role moved) {

@@ -86,6 +86,7 @@ private:
   History own(Where where, const Lanes &lanes, const History &all) const;
   Change read(Where where, const Lanes &lanes, const History &before, Touch now);
   Change write(Where where, const Lanes &lanes, const History &before, Touch now);
+  template <typename Each, typename EachWhole> void each_span(const Lanes &lanes, Each each, EachWhole each_whole);
   template <typename Each> void each_span(const Lanes &lanes, Each each);
   template <typename Make> void change(Where where, const Lanes &lanes, Role role, Make make);
   // Cells of a run that have the same history.

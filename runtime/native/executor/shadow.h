@@ -1,7 +1,8 @@
 // Shadow of memory: the last accesses of each dword, or of each byte if parts of dwords are accessed.
 //
 // Lanes of a wave mostly access adjacent memory with the same earlier accesses. So these are kept once for all of it (a
-// history), and a cell has the number of its history, and lanes.
+// history), and a cell has the number of its history, and lanes. A line of which consecutive lanes have accessed all
+// dwords has no cells: its first dword is enough.
 #pragma once
 
 #include <algorithm>
@@ -108,6 +109,7 @@ private:
 class Shadow {
 public:
   explicit Shadow(Histories &histories) : histories_(histories) {}
+  static constexpr uint64_t kPage = 4096, kLine = 128;
   // Cells that lie side by side, each of 1 << `shift` bytes, from an address on.
   struct Span {
     uint32_t *histories, *lanes;
@@ -115,27 +117,50 @@ public:
     unsigned step() const { return 1u << shift; } // bytes
     uint64_t address;
   };
-  // Calls `each(span)` for the cells of those bytes; `parts`: parts of dwords are used.
-  template <typename Each> void visit(uint64_t address, uint64_t size, bool parts, Each each) {
+  // A line whose dwords have one history. Each lane has accessed 1 << `shift` dwords, from those of `lanes` on.
+  struct Whole {
+    uint32_t history = 0, lanes = 0;
+    uint8_t shift = 0;
+    unsigned lane(unsigned dword, unsigned role) const {
+      return (lane_of(lanes, role) + (dword >> shift)) % (1u << kLaneBits);
+    }
+  };
+  static constexpr unsigned kDwords = kLine / 4;
+  // Call `each(span)` for the cells of those bytes; `parts`: parts of dwords are used. Where they are all bytes of a
+  // line without cells, call `each_whole(line, address)` first: the line gets cells if that returns false.
+  template <typename Each, typename EachWhole>
+  void visit(uint64_t address, uint64_t size, bool parts, Each each, EachWhole each_whole) {
     for (const uint64_t end = address + size; address < end;) {
       const uint64_t bytes = std::min(end, (address | (kLine - 1)) + 1) - address;
       Line &line = find(address);
-      if (parts && !line.in_bytes)
-        split(line);
-      const unsigned shift = line.in_bytes ? 0 : 2, cells = kLine >> shift;
-      uint32_t *first = line.cells + ((address & (kLine - 1)) >> shift);
-      each(Span{first, first + cells, static_cast<unsigned>(bytes >> shift), shift, address});
+      if (line.cells || bytes != kLine || !each_whole(line.whole, address)) {
+        if (!line.cells)
+          fill(line);
+        if (parts && !line.in_bytes)
+          split(line);
+        const unsigned shift = line.in_bytes ? 0 : 2, cells = kLine >> shift;
+        uint32_t *first = line.cells + ((address & (kLine - 1)) >> shift);
+        each(Span{first, first + cells, static_cast<unsigned>(bytes >> shift), shift, address});
+      }
       address += bytes;
     }
   }
 
-  static constexpr uint64_t kPage = 4096, kLine = 256;
   // What is known of the bytes of one line.
   struct View {
     uint64_t address;
-    const uint32_t *histories, *lanes;
+    const uint32_t *cells; // null if the line has none
+    Whole whole;
     unsigned shift; // of the size of a cell
-    unsigned cell(unsigned byte) const { return byte >> shift; }
+    unsigned count() const { return kLine >> shift; }
+    uint32_t history(unsigned byte) const { return cells ? cells[byte >> shift] : whole.history; }
+    unsigned lane(unsigned byte, unsigned role) const {
+      return cells ? lane_of(cells[count() + (byte >> shift)], role) : whole.lane(byte / 4, role);
+    }
+    // Return the number of bytes, from one on, that have the same history.
+    unsigned alike(unsigned byte) const {
+      return cells ? equal_ones(cells + (byte >> shift), count() - (byte >> shift)) << shift : kLine - byte;
+    }
   };
   // Call `each(view)` for all touched lines of a page, given by its number.
   template <typename Each> void each_line(uint64_t page, Each each) const {
@@ -143,7 +168,7 @@ public:
     if (entry == pages_.end())
       return;
     for (unsigned index = 0; index < kPage / kLine; ++index)
-      if (const Line &line = entry->second.lines[index]; line.cells)
+      if (const Line &line = entry->second.lines[index]; line.is_touched())
         each(view(page * kPage + index * kLine, line));
   }
   // Return the view of the line at an address; nothing if it is untouched.
@@ -152,37 +177,34 @@ public:
     if (entry == pages_.end())
       return std::nullopt;
     const Line &line = entry->second.lines[address % kPage / kLine];
-    return line.cells ? std::optional(view(address, line)) : std::nullopt;
+    return line.is_touched() ? std::optional(view(address, line)) : std::nullopt;
   }
   // Return the numbers of the touched pages, in order.
   std::vector<uint64_t> pages() const;
-  // Return the size of the cells, in bytes.
-  size_t bytes() const { return arena_.bytes(); }
+  // Return the size of what is kept, in bytes.
+  size_t bytes() const { return arena_.bytes() + pages_.size() * sizeof(Page); }
 
 private:
   struct Line {
-    uint32_t *cells = nullptr; // numbers of histories, then lanes
+    uint32_t *cells = nullptr; // numbers of histories, then lanes; null: `whole` has all
+    Whole whole;
     bool in_bytes = false;
+    bool is_touched() const { return cells || whole.history; }
   };
   struct Page {
     Line lines[kPage / kLine];
   };
   static View view(uint64_t address, const Line &line) {
-    const unsigned shift = line.in_bytes ? 0 : 2;
-    return {address, line.cells, line.cells + (kLine >> shift), shift};
+    return {address, line.cells, line.whole, line.in_bytes ? 0u : 2u};
   }
   Line &find(uint64_t address) {
     const uint64_t number = address / kPage;
     Known &known = known_[number % known_.size()];
     if (known.number != number)
       known = {number, &pages_[number]};
-    Line &line = known.page->lines[address % kPage / kLine];
-    if (!line.cells) {
-      line.cells = arena_.take(2 * kLine / 4);
-      std::fill_n(line.cells, kLine / 4, 0);
-    }
-    return line;
+    return known.page->lines[address % kPage / kLine];
   }
+  void fill(Line &line);
   void split(Line &line);
 
   Histories &histories_;

@@ -14,29 +14,46 @@ bool is_written(const History &history) { return history.by[kLastWrite].segment 
 } // namespace
 
 LaunchTrace::LaunchTrace(std::shared_ptr<const AccessChecks> checks, uint64_t launch, const Memory &memory)
-    : checks_(std::move(checks)), launch_(launch), pages_(checks_->memory().pages()) {
-  for (const uint64_t page : pages_) {
+    : checks_(std::move(checks)), launch_(launch) {
+  const Shadow &shadow = checks_->memory();
+  const std::vector<uint64_t> numbers = shadow.pages();
+  pages_.reserve(numbers.size());
+  for (const uint64_t number : numbers) {
+    Page &page = pages_.emplace_back(Page{number, {}});
     bool writes = false;
-    checks_->memory().each_line(page, [&](const Shadow::View &line) {
+    shadow.each_line(number, [&](const Shadow::View &line) {
       bool stores = false;
-      for (unsigned byte = 0; byte < Shadow::kLine; byte += 1u << line.shift) {
+      for (unsigned byte = 0; byte < Shadow::kLine; byte += line.alike(byte)) {
         const History &all = history(line, byte);
         stores |= all.by[kLastWrite].segment != 0;
         writes |= is_written(all);
       }
-      if (stores)
-        std::memcpy(left_[line.address].data(), reinterpret_cast<const void *>(line.address), Shadow::kLine);
+      if (stores) {
+        uint32_t *const left = contents_.take(Shadow::kDwords);
+        std::memcpy(left, reinterpret_cast<const void *>(line.address), Shadow::kLine);
+        page.left[line.address % kPageSize / Shadow::kLine] = reinterpret_cast<const char *>(left);
+      }
     });
-    tells_ |= writes && !memory.is_private(page * kPageSize);
+    tells_ |= writes && !memory.is_private(number * kPageSize);
   }
+}
+
+std::vector<LaunchTrace::Page>::const_iterator LaunchTrace::page_from(uint64_t address) const {
+  return std::lower_bound(pages_.begin(), pages_.end(), address / kPageSize,
+                          [](const Page &page, uint64_t number) { return page.number < number; });
+}
+
+const char *LaunchTrace::left_in(uint64_t line) const {
+  const auto page = page_from(line);
+  return page != pages_.end() && page->number == line / kPageSize ? page->left[line % kPageSize / Shadow::kLine]
+                                                                  : nullptr;
 }
 
 // Calls `each(line)` for all lines that have a part in these bytes.
 template <typename Each> void LaunchTrace::each_line(const Bytes &bytes, Each each) const {
   const uint64_t last = (bytes.address + bytes.size - 1) / kPageSize;
-  for (auto page = std::lower_bound(pages_.begin(), pages_.end(), bytes.address / kPageSize);
-       bytes.size && page != pages_.end() && *page <= last; ++page)
-    checks_->memory().each_line(*page, [&](const Shadow::View &line) {
+  for (auto page = page_from(bytes.address); bytes.size && page != pages_.end() && page->number <= last; ++page)
+    checks_->memory().each_line(page->number, [&](const Shadow::View &line) {
       if (bytes.touches({line.address, Shadow::kLine}))
         each(line);
     });
@@ -78,9 +95,8 @@ LaunchTrace::Pair LaunchTrace::pair_of(const History &own, const History &other,
 // Return whether both launches have left the same bytes there: programs set flags that way.
 bool LaunchTrace::left_alike(const LaunchTrace &before, uint64_t address, unsigned size) const {
   const uint64_t line = address & ~(Shadow::kLine - 1);
-  const auto own = left_.find(line), other = before.left_.find(line);
-  return own != left_.end() && other != before.left_.end() &&
-         !std::memcmp(&own->second[address - line], &other->second[address - line], size);
+  const char *const own = left_in(line), *const other = before.left_in(line);
+  return own && other && !std::memcmp(own + (address - line), other + (address - line), size);
 }
 
 void LaunchTrace::compare(const LaunchTrace &before, const Shadow::View &own, const Shadow::View &other,
@@ -104,8 +120,8 @@ void LaunchTrace::compare(const LaunchTrace &before, const Shadow::View &own, co
 
 std::vector<wire::Sighting> LaunchTrace::races_with(const LaunchTrace &before) const {
   Races races;
-  for (const uint64_t page : pages_)
-    checks_->memory().each_line(page, [&](const Shadow::View &line) {
+  for (const Page &page : pages_)
+    checks_->memory().each_line(page.number, [&](const Shadow::View &line) {
       if (const auto other = before.checks_->memory().line(line.address))
         compare(before, line, *other, races);
     });

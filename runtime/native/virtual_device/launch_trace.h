@@ -4,7 +4,7 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <unordered_map>
+#include <vector>
 
 #include "access_checks.h"
 #include "memory.h"
@@ -46,7 +46,7 @@ public:
   // The same of a copy.
   std::vector<wire::Sighting> races_with(const CopiedBytes &copy) const;
 
-  size_t bytes() const { return checks_->memory().bytes() + left_.size() * Shadow::kLine; }
+  size_t bytes() const { return checks_->memory().bytes() + contents_.bytes() + pages_.size() * sizeof(Page); }
 
 private:
   // An access: what is known of it, and the lane.
@@ -62,11 +62,19 @@ private:
   };
   static Pair pair_of(const History &own, const History &other, bool same_value);
   const History &history(const Shadow::View &line, unsigned byte) const {
-    return checks_->histories()[line.histories[line.cell(byte)]];
+    return checks_->histories()[line.history(byte)];
   }
   static Access access(const History &history, const Shadow::View &line, unsigned byte, Role role) {
-    return {history.by[role], lane_of(line.lanes[line.cell(byte)], role)};
+    return {history.by[role], line.lane(byte, role)};
   }
+  struct Page {
+    uint64_t number;
+    std::array<const char *, Shadow::kPage / Shadow::kLine> left; // by line
+  };
+  // Return the first page that is not before an address.
+  std::vector<Page>::const_iterator page_from(uint64_t address) const;
+  // Return the contents of a line after the launch had ended; null if it stored nothing there.
+  const char *left_in(uint64_t line) const;
   template <typename Each> void each_line(const Bytes &bytes, Each each) const;
   bool left_alike(const LaunchTrace &before, uint64_t address, unsigned size) const;
   void compare(const LaunchTrace &before, const Shadow::View &own, const Shadow::View &other, Races &races) const;
@@ -77,8 +85,8 @@ private:
   std::shared_ptr<const AccessChecks> checks_;
   uint64_t launch_;
   bool tells_ = false;
-  std::vector<uint64_t> pages_;
-  std::unordered_map<uint64_t, std::array<char, Shadow::kLine>> left_; // by line: the contents after it has ended
+  std::vector<Page> pages_; // in order
+  CellArena contents_;
 };
 
 } // namespace luthier
