@@ -56,6 +56,11 @@ EXACT = {
     "ds_write_b32 v17, v10\nds_read_u8 {d}, v17 offset:1": lambda mask: mask >> 8 & 0xFF,
     "v_xor_b32 {d}, v10, v10": lambda mask: mask & 0,
     "ds_write_b32 v17, v18\nds_read_b32 {d}, v17": lambda mask: mask & 0,
+    "ds_write_b32 v17, v18\nds_add_u32 v17, v18\nds_read_b32 {d}, v17": lambda mask: mask & 0,
+    "ds_write_b32 v17, v10\nds_read2_b32 v[22:23], v17 offset0:1\nv_mov_b32 {d}, v23": lambda mask: mask,
+    "ds_write2_b32 v17, v18, v10 offset1:64\nds_read2_b32 v[22:23], v17 offset1:64\nv_mov_b32 {d}, v22": (
+        lambda mask: mask & 0
+    ),
 }
 """Operations whose result is undefined in exactly these bits, of those of v10."""
 FIRST = 24

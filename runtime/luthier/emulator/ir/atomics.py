@@ -62,7 +62,7 @@ def atomic_lanes(
         mask: the lanes that access memory; EXEC if None.
         writing: the lanes that get a result, 0 if they access no memory; EXEC if None.
     """
-    places = spill(w, hosts)
+    places = spill(w, hosts, defined=True)
     data = [spill(w, row) for row in rows]
     returns = result is not None and result.present
     old_places = [spill(w, w.const("u32", 0)) for _ in rows[: atomic.units]] if returns else []

@@ -121,6 +121,7 @@ def check_global(
     access; if all lanes are inside, no further check is needed.
     """
     w.decide(layout.DECIDES_ADDRESS, addresses, w.exec if mask is None else mask)
+    addresses = w.settled(addresses)
     position = w.free_slot
     index = w.slot_value(position)
     ranges = w.pointer(w.context_field("ranges"))
@@ -166,6 +167,7 @@ def lds_access(w: WaveBuilder, offsets: TypedValue, size: int) -> tuple[TypedVal
     Only the documents of GFX11 and later say that this holds for an access that is partly beyond.
     """
     w.decide(layout.DECIDES_ADDRESS, offsets, w.exec)
+    offsets = w.settled(offsets)
     limit = w.load(w.wave_field("lds_size"), "u64").to("u32")
     fits = w.wrap(w.ir.icmp_unsigned(">=", limit.llvm, ir.Constant(I32, size)), "scc")
     last = w.select(fits, limit - size, 0)
@@ -189,6 +191,7 @@ def lds_access(w: WaveBuilder, offsets: TypedValue, size: int) -> tuple[TypedVal
 def check_scratch(w: WaveBuilder, offsets: TypedValue, size: int) -> TypedValue:
     """Return the host addresses of lanes that access `size` bytes at byte `offsets` (u32) of their scratch."""
     w.decide(layout.DECIDES_ADDRESS, offsets, w.exec)
+    offsets = w.settled(offsets)
     limit = w.load(w.wave_field("scratch_size"), "u64")
     ends = offsets.to("u64") + size
     fault_if_any(w, ends > w.splat(limit), offsets, size, layout.FAULT_SCRATCH)
@@ -280,10 +283,16 @@ def gather_each(w: WaveBuilder, addresses: TypedValue, count: int, enabled: Type
         callee = w.function(name, w.row_type, [pointers.type, I32, enabled.llvm.type, w.row_type])
         return [w.wrap(w.ir.call(callee, [pointers, ir.Constant(I32, 1), enabled.llvm, zero]), "u32")]
     wide = ir.VectorType(I32, w.wave_size * count)
-    rows = spill(w, w.wrap(ir.Constant(wide, None), "u32"))
-    with _each_row(w, addresses, rows, count, enabled) as (memory, row):
-        w.ir.store(w.ir.load(memory, typ=ir.VectorType(I32, count), align=1), row, align=4)
-    return split_lanes(w, w.ir.load(rows, typ=wide), count)
+    rows, each = spill(w, w.wrap(ir.Constant(wide, None), "u32"), defined=True), ir.VectorType(I32, count)
+    places, bits = spill(w, addresses, defined=True), w.mask_bits(enabled)
+    summary = spill(w, w.wrap(ir.Constant(each, None), "u32"), defined=True) if w.variant.undefined else None
+    with _each_row(w, places, rows, count, bits) as (memory, row):
+        loaded = w.ir.load(memory, typ=each, align=1)
+        w.summed[id(loaded)] = summary
+        w.ir.store(loaded, row, align=4)
+    joined = w.ir.load(rows, typ=wide)
+    w.joined[id(joined)] = (summary, places, bits)
+    return split_lanes(w, joined, count)
 
 
 def split_lanes(w: WaveBuilder, loaded: Any, count: int) -> list[TypedValue]:
@@ -303,12 +312,14 @@ def _elements(w: WaveBuilder, enabled: TypedValue, count: int) -> tuple[Any, Typ
 
 
 @contextmanager
-def _each_row(
-    w: WaveBuilder, addresses: TypedValue, rows: Any, count: int, enabled: TypedValue
-) -> Iterator[tuple[Any, Any]]:
-    """Emit a loop over active lanes; yield pointers to the lane's memory and to its `count` dwords in `rows`."""
-    places = spill(w, addresses)
-    with each_lane(w, w.mask_bits(enabled)) as lane:
+def _each_row(w: WaveBuilder, places: Any, rows: Any, count: int, bits: TypedValue) -> Iterator[tuple[Any, Any]]:
+    """Emit a loop over lanes; yield pointers to the lane's memory and to its `count` dwords in `rows`.
+
+    Args:
+        places: the lanes' addresses, by `spill`.
+        bits: the lanes.
+    """
+    with each_lane(w, bits) as lane:
         memory = w.ir.inttoptr(fetch(w, places, lane, "u64").llvm, PTR)
         yield memory, w.ir.gep(rows, [(lane * count).llvm], source_etype=I32)
 
@@ -419,7 +430,8 @@ def scatter_each(w: WaveBuilder, addresses: TypedValue, values: Sequence[TypedVa
         callee = w.function(name, ir.VoidType(), [w.row_type, pointers.type, I32, enabled.llvm.type])
         w.ir.call(callee, [values[0].as_("u32").llvm, pointers, ir.Constant(I32, 1), enabled.llvm])
         return
-    with _each_row(w, addresses, spill(w, join_rows(w, values)), count, enabled) as (memory, row):
+    places, bits = spill(w, addresses, defined=True), w.mask_bits(enabled)
+    with _each_row(w, places, spill(w, join_rows(w, values)), count, bits) as (memory, row):
         w.ir.store(w.ir.load(row, typ=ir.VectorType(I32, count), align=4), memory, align=1)
 
 
@@ -436,7 +448,7 @@ def scatter_small(
     w: WaveBuilder, addresses: TypedValue, value: TypedValue, bits: int, mask: TypedValue | None = None
 ) -> None:
     """Store the low 8 or 16 bits of each active lane, lane by lane."""
-    places = spill(w, addresses)
+    places = spill(w, addresses, defined=True)
     values = spill(w, value.as_("u32"))
     with each_lane(w, None if mask is None else w.mask_bits(mask)) as lane:
         pointer = w.ir.inttoptr(fetch(w, places, lane, "u64").llvm, PTR)
@@ -444,13 +456,22 @@ def scatter_small(
         w.ir.store(narrow, pointer, align=1)
 
 
-def spill(w: WaveBuilder, value: TypedValue) -> Any:
-    """Store a vector on the stack for access by lane number; return the pointer."""
+def spill(w: WaveBuilder, value: TypedValue, *, defined: bool = False) -> Any:
+    """Store a vector on the stack for access by lane number; return the pointer.
+
+    Args:
+        defined: what is stored there counts as defined.
+    """
     with w.ir.goto_entry_block():
         place = w.ir.alloca(value.llvm.type)
+    if defined:
+        w.defined.add(id(place))
     w.ir.store(value.llvm, place)
     # llvmlite types the pointer of an alloca by the vector, not by its elements.
-    return w.ir.inttoptr(w.ir.ptrtoint(place, I64), PTR)
+    pointer = w.ir.inttoptr(w.ir.ptrtoint(place, I64), PTR)
+    if defined:
+        w.defined.add(id(pointer))
+    return pointer
 
 
 def fetch(w: WaveBuilder, place: Any, lane: TypedValue, type: str) -> TypedValue:

@@ -31,6 +31,7 @@ from luthier.emulator.ir.definedness import (
     spread,
 )
 from luthier.emulator.ir.exact import I1, I32, I64, PTR
+from luthier.emulator.ir.memory_code import each_lane, fetch, spill
 from luthier.emulator.ir.wave import DECIDES, WaveBuilder
 
 _LOADS = ("llvm.masked.load.", "llvm.masked.gather.")
@@ -73,6 +74,8 @@ class Tracker:
         """Block -> the block in which its code now ends."""
         self._phis: list[tuple[Any, Any]] = []
         """Each phi with its shadow's phi, or None."""
+        self._base: Any = None
+        """`CONTEXT.undefined`, loaded once: atomics make LLVM load it again each time."""
 
     def run(self) -> None:
         """Rewrite the function."""
@@ -122,8 +125,10 @@ class Tracker:
 
     def _may_be_undefined(self, instruction: Any, reached: set[int]) -> bool:
         name = instruction.opname
-        if id(instruction) in self.w.taken:
+        if id(instruction) in self.w.taken or id(instruction) in self.w.joined:
             return True
+        if id(instruction) in self.w.defined or id(instruction) in self.w.summed:
+            return False
         if name in _NO_RESULT or not (has_bits(instruction.type) or name == "cmpxchg"):
             return False
         if name in ("load", "atomicrmw", "cmpxchg") or isinstance(instruction, forms.LoadAtomicInstr):
@@ -145,6 +150,8 @@ class Tracker:
     def _find_place(self, pointer: Any) -> _PointerTarget:
         if pointer is self.w.wave:
             return _PointerTarget("wave")
+        if id(pointer) in self.w.defined:
+            return _PointerTarget("other")
         if isinstance(pointer, forms.GEPInstr):
             base = self.place(pointer.pointer)
             late = tuple(index for index in pointer.indices if not isinstance(index, ir.Constant))
@@ -243,7 +250,13 @@ class Tracker:
         return self.w.address(pointer, layout.wave_stride(self.w.wave_size))
 
     def _load(self, load: Any) -> None:
+        if (summary := self.w.summed.get(id(load))) is not None:
+            shadow = self.b.load(self._shadow_of_memory(load.operands[0]), typ=load.type, align=1)
+            self.b.store(self.b.or_(self.b.load(summary, typ=load.type), shadow), summary)
         if id(load) not in self._reached:
+            return
+        if id(load) in self.w.joined:
+            self._shadows[id(load)] = self._joined(load)
             return
         pointer, type = load.operands[0], bits_type(load.type)
         place, shadow = self.place(pointer), None
@@ -287,7 +300,10 @@ class Tracker:
         """Return a pointer (or one per lane) to the shadow of memory; with `UNDEFINED_COPY`, to its copy."""
         lanes = lanes_of(pointer.type)
         type = ir.VectorType(I64, lanes) if lanes else I64
-        base = self.w.load(self.w.context_field("undefined"), "u64") + apart
+        if self._base is None:
+            with self.b.goto_entry_block():
+                self._base = self.w.load(self.w.context_field("undefined"), "u64")
+        base = self._base + apart if apart else self._base
         start = self.w.splat(base).llvm if lanes else base.llvm
         low = self.b.and_(self.b.ptrtoint(pointer, type), every(type, layout.UNDEFINED_MASK))
         return self.b.inttoptr(self.b.add(low, start), ir.VectorType(PTR, lanes) if lanes else PTR)
@@ -306,6 +322,33 @@ class Tracker:
             after = self.b.block
         merged = self.b.phi(shadow.type)
         merged.add_incoming(shadow, before)
+        merged.add_incoming(kept, after)
+        return merged
+
+    def _joined(self, load: Any) -> Any:
+        """Return the shadow of the dwords of all lanes that a loop has loaded one lane after the other."""
+        summary, places, bits = self.w.joined[id(load)]
+        nothing = every(load.type, 0)
+        each = ir.VectorType(I32, load.type.count // self.w.wave_size)
+        before = self.b.block
+        with self.b.if_then(any_bit(self.b, self.b.load(summary, typ=each)), likely=False):
+            rows = spill(self.w, self.w.wrap(nothing, "u32"))
+            with each_lane(self.w, bits) as lane:
+                pointer = self.b.inttoptr(fetch(self.w, places, lane, "u64").llvm, PTR)
+                own, held, shadow = (
+                    self.b.load(at, typ=each, align=1)
+                    for at in (
+                        pointer,
+                        self._shadow_of_memory(pointer, layout.UNDEFINED_COPY),
+                        self._shadow_of_memory(pointer),
+                    )
+                )
+                row = self.b.gep(rows, [(lane * each.count).llvm], source_etype=I32)
+                self.b.store(_where_equal(self.b, own, held, shadow), row, align=4)
+            kept = self.b.load(rows, typ=load.type)
+            after = self.b.block
+        merged = self.b.phi(load.type)
+        merged.add_incoming(nothing, before)
         merged.add_incoming(kept, after)
         return merged
 
@@ -353,17 +396,23 @@ class Tracker:
         self._again(atomic)
         is_swap = atomic.opname == "cmpxchg"
         old = self.b.extract_value(atomic, 0) if is_swap else atomic
-        before = self._loaded(pointer, old, lambda at: self.b.load(at, typ=type, align=1))
-        self._shadows[id(atomic)] = before
-        after = self.shadow(new)
-        if not is_swap and atomic.operation != "xchg":
-            after = spread(self.b, any_bit(self.b, either(self.b, [before, after])), type)
-        place = self._shadow_of_memory(pointer)
-        self.b.store(every(type, 0) if after is None else after, place, align=1)
-        if after is not None:
-            with self.b.if_then(any_bit(self.b, after), likely=False):
-                held = self.b.load(pointer, typ=type, align=1)
-                self.b.store(held, self._shadow_of_memory(pointer, layout.UNDEFINED_COPY), align=1)
+        after, place, nothing = self.shadow(new), self._shadow_of_memory(pointer), every(type, 0)
+        shadow = self.b.load(place, typ=type, align=1)
+        before = self.b.block
+        with self.b.if_then(any_bit(self.b, either(self.b, [shadow, after])), likely=False):
+            held = self.b.load(self._shadow_of_memory(pointer, layout.UNDEFINED_COPY), typ=type, align=1)
+            kept = _where_equal(self.b, old, held, shadow)
+            if not is_swap and atomic.operation != "xchg":
+                after = spread(self.b, any_bit(self.b, either(self.b, [kept, after])), type)
+            self.b.store(nothing if after is None else after, place, align=1)
+            if after is not None:
+                now = self.b.load(pointer, typ=type, align=1)
+                self.b.store(now, self._shadow_of_memory(pointer, layout.UNDEFINED_COPY), align=1)
+            end = self.b.block
+        merged = self.b.phi(type)
+        merged.add_incoming(nothing, before)
+        merged.add_incoming(kept, end)
+        self._shadows[id(atomic)] = merged
 
     # Decisions ------------------------------------------------------------------------------------------------------
 

@@ -48,6 +48,12 @@ class WaveBuilder(Builder):
         """Ids of the instructions emitted by `but_undefined`."""
         self.taken: dict[int, Any] = {}
         """Id of each instruction emitted by `taken_from` -> the lanes that took a value of an inactive lane."""
+        self.defined: set[int] = set()
+        """Ids of values that count as defined, and of pointers to memory with nothing else."""
+        self.summed: dict[int, Any] = {}
+        """Id of each load of a lane's dwords in a loop -> a place for the union of their undefined bits."""
+        self.joined: dict[int, tuple[Any, ...]] = {}
+        """Id of the load of all lanes' dwords after such a loop -> that place, the lanes' addresses, the lanes."""
         self._exec_bits: TypedValue | None = None
         self._exec: TypedValue | None = None
 
@@ -260,6 +266,14 @@ class WaveBuilder(Builder):
             arguments = [I32(kind), *(one.llvm for one in (value, mask) if one is not None)]
             name = DECIDES + ".".join(overload_name(one.type) for one in arguments)
             self.ir.call(self.function(name, ir.VoidType(), [one.type for one in arguments]), arguments)
+
+    def settled(self, value: TypedValue) -> TypedValue:
+        """Return a value whose undefined bits `decide` has reported: it counts as defined."""
+        if not self.variant.undefined:
+            return value
+        defined = self.ir.or_(value.llvm, ir.Constant(value.llvm.type, None))  # `ir.tracking` finds it
+        self.defined.add(id(defined))
+        return self.wrap(defined, value.type)
 
     def taken_from(self, row: TypedValue, active: TypedValue) -> TypedValue:
         """Return a row whose lanes took a value of another lane: undefined where that lane was not active.
