@@ -129,7 +129,8 @@ class FindingSet:
         if kind in DECISIONS | LANES and seen.lane == NO_LANE:
             finding.lane = -1
         if kind == _INACTIVE:
-            finding.detail = f"a value that a shuffle took from an inactive lane {USES[seen.operands]}"
+            doubt = ", or that was never written," * bool(self.kinds & DECISIONS)
+            finding.detail = f"a value that a shuffle took from an inactive lane{doubt} {USES[seen.operands]}"
         if kind in FLOAT_KINDS:
             finding.detail = cause(kind, finding.instruction, seen.operands)
         if kind == _NOWHERE:

@@ -47,9 +47,9 @@ void DecisionChecks::observe(const Instruction &instruction, const char *what, u
     return;
   }
   // Undefined bits do not say from which source they come. Values that were never written may be stored.
-  const bool is_unwritten = sources & UNWRITTEN_VALUES;
-  const auto taker = is_unwritten ? std::nullopt : taker_of(instruction.wave);
-  if (is_unwritten ? kind == DECIDES_STORE : !taker)
+  const bool may_be_unwritten = sources & UNWRITTEN_VALUES;
+  const auto taker = taker_of(instruction.wave);
+  if (may_be_unwritten ? kind == DECIDES_STORE : !taker)
     return; // without a taker it comes from another wave, which was reported where it stored the value
   note(
       instruction, taker ? wire::FindingKind::kInactiveLane : sight_of(kind), lanes,
