@@ -31,7 +31,7 @@ PROGRAMS = (
 """Programs as they are, each with small kernels, run 100 times."""
 CHECKS = (
     *("memory", "leak", "race", "init", "init --init decisions", "barrier", "early-exit", "host"),
-    *("waits", "hazards", "fp", "fast", "default", "all"),
+    *("waits", "hazards", "fp", "wave-size", "fast", "default", "all"),
 )
 """Arguments of ``--check``."""
 SANITIZE = ("sanitize", "--error-exitcode", "0", "--check")

@@ -225,8 +225,9 @@ SAMPLES = Suite(
             *_same(READ, READ, "", "Initcheck/memset_error"),
             *_same(
                 "invalid-address",
-                "invalid-address",
-                "without the leak: the fault ends the process; AMD's GPUs allow the access that is not aligned",
+                "invalid-address,out-of-bounds",
+                "without the leak: the fault ends the process; AMD's GPUs allow the access that is not aligned, but "
+                "its last byte is after the variable",
                 "Memcheck/memcheck_demo",
             ),
             *_same(
