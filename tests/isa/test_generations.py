@@ -167,3 +167,23 @@ def test_atomics_and_addresses_are_those_of_the_compiler(target: Target) -> None
         counters = re.findall(r"vmcnt|lgkmcnt|loadcnt|dscnt|samplecnt|bvhcnt|kmcnt", line)
         assert counters
         assert all(counter in leading[1] for counter in counters)
+
+
+@pytest.mark.rows(4)
+@ALL
+def test_fences_are_those_of_the_compiler(target: Target) -> None:
+    """Between a store and a load, without what else a fence of both orders waits for."""
+    source = """
+    extern __attribute__((visibility("hidden"), address_space(1))) int data, more;
+    void fence(void) { data = 1; __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); more = data + 1; }
+    """
+    text = compiled(target, source)
+    between = re.search(r"global_store_[^\n]*\n(.*?)global_load", text, re.DOTALL)
+    assert between is not None, text
+    if not target.release_fence:
+        assert target.launch_ttmps is not None
+        assert target.launch_ttmps.cluster is not None
+        return
+    parts = [line.strip() for line in between[1].splitlines()]
+    places = [parts.index(part) for part in (*target.release_fence, *target.acquire_fence)]
+    assert places == sorted(places), parts

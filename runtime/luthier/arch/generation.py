@@ -247,6 +247,11 @@ class Generation(Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """Waits for the completion of all memory instructions."""
     device_scope: str = INHERITED
     """The modifier, if any, that makes an atomic visible to the whole device."""
+    release_fence: tuple[str, ...] = INHERITED
+    """Instructions that make a wave's stores visible to the device before its next atomic (AMDGPUUsage, "Memory
+    Model", ``fence release`` of the scope ``agent``); empty if it is not known. The last one is a wait."""
+    acquire_fence: tuple[str, ...] = INHERITED
+    """Instructions after which a wave's loads see what the device saw before its last atomic (likewise)."""
 
     # Scalar instructions
     adds_64_bits: bool = INHERITED

@@ -29,6 +29,8 @@ GFX10 = Generation(
     # GCNHazardRecognizer: VMEMtoScalarWrite, VcmpxExecWAR, SMEMtoVectorWrite, LdsBranchVmemWAR).
     inserted_waits=("s_waitcnt_depctr 0xffe2", "s_mov_b32 null, 0", "s_waitcnt_vscnt null, 0x0"),
     wait_for_everything=("s_waitcnt 0", "s_waitcnt_vscnt null, 0x0"),
+    release_fence=("s_waitcnt_vscnt null, 0x0",),
+    acquire_fence=("buffer_gl1_inv", "buffer_gl0_inv"),
     waits=waits.WAITS,
     hazard_rows=hazards.ROWS,
     operand_anchors=operands.ANCHORS,
