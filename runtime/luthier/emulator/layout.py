@@ -91,6 +91,7 @@ WAVE = FieldLayout(
     bank_key=4,  # their part of a table key: a bit for each operand where they are not 0
     unseen=4,  # stepped: it continues at an instruction that was not shown yet
     told=4,  # observed: its accesses are reported as well as its barriers
+    incomplete=4,  # observed: it has stores for which it has not waited, so its waits are reported
     joined=4,  # named barrier at which it waits; 0 for none
     named_seen=4,  # how often that barrier had opened when the wave joined it, or last passed it
 )
@@ -373,23 +374,32 @@ PLAN = FieldLayout(
     kernarg_preload_size=4,  # bytes
     given_sgprs=4,  # LAUNCH.given_sgprs
     undefined=4,  # sources of undefined values that are tracked: UNWRITTEN_VALUES, LANE_VALUES
+    fences=4,  # FENCES: what makes stores visible to others
 )
 """Plan of a kernel's start: everything that does not depend on the dispatch packet."""
 
 USE_READS, USE_WRITES, USE_COHERENT, USE_RETURNS, USE_PLAIN, USE_GUARDS, USE_NARROW = 1, 2, 4, 8, 16, 32, 64
-USE_HALF = 128
+USE_LOCKS = 128
 """Facts about a memory instruction. READS, WRITES: both for an atomic. COHERENT: it bypasses private caches, like
 atomic loads and stores. RETURNS: an atomic that returns the old value. PLAIN: cannot be an atomic load. GUARDS: a load
 that only decides whether an atomic is tried at the same address. NARROW: an atomic that other work-groups may not
-see. HALF, of other instructions: one that makes a mask of 64 lanes whose upper half nothing reads."""
+see. LOCKS: an atomic that compares before it stores, as locks are taken."""
+USE_HALF = 128
+"""Of other instructions: makes a mask of 64 lanes whose upper half nothing reads."""
+FENCE_WAITS, FENCE_WRITES_BACK, FENCE_NEAR, FENCE_FAR = 1, 2, 4, 8
+"""Parts of fences, in the place of USEs. WAITS: for all stores of the wave. WRITES_BACK: what other L2 caches shall
+see. NEAR, FAR: invalidates the caches between the wave and the rest of its work-group, and of the device."""
+FENCES_KNOWN, FENCES_WRITE_BACK, FENCES_APART = 1, 2, 4
+"""KNOWN: the parts that a fence needs are known; with WRITE_BACK also `FENCE_WRITES_BACK`. APART: waves of a work-group
+may have caches of their own, between which fences are needed, too (WGP mode, TgSplit)."""
 USE_LDS_SHIFT = 8
 """Position of the same bits for addresses in LDS: loads to LDS read memory and write LDS."""
 EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)
-EVENT_FLOATS, EVENT_BEYOND_LDS, EVENT_UNDEFINED = 7, 8, 9
+EVENT_FLOATS, EVENT_BEYOND_LDS, EVENT_UNDEFINED, EVENT_FENCE = range(7, 11)
 """Events that observed code reports. ACCESS: before a memory access. BARRIER, SIGNAL, WAIT: a wave arrived at a
 barrier, signalled it, passed it. GRID_SIGNAL, GRID_WAIT: the same for a barrier of the whole grid. END: the wave ended.
-FLOATS: exceptional results. UNDEFINED: a decision by an undefined value (`DECIDED`). BEYOND_LDS, which all code
-reports: before an access beyond the end of LDS."""
+FLOATS: exceptional results. UNDEFINED: a decision by an undefined value (`DECIDED`). FENCE: a part of a fence.
+BEYOND_LDS, which all code reports: before an access beyond the end of LDS."""
 
 FACT_SPANS = 26
 FACT = FieldLayout(

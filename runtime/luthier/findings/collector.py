@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from msgspec import Struct
 
+from luthier.arch.target import Target
 from luthier.errors import DeviceError, EmulationError
 from luthier.findings.calls import Sites, first_call
 from luthier.findings.finding import Finding, NearbyAllocation, Other, Unchecked
@@ -24,6 +25,8 @@ USES = ("decides a branch", "decides an address", "decides the active lanes", "i
 """Uses of an undefined value, by `luthier.emulator.layout.DECIDES_BRANCH` and the next numbers."""
 _INACTIVE = FindingKind.INACTIVE_LANE.label
 _OUTSIDE, _NOWHERE, _STOPPED = (kind.label for kind in (FindingKind.OUTSIDE, FindingKind.NOWHERE, FindingKind.STOPPED))
+_RELEASE = FindingKind.MISSING_RELEASE.label
+_FENCES = (_RELEASE, FindingKind.MISSING_ACQUIRE.label)
 InstructionSite = tuple[int, str, tuple[SourceFrame, ...], str]
 """Virtual address, text and source frames (innermost first) of an instruction, and why it has none; "" if it has."""
 
@@ -39,6 +42,8 @@ class KernelCode(Struct, frozen=True):
     """Returns the site of the instruction with this record."""
     of_program: bool = True
     """Whether the program launched it, not a runtime."""
+    target: Target | None = None
+    """Target of the code; None if unknown."""
 
 
 class PairSighting(Struct, frozen=True):
@@ -131,6 +136,8 @@ class FindingSet:
         if kind == _INACTIVE:
             doubt = ", or that was never written," * bool(self.kinds & DECISIONS)
             finding.detail = f"a value that a shuffle took from an inactive lane{doubt} {USES[seen.operands]}"
+        if kind in _FENCES and code is not None and code.target is not None:
+            finding.detail = _missing_fence(kind, code.target, apart=seen.group != seen.other_group)
         if kind in FLOAT_KINDS:
             finding.detail = cause(kind, finding.instruction, seen.operands)
         if kind == _NOWHERE:
@@ -198,6 +205,24 @@ class FindingSet:
 
 def _is_lds(seen: Sighting) -> bool:
     return bool(seen.in_lds and seen.extent)
+
+
+def _missing_fence(kind: str, target: Target, *, apart: bool) -> str:
+    """Describe the missing fence between two accesses; `apart`: of two work-groups."""
+    parts = target.release_fence if kind == _RELEASE else target.acquire_fence
+    scope = "agent" if apart else "workgroup"
+    if not apart:  # caches and waits within a work-group
+        parts = parts[-1:]
+    needed = " and ".join(parts).replace("SCOPE_DEV", "SCOPE_DEV" if apart else "SCOPE_SE")
+    if kind == _RELEASE:
+        return (
+            f"the other access may not be visible: its wave needs a release fence of the scope {scope} "
+            f"({needed}) before it sets the flag or frees the lock"
+        )
+    return (
+        f"it may see what was there before the other access: this wave needs an acquire fence of the scope {scope} "
+        f"({needed}) after it sees the flag or takes the lock"
+    )
 
 
 def locate(finding: Finding, seen: Sighting, code: KernelCode, other: KernelCode | None) -> None:

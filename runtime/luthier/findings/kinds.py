@@ -132,6 +132,14 @@ class FindingKind(enum.IntEnum):
         *(36, "half-mask", "wave-size"),
         "mask of 64 lanes used as 32 bits: lanes 32 to 63, some of which are in it, are lost",
     )
+    MISSING_RELEASE = (
+        *(37, "missing-release", "race"),
+        "access after a flag or lock of another wave, whose store before it may not be visible: a fence is missing",
+    )
+    MISSING_ACQUIRE = (
+        *(38, "missing-acquire", "race"),
+        "access after a flag or lock of another wave, without a fence: it may see what was there before",
+    )
 
 
 KIND_OF_NUMBER = {int(kind): kind for kind in FindingKind}

@@ -15,8 +15,10 @@ ACCESSES = (
 )
 """Prefixes of instructions that access memory shared with other lanes."""
 _MEMORY = (*ACCESSES, "scratch_")
-_CACHES = re.compile(r"(buffer|global)_(gl[01]_|wb|inv)")
+CACHES = re.compile(r"(buffer|global)_(gl[01]_|wb|inv)")
 """Prefixes of instructions that write back or invalidate caches, as fences of atomic loads do."""
+WAITS_FOR_STORES = ("s_waitcnt", "s_wait_storecnt", "s_wait_idle")
+"""Prefixes of waits that may be for stores."""
 
 
 class AccessKind(IntEnum):
@@ -48,7 +50,7 @@ def kind_in_lds(mnemonic: str) -> AccessKind:
 
 def is_memory(mnemonic: str) -> bool:
     """Return whether an instruction accesses memory, LDS or scratch."""
-    return mnemonic.startswith(_MEMORY) and not _CACHES.match(mnemonic)
+    return mnemonic.startswith(_MEMORY) and not CACHES.match(mnemonic)
 
 
 def mnemonic_at(isa: Isa, code: InstructionArray, index: int) -> str:

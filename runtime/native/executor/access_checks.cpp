@@ -8,6 +8,18 @@ namespace luthier {
 
 using namespace layout;
 
+void AccessChecks::begin(const char *plan) {
+  plan_ = plan;
+  if (!wanted_.races)
+    return;
+  // Without an atomic, no wave can know that a store of another work-group is done.
+  const auto *uses = pointer<const uint16_t *>(plan, plan::uses);
+  constexpr unsigned kAtomic = USE_READS | USE_WRITES;
+  const bool meets = std::any_of(uses, uses + get(plan, plan::record_count) - 1,
+                                 [](uint16_t use) { return use & USE_COHERENT || (use & kAtomic) == kAtomic; });
+  ordering_.begin(meets ? get(plan, plan::fences) : 0);
+}
+
 void AccessChecks::observe(const Instruction &instruction, const char *access, uint32_t event) {
   const auto &[wave, record, execution] = instruction;
   if (wanted_.races) {
@@ -19,8 +31,11 @@ void AccessChecks::observe(const Instruction &instruction, const char *access, u
   const Where where{group, group.waves[get(wave, wave::index)]};
   if (event == EVENT_ACCESS)
     this->access(where, wave, record, access);
-  else
+  else if (event != EVENT_FENCE)
     barrier(where, wave, record, event);
+  else if (wanted_.races)
+    put(const_cast<char *>(wave), wave::incomplete,
+        ordering_.fence(group, where.wave, pointer<const uint16_t *>(plan_, plan::uses)[record]));
   if (!wants_accesses())
     put(const_cast<char *>(wave), wave::told, uint64_t{!where.wave.narrow.empty()});
 }
@@ -95,6 +110,7 @@ void AccessChecks::access(Where where, const char *wave, uint32_t record, const 
   in_lds.base = get(wave, wave::lds);
   in_memory.size = in_lds.size = get(access, access::size);
   in_memory.record = in_lds.record = record;
+  in_memory.scalar = get(access, access::kind) == ACCESS_SCALAR;
   sort(wave, access, in_memory, in_lds);
   if (!in_memory.count && !in_lds.count)
     return;
@@ -134,6 +150,8 @@ void AccessChecks::touch(Where where, const Lanes &lanes, unsigned use) {
   if (reads == writes || use & USE_COHERENT || (writes && is_in_doubt(where, lanes)))
     return atomic(where, lanes, use);
   const Touch now{ordering_.plain(where.group, where.wave), lanes.record};
+  if (writes && !lanes.in_lds && !lanes.scalar && ordering_.store(where.group, where.wave))
+    report_waits();
   if (writes)
     change(where, lanes, kLastWrite, [&](const History &before) { return write(where, lanes, before, now); });
   else
@@ -252,6 +270,10 @@ AccessChecks::Change AccessChecks::read(Where where, const Lanes &lanes, const H
       if (other == kLastAtomic)
         made.kind = kind_of_read(now.record);
     }
+  if (!made.races && lacks_fence(where, lanes, before, true, made)) {
+    made.races = true;
+    made.other = kLastWrite;
+  }
   History after = own(where, lanes, before);
   const Touch last = after.by[kLastRead];
   if (last.segment && last.segment != now.segment) {
@@ -277,13 +299,33 @@ AccessChecks::Change AccessChecks::write(Where where, const Lanes &lanes, const 
       made.races = true;
       made.other = other;
     }
-  made.stored = collides(where, lanes, before.by[kLastWrite]);
+  made.stored = collides(where, lanes, before.by[kLastWrite]) || lacks_fence(where, lanes, before, false, made);
   // What comes after is ordered behind these reads, too, if it is behind the write.
   History after;
   after.by[kLastAtomic] = own(where, lanes, before).by[kLastAtomic];
   after.by[kLastWrite] = now;
+  after.readers = lanes.in_lds ? 0 : readers(before, where.group.id);
   made.to = histories_.find(after);
   return made;
+}
+
+// Return whether an access misses the last write, or is overtaken by it, for want of a fence; set the kind.
+bool AccessChecks::lacks_fence(Where where, const Lanes &lanes, const History &before, bool reads, Change &made) const {
+  if (lanes.in_lds)
+    return false;
+  const Lack lack = ordering_.lack(before.by[kLastWrite], where.group, where.wave, reads && before.readers);
+  if (lack != Lack::kNothing && !made.races)
+    made.kind = lack == Lack::kRelease ? wire::FindingKind::kMissingRelease : wire::FindingKind::kMissingAcquire;
+  return lack != Lack::kNothing;
+}
+
+// Return the work-group, besides the writer's, that may have what is overwritten in its caches; 0: none.
+uint32_t AccessChecks::readers(const History &before, uint32_t writer) const {
+  uint32_t all = before.readers == writer ? 0 : before.readers;
+  for (const Role role : {kLastRead, kReadByOther, kReadElsewhere})
+    if (const uint32_t id = ordering_.of(before.by[role]).group; id && id != writer)
+      all = all && all != id ? kSeveral : id;
+  return all;
 }
 
 // Report the races of an access with earlier accesses of these cells, once for each lane.
@@ -332,6 +374,8 @@ bool AccessChecks::is_in_doubt(Where where, const Lanes &lanes) {
 
 void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
   meet_atomics(where, lanes, use);
+  if (!where.group.incomplete.empty())
+    report_waits();
   if (use & USE_RETURNS)
     where.wave.returned = true;
   if (!lanes.in_lds && (use & USE_RETURNS || !(use & USE_WRITES)))
@@ -400,13 +444,16 @@ Role AccessChecks::meet(Where where, const Lanes &lanes, const History &before, 
   if (!lanes.in_lds && is_too_narrow(where, lanes, before.by[kLastAtomic]))
     return kLastAtomic;
   // A later atomic of another wave does not mean that the store came before this one, too.
-  const bool races = !acquires && collides(where, lanes, before.by[kLastWrite]);
+  const Touch store = before.by[kLastWrite];
+  const bool races =
+      collides(where, lanes, store) && (!acquires || (!lanes.in_lds && is_too_narrow(where, lanes, store)));
+  const bool locks = use & USE_LOCKS;
   if (!is_of_others(where, lanes, before.by[kLastAtomic]))
-    ordering_.acquire(where.wave, before.by[kLastAtomic]);
+    ordering_.acquire(where.wave, before.by[kLastAtomic], locks);
   if (races)
     return kLastWrite;
-  if (acquires && !is_of_others(where, lanes, before.by[kLastWrite]))
-    ordering_.acquire_store(where.group, where.wave, before.by[kLastWrite]);
+  if (acquires && !is_of_others(where, lanes, store))
+    ordering_.acquire_store(where.group, where.wave, store, locks);
   if (writes && lanes.in_lds)
     for (const Role read : {kLastRead, kReadByOther})
       if (collides(where, lanes, before.by[read]) && !is_guard(before.by[read].record))
@@ -536,6 +583,7 @@ void AccessChecks::barrier(Where where, const char *wave, uint32_t record, uint3
         missed(where.group, own, each, away);
     return;
   }
+  report_waits(); // for stores of other waves, too
   if (event == EVENT_BARRIER || event == EVENT_SIGNAL) {
     reappear(where, record, exec);
     if (exec != all) {

@@ -22,7 +22,7 @@ class AccessChecks final : public Observer {
 public:
   explicit AccessChecks(const Checks &wanted) : wanted_(wanted) {}
   // Begin to check a launch, by a plan of its kernel; called before work-groups run.
-  void begin(const char *plan) { plan_ = plan; }
+  void begin(const char *plan);
   bool wants_accesses() const override { return wanted_.races || wanted_.uninitialised; }
   // Return whether accesses must be checked in the order in which they happen: only one thread at a time may report
   // them.
@@ -52,7 +52,7 @@ private:
   // Lanes of an instruction in one kind of memory.
   struct Lanes {
     uint64_t base = 0; // of LDS
-    bool in_lds = false;
+    bool in_lds = false, scalar = false;
     uint32_t size = 0, record = 0;
     unsigned count = 0;
     Run runs[64];
@@ -64,8 +64,8 @@ private:
   // The change of the history of cells by an access.
   struct Change {
     uint32_t stamp = 0, from = 0, to = 0;
-    Role moved = kRoles; // the role that the lane of the previous read gets
-    bool races = false, stored = false;
+    Role moved = kRoles;                // the role that the lane of the previous read gets
+    bool races = false, stored = false; // `stored`: it does if the value changes
     wire::FindingKind kind = wire::FindingKind::kRace;
     Role other = kRoles; // of the access that it races with
   };
@@ -86,6 +86,8 @@ private:
   History own(Where where, const Lanes &lanes, const History &all) const;
   Change read(Where where, const Lanes &lanes, const History &before, Touch now);
   Change write(Where where, const Lanes &lanes, const History &before, Touch now);
+  bool lacks_fence(Where where, const Lanes &lanes, const History &before, bool reads, Change &made) const;
+  uint32_t readers(const History &before, uint32_t writer) const;
   template <typename Each, typename EachWhole> void each_span(const Lanes &lanes, Each each, EachWhole each_whole);
   template <typename Each> void each_span(const Lanes &lanes, Each each);
   template <typename Make> void change(Where where, const Lanes &lanes, Role role, Make make);
@@ -130,6 +132,10 @@ private:
   void missed(const GroupOrder &group, const WaveOrder &wave, const Narrow &barrier, uint64_t lanes);
 
   wire::Sighting &note(wire::FindingKind kind, uint64_t record, uint64_t other);
+  void report_waits() {
+    if (ordering_.has_fences())
+      put(const_cast<char *>(instruction_->wave), layout::wave::incomplete, uint64_t{1});
+  }
   Shadow &shadow(const Lanes &lanes) { return lanes.in_lds ? lds_ : memory_; }
   void remember(uint32_t record, uint32_t size);
 

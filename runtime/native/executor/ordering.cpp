@@ -14,6 +14,8 @@ GroupOrder &Ordering::begin(char *place) {
   now->id = static_cast<uint32_t>(numbers_.size());
   now->acquired = 0;
   now->returned = false;
+  now->fenced = {};
+  now->incomplete.clear();
   now->waves.assign(get(place, group::wave_count), {});
   for (uint32_t index = 0; index < now->waves.size(); ++index)
     now->waves[index].index = index;
@@ -35,6 +37,8 @@ void Ordering::signal(GroupOrder &group, WaveOrder &wave, uint32_t record) {
   wave.segment = 0;
   group.acquired = std::max(group.acquired, wave.acquired);
   group.returned |= wave.returned;
+  group.fenced.join(wave.fenced);
+  wave.written_back = false; // what other waves store before the barrier is not
 }
 
 void Ordering::wait(WaveOrder &wave) {
@@ -45,20 +49,25 @@ void Ordering::wait(WaveOrder &wave) {
 
 void Ordering::signal_grid(GroupOrder &group, WaveOrder &wave) {
   meet(group, wave);
+  complete(group, wave);
   wave.released = released_[group.id] = ++clock_;
   wave.segment = 0;
 }
 
 void Ordering::wait_for_grid(WaveOrder &wave) {
   wave.acquired = clock_;
+  wave.fenced = {clock_, clock_, clock_, clock_};
   wave.segment = 0;
 }
 
-void Ordering::acquire_store(GroupOrder &group, WaveOrder &wave, Touch store) {
+void Ordering::acquire_store(GroupOrder &group, WaveOrder &wave, Touch store, bool locks) {
   const Segment &then = segments_[store.segment];
+  if (fences_ && store.segment)
+    flags_.insert(number(store));
   if (!store.segment || before(store, group, wave))
     return;
   ++clock_;
+  wave.fenced.join({0, 0, then.time, locks ? clock_ : 0});
   released_[then.group] = clock_;
   if (then.group == group.id) {
     group.waves[then.wave].released = clock_;

@@ -4,11 +4,15 @@
 // work-group with a barrier between them. An atomic, or a load that sees what others store, comes after all that other
 // waves did before their atomics at the same address. Only times are kept of that, so two accesses may count as ordered
 // that are not; never the other way round.
+//
+// Accesses in that order may still miss each other's effects, if fences are missing (ordering_fences.cpp).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "bytes.h"
@@ -22,7 +26,25 @@ struct Segment {
   uint32_t time, group;
   uint32_t barrier; // the first one of the work-group behind it, from 1 on
   uint32_t wave;
+  uint32_t complete = 0; // when its stores were, as far as a fence shows; 0: it has none; kNever: they are not
 };
+inline constexpr uint32_t kNever = ~uint32_t{0};
+
+// Times of what fences have made visible to a wave.
+struct Fenced {
+  uint32_t near = 0, far = 0; // all before that is not in its caches: those within the work-group, and the device
+  uint32_t released = 0;      // of the last release that it has taken over
+  uint32_t locked = 0;        // the same, of those that it took over by a comparison and store
+  void join(const Fenced &other) {
+    near = std::max(near, other.near);
+    far = std::max(far, other.far);
+    released = std::max(released, other.released);
+    locked = std::max(locked, other.locked);
+  }
+};
+
+// The fence that is missing between two accesses.
+enum class Lack { kNothing, kRelease, kAcquire };
 
 // A barrier that, at this point, not all lanes of a wave have reached.
 struct Narrow {
@@ -39,22 +61,29 @@ struct WaveOrder {
   bool returned = false; // it, or a wave that it met at a barrier, has done an atomic that returned the old value
   bool meets = false;    // it must take over the knowledge of the others
   bool ended = false;
+  bool written_back = false; // it has written back since its last store
+  Fenced fenced;
   uint32_t last_barrier = 0, end = 0; // records
   std::vector<Narrow> narrow;
 };
 
 // The work-group that a worker runs.
 struct GroupOrder {
-  uint32_t id = 0;       // of all that were started, from 1 on
-  uint64_t number = 0;   // in the launch
-  uint32_t acquired = 0; // by waves that came to a barrier
-  bool returned = false; // the same of `WaveOrder::returned`
+  uint32_t id = 0;                  // of all that were started, from 1 on
+  uint64_t number = 0;              // in the launch
+  uint32_t acquired = 0;            // by waves that came to a barrier
+  bool returned = false;            // the same of `WaveOrder::returned`
+  Fenced fenced;                    // likewise
+  std::vector<uint32_t> incomplete; // segments with stores that no fence follows
   std::vector<WaveOrder> waves;
   std::vector<uint8_t> written; // by byte of LDS, and of what an access at its end reaches over
 };
 
 class Ordering {
 public:
+  // Prepare for a launch; `fences` is layout::plan::fences, 0 if they do not matter.
+  void begin(uint64_t fences) { fences_ = fences; }
+  bool has_fences() const { return fences_ != 0; }
   // Return the work-group of a wave; a worker has one at a time.
   GroupOrder &group(const char *wave) {
     char *place = pointer<char *>(wave, layout::wave::group);
@@ -74,6 +103,7 @@ public:
       wave.meets = false;
       wave.acquired = std::max(wave.acquired, group.acquired);
       wave.returned |= group.returned;
+      wave.fenced.join(group.fenced);
     }
   }
   // Return the segment of a wave's plain access.
@@ -81,15 +111,19 @@ public:
     wave.plain = true;
     return wave.segment ? wave.segment : begin(group, wave);
   }
-  // Take over what was known at the time of a touch.
-  void acquire(WaveOrder &wave, Touch touch) {
-    if (touch.segment && segments_[touch.segment].time > wave.acquired) {
-      wave.acquired = segments_[touch.segment].time;
+  // Take over what was known at the time of a touch; `locks`: by a comparison and store.
+  void acquire(WaveOrder &wave, Touch touch, bool locks) {
+    if (!touch.segment)
+      return;
+    const uint32_t time = segments_[touch.segment].time;
+    if (time > wave.acquired) {
+      wave.acquired = time;
       wave.plain = true; // there is something to release
     }
+    wave.fenced.join({0, 0, time, locks ? time : 0});
   }
   // A wave has seen a store of another wave, which may signal that all before it is done.
-  void acquire_store(GroupOrder &group, WaveOrder &wave, Touch store);
+  void acquire_store(GroupOrder &group, WaveOrder &wave, Touch store, bool locks);
   // Return the segment of a wave's atomic, which releases all before it.
   uint32_t release(GroupOrder &group, WaveOrder &wave);
 
@@ -112,14 +146,43 @@ public:
     return then.time <= wave.acquired && released_[then.group] >= then.time;
   }
   const Segment &of(Touch touch) const { return segments_[touch.segment]; }
+
+  // Note that a wave stores to memory in its current segment. Return whether its waits matter now.
+  bool store(GroupOrder &group, WaveOrder &wave) {
+    if (!fences_)
+      return false;
+    uint32_t &complete = segments_[wave.segment].complete;
+    if (!complete) {
+      complete = kNever;
+      group.incomplete.push_back(wave.segment);
+    }
+    wave.written_back = false;
+    return true;
+  }
+  // A wave has executed a part of a fence, in bits such as layout::FENCE_WAITS. Return whether its waits still matter.
+  bool fence(GroupOrder &group, WaveOrder &wave, unsigned parts);
+  // Return the fence that is missing between a store and what a wave does now, which the store happened before.
+  // `cached`: it reads what may be in its caches from before the store.
+  Lack lack(Touch store, const GroupOrder &group, const WaveOrder &wave, bool cached) const {
+    if (!fences_ || !store.segment || store.segment == wave.segment)
+      return Lack::kNothing;
+    const Lack lacks = lack(segments_[store.segment], group, wave, cached);
+    return lacks != Lack::kNothing && flags_.count(number(store)) ? Lack::kNothing : lacks;
+  }
   // Return the number in the launch of a work-group by its id.
   uint64_t number(uint32_t id) const { return numbers_[id]; }
 
 private:
   GroupOrder &begin(char *place);
   uint32_t begin(const GroupOrder &group, WaveOrder &wave);
+  void complete(GroupOrder &group, WaveOrder &wave);
+  Lack lack(const Segment &store, const GroupOrder &group, const WaveOrder &wave, bool cached) const;
 
-  std::mutex beginning_; // of work-groups, from several threads
+  static uint64_t number(Touch touch) { return uint64_t{touch.segment} << 32 | touch.record; }
+
+  uint64_t fences_ = 0;
+  std::unordered_set<uint64_t> flags_; // plain stores that an atomic or such a load has seen: they are atomic
+  std::mutex beginning_;               // of work-groups, from several threads
   uint32_t clock_ = 1;
   std::vector<Segment> segments_ = std::vector<Segment>(1); // the first is none
   std::vector<uint32_t> released_{0};                       // by id of the work-group: when it released last

@@ -28,8 +28,12 @@ enum Role : unsigned { kLastWrite, kLastAtomic, kLastRead, kReadByOther, kReadEl
 
 struct History {
   std::array<Touch, kRoles> by;
+  // The work-group that read what the last write replaced, if another one wrote; 0: none.
+  uint32_t readers = 0;
   bool operator==(const History &) const = default;
 };
+
+inline constexpr uint32_t kSeveral = ~uint32_t{0}; // instead of a work-group
 
 // All histories of cells, by number. 0 is the history of untouched cells.
 class Histories {

@@ -29,7 +29,7 @@ from luthier.emulator.ir.variant import FloatMode, Variant
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.native.store import store
 from luthier.isa import InstructionArray, Isa
-from luthier.isa.access_kinds import ACCESSES
+from luthier.isa.access_kinds import ACCESSES, WAITS_FOR_STORES
 from luthier.isa.instructions import NO_TARGET, OperandKind
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _TOKENS = {"-": 0, "0": 1, "v": 2, "vh": 3, "vl": 4, "s": 5, "sh": 6, "sl": 7}
 _UNKNOWN_REGISTER = 1000
 """Token of a register that is not modelled, plus its number."""
 _INLINE, _LITERAL, _LITERAL64, _UNKNOWN_CONSTANT = -1, -2, -3, -4
-_OBSERVED = (*ACCESSES, "s_barrier", "s_endpgm")
+_OBSERVED = (*ACCESSES, *WAITS_FOR_STORES, "s_barrier", "s_endpgm")
 """Prefixes of the names of operations whose code differs when observed."""
 _REGISTER, _IMMEDIATE, _WIDE_LITERAL = map(int, (OperandKind.REGISTER, OperandKind.IMMEDIATE, OperandKind.LITERAL64))
 

@@ -76,6 +76,7 @@ def kernel_code(code: DecodedCode, kernel: str, object: CodeObject) -> KernelCod
         kernel,
         object.name,
         lambda record: instruction_site(code.address_of(record), code.text(record), object),
+        target=code.isa.target.target,
     )
 
 

@@ -14,7 +14,7 @@ from luthier.emulator.binding.program import DecodedCode, Zeros, own_zeros
 from luthier.emulator.inspection.guards import guards
 from luthier.emulator.inspection.half_masks import loses_half
 from luthier.emulator.inspection.waiting import waits
-from luthier.isa.access_kinds import ACCESSES, AccessKind, kind_in_lds, kind_of
+from luthier.isa.access_kinds import ACCESSES, CACHES, WAITS_FOR_STORES, AccessKind, kind_in_lds, kind_of
 from luthier.isa.targets import Target
 
 _BITS = {
@@ -25,6 +25,11 @@ _BITS = {
 
 _PLAIN = re.compile(r"2st64|read2|2addr|b96|b128")
 """Parts of mnemonics of LDS loads that cannot be atomic loads: of several addresses, or of more than 64 bits."""
+
+_COMPARES = re.compile(r"cmpswap|cmpst|cmpstore")
+"""Parts of mnemonics of atomics that compare before they store."""
+_WIDE = re.compile(r"\bsc1\b|SCOPE_(DEV|SYS)|^buffer_(wbinvl1|gl1_inv)")
+"""Parts of texts of cache instructions that are not only for the work-group."""
 
 
 class RegisterUses:
@@ -59,16 +64,20 @@ class RegisterUses:
             return 0
         part, position = place
         opcode = self._code.isa.opcode(int(part.opcode[position]))
+        target = self._code.isa.target.target
+        if self._ordered and (opcode.mnemonic.startswith(WAITS_FOR_STORES) or CACHES.match(opcode.mnemonic)):
+            return fence_of(target, self._code.isa.text(part, position))
         if not opcode.mnemonic.startswith(ACCESSES):
             return 0
         if not self._ordered:
             return use_of(opcode.mnemonic, "_RTN" in opcode.name, "")
         text = self._code.isa.text(part, position)
         use = use_of(opcode.mnemonic, "_RTN" in opcode.name, text)
-        if kind_of(opcode.mnemonic) is AccessKind.ATOMIC and is_narrow(self._code.isa.target.target, text):
-            use |= layout.USE_NARROW
+        if kind_of(opcode.mnemonic) is AccessKind.ATOMIC or use & layout.USE_COHERENT:
+            use |= layout.USE_NARROW * is_narrow(target, text)
         if not use & layout.USE_COHERENT and waits(self._code.isa, part, position):
             use |= layout.USE_COHERENT | layout.USE_COHERENT << layout.USE_LDS_SHIFT
+            use |= layout.USE_NARROW * ("glc" not in text.split())
         elif guards(self._code.isa, part, position):
             use |= layout.USE_GUARDS << layout.USE_LDS_SHIFT
         return use
@@ -82,13 +91,13 @@ def use_of(mnemonic: str, returns: bool, text: str) -> int:
         returns: whether an atomic returns the old value.
     """
     more = layout.USE_RETURNS * returns | layout.USE_COHERENT * is_coherent(text)
-    more |= layout.USE_PLAIN * bool(_PLAIN.search(mnemonic))
+    more |= layout.USE_PLAIN * bool(_PLAIN.search(mnemonic)) | layout.USE_LOCKS * bool(_COMPARES.search(mnemonic))
     in_lds = _BITS[kind_in_lds(mnemonic)]
     return _BITS[kind_of(mnemonic)] | more | (in_lds | more) << layout.USE_LDS_SHIFT
 
 
 def is_narrow(target: Target, text: str) -> bool:
-    """Return whether a memory atomic is limited to its own work-group.
+    """Return whether an atomic access of memory is limited to its own work-group.
 
     False on targets whose atomics have no scope, and on targets with clusters: there the next larger scope is the
     cluster, which may contain all work-groups that use the memory.
@@ -106,6 +115,25 @@ def is_coherent(text: str) -> bool:
     """
     words = text.replace(",", " ").split()
     return ("glc" in words and "slc" not in words) or "sc1" in words or any(word.startswith("scope:") for word in words)
+
+
+@lru_cache(1 << 10)
+def fence_of(target: Target, text: str) -> int:
+    """Return what an instruction does as part of a fence: bits such as `layout.FENCE_WAITS`.
+
+    Any number of outstanding operations counts as none: the wait may be for older stores.
+    """
+    if text.startswith("s_wait"):
+        *_, (wait, _, counter) = (part.partition(" ") for part in target.release_fence or ("",))
+        counts = "vmcnt(" in counter
+        is_other = counts and "vmcnt(" not in text and not re.fullmatch(r"s_waitcnt 0(x0)?", text)
+        does_wait = bool(wait) and not is_other and text.startswith((wait, "s_wait_idle"))
+        return layout.FENCE_WAITS * does_wait
+    name, is_wide = text.partition(" ")[0], bool(_WIDE.search(text))
+    if "_inv" not in name and "wbinv" not in name:
+        return layout.FENCE_WRITES_BACK * is_wide
+    use = layout.FENCE_FAR * is_wide | layout.FENCE_NEAR * ("gl1" not in name)
+    return use | layout.FENCE_WRITES_BACK * (is_wide and name == "global_wbinv")
 
 
 class LaneUses(RegisterUses):

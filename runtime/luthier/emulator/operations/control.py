@@ -10,6 +10,7 @@ from luthier.emulator.ir.exact import I64
 from luthier.emulator.ir.memory_code import fault, tell
 from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
+from luthier.isa.access_kinds import WAITS_FOR_STORES
 
 operations = OperationTable()
 
@@ -200,8 +201,16 @@ def s_sleep(w: WaveBuilder) -> None:
 def timing_only(w: WaveBuilder) -> None:
     """Continue without an effect on registers or memory.
 
-    The emulated memory is always coherent, and every result is available immediately.
+    The emulated memory is always coherent, and every result is available immediately. Observed code reports parts of
+    fences; a wait only if the observer knows of stores that it may complete.
     """
+    if not w.variant.observed:
+        return
+    if not w.variant.operation.startswith(WAITS_FOR_STORES):
+        tell(w, layout.EVENT_FENCE)
+        return
+    with w.when(w.load(w.wave_field("incomplete"), "u32") != 0):
+        tell(w, layout.EVENT_FENCE)
 
 
 _INTERRUPT = 1

@@ -84,6 +84,7 @@ def kernel_plan(kernel: Kernel, target: Target, code: DecodedCode) -> dict[str, 
         "packed_ids": target.packed_work_item_ids,
         "scratch_limit": target.scratch_per_lane(kernel.wave_size),
         "scratch_extra": scratch_bytes(stackless, target),
+        "fences": fences(kernel, target),
         "architected_scratch": target.architected_flat_scratch + (not target.private_aperture),
         "simd_waves": target.occupancy(descriptor.vgprs, kernel.wave_size),
         "processors": max(1, COMPUTE_UNITS * target.simds_per_cu // 4),
@@ -94,6 +95,15 @@ def kernel_plan(kernel: Kernel, target: Target, code: DecodedCode) -> dict[str, 
         "kernarg_preload_size": 4 * descriptor.kernarg_preload_length,
         **_sgpr_places(kernel, target),
     }
+
+
+def fences(kernel: Kernel, target: Target) -> int:
+    """Return what makes the stores of a kernel visible: bits such as `layout.FENCES_KNOWN`."""
+    if not target.release_fence:
+        return 0
+    apart = kernel.descriptor.wgp_mode or kernel.descriptor.tg_split
+    writes_back = len(target.release_fence) > 1
+    return layout.FENCES_KNOWN | layout.FENCES_WRITE_BACK * writes_back | layout.FENCES_APART * bool(apart)
 
 
 def _sgpr_places(kernel: Kernel, target: Target) -> dict[str, int]:

@@ -141,7 +141,8 @@ class Collector(FindingSet):
 def code_of(plan: KernelPlan) -> KernelCode:
     """Return the code of a planned kernel."""
     of_program = plan.code.object is not None and not is_of_runtime(plan.kernel.name)
-    return KernelCode(plan.kernel.name, plan.object, partial(_instruction, plan), of_program)
+    target = plan.code.code.isa.target.target
+    return KernelCode(plan.kernel.name, plan.object, partial(_instruction, plan), of_program, target)
 
 
 def _instruction(plan: KernelPlan, record: int) -> InstructionSite:
