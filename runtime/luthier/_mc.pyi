@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -185,8 +185,22 @@ class Code:
         """The fields of `luthier.lifting.Effects`."""
     def together(self, first: int, last: int) -> tuple[int, int, int]:
         """Units that instructions `first` to `last` read, write and replace."""
-    def address_paths(self, blocks: Blocks, roots: list[int], roles: NDArray[np.uint16]) -> AddressPaths:
-        """The function that is entered at the blocks `roots`; `roles`: of instructions."""
+    def address_search(
+        self,
+        blocks: Blocks,
+        addresses: NDArray[np.int64],
+        sizes: NDArray[np.int32],
+        roles: NDArray[np.uint32],
+        filled: list[int],
+        callees: Mapping[int, tuple[Sequence[int], bool]],
+        text: TextMap,
+        clobbers: Callable[[int | None], bytes],
+        slot_value: Callable[[int], int | None],
+        table: Callable[[int], tuple[int, int] | None],
+    ) -> AddressSearch:
+        """The search for addresses in functions of these blocks; `roles`: of instructions, from
+        `luthier.lifting.addresses.operations.roles`; `callees`: functions that the call at the end of a block may run,
+        and whether any other; the rest as in `luthier.lifting.addresses.analysis.World`."""
     def flow(
         self,
         blocks: tuple[Any, ...],  # luthier.lifting.BasicBlock
@@ -208,29 +222,24 @@ OverrideRow = tuple[bytes, bytes, bytes, bytes, bytes, int, bool, bool]
 writes EXEC."""
 _SegmentLanes = tuple[int, int, int, int, list[int]]
 
-class AddressPaths:
-    """The blocks of one function, as the search for where register jumps go sees them."""
+class AddressSearch:
+    """Finds where register jumps go."""
 
-    visits: int
-    """Visits of blocks since it was last set."""
-    most: int
-    """How many visits passes may come to before they stop with what they have."""
-
-    def relevant(self, called: bool, finished: bool) -> list[int]:
-        """Instructions that can matter, ascending; `called`: it matters what the function restores; `finished`: it
-        matters where all addresses made from a program counter go."""
-    def cut(self, relevant: list[int]) -> None:
-        """Cut blocks at these instructions and those at which control may leave, the special ones."""
-    def special(self) -> list[int]:
-        """Blocks that such instructions are in, as a search that goes on with the lowest block finds them."""
-    def parts(self, block: int) -> list[tuple[int, int, bool, bool, int, int, int]]:
-        """Fields of `luthier.lifting.addresses.analysis.BlockPart`."""
-    def ways(self, blocks: list[int]) -> list[tuple[int, int, int]]:
-        """Fields of `luthier.lifting.addresses.analysis.Way`, from the beginnings of `blocks`."""
-    def uses(self, blocks: list[int], held: bytes) -> list[tuple[int, int]]:
-        """Instructions on those ways that read what units `held` at their beginnings, and which of them."""
-    def uses_between(self, first: int, last: int, held: bytes) -> list[tuple[int, int]]:
-        """The same of instructions `first` to `last`."""
+    def run(
+        self, roots: list[int], links: list[int], left: int, followed: list[int] | None
+    ) -> tuple[
+        dict[int, tuple[bool, tuple[int, ...], str, tuple[int, ...], tuple[int, ...], bool]],
+        set[tuple[int, int, int, int]],
+        set[int],
+        set[int],
+        set[int],
+        int,
+        set[int | None],
+        int,
+    ]:
+        """The fields of `luthier.lifting.addresses.analysis.FunctionAddresses` for the function that is entered at the
+        blocks `roots`, and units of effort: more than `left` if these did not suffice. `followed`: instructions in
+        place of those that can matter."""
 
 class Flow:
     """A kernel's control flow and what is known of its lane masks."""
@@ -245,9 +254,8 @@ class Flow:
 class Liveness:
     """What is live where."""
 
-    def points(self, block: int, offset: int) -> tuple[int, bytes]:
-        """Around an instruction, given by its block and its number there: bytes of a set; for each instruction of the
-        `longest` that are followed together and behind the last, live units of active lanes, then of inactive ones."""
-
+    def at(self, block: int, offset: int) -> tuple[int, int]:
+        """Live units of active and of inactive lanes before an instruction, given by its block and its number there;
+        the number after the last stands for the end of the block."""
     def columns(self, blocks: NDArray[np.int32], offsets: NDArray[np.int32]) -> NDArray[np.uint64]:
         """[2, words of a set, points] the same before instructions, each given by its block and its number there."""

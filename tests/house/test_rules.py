@@ -309,7 +309,7 @@ PLANTED = [
     ("errors.py", "def f():\n    import luthier_build.package", "never the other way"),
     ("objects/elf.py", "def f():\n    from luthier.patch import patch_object", "in the table"),
     ("arch/generation.py", "if TYPE_CHECKING:\n    from luthier.isa.opcodes import Opcode", "in the table"),
-    ("lifting/addresses/values.py", "def f():\n    from luthier.lifting.addresses.analysis import World", "no circle"),
+    ("lifting/addresses/operations.py", "def f():\n    import luthier.lifting.addresses.analysis", "no circle"),
     ("isa/registers.py", "if TYPE_CHECKING:\n    from luthier.isa.mc import Isa", "no circle"),
     ("patch/registers/binding.py", "from luthier.patch.layout.slots import lay_out", "rooms of what patches"),
     ("tool/points.py", "def f():\n    from luthier.tool.task import reg", "tool author"),

@@ -13,7 +13,7 @@ from luthier.isa import Isa
 from luthier.isa import registers as r
 from luthier.lifting import lift, lifter
 from luthier.lifting.addresses.analysis import AddressAnalysis, FunctionAddresses
-from luthier.lifting.addresses.operations import OperationRole
+from luthier.lifting.addresses.operations import OperationRole, roles
 from luthier.lifting.addresses.slots import CodeSlots
 from luthier.lifting.code import text
 from luthier.lifting.code.text import Text
@@ -27,12 +27,13 @@ SOURCES = {
 }
 
 
-def everything(self: AddressAnalysis, called: bool, finished: bool) -> list[int]:
-    """All that may be followed, in place of what can matter; those that control may get to are chosen later."""
+def everything(self: AddressAnalysis) -> list[int]:
+    """Return all that may be followed, in place of what can matter; which of it control may get to is chosen later."""
+    followed = roles(self.table.isa).of(self.columns.code.opcode) & OperationRole.FOLLOWED.value
     return [
         index
         for index in range(len(self.columns.address))
-        if self._roles[index] & OperationRole.FOLLOWED or self.effects(index).writes & r.EXEC_MASK
+        if followed[index] or self.table.of(self.columns, index).writes & r.EXEC_MASK
     ]
 
 
@@ -51,7 +52,7 @@ def outcome(data: bytes, kernel: str, monkeypatch: pytest.MonkeyPatch, whole: bo
     with monkeypatch.context() as patch:
         patch.setattr(AddressAnalysis, "run", noted)
         if whole:
-            patch.setattr(AddressAnalysis, "_relevant", everything)
+            patch.setattr(AddressAnalysis, "_followed", everything)
         try:
             return as_data(lift(load_object(data), kernel)), analyses
         except LiftError as error:

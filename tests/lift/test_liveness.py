@@ -67,7 +67,7 @@ def test_long_blocks_are_followed_in_pieces(longest: int, assembled: Callable[..
     for seed in range(20):
         lifted = sample(seed, assembled).lifted
         flow = flow_of(lifted, longest)
-        pieces, reached = Liveness(lifted, flow, longest), np.flatnonzero(lifted.reached)
+        pieces, reached = Liveness(lifted, flow), np.flatnonzero(lifted.reached)
         for index in reached.tolist():
             assert pieces.live_before(index) == lifted.liveness.live_before(index), (seed, index)
         for block in lifted.blocks:

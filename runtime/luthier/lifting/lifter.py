@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import os
 import weakref
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from functools import lru_cache
 from itertools import islice
 from typing import Literal
@@ -17,7 +17,7 @@ from luthier.cache.memory import BoundedCache
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, Isa
 from luthier.isa import registers as r
-from luthier.lifting.addresses.analysis import GETPC_SIZE, AddressAnalysis, FunctionAddresses, World
+from luthier.lifting.addresses.analysis import GETPC_SIZE, AddressAnalysis, FunctionAddresses, GetpcReference, World
 from luthier.lifting.addresses.pointers import MOST_POINTED, pointed_functions
 from luthier.lifting.addresses.slots import CodeSlots
 from luthier.lifting.code.effort import Effort
@@ -27,7 +27,7 @@ from luthier.lifting.code.regions import Regions, find_regions
 from luthier.lifting.code.text import Text, text_of
 from luthier.lifting.code.vgpr_banks import VgprBanks
 from luthier.lifting.instructions.by_opcode import ByOpcode
-from luthier.lifting.instructions.effects import Columns, Effects, EffectTable, listed
+from luthier.lifting.instructions.effects import Columns, EffectTable, listed
 from luthier.lifting.instructions.semantics import Control
 from luthier.lifting.model import (
     EDGE_KINDS,
@@ -116,6 +116,8 @@ class _Lifter:
         vectors = r.mask_of(r.VGPRS[: descriptor.architected_vgprs]) | r.mask_of(r.AGPRS[: descriptor.agprs])
         self.table = EffectTable(self.isa, kernel.wave_size, vectors)
         self.slots = CodeSlots(object, self.text)
+        kept = _analyses.get(self.text)
+        self.kept = _analyses.setdefault(self.text, BoundedCache(MOST_ANALYSES)) if kept is None else kept
         self.hardware_entries = [kernel.entry]
         if descriptor.hardware_entry:
             self.hardware_entries.append(kernel.entry + descriptor.hardware_entry)
@@ -207,13 +209,11 @@ class _Lifter:
         Args:
             alone: whether the graph is of these functions and those that they call directly.
         """
-        indices = np.flatnonzero(_address_operations(self.isa).of(columns.code.opcode)).tolist()
+        indices = _address_operations(self.isa).indices(columns.code.opcode)
         if not indices:
             return False
-        effects = _remember(lambda index: self.table.of(columns, index))
-        filled = frozenset(self.text.filled)
-        world = World(self._clobbered, self.slots.value, self.slots.table, self._is_code, filled)
-        analysis = AddressAnalysis(columns, graph, self.table, effects, world, self.effort)
+        world = World(self._clobbered, self.slots.value, self.slots.table, self.text)
+        analysis = AddressAnalysis(columns, graph, self.table, world, self.effort)
         changed = False
         marked = {graph.block_of(index) for index in indices}
         for entry in entries:
@@ -279,16 +279,12 @@ class _Lifter:
                 for _, exit, jump in jumps
             ),
         )
-        kept = _analyses.setdefault(self.text, BoundedCache(MOST_ANALYSES))
-        addresses = kept.use(key)
+        addresses = self.kept.use(key)
         if addresses is None:
             addresses = analysis.run(starts, links)
             if addresses.asked <= {*callees, None}:  # otherwise it depends on more than the key
-                kept.put(key, addresses)
+                self.kept.put(key, addresses)
         return addresses
-
-    def _is_code(self, address: int) -> bool:
-        return self.text.range_of(address) is not None
 
     def _clobbered(self, entry: int | None) -> int:
         # A function that has not been analysed yet counts as one that never returns: the result only ever grows.
@@ -405,7 +401,7 @@ class _Lifter:
         Raises:
             LiftError: a program counter is used in a way that does not allow moving the code.
         """
-        additions: set[tuple[int, int, int, int]] = set()
+        additions: set[GetpcReference] = set()
         computed: set[int] = set()
         values: set[int] = set()
         escapes: set[int] = set()
@@ -413,7 +409,7 @@ class _Lifter:
             values |= addresses.values
             escapes |= addresses.escapes
             computed |= addresses.computed
-            additions |= {(ref.getpc, ref.low, ref.high, ref.offset) for ref in addresses.references}
+            additions |= addresses.references
         for _, _, resolution in graph.resolved():
             if resolution.targets and not _goes_one_way(resolution):
                 # A call by pointer compares addresses of the original code.
@@ -516,18 +512,6 @@ def _is_reached(columns: Columns, graph: Graph, address: int) -> bool:
     return index < len(columns.address) and columns.address[index] == address and graph.block_of(index) >= 0
 
 
-def _remember(function: Callable[[int], Effects]) -> Callable[[int], Effects]:
-    known: dict[int, Effects] = {}
-
-    def remembered(index: int) -> Effects:
-        effects = known.get(index)
-        if effects is None:
-            effects = known[index] = function(index)
-        return effects
-
-    return remembered
-
-
 def _unknown_instructions(code: InstructionArray) -> dict[int, Restriction]:
     """Return the restrictions before instructions of which only the length is known."""
-    return dict.fromkeys(np.flatnonzero(code.opcode < 0).tolist(), "before an instruction that LLVM does not know")
+    return dict.fromkeys((code.opcode < 0).nonzero()[0].tolist(), "before an instruction that LLVM does not know")

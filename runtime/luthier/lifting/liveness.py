@@ -35,7 +35,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from luthier import _mc
-from luthier.cache.memory import BoundedCache
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Effects, unit_bytes
 from luthier.lifting.live import Live, LivePoints
@@ -44,8 +43,6 @@ from luthier.lifting.model import EDGE_KINDS, EXITS, BasicBlock, LiftedKernel
 LONGEST = 2048
 """Number of instructions between two points of a block whose liveness is stored; for others it is computed on
 demand."""
-MOST_KEPT = 16 << 20
-"""Maximum size in bytes of the cache of liveness computed on demand, for one kernel."""
 
 
 class Liveness:
@@ -54,20 +51,15 @@ class Liveness:
     Args:
         lifted: the code.
         flow: the same code for the native analyses.
-        longest: the argument with which `flow_of` created it.
     """
 
-    def __init__(self, lifted: LiftedKernel, flow: _mc.Flow, longest: int = LONGEST) -> None:
+    def __init__(self, lifted: LiftedKernel, flow: _mc.Flow) -> None:
         # The kernel itself refers to this object; a reference back would be a cycle and delay its release.
         self._blocks, self._block_of = lifted.blocks, lifted.block_of
         touched = lifted.read_by_inserted
         for units in lifted.changed_by_inserted.values():
             touched |= units
         self._native = flow.liveness(unit_bytes(touched))
-        self._longest = longest
-        self._inside: BoundedCache[tuple[int, int], tuple[int, bytes]] = BoundedCache(
-            MOST_KEPT, lambda _, points: len(points[1])
-        )
 
     def live_before(self, index: int) -> Live:
         """Return the live registers just before an instruction.
@@ -107,26 +99,9 @@ class Liveness:
             raise IndexError(f"instruction {index} is unreachable")
         return self._blocks[number]
 
-    def _points(self, block: BasicBlock, number: int) -> tuple[int, bytes, int]:
-        """Return the size of a set, the sets at several points, and the offset of those before an instruction.
-
-        The instruction is `number` of the block; the number after the last stands for the end of the block.
-        """
-        part = min(number, block.last - block.first) // self._longest
-        points = self._inside.get((block.index, part))
-        if points is None:
-            points = self._native.points(block.index, part * self._longest)
-            self._inside.put((block.index, part), points)
-        size, sets = points
-        return size, sets, 2 * size * (number - part * self._longest)
-
     def _point(self, block: BasicBlock, number: int) -> Live:
         """Return the liveness before instruction `number` of the block, or at its end."""
-        size, points, at = self._points(block, number)
-        middle = at + size
-        return Live(
-            int.from_bytes(points[at:middle], "little"), int.from_bytes(points[middle : middle + size], "little")
-        )
+        return Live(*self._native.at(block.index, number))
 
 
 def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:

@@ -28,12 +28,12 @@ Units value_reads(uint16_t role, const Units &reads) {
 
 } // namespace
 
-AddressPaths::AddressPaths(const EffectTable &table, const Code &code, const Units &vectors, const Units &everything,
-                           const code::Blocks &blocks, const std::vector<int> &roots, const uint16_t *roles)
+AddressPaths::AddressPaths(const EffectTable &table, const AddressCode &code, const Units &vectors,
+                           const Units &everything, const code::Blocks &blocks, const std::vector<int> &roots)
     : table_(table), code_(code), vectors_(vectors), everything_(everything) {
   find_blocks(blocks, roots);
   for (Block &block : blocks_)
-    add_steps(block, blocks.all[size_t(block.number)], roles);
+    add_steps(block, blocks.all[size_t(block.number)]);
 }
 
 void AddressPaths::find_blocks(const code::Blocks &blocks, const std::vector<int> &roots) {
@@ -70,15 +70,17 @@ void AddressPaths::find_blocks(const code::Blocks &blocks, const std::vector<int
     found_.push_back(places[number]);
 }
 
-void AddressPaths::add_steps(Block &block, const code::Block &extent, const uint16_t *roles) const {
+void AddressPaths::add_steps(Block &block, const code::Block &extent) const {
   Effects effects;
   bool open = false; // whether the last step goes on
   for (int index = extent.first; index <= extent.last; ++index) {
     answer_signals();
-    effects_of(table_, *table_.form(code_.opcode[index]), operands_of(code_, index), vectors_, everything_, effects);
-    const bool alone = roles[index] || effects.writes & exec_units();
+    effects_of(table_, *table_.form(code_.code.opcode[index]), operands_of(code_.code, index), vectors_, everything_,
+               effects);
+    const uint16_t role = code_.role(index);
+    const bool alone = role || effects.writes & exec_units();
     if (alone || !open)
-      block.steps.push_back({index, index, roles[index], {}, {}, {}});
+      block.steps.push_back({index, index, role, {}, {}, {}});
     open = !alone;
     Step &step = block.steps.back();
     step.last = index;
@@ -180,7 +182,7 @@ void AddressPaths::forward() {
 
 /// Return the scalar units that may get back their values at the entry, which move through copies.
 ///
-/// EXEC is left out: its changes in a function do not matter (`AddressAnalysis._return_from_call`).
+/// EXEC is left out: its changes in a function do not matter (`AddressSearch::return_from_call`).
 Units AddressPaths::restorable() const {
   struct Copy {
     Units reads, writes;
@@ -385,7 +387,8 @@ std::vector<AddressPaths::Use> AddressPaths::uses_between(int first, int last, U
   Effects effects;
   for (int index = first; index <= last && held; ++index) {
     answer_signals();
-    effects_of(table_, *table_.form(code_.opcode[index]), operands_of(code_, index), vectors_, everything_, effects);
+    effects_of(table_, *table_.form(code_.code.opcode[index]), operands_of(code_.code, index), vectors_, everything_,
+               effects);
     if (const Units units = effects.reads & held)
       result.push_back({index, units});
     held -= effects.kills & kScalars;

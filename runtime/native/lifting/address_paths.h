@@ -1,29 +1,13 @@
-// The blocks of one function for the search for the targets of register jumps (luthier/lifting/addresses/analysis.py):
+// The blocks of one function for the search for the targets of register jumps (address_search.h):
 // the instructions that can matter, and the effects of the many other blocks on the way from one of them to the next.
 #pragma once
 
+#include "address_operations.h"
 #include "code/blocks.h"
-#include "effects.h"
 
 #include <set>
 
 namespace luthier::LUTHIER_FLOW {
-
-/// The role of an operation in that search, from luthier.lifting.addresses.operations.OperationRole.
-enum Role : uint16_t {
-  kFollowed = 1,        ///< its results may be known
-  kReadsCounter = 2,    ///< it reads the program counter
-  kNeedsCounter = 4,    ///< it makes values only from ones made of a program counter
-  kMoves = 8,           ///< its result is one of its sources
-  kCopies = 16,         ///< it may pass on what a register held at the function's entry
-  kByRegister = 32,     ///< it goes to an address in registers
-  kMayReturn = 64,      ///< it may leave for the caller
-  kLeaves = 128,        ///< control may leave the function there
-  kUsesCarry = 256,     ///< its results depend on all that it reads
-  kUsesExecAlone = 512, ///< its results depend on EXEC alone
-  kUsesLanes = 1024,    ///< its results depend on what is known of EXEC
-  kAnyLanes = 2048      ///< its results do not depend on EXEC, which it reads
-};
 
 class AddressPaths {
 public:
@@ -46,10 +30,10 @@ public:
     Units units;
   };
 
-  /// @param code instructions whose opcodes all have a form, @param roles `Role` of each
+  /// @param code instructions whose opcodes all have a form
   /// @param roots blocks at which the function is entered
-  AddressPaths(const EffectTable &table, const Code &code, const Units &vectors, const Units &everything,
-               const code::Blocks &blocks, const std::vector<int> &roots, const uint16_t *roles);
+  AddressPaths(const EffectTable &table, const AddressCode &code, const Units &vectors, const Units &everything,
+               const code::Blocks &blocks, const std::vector<int> &roots);
 
   /// Return the instructions whose results, or whose effect on what is known of EXEC, can matter, ascending.
   ///
@@ -99,7 +83,7 @@ private:
   using Work = std::set<int>;
 
   void find_blocks(const code::Blocks &blocks, const std::vector<int> &roots);
-  void add_steps(Block &block, const code::Block &extent, const uint16_t *roles) const;
+  void add_steps(Block &block, const code::Block &extent) const;
   void forward();
   Units restorable() const;
   void backward(bool finished, const Units &restored);
@@ -111,7 +95,7 @@ private:
   template <typename Each> bool settle(Work &work, Each each);
 
   const EffectTable &table_;
-  const Code code_;
+  const AddressCode code_;
   const Units vectors_, everything_;
   std::vector<Block> blocks_; ///< reachable ones, ascending
   std::vector<int> roots_;    ///< places in `blocks_`, as all that follows

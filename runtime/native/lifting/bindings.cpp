@@ -1,6 +1,6 @@
 #include "bindings.h"
 
-#include "address_paths.h"
+#include "address_search.h"
 #include "liveness.h"
 
 #include <map>
@@ -109,47 +109,82 @@ template <typename Number> size_t within(Number number, size_t limit, const char
   return size_t(number);
 }
 
-/// The blocks of one function for the search for addresses, with their code.
-struct BoundPaths {
+/// The search for addresses in the functions of some blocks, with what it borrows.
+struct BoundSearch {
   std::shared_ptr<BoundCode> code;
-  std::unique_ptr<AddressPaths> paths;
+  py::object blocks;
+  Column<int64_t> addresses;
+  Column<int32_t> sizes;
+  Column<uint32_t> roles;
+  py::function clobbers, slot_value, table;
+  std::unique_ptr<AddressSearch> search;
 };
 
-std::unique_ptr<BoundPaths> make_paths(const std::shared_ptr<BoundCode> &code, const code::Blocks &blocks,
-                                       const std::vector<int> &roots, const Column<uint16_t> &roles) {
-  if (roles.size() != code->opcode.size() || (!blocks.all.empty() && blocks.all.back().last >= roles.size()))
+using CalleesRow = std::pair<std::vector<int64_t>, bool>;
+
+std::unique_ptr<BoundSearch> make_search(std::shared_ptr<BoundCode> code, const py::object &blocks,
+                                         const Column<int64_t> &addresses, const Column<int32_t> &sizes,
+                                         const Column<uint32_t> &roles, std::vector<int64_t> filled,
+                                         const std::map<int, CalleesRow> &callees,
+                                         const std::shared_ptr<code::TextMap> &text, const py::function &clobbers,
+                                         const py::function &slot_value, const py::function &table) {
+  const auto &all = blocks.cast<const code::Blocks &>();
+  const py::ssize_t count = code->opcode.size();
+  if (roles.size() != count || addresses.size() != count || sizes.size() != count ||
+      (!all.all.empty() && all.all.back().last >= count))
     throw std::invalid_argument("blocks, roles and code are not of the same instructions");
-  for (const int root : roots)
-    within(root, blocks.all.size(), "block");
   code->check_all();
-  auto result = std::make_unique<BoundPaths>();
-  result->code = code;
-  py::gil_scoped_release release;
-  result->paths = std::make_unique<AddressPaths>(*code->table, code->code, code->vectors, code->everything, blocks,
-                                                 roots, roles.data());
+  std::sort(filled.begin(), filled.end());
+  std::unordered_map<int, AddressSearch::Callees> by_block;
+  for (const auto &[block, row] : callees)
+    by_block[int(within(block, all.all.size(), "block"))] = {row.first, row.second};
+  auto result = std::make_unique<BoundSearch>(
+      BoundSearch{code, blocks, addresses, sizes, roles, clobbers, slot_value, table, {}});
+  BoundSearch *search = result.get(); // which holds what is asked, and lives as long
+  AddressWorld world;
+  world.text = text;
+  world.clobbers = [search](std::optional<int64_t> function) {
+    const py::gil_scoped_acquire lock;
+    return units_of(search->clobbers(function).cast<py::bytes>());
+  };
+  world.slot_value = [search](uint64_t word) {
+    const py::gil_scoped_acquire lock;
+    return search->slot_value(word).cast<std::optional<int64_t>>();
+  };
+  world.table = [search](uint64_t address) {
+    const py::gil_scoped_acquire lock;
+    return search->table(address).cast<std::optional<std::pair<uint64_t, uint64_t>>>();
+  };
+  search->search = std::make_unique<AddressSearch>(
+      *code->table, AddressCode{code->code, addresses.data(), sizes.data(), roles.data()}, code->vectors,
+      code->everything, all, std::move(filled), std::move(by_block), std::move(world));
   return result;
 }
 
-py::list parts_of(const BoundPaths &self, int block) {
-  py::list result;
-  for (const AddressPaths::Part &part : self.paths->parts(block))
-    result.append(py::make_tuple(part.first, part.last, part.alone, part.followed, integer(part.reads),
-                                 integer(part.writes), integer(part.kills)));
-  return result;
-}
-
-py::list ways_from(const BoundPaths &self, const std::vector<int> &blocks) {
-  py::list result;
-  for (const AddressPaths::Way &way : self.paths->ways(blocks))
-    result.append(py::make_tuple(way.to, integer(way.writes), integer(way.kills)));
-  return result;
-}
-
-py::list list_of_uses(const std::vector<AddressPaths::Use> &uses) {
-  py::list result;
-  for (const AddressPaths::Use &use : uses)
-    result.append(py::make_tuple(use.index, integer(use.units)));
-  return result;
+/// Return what the search finds in one function: resolutions by address, references, computed, escapes, values,
+/// clobbers, functions asked for, effort.
+py::tuple search_function(const BoundSearch &self, const std::vector<int> &roots, const std::vector<int> &links,
+                          int64_t left, const std::optional<std::vector<int>> &followed) {
+  for (const int root : roots)
+    within(root, self.blocks.cast<const code::Blocks &>().all.size(), "block");
+  AddressSearch::Result result;
+  {
+    const py::gil_scoped_release release;
+    result = self.search->run(roots, links, left, followed ? &*followed : nullptr);
+  }
+  py::dict resolutions;
+  const auto listed = [](const auto &numbers) {
+    py::tuple all(numbers.size());
+    size_t at = 0;
+    for (const auto number : numbers)
+      all[at++] = number;
+    return all;
+  };
+  for (const auto &[address, found] : result.resolutions)
+    resolutions[py::int_(address)] = py::make_tuple(found.is_return, listed(found.targets), found.reason,
+                                                    listed(found.references), listed(found.slots), found.direct);
+  return py::make_tuple(resolutions, result.references, result.computed, result.escapes, result.values,
+                        integer(result.clobbers), result.asked, result.spent);
 }
 
 /// A program and its masks, with its code.
@@ -343,7 +378,12 @@ py::tuple lanes_in(const BoundFlow &flow, int block) {
 struct BoundLiveness {
   std::shared_ptr<BoundFlow> flow;
   std::unique_ptr<Liveness> liveness;
+  std::unordered_map<int, std::vector<Live>> kept = {}; ///< points of blocks
+  size_t kept_points = 0;
 };
+
+/// Points of a kernel that are kept, 16 megabytes at 192 bytes each; beyond, all are dropped.
+constexpr size_t kMostPoints = (16 << 20) / 192;
 
 std::unique_ptr<BoundLiveness> make_liveness(const std::shared_ptr<BoundFlow> &flow, const py::bytes &touched) {
   const Units units = units_of(touched);
@@ -354,24 +394,26 @@ std::unique_ptr<BoundLiveness> make_liveness(const std::shared_ptr<BoundFlow> &f
   return result;
 }
 
-/// Bytes of a set, and the sets of active and inactive lanes at each point; without the AGPRs where none is live.
-py::tuple packed(const std::vector<Live> &points) {
-  uint64_t matrix = 0;
-  for (const Live &live : points)
-    for (size_t i = kAgpr / 64; i < kUnitWords; ++i)
-      matrix |= live.active.word[i] | live.inactive.word[i];
-  const size_t bytes = matrix ? kPublicBytes : kAgpr / 8;
-  py::bytes sets(nullptr, 2 * bytes * points.size());
-  char *at = PyBytes_AS_STRING(sets.ptr());
-  for (const Live &live : points)
-    for (const Units *set : {&live.active, &live.inactive}) {
-      if (matrix)
-        std::memcpy(at, from_set(*set).data(), bytes);
-      else
-        std::memcpy(at, set->word.data(), bytes);
-      at += bytes;
-    }
-  return py::make_tuple(bytes, sets);
+/// Return the live units of active and of inactive lanes before an instruction, given by its block and number there.
+py::tuple live_at(BoundLiveness &self, int block, int offset) {
+  const int part = self.flow->part_of(block, offset);
+  const std::vector<Block> &blocks = self.flow->program.blocks;
+  const int point = blocks[size_t(self.flow->parts[size_t(block)])].first + offset - blocks[size_t(part)].first;
+  if (point == 0) {
+    const Live live = self.liveness->at_start(part);
+    return py::make_tuple(integer(live.active), integer(live.inactive));
+  }
+  if (self.kept_points > kMostPoints) {
+    self.kept.clear();
+    self.kept_points = 0;
+  }
+  const auto [at, is_new] = self.kept.try_emplace(part);
+  if (is_new) {
+    at->second = self.liveness->points(part);
+    self.kept_points += at->second.size();
+  }
+  const Live &live = at->second[size_t(point)];
+  return py::make_tuple(integer(live.active), integer(live.inactive));
 }
 
 /// Return what is live before instructions, each given by its block and its number there: active lanes, then inactive
@@ -500,53 +542,20 @@ void bind_flow(py::module_ &m, const std::string &prefix) {
   py::class_<BoundCode, std::shared_ptr<BoundCode>>(m, named("Code").c_str())
       .def("effects", &BoundCode::effects, py::arg("index"))
       .def("together", &BoundCode::together, py::arg("first"), py::arg("last"))
-      .def("address_paths", &make_paths, py::arg("blocks"), py::arg("roots"), py::arg("roles"))
+      .def("address_search", &make_search, py::arg("blocks"), py::arg("addresses"), py::arg("sizes"), py::arg("roles"),
+           py::arg("filled"), py::arg("callees"), py::arg("text"), py::arg("clobbers"), py::arg("slot_value"),
+           py::arg("table"))
       .def("flow", &make_flow, py::arg("blocks"), py::arg("exits"), py::arg("kinds"), py::arg("functions"),
            py::arg("calls"), py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"),
            py::arg("longest"));
-  py::class_<BoundPaths>(m, named("AddressPaths").c_str())
-      .def_property(
-          "visits", [](const BoundPaths &self) { return self.paths->visits; },
-          [](BoundPaths &self, int64_t visits) { self.paths->visits = visits; })
-      .def_property("most", nullptr, [](BoundPaths &self, int64_t most) { self.paths->most = most; })
-      .def(
-          "relevant",
-          [](BoundPaths &self, bool called, bool finished) {
-            py::gil_scoped_release release;
-            return self.paths->relevant(called, finished);
-          },
-          py::arg("called"), py::arg("finished"))
-      .def(
-          "cut", [](BoundPaths &self, const std::vector<int> &relevant) { self.paths->cut(relevant); },
-          py::arg("relevant"))
-      .def("special", [](const BoundPaths &self) { return self.paths->special(); })
-      .def("parts", parts_of, py::arg("block"))
-      .def("ways", ways_from, py::arg("blocks"))
-      .def(
-          "uses",
-          [](const BoundPaths &self, const std::vector<int> &blocks, const py::bytes &held) {
-            return list_of_uses(self.paths->uses(blocks, units_of(held)));
-          },
-          py::arg("blocks"), py::arg("held"))
-      .def(
-          "uses_between",
-          [](const BoundPaths &self, int first, int last, const py::bytes &held) {
-            within(first, size_t(self.code->opcode.size()), "instruction");
-            within(last, size_t(self.code->opcode.size()), "instruction");
-            return list_of_uses(self.paths->uses_between(first, last, units_of(held)));
-          },
-          py::arg("first"), py::arg("last"), py::arg("held"));
+  py::class_<BoundSearch>(m, named("AddressSearch").c_str())
+      .def("run", &search_function, py::arg("roots"), py::arg("links"), py::arg("left"), py::arg("followed"));
   py::class_<BoundFlow, std::shared_ptr<BoundFlow>>(m, named("Flow").c_str())
       .def("changed", &changed, py::arg("overrides"), py::arg("keep_lanes"))
       .def("liveness", &make_liveness, py::arg("touched"))
       .def("lanes", &lanes_in, py::arg("block"));
   py::class_<BoundLiveness>(m, named("Liveness").c_str())
-      .def(
-          "points",
-          [](const BoundLiveness &self, int block, int offset) {
-            return packed(self.liveness->points(self.flow->part_of(block, offset)));
-          },
-          py::arg("block"), py::arg("offset"))
+      .def("at", live_at, py::arg("block"), py::arg("offset"))
       .def("columns", columns, py::arg("blocks"), py::arg("offsets"));
 }
 

@@ -105,12 +105,12 @@ uint8_t exec_change(const EffectTable &table, const OpcodeForm &form, const Oper
 
 EffectTable::EffectTable(std::vector<int32_t> first, std::vector<int32_t> count, std::vector<uint8_t> halves,
                          bool wave64)
-    : first_unit(std::move(first)), masks(first_unit.size()), half(std::move(halves)), wide(wave64),
-      exec(pair_of_units(ExecLo, wave64 ? 2 : 1)) {
+    : first_unit(std::move(first)), unit_count(std::move(count)), masks(first_unit.size()), half(std::move(halves)),
+      wide(wave64), exec(pair_of_units(ExecLo, wave64 ? 2 : 1)) {
   for (size_t i = 0; i < first_unit.size(); ++i) {
     first_unit[i] = to_set(first_unit[i]);
     if (first_unit[i] >= 0 && first_unit[i] != Untracked)
-      masks[i].add(first_unit[i], count[i]);
+      masks[i].add(first_unit[i], unit_count[i]);
   }
 }
 

@@ -79,6 +79,7 @@ struct EffectTable {
   }
 
   std::vector<int32_t> first_unit; ///< by LLVM register number, as a member of sets; -1 where there is none
+  std::vector<int32_t> unit_count; ///< by LLVM register number
   std::vector<Units> masks;        ///< by LLVM register number
   std::vector<uint8_t> half;       ///< whether it is a 16-bit half
   bool wide;                       ///< whether waves have 64 lanes

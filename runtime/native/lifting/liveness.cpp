@@ -103,6 +103,16 @@ std::vector<Live> Liveness::points(int number) const {
   return result;
 }
 
+Live Liveness::at_start(int number) const {
+  const SegmentLanes &lanes = flow_.blocks[size_t(number)].segments.front();
+  ByGroup<1> live; // `in_` leaves more out, of lanes that were never launched
+  behind<1>(number, in_, live);
+  if (program_.call_of[size_t(number)] >= 0)
+    before_call<1>(number, live);
+  start<1>(number, live);
+  return public_at(lanes, live, written_.before[size_t(number)], written_.never(number, lanes));
+}
+
 /// Return the liveness at a point. A scalar has one value per wave: it is live for all lanes or none.
 Live Liveness::public_at(const SegmentLanes &lanes, const ByGroup<1> &live, const Filled &filled, Groups never) const {
   Live result;

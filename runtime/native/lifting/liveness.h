@@ -27,6 +27,8 @@ public:
 
   /// Return the liveness before each instruction of the block and after the last.
   std::vector<Live> points(int block) const;
+  /// Return the first of these points.
+  Live at_start(int block) const;
 
 private:
   /// Live units of each group; in three sets where functions are summarised: the constant part, then bits that are set

@@ -268,11 +268,15 @@ public:
   Instructions decode();
 
 private:
+  struct Llvm;
+
   void decode_rest();
   void decode_next();
   bool attempt(ArrayRef<uint8_t> bytes);
   bool attempt_cleared(const Words &original);
-  bool append_repeat(ArrayRef<uint8_t> bytes);
+  bool append_repeat();
+  ArrayRef<uint8_t> some() const;
+  bool is_short(ArrayRef<uint8_t> bytes) const { return bytes.size() <= 8 && !isa_.wide(); }
   void append_undecodable();
   void finish(size_t size, int32_t opcode, uint32_t flags, int64_t target);
   /// Return the bytes from `offset_` on, at least kLongestInstruction of them.
@@ -341,33 +345,49 @@ Instructions Isa::Decoder::decode() {
   return std::move(out_);
 }
 
+/// What LLVM decodes with.
+struct Isa::Decoder::Llvm {
+  MCContext context;
+  std::unique_ptr<MCDisassembler> disassembler;
+  MCInst inst;
+
+  explicit Llvm(const Isa &isa)
+      : context(isa.triple_, isa.asm_info_.get(), isa.register_info_.get(), isa.subtarget_.get()),
+        disassembler(isa.target_->createMCDisassembler(*isa.subtarget_, context)) {
+    if (!disassembler)
+      throw McError("LLVM has no disassembler for this processor");
+  }
+};
+
 // The objects of LLVM are local: after a crash they must not be used again, nor destroyed.
 void Isa::Decoder::decode_rest() {
-  MCContext context(isa_.triple_, isa_.asm_info_.get(), isa_.register_info_.get(), isa_.subtarget_.get());
-  std::unique_ptr<MCDisassembler> disassembler(isa_.target_->createMCDisassembler(*isa_.subtarget_, context));
-  if (!disassembler)
-    throw McError("LLVM has no disassembler for this processor");
-  MCInst inst;
-  disassembler_ = disassembler.get();
-  inst_ = &inst;
+  std::unique_ptr<Llvm> llvm; // made when an instruction was not met before
   while (offset_ < code_.size()) {
     answer_signals();
+    if (append_repeat())
+      continue;
+    if (!llvm)
+      llvm = std::make_unique<Llvm>(isa_);
+    disassembler_ = llvm->disassembler.get();
+    inst_ = &llvm->inst;
     decode_next();
   }
 }
 
-void Isa::Decoder::decode_next() {
+/// Return the first bytes of the rest, as few as the next instruction probably has.
+ArrayRef<uint8_t> Isa::Decoder::some() const {
   const ArrayRef<uint8_t> all = rest();
-  const ArrayRef<uint8_t> some = patient_ || offset_ == crashed_at_ ? all : enough(all, isa_.generation_);
-  const bool is_short = some.size() <= 8 && !isa_.wide();
-  if (is_short && append_repeat(some))
-    return;
+  return patient_ || offset_ == crashed_at_ ? all : enough(all, isa_.generation_);
+}
+
+void Isa::Decoder::decode_next() {
+  const ArrayRef<uint8_t> all = rest(), first = some();
   bool decoded = false, is_enough = false;
   if (isa_.wide() && is_scale_half(words_of(all), true)) {
     decoded = attempt_cleared(words_of(all)) || attempt(all);
   } else {
-    is_enough = attempt(some);
-    decoded = is_enough || (some.size() < all.size() && attempt(all)) || attempt_cleared(words_of(all));
+    is_enough = attempt(first);
+    decoded = is_enough || (first.size() < all.size() && attempt(all)) || attempt_cleared(words_of(all));
   }
   for (unsigned i = 0; decoded && i < inst_->getNumOperands(); ++i)
     decoded = isa_.append(inst_->getOperand(i), out_);
@@ -375,8 +395,8 @@ void Isa::Decoder::decode_next() {
     return append_undecodable();
   finish(size_, int32_t(inst_->getOpcode()), isa_.flags_[inst_->getOpcode()],
          isa_.branch_target(*inst_, address_ + offset_, size_));
-  if (is_short && is_enough && out_.target.back() == kNoTarget)
-    repeats_->note(some, out_);
+  if (is_short(first) && is_enough && out_.target.back() == kNoTarget)
+    repeats_->note(first, out_);
 }
 
 /// Decode `bytes`; return whether this processor has the instruction.
@@ -407,9 +427,10 @@ bool Isa::Decoder::attempt_cleared(const Words &original) {
   return shown != original && attempt(bytes_of(shown)) && inst_->getOpcode() == opcode;
 }
 
-/// Append the instruction as which the bytes were decoded before; return false if that is not known.
-bool Isa::Decoder::append_repeat(ArrayRef<uint8_t> bytes) {
-  const size_t size = repeats_->find(bytes, code_.size() - offset_, out_);
+/// Append the instruction as which the next bytes were decoded before; return false if that is not known.
+bool Isa::Decoder::append_repeat() {
+  const ArrayRef<uint8_t> bytes = some();
+  const size_t size = is_short(bytes) ? repeats_->find(bytes, code_.size() - offset_, out_) : 0;
   if (size == 0)
     return false;
   out_.offset.push_back(int64_t(offset_));

@@ -10,10 +10,10 @@ import numpy as np
 from luthier.errors import LuthierError
 from luthier.isa import registers as r
 from luthier.lifting.addresses.slots import pointer_of
-from luthier.lifting.addresses.values import MASK32, MASK64
 from luthier.lifting.code.text import Text, TextRun
 from luthier.objects import CodeObject
 
+_MASK32, _MASK64 = (1 << 32) - 1, (1 << 64) - 1
 MOST_POINTED = 256
 """Maximum functions of an object that pointers may lead to. If there are more, none is followed, since each kernel that
 calls by pointer gets a copy of all of them."""
@@ -79,7 +79,7 @@ def _made_in(text: Text, piece: TextRun) -> Iterator[int]:
             return None
         for base, addend in ((1, 2), (2, 1)):
             if registers[base] and int(first_unit[registers[base]]) == unit and not registers[addend]:
-                return values[addend] & MASK32
+                return values[addend] & _MASK32
         return None
 
     for index, opcode in enumerate(columns.opcode):
@@ -99,7 +99,7 @@ def _made_in(text: Text, piece: TextRun) -> Iterator[int]:
                 break
             if low is not None and high is not None:
                 if _is_value(text, piece, names, following + 1, {unit, unit + 1}):
-                    yield columns.address[index] + columns.size[index] + (high << 32 | low) & MASK64
+                    yield columns.address[index] + columns.size[index] + (high << 32 | low) & _MASK64
                 break
 
 

@@ -84,7 +84,7 @@ def find_regions(
     """
     regions = Regions()
     interesting: dict[int, str] = {}
-    for index in np.flatnonzero(_interesting(table.isa).of(columns.code.opcode)).tolist():
+    for index in _interesting(table.isa).indices(columns.code.opcode):
         if graph.block_of(index) >= 0:
             interesting[index] = table.pseudos[columns.opcode[index]]
     _check_mode_writes(interesting, columns, table, fail)

@@ -26,6 +26,7 @@ MOST_KEPT = 1 << 16
 """Maximum number of cached instructions over all objects; the next kernel may call the same functions."""
 _END = 1 << 63
 """Addresses from here on are not code: hardware has 57 bits."""
+_KNOWN_LENGTH = int(InstructionFlag.KNOWN_LENGTH)
 UNDECODABLE = -1
 """In place of a `Control`: the bytes are not an instruction."""
 
@@ -43,7 +44,9 @@ class TextRun:
         self.start = address
         self.code = isa.decode(data, address)
         control = _controls(isa).of(self.code.opcode)
-        control[(self.code.opcode < 0) & (self.code.flags & int(InstructionFlag.KNOWN_LENGTH) != 0)] = int(Control.NEXT)
+        undecodable = self.code.opcode < 0
+        if np.count_nonzero(undecodable):
+            control[undecodable & (self.code.flags & _KNOWN_LENGTH != 0)] = int(Control.NEXT)
         self.columns = Columns(self.code)
         self.native = _mc.Piece(
             address, address + len(data), self.code.offset, self.code.size, self.code.target, control

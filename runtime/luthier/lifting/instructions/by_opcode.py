@@ -29,6 +29,13 @@ class ByOpcode:
 
     def of(self, opcodes: NDArray[np.int32]) -> NDArray[Any]:
         """Return the number of each instruction, given their opcodes."""
-        for opcode in set(opcodes[~self._known[opcodes]].tolist()):
-            self._numbers[opcode], self._known[opcode] = self._number_of(opcode), True
+        known = self._known[opcodes]
+        if np.count_nonzero(known) < len(known):  # a tenth of the time of `all` for a short array
+            for opcode in set(opcodes[~known].tolist()):
+                self._numbers[opcode], self._known[opcode] = self._number_of(opcode), True
         return self._numbers[opcodes]
+
+    def indices(self, opcodes: NDArray[np.int32]) -> list[int]:
+        """Return the indices of the instructions whose number is not zero, given their opcodes."""
+        indices: list[int] = self.of(opcodes).nonzero()[0].tolist()
+        return indices

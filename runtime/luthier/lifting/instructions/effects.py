@@ -210,7 +210,7 @@ class EffectTable:
         if known is not None and known[0] is self:
             return known[1]
         code = columns.code
-        if (code.opcode < 0).any() and self._native.missing(np.array([UNKNOWN_OPCODE], np.int32)):
+        if np.count_nonzero(code.opcode < 0) and self._native.missing(np.array([UNKNOWN_OPCODE], np.int32)):
             self._native.tell(UNKNOWN_OPCODE, _UNKNOWN_FORM)
         for number in self._native.missing(code.opcode):
             self._native.tell(number, _described(opcode_effects(self.isa, number)))

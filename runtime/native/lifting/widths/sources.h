@@ -1,5 +1,8 @@
 // All of lifting's data flow as one translation unit, for one width of its sets (../units.h).
+#include "../address_operations.cpp"
 #include "../address_paths.cpp"
+#include "../address_search.cpp"
+#include "../address_values.cpp"
 #include "../bindings.cpp"
 #include "../effects.cpp"
 #include "../lane_flow.cpp"
