@@ -15,7 +15,8 @@ from commands import run_luthier
 from kept import ROOT, kept, run
 from luthier import lift, load_object
 from luthier.cli.main import main
-from luthier.objects.source import _discriminated, profile_places
+from luthier.objects.source import ProfilePlace, _discriminated, profile_places
+from luthier.report import sample_profile
 from luthier.run.folder import RunFolder
 from run_folders import kernel, write_run
 
@@ -177,11 +178,31 @@ def test_blocks_of_one_line_have_discriminators(tmp_path: Path) -> None:
     compile_application(source, "gfx90a", made, flags=PROFILED)
     object = load_object(made)
     lifted = lift(object, next(iter(object.kernels)))
-    places = profile_places(object.elf, [one.address for one in lifted.instructions])
+    places = profile_places(object.elf, object.text_ranges, [one.address for one in lifted.instructions])
     assert {place.function for place in places.values()} >= {"_Z4walkPii", "_Z3oddi"}
     assert {place.offset for place in places.values() if place.function == "_Z3oddi"} == {0}
+    assert profile_places(object.elf, [], list(places)) == {}  # all code was dropped
     loop = {place.discriminator for place in places.values() if (place.function, place.offset) == ("_Z4walkPii", 2)}
     assert len(loop) > 2
+
+
+def test_a_profile_of_unknown_files_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = counted_run(tmp_path / "RUN")
+    assert main(["report", str(folder), "--format", "sample-profile"]) == 1
+    assert "_Z1kv: not in the profile: app is not there, or not the file that ran" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", "f\n 1: 9", " 1: 9", "#f", "[f]"])
+def test_functions_whose_names_a_profile_cannot_have(
+    name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such names are only in damaged debug information."""
+    places = {256: ProfilePlace(0, name, 1, 0, 1), 260: ProfilePlace(1, "g", 2, 0, 1)}
+    monkeypatch.setattr(sample_profile, "_places", lambda *_: places)
+    assert main(["report", str(counted_run(tmp_path / "RUN")), "--format", "sample-profile"]) == 0
+    printed = capfd.readouterr()
+    assert printed.out == "g:192:192\n 2: 192\n"
+    assert "1 function left out, whose names cannot be in a profile" in printed.err
 
 
 @pytest.mark.parametrize(

@@ -46,12 +46,14 @@ def test_bars_are_the_numbers_of_the_table(tmp_path: Path) -> None:
     axes = table.plot()
     assert [bar.get_width() for bar in axes.patches] == [300, 20, 7]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["x.hip:1", "x.hip:2", "$_0$.hip:2"]
-    axes.figure.savefig(tmp_path / "bars.png")  # texts are not TeX
+    assert not any(label.get_parse_math() for label in [*axes.get_yticklabels(), *axes.texts, axes.xaxis.label])
+    axes.figure.savefig(tmp_path / "bars.png")
     assert axes.get_title("left") == "lines"
     first = table.plot("lanes %", top=1)
     assert [bar.get_width() for bar in first.patches] == [50]
     assert first.get_title("left") == "lines, the first 1 of 2, 1 without a value"
     assert [bar.get_width() for bar in table.where(source="/a/x.hip:2").plot(axes=first).patches][-1] == 20
+    assert first.yaxis_inverted()
 
 
 @pytest.mark.parametrize(
@@ -63,10 +65,12 @@ def test_only_numbers_are_drawn(column: str, message: str) -> None:
     with pytest.raises(LuthierError) as raised:
         table.plot(column)
     assert message in str(raised.value)
-    with pytest.raises(LuthierError, match="there is no column 'line', but kernel, executed"):
+    with pytest.raises(LuthierError, match="there is no column 'line'; lines has kernel, executed"):
         table.where(line=3)
     with pytest.raises(LuthierError, match="top must be at least 1, not 0"):
         table.plot(top=0)
+    with pytest.raises(LuthierError, match="lines has no rows to draw"):
+        table.where(kernel="other").plot()
 
 
 def test_a_notebook_shows_the_answer(tmp_path: Path) -> None:
@@ -76,6 +80,18 @@ def test_a_notebook_shows_the_answer(tmp_path: Path) -> None:
     hostile = "</td><script>alert(1)</script>"
     other = luthier.open_run(write_run(tmp_path / "other", kernels=[kernel(hostile)], **code(hostile, 3)))
     assert "<script" not in other._repr_html_()
+
+
+def test_a_kernel_on_two_targets_has_a_column(tmp_path: Path) -> None:
+    targets = ("gfx90a", "gfx1100")
+    rows: dict[str, list[dict[str, Any]]] = {"listings": [], "blocks": [], "counts": []}
+    for target in targets:
+        for name, own in code("k", 4).items():
+            rows[name] += [row | {"digest": target} for row in own]
+    kernels = [kernel("k", digest=target, target=target) for target in targets]
+    table = luthier.open_run(write_run(tmp_path / "run", kernels=kernels, **rows)).opcodes
+    assert {row[1] for row in table.rows} == set(targets)
+    assert table.columns[:3] == ("kernel", "target", "opcode")
 
 
 def test_what_was_not_counted_or_projected_is_an_error(tmp_path: Path) -> None:
@@ -91,7 +107,7 @@ def test_what_was_not_counted_or_projected_is_an_error(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_document(mix_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/results.md: its code runs, and draws each kind of table."""
+    """docs/results.md: its code runs, and its data frame has all instructions."""
     page = (Path(__file__).parents[2] / "docs/results.md").read_text()
     (tmp_path / "RUN").symlink_to(mix_run)
     monkeypatch.chdir(tmp_path)

@@ -274,15 +274,18 @@ def test_a_roofline_for_notebooks(projected: Path, tmp_path: Path) -> None:
     mpl.use("agg")
     sample = measured(projected).projections[0]
     full = replace(sample, kernel="k", digest="d", launches=2, operations=4e6, memory_bytes=1e6, time_us=10.0)
-    folder = write_run(tmp_path / "RUN", kernels=[kernel("k"), kernel("none")], **code("k", 4))
-    none = replace(full, kernel="none", operations=0)
-    write_measured(folder, MeasuredRun(launches=(), projections=(full, none)), {})
+    folder = write_run(tmp_path / "RUN", kernels=[kernel("k"), kernel("none"), kernel("_private")], **code("k", 4))
+    none = replace(full, kernel="none", time_us=0.0, low_us=0.0, high_us=0.0)
+    named = replace(full, kernel="_private")
+    write_measured(folder, MeasuredRun(launches=(), projections=(full, none, named)), {})
     run = open_run(folder)
     axes = run.roofline()
-    (point,) = (line for line in axes.lines if line.get_label() == "k")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["k", "_private"]
+    point = next(line for line in axes.lines if line.get_marker() == "o")
     assert (list(point.get_xdata()), list(point.get_ydata())) == ([4.0], [400.0])
     assert "1 not drawn" in axes.get_title("left")
-    assert [row[:3] for row in run.projections.rows] == [[name, sample.machine, 20.0] for name in ("k", "none")]
+    times = {"k": 20.0, "none": 0.0, "_private": 20.0}
+    assert [row[:3] for row in run.projections.rows] == [[name, sample.machine, time] for name, time in times.items()]
     with pytest.raises(LuthierError, match=f"not projected on 'x', but on {sample.machine}"):
         run.roofline("x")
 

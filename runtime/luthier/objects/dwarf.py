@@ -237,7 +237,7 @@ class Dwarf:
         program = self._program(cu)
         top = cu.get_top_DIE()
         files = _Files(program, text_of(top, "DW_AT_comp_dir"), text_of(top, "DW_AT_name")) if program else None
-        names: dict[int, str] = {}
+        known: dict[int, _Described] = {}
         scopes: list[Scope] = []
         around: list[Scope | None] = []
         for die in self.entries(cu):
@@ -252,7 +252,8 @@ class Dwarf:
                     file, line, column = (number_of(die, f"DW_AT_call_{what}") for what in ("file", "line", "column"))
                     call = (files[file] or "", line, column)
                 parent = scope if die.tag == "DW_TAG_inlined_subroutine" else None
-                scope = Scope(_name(die, names), ranges, parent, call, _declared(die))
+                function = _described(die, known)
+                scope = Scope(function.symbol or function.name, ranges, parent, call, function.line)
                 scopes.append(scope)
             if die.has_children:
                 around.append(scope)
@@ -402,37 +403,23 @@ def _type(die: DIE) -> str:
     return ""
 
 
-def _described_by(die: DIE) -> DIE | None:
-    """Return the entry that has what the entry of a function lacks; None if there is none."""
-    origin = next((one for one in ("DW_AT_abstract_origin", "DW_AT_specification") if one in die.attributes), None)
-    return None if origin is None else die.get_DIE_from_attribute(origin)
+class _Described(NamedTuple):
+    """Description of a function by its entry and its origins; "" and 0 if unknown."""
+
+    symbol: str
+    name: str
+    line: int
+    """Of its declaration."""
 
 
-def _declared(die: DIE) -> int:
-    """Return the line of a function's declaration, following its origins; 0 if there is none."""
-    for _ in range(_MOST_ORIGINS):
-        if line := number_of(die, "DW_AT_decl_line"):
-            return line
-        if (described := _described_by(die)) is None:
-            break
-        die = described
-    return 0
-
-
-def _name(die: DIE, known: dict[int, str]) -> str:
-    """Return a function's symbol, or its name if it has none, following its origins."""
-    name, start = "", die.offset
-    for _ in range(_MOST_ORIGINS):
-        if die.offset in known:
-            name = known[die.offset]
-            break
-        linkage = text_of(die, "DW_AT_linkage_name") or text_of(die, "DW_AT_MIPS_linkage_name")
-        if linkage:
-            name = linkage
-            break
-        name = name or text_of(die, "DW_AT_name")
-        if (described := _described_by(die)) is None:
-            break
-        die = described
-    known[start] = known[die.offset] = name
-    return name
+def _described(die: DIE, known: dict[int, _Described], most: int = _MOST_ORIGINS) -> _Described:
+    """Return symbol, name and declaration of a function, from its entry or else from its origins."""
+    if die.offset not in known:
+        symbol = text_of(die, "DW_AT_linkage_name") or text_of(die, "DW_AT_MIPS_linkage_name")
+        own = _Described(symbol, text_of(die, "DW_AT_name"), number_of(die, "DW_AT_decl_line"))
+        origin = next((one for one in ("DW_AT_abstract_origin", "DW_AT_specification") if one in die.attributes), None)
+        if origin is not None and most > 1 and not (own.symbol and own.line):
+            further = _described(die.get_DIE_from_attribute(origin), known, most - 1)
+            own = _Described(own.symbol or further.symbol, own.name or further.name, own.line or further.line)
+        known[die.offset] = own
+    return known[die.offset]

@@ -118,7 +118,7 @@ class SourceMap:
         self.problems: list[str] = []
         self._known: dict[SourceLocation, int] = {}
         self._text = text
-        named = [one for one in functions if one[2] and self._is_code(one[1])]
+        named = [one for one in functions if one[2] and _is_code(text, one[1])]
         self._functions = named
         self._bodies: list[int] = []
         """Ascending addresses at which functions have completed their frames, as read so far."""
@@ -186,14 +186,9 @@ class SourceMap:
             for number, unit in enumerate(self._units)
             if unit is not None
             for low, high in unit.ranges
-            if self._is_code(low)
+            if _is_code(self._text, low)
         ]
         self._unit_map = _paint(painted)
-
-    def _is_code(self, address: int) -> bool:
-        """Return whether an address is in the text. Code that the linker dropped has addresses outside."""
-        at = bisect.bisect_right(self._text, address, key=lambda part: part[0])
-        return at > 0 and address < sum(self._text[at - 1])
 
     def _table(self, number: int) -> _Map:
         """Return the locations of a unit, by address."""
@@ -211,9 +206,7 @@ class SourceMap:
         scopes: list[Scope] = []
         complete = not self._split
         try:
-            for sequence in sorted(unit.sequences(), key=lambda rows_of: rows_of[0].address):
-                if self._is_code(sequence[0].address) and (not rows or rows[-1].address <= sequence[0].address):
-                    rows += sequence
+            rows = _code_rows(unit, self._text)
         except DwarfError as problem:
             self.problems.append(str(problem))
         if not rows:
@@ -221,14 +214,12 @@ class SourceMap:
         self._bodies = sorted([*self._bodies, *(row.address for row in rows if row.body)])
         try:
             scopes = unit.scopes()
-            painted = _paint(
-                [(low, high, at) for at, scope in enumerate(scopes) for low, high in scope.ranges if self._is_code(low)]
-            )
+            painted = _code_scopes(scopes, self._text)
         except (DwarfError, ObjectError) as problem:
             self.problems.append(f"inlined calls: {problem}")
             painted = _paint([])
             complete = False
-        starts = np.array([row.address for row in rows], np.uint64)
+        starts = _addresses(rows)
         every = np.unique(np.concatenate([starts, painted[0], self._symbol_map[0]]))
         row_of = _owners(every, starts, np.arange(len(rows)))
         scope_of, symbol_of = _owners(every, *painted), _owners(every, *self._symbol_map)
@@ -327,8 +318,15 @@ class ProfilePlace(NamedTuple):
     """Number of copies that the compiler made of the instruction, as by unrolling."""
 
 
-def profile_places(elf: E.ElfFile, addresses: Sequence[int]) -> dict[int, ProfilePlace]:
+def profile_places(
+    elf: E.ElfFile, text: Sequence[tuple[int, int]], addresses: Sequence[int]
+) -> dict[int, ProfilePlace]:
     """Return the places of virtual addresses; those of unknown functions or without lines are left out.
+
+    Args:
+        elf: the object.
+        text: address and size of each part with code, ascending and disjoint.
+        addresses: of instructions.
 
     Raises:
         ObjectError: the debug information cannot be read.
@@ -341,16 +339,17 @@ def profile_places(elf: E.ElfFile, addresses: Sequence[int]) -> dict[int, Profil
     try:
         for unit in Dwarf(elf).units():
             scopes = unit.scopes()
-            scope_of = _owners(asked, *_paint([(*each, at) for at, one in enumerate(scopes) for each in one.ranges]))
-            for rows in unit.sequences():
-                starts = np.array([row.address for row in rows], np.uint64)
-                row_of = _owners(asked, starts, np.arange(len(rows)))
-                for address, at, row in zip(asked.tolist(), scope_of.tolist(), row_of.tolist(), strict=True):
-                    if at >= 0 and row >= 0 and rows[row].file and rows[row].line and scopes[at].declared:
-                        base, duplicates = _discriminated(rows[row].discriminator)
-                        # LLVM keeps 16 bits (FunctionSamples::getOffset)
-                        offset = (rows[row].line - scopes[at].declared) & 0xFFFF
-                        places[address] = ProfilePlace(copies + at, scopes[at].function, offset, base, duplicates)
+            rows = _code_rows(unit, text)
+            scope_of = _owners(asked, *_code_scopes(scopes, text))
+            row_of = _owners(asked, _addresses(rows), np.arange(len(rows)))
+            for position in np.flatnonzero((scope_of >= 0) & (row_of >= 0)).tolist():
+                at, row = int(scope_of[position]), rows[row_of[position]]
+                if row.file and row.line and scopes[at].declared:
+                    base, duplicates = _discriminated(row.discriminator)
+                    offset = (row.line - scopes[at].declared) & 0xFFFF  # as LLVM keeps it (FunctionSamples::getOffset)
+                    places[int(asked[position])] = ProfilePlace(
+                        copies + at, scopes[at].function, offset, base, duplicates
+                    )
             copies += len(scopes)
     except DwarfError as problem:
         raise ObjectError(f"debug information: {problem}") from None
@@ -368,6 +367,32 @@ def _discriminated(value: int) -> tuple[int, int]:
 
     base, rest = component(value)
     return base, component(rest)[0] or 1
+
+
+def _is_code(text: Sequence[tuple[int, int]], address: int) -> bool:
+    """Return whether an address is in the text. Code that the linker dropped has addresses outside."""
+    at = bisect.bisect_right(text, address, key=lambda part: part[0])
+    return at > 0 and address < sum(text[at - 1])
+
+
+def _code_rows(unit: CompilationUnit, text: Sequence[tuple[int, int]]) -> list[LineRow]:
+    """Return the line table of a unit's code in the text, by ascending addresses."""
+    rows: list[LineRow] = []
+    for sequence in sorted(unit.sequences(), key=lambda rows_of: rows_of[0].address):
+        if _is_code(text, sequence[0].address) and (not rows or rows[-1].address <= sequence[0].address):
+            rows += sequence
+    return rows
+
+
+def _code_scopes(scopes: Sequence[Scope], text: Sequence[tuple[int, int]]) -> _Map:
+    """Return which of a unit's scopes has each address of the text."""
+    return _paint(
+        [(low, high, at) for at, scope in enumerate(scopes) for low, high in scope.ranges if _is_code(text, low)]
+    )
+
+
+def _addresses(rows: Sequence[LineRow]) -> NDArray[np.uint64]:
+    return np.array([row.address for row in rows], np.uint64)
 
 
 def _callers(scope: Scope) -> tuple[SourceFrame, ...]:

@@ -37,14 +37,24 @@ class CoveredFunction(Struct):
     """Executions of each of its lines, those of functions inlined into it included."""
 
 
-class DeviceCoverage(Struct):
-    """Coverage of the code objects from which a run launched kernels."""
+class CountedCode(Struct):
+    """Executions of device code."""
 
     unit: str
     """What is counted: ``lanes`` (executions by work-items), or ``waves`` if a kernel's lanes were not counted."""
-    functions: list[CoveredFunction]
     notes: list[str]
     """What is missing or not counted."""
+
+    def say(self) -> None:
+        """Print the unit and the notes on standard error."""
+        for note in (f"counts are executions by {self.unit}", *self.notes):
+            say(f"luthier report: {note}", file=sys.stderr)
+
+
+class DeviceCoverage(CountedCode):
+    """Coverage of the code objects from which a run launched kernels."""
+
+    functions: list[CoveredFunction]
 
     @property
     def files(self) -> dict[str, dict[int, int]]:
@@ -55,11 +65,6 @@ class DeviceCoverage(Struct):
                 lines = files.setdefault(place.file, {})
                 lines[place.line] = lines.get(place.line, 0) + count
         return {file: dict(sorted(files[file].items())) for file in sorted(files)}
-
-    def say(self) -> None:
-        """Print the unit and the notes on standard error."""
-        for note in (f"counts are executions by {self.unit}", *self.notes):
-            say(f"luthier report: {note}", file=sys.stderr)
 
 
 class InstructionExecutions(Struct):
@@ -78,9 +83,7 @@ def device_coverage(run: RunFolder) -> DeviceCoverage:
     Raises:
         LuthierError: the run has no counts or no source lines, or is damaged.
     """
-    numbers = KernelNumbers()
-    kernels = {numbers.of(row["kernel"], row["digest"]): row for row in run.rows("kernels")}
-    counts = counts_by_address(run, numbers, kernels)
+    numbers, kernels, counts = counts_by_address(run)
     is_lanes = has_lanes(counts)
     functions: _Functions = {}
     for number, rows in _listings(run, numbers, counts):
@@ -90,17 +93,21 @@ def device_coverage(run: RunFolder) -> DeviceCoverage:
         raise LuthierError(f"{run.path} has no source lines: compile the program with -g or -gline-tables-only")
     notes = uncounted(kernels, counts)
     _add_idle(functions, kernels, notes)
-    return DeviceCoverage("lanes" if is_lanes else "waves", list(functions.values()), notes)
+    return DeviceCoverage("lanes" if is_lanes else "waves", notes, list(functions.values()))
 
 
 def counts_by_address(
-    run: RunFolder, numbers: KernelNumbers, kernels: dict[int, Any]
-) -> dict[int, dict[int, InstructionExecutions]]:
-    """Return the counts of each kernel by address, without kernels of which nothing was counted.
+    run: RunFolder,
+) -> tuple[KernelNumbers, dict[int, dict[str, Any]], dict[int, dict[int, InstructionExecutions]]]:
+    """Return the numbers of a run's kernels, their rows, and their counts by address.
+
+    Kernels of which nothing was counted have no counts.
 
     Raises:
         LuthierError: nothing was counted, or the run is damaged.
     """
+    numbers = KernelNumbers()
+    kernels = {numbers.of(row["kernel"], row["digest"]): row for row in run.rows("kernels")}
     counts: dict[int, dict[int, InstructionExecutions]] = {}
     for number, rows in by_kernel(run, "counts", ("address", "executions", "active_lanes"), numbers, kernels):
         of = counts.setdefault(number, {})
@@ -111,7 +118,7 @@ def counts_by_address(
     counts = {at: of for at, of in counts.items() if any(one.executions is not None for one in of.values())}
     if not counts:
         raise LuthierError(f"{run.path} has no counts of instructions: run the program with -t block_profile")
-    return counts
+    return numbers, kernels, counts
 
 
 def has_lanes(counts: Mapping[int, Mapping[int, InstructionExecutions]]) -> bool:
@@ -178,7 +185,7 @@ def uncounted(kernels: dict[int, Any], counts: dict[int, Any]) -> list[str]:
     for number, kernel in kernels.items():
         launches, name = kernel["launches"], kernel["name"] or kernel["kernel"]
         if number not in counts:
-            notes.append(f"{name}: not counted ({kernel['reason'] or 'no tool counts it'}); it is not in the coverage")
+            notes.append(f"{name}: not counted ({kernel['reason'] or 'no tool counts it'}); it is left out")
         elif kernel["instrumented"] < launches:
             notes.append(f"{name}: {kernel['instrumented']} of {counted(launches, 'launch')} are counted")
     return notes

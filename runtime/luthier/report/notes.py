@@ -11,6 +11,7 @@ whole run (``*``), which the text before the first heading is about, too::
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,6 +21,9 @@ from luthier.run.tables import open_regular
 
 FILE = "notes.md"
 _HEADING = "## "
+_ESCAPED = re.compile(rf"\\+{_HEADING}")
+"""Begins a line of a note that would otherwise be a heading; one backslash is not the note's."""
+_BLANKS = " \t\n"
 _WHOLE = "*"
 _LARGEST = 1 << 20
 """In bytes."""
@@ -47,17 +51,17 @@ def read_notes(folder: Path) -> list[RunNote]:
     if len(data) > _LARGEST:
         raise LuthierError(f"{file} is larger than {_LARGEST} bytes: notes are shown up to this size")
     try:
-        text = data.decode()
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise LuthierError(f"{file} is not UTF-8 text: {problem}") from None
     notes = []
     place, lines = "", list[str]()
-    for line in [*text.splitlines(), _HEADING]:
+    for line in [*text.replace("\r\n", "\n").split("\n"), _HEADING]:
         if not line.startswith(_HEADING):
-            lines.append(line.removeprefix("\\") if line.startswith(f"\\{_HEADING}") else line)
+            lines.append(line[1:] if _ESCAPED.match(line) else line)
             continue
-        if shown := "\n".join(lines).strip():
+        if shown := "\n".join(lines).strip(_BLANKS):
             notes.append(RunNote(place, shown))
-        name = line.removeprefix(_HEADING).strip()
+        name = line.removeprefix(_HEADING).strip(_BLANKS)
         place, lines = "" if name == _WHOLE else name, []
     return notes

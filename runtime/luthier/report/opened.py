@@ -15,13 +15,14 @@ from luthier.report.places import By, by_place
 from luthier.report.projected import projected
 from luthier.run.folder import RunFolder
 from luthier.support.markup import escape
-from luthier.support.plots import as_is, describe, new_axes, number
+from luthier.support.plots import HEAT, as_is, describe, new_axes, number
 from luthier.support.suggestions import did_you_mean
 from luthier.support.table import Cell, Table
+from luthier.terminal import visible
 
 _SHOWN = 10
 """Rows of a table that a run shows in a notebook."""
-_COLOURS = {True: "#2a7f9e", False: "#e05a14"}
+_COLOURS = {True: "#2a7f9e", False: HEAT}
 """Colours of roofs, of bytes and of operations."""
 
 
@@ -73,17 +74,22 @@ class OpenedRun:
     def opcodes(self) -> Table:
         """Opcodes of each kernel by executed instructions, most first, with their share of all in percent.
 
+        The target of each kernel has a column if there are several.
+
         Raises:
             LuthierError: no tool counted instructions.
         """
         self.by("function")  # an error if nothing was counted
         counts = {key: int(numbers["executed"] or 0) for key, numbers in opcodes(self.folder).items()}
         total = sum(counts.values())
+        targets = {target for _, target, _ in counts}
         rows = [
-            [self._names.get(kernel, kernel), opcode, count, round(100 * count / total, 2)]
-            for (kernel, _, opcode), count in sorted(counts.items(), key=lambda item: -item[1])
+            [self._names.get(kernel, kernel), *([target] if len(targets) > 1 else []), opcode, count, share]
+            for (kernel, target, opcode), count in sorted(counts.items(), key=lambda item: -item[1])
+            for share in [round(100 * count / total, 2)]
         ]
-        return Table("executed by opcode", ("kernel", "opcode", "executed", "%"), rows)
+        columns = ("kernel", *(["target"] if len(targets) > 1 else []), "opcode", "executed", "%")
+        return Table("executed by opcode", columns, rows)
 
     @property
     def findings(self) -> Table:
@@ -134,10 +140,11 @@ class OpenedRun:
             )
         at = 0 if gpu is None else names.index(gpu)
         kernels = [row for row in self._projection["kernels"] if row["gpu"] == at]
-        points = [row for row in kernels if row["operations"] > 0 and row["memory_bytes"] > 0]
+        points = [row for row in kernels if min(row["operations"], row["memory_bytes"], row["time_us"]) > 0]
         axes = new_axes(4.5) if axes is None else axes
         intensities = [row["operations"] / row["memory_bytes"] for row in points]
-        roofs = self._projection["gpus"][at]["roofs"]
+        every = self._projection["gpus"][at]["roofs"]
+        roofs = {name: (rate, of_bytes) for name, (rate, of_bytes) in every.items() if rate > 0}
         peak = max((rate for rate, of_bytes in roofs.values() if not of_bytes), default=1.0)
         bands = [rate for rate, of_bytes in roofs.values() if of_bytes]
         low = min([0.1, *intensities]) / 2
@@ -152,17 +159,22 @@ class OpenedRun:
             axes.annotate(
                 text, place, (2, 3), textcoords="offset points", fontsize="x-small", ha="left" if of_bytes else "right"
             )
-        for row, intensity in zip(points, intensities, strict=True):
-            axes.plot([intensity], [row["operations"] / (1e3 * row["time_us"])], "o", label=self._name(row["kernel"]))
+        drawn = [
+            axes.plot([intensity], [row["operations"] / (1e3 * row["time_us"])], "o")[0]
+            for row, intensity in zip(points, intensities, strict=True)
+        ]
         axes.set_xscale("log")
         axes.set_yscale("log")
         if points:
-            as_is(*axes.legend(fontsize="small").get_texts())
+            labels = [visible(self._name(row["kernel"])) for row in points]
+            as_is(*axes.legend(drawn, labels, fontsize="small").get_texts())
         notes = [f"{names[at]}, projected"]
         if any(row["sampled"] for row in points):
             notes.append("operations of some kernels are estimated from samples")
         if len(points) < len(kernels):
-            notes.append(f"{len(kernels) - len(points)} not drawn: no floating-point operations, or all data in L2")
+            notes.append(
+                f"{len(kernels) - len(points)} not drawn: no floating-point operations, no time, or all data in L2"
+            )
         describe(axes, "\n".join(notes), "operations for each byte beyond L2", "billion operations in a second")
         return axes
 

@@ -1,8 +1,8 @@
 """The report page: one HTML file that needs no network.
 
 The data is compressed JSON, one piece for the run and one for the code of each kernel, which the browser unpacks when
-the kernel is opened. No data is HTML: scripts insert it as text, with characters that are not printable escaped. A
-content security policy allows only the page's own scripts, by their digests.
+the kernel is opened. No data is HTML: scripts insert it as text, with characters that are not printable escaped, except
+in notes, which the page saves again. A content security policy allows only the page's own scripts, by their digests.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
@@ -83,7 +83,6 @@ def document(
         "kernels": [kernel | {"units": _units(code_of.get(number))} for number, kernel in enumerate(kernels)],
         "coded": sorted(code_of),
         "hot": hot_lines(code_of, paths),
-        "notes": [{"place": note.place, "text": note.text} for note in read_notes(run.path)],
         "findings": [one.to_json(code_of, paths) for one in analysed.findings[:SHOWN]],
         "rules": rules,
         "shapes": analysed.shapes[:SIZES_SHOWN],
@@ -138,6 +137,8 @@ def write_page(analysed: AnalysedRun, out: IO[bytes], roots: Sequence[Path] = ()
     scripts = [_uplot("js"), *(_asset(f"{name}.js") for name in _SCRIPTS)]
     pieces = [_piece("run", data), *(_piece(f"code-{number}", one) for number, one in code.items())]
     pieces.append(_piece("sources", sources))
+    notes = [{"place": note.place, "text": note.text} for note in read_notes(analysed.run.path)]
+    pieces.append(_piece("notes", notes, shown=str))
     _assemble("page.html", "Luthier run", scripts, _uplot("css") + _asset("page.css"), pieces, out)
     return places
 
@@ -183,9 +184,9 @@ def _assemble(page: str, title: str, scripts: Sequence[str], style: str, pieces:
         out.write(parts[name.strip()].encode() + text.encode())
 
 
-def _piece(name: str, value: Any) -> str:
-    """Embed data so that it cannot act as a script: base64 of compressed JSON."""
-    text = visible_json(strict_json.dumps(value, separators=(",", ":"), default=str))
+def _piece(name: str, value: Any, shown: Callable[[str], str] = visible_json) -> str:
+    """Embed data so that it cannot act as a script: base64 of compressed JSON, after `shown` has changed it."""
+    text = shown(strict_json.dumps(value, separators=(",", ":"), default=str))
     packed = base64.b64encode(zlib.compress(text.encode(), 9)).decode()
     return f'<script type="application/octet-stream" id="data-{name}">{packed}</script>'
 

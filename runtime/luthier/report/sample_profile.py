@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from msgspec import Struct, field
 
 from luthier.errors import LuthierError
 from luthier.objects.source import ProfilePlace, profile_places
-from luthier.report.coverage import InstructionExecutions, counts_by_address, has_lanes, object_that_ran, uncounted
-from luthier.report.rows import KernelNumbers
+from luthier.report.coverage import (
+    CountedCode,
+    InstructionExecutions,
+    counts_by_address,
+    has_lanes,
+    object_that_ran,
+    uncounted,
+)
 from luthier.run.folder import RunFolder
+from luthier.support.wording import counted
+
+_NOT_NAMES = " #["
+"""Signs that begin a count, a comment and a context in LLVM's text format."""
 
 
 class ProfiledFunction(Struct):
@@ -22,15 +32,11 @@ class ProfiledFunction(Struct):
     """Executions by line below the declaration, and discriminator."""
 
 
-class SampleProfile(Struct):
+class SampleProfile(CountedCode):
     """A profile of the code that a run counted."""
 
     functions: dict[str, ProfiledFunction]
     """By symbol."""
-    unit: str
-    """What is counted: ``lanes`` (executions by work-items) or ``waves``."""
-    notes: list[str]
-    """What is not in the profile."""
 
     def text(self) -> str:
         """Return the profile in LLVM's text format of sample profiles (llvm/ProfileData/SampleProfReader.h)."""
@@ -51,37 +57,48 @@ def sample_profile(run: RunFolder) -> SampleProfile:
     Raises:
         LuthierError: nothing was counted, or no counted code has declarations of functions in its debug information.
     """
-    numbers = KernelNumbers()
-    kernels = {numbers.of(row["kernel"], row["digest"]): row for row in run.rows("kernels")}
-    counts = counts_by_address(run, numbers, kernels)
+    _, kernels, counts = counts_by_address(run)
     is_lanes, notes = has_lanes(counts), uncounted(kernels, counts)
     functions: dict[str, ProfiledFunction] = {}
     for digest in dict.fromkeys(kernels[number]["digest"] for number in counts):
         own = [number for number in counts if kernels[number]["digest"] == digest]
         try:
-            places = _places(kernels[own[0]], sorted({address for number in own for address in counts[number]}))
+            files = list(dict.fromkeys(kernels[number]["object"] or "" for number in own))
+            places = _places(files, digest, sorted({address for number in own for address in counts[number]}))
         except LuthierError as problem:
             names = ", ".join(kernels[number]["name"] or kernels[number]["kernel"] for number in own)
             notes.append(f"{names}: not in the profile: {problem}")
             continue
         _add(functions, places, [counts[number] for number in own], is_lanes)
+    nameless = [name for name in functions if not name.isprintable() or not name or name[0] in _NOT_NAMES]
+    if nameless:
+        notes.append(f"{counted(len(nameless), 'function')} left out, whose names cannot be in a profile")
+    for name in nameless:
+        del functions[name]
     if not functions:
         raise LuthierError(f"{run.path} has no code for a profile: {'; '.join(notes)}")
-    return SampleProfile(functions, "lanes" if is_lanes else "waves", notes)
+    return SampleProfile("lanes" if is_lanes else "waves", notes, functions)
 
 
-def _places(kernel: dict[str, Any], addresses: list[int]) -> dict[int, ProfilePlace]:
-    """Return the places of addresses in a kernel's code object.
+def _places(files: Sequence[str], digest: str, addresses: Sequence[int]) -> dict[int, ProfilePlace]:
+    """Return the places of addresses in a code object, which one of the files contains.
 
     Raises:
-        LuthierError: it is not there, or has no debug information.
+        LuthierError: no file that can be read contains it, or it has no debug information.
     """
-    name = kernel["object"] or ""
-    if (object := object_that_ran(name, kernel["digest"])) is None:
-        raise LuthierError(f"{name} is not there, or not the file that ran")
-    if not (places := profile_places(object.elf, addresses)):
-        raise LuthierError(f"{name} has no declarations of functions: compile with -g -fdebug-info-for-profiling")
-    return places
+    problems = []
+    for name in filter(None, files):
+        try:
+            object = object_that_ran(name, digest)
+            if object is None:
+                problems.append(f"{name} is not there, or not the file that ran")
+            elif places := profile_places(object.elf, object.text_ranges, addresses):
+                return places
+            else:
+                problems.append(f"{name} has no declarations of functions: compile with -g -fdebug-info-for-profiling")
+        except (LuthierError, OSError) as problem:
+            problems.append(str(problem))
+    raise LuthierError("; ".join(problems) or "the run knows no file with its code")
 
 
 def _add(

@@ -10,7 +10,7 @@ from luthier.support.extras import extra
 from luthier.support.suggestions import did_you_mean
 from luthier.terminal import visible, visible_lines
 
-_COLOUR = "#e05a14"
+HEAT = "#e05a14"
 """The report page's heat colour (luthier/report/assets/page.css)."""
 _WIDTH, _ROW = 8.0, 0.28
 """Size of a drawing, and height of a bar, in inches."""
@@ -31,12 +31,10 @@ def bars(title: str, columns: Sequence[str], rows: _Rows, column: str | None, to
     drawn = with_value[:top]
     axes = new_axes(1.2 + _ROW * len(drawn)) if axes is None else axes
     values = [row[at] for row in drawn]
-    axes.bar_label(
-        axes.barh(range(len(drawn)), values, color=_COLOUR), map(number, values), padding=3, fontsize="small"
-    )
+    axes.bar_label(axes.barh(range(len(drawn)), values, color=HEAT), map(number, values), padding=3, fontsize="small")
     axes.set_yticks(range(len(drawn)), _labels(drawn), fontsize="small")
     as_is(*axes.get_yticklabels())
-    axes.invert_yaxis()
+    axes.yaxis.set_inverted(True)
     axes.margins(x=0.12)
     left_out = [f"the first {len(drawn)} of {len(with_value)}"] if len(drawn) < len(with_value) else []
     if unknown := len(rows) - len(with_value):
@@ -61,11 +59,11 @@ def new_axes(height: float) -> Any:
 
 def describe(axes: Any, title: str, x: str, y: str = "") -> None:
     """Set title and names of the axes, and show texts as they are."""
-    axes.set_title(visible_lines(title), fontsize="medium", loc="left")
+    heading = axes.set_title(visible_lines(title), fontsize="medium", loc="left")
     axes.set_xlabel(visible(x))
     axes.set_ylabel(visible(y))
     axes.spines[["top", "right"]].set_visible(False)
-    as_is(axes.xaxis.label, axes.yaxis.label, axes._left_title, *axes.texts)
+    as_is(axes.xaxis.label, axes.yaxis.label, heading, *axes.texts)
 
 
 def as_is(*texts: Any) -> None:
@@ -75,7 +73,7 @@ def as_is(*texts: Any) -> None:
 
 
 def number(value: float) -> str:
-    """Return a number with separated thousands, and with at most four digits if it is smaller."""
+    """Return a number with separated thousands; a fraction below 1000 has at most four digits."""
     return f"{value:,}" if isinstance(value, int) else f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
@@ -83,8 +81,10 @@ def _drawn_column(title: str, columns: Sequence[str], rows: _Rows, column: str |
     """Return the position of the column to draw.
 
     Raises:
-        LuthierError: there is no such column, or it has no numbers.
+        LuthierError: there is no such column, it has no numbers, or there are no rows.
     """
+    if not rows:
+        raise LuthierError(f"{title or 'the table'} has no rows to draw")
     numeric = {}
     for at, name in enumerate(columns):
         values = [row[at] for row in rows if row[at] is not None]

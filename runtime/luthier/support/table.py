@@ -73,9 +73,8 @@ class Table(Struct, frozen=True):
         columns = list(map(str, self.columns))
         for name in values:
             if name not in columns:
-                raise LuthierError(
-                    f"there is no column {name!r}, but {enumerated(columns)}{did_you_mean(name, columns)}"
-                )
+                has = f"{self.title or 'the table'} has {enumerated(columns)}{'' if self.rows else ', and no rows'}"
+                raise LuthierError(f"there is no column {name!r}; {has}{did_you_mean(name, columns)}")
         places = {columns.index(name): value for name, value in values.items()}
         rows = [row for row in self.rows if all(row[at] == value for at, value in places.items())]
         return Table(self.title, self.columns, rows)
@@ -99,7 +98,7 @@ class Table(Struct, frozen=True):
             axes: axes to draw into; None: those of a new figure.
 
         Raises:
-            LuthierError: Matplotlib is not installed, or there is no such column.
+            LuthierError: Matplotlib is not installed, there is no such column, or there are no rows.
         """
         return plots.bars(self.title, self.columns, self.rows, column, top, axes)
 

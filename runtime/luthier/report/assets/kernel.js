@@ -50,7 +50,7 @@ async function openKernel(data, sources, number, target = null) {
   show(all[0]);
   opened.listing = listing;
   opened.noted = () => { drawNotes(number); source.draw(); };
-  opened.line = () => (source.marked === null ? "" : `${fileName(sources[source.file].path)}:${source.marked}`);
+  opened.line = () => (source.marked === null ? "" : `${notes.nameOf(source.file)}:${source.marked}`);
   opened.goTo = (to) => {
     const line = to.place ? source.of.get(to.place.join(":")) : undefined;
     if (to.at !== null && to.at !== undefined && listing.rowOf.has(to.at)) { pickInstruction(to.at); listing.goTo(listing.rowOf.get(to.at)); }

@@ -68,11 +68,10 @@ function drawResults(data) {
   byId("results").hidden = false;
   const names = new Map(data.kernels.map((one) => [one.symbol, one.name]));
   const groups = new Map(), title = (table) => names.get(table.title) ?? String(table.title);
-  for (const table of data.tables) {
-    const key = JSON.stringify([table.tool, table.columns]);
-    groups.set(key, [...(groups.get(key) ?? []), table]);
-  }
-  const shown = [...groups.values()].flatMap((same) => (same.length > ALIKE ? [{ tool: same[0].tool, title: amount(same.length, "table"), columns: ["of", ...same[0].columns], rows: same.flatMap((table) => table.rows.map((row) => [title(table), ...row])), parts: same }] : same));
+  const key = (table) => JSON.stringify([table.tool, table.columns]);
+  for (const table of data.tables) groups.set(key(table), [...(groups.get(key(table)) ?? []), table]);
+  const joined = (same) => ({ tool: same[0].tool, title: amount(same.length, "table"), columns: [same.every((table) => names.has(table.title)) ? "kernel" : "table", ...same[0].columns], rows: same.flatMap((table) => table.rows.map((row) => [title(table), ...row])), parts: same });
+  const shown = data.tables.flatMap((table) => { const same = groups.get(key(table)); return same.length <= ALIKE ? [table] : same[0] === table ? [joined(same)] : []; });
   byId("tables").append(...shown.map((table) => {
     const element = h("details", { class: table.columns.length > 5 ? "wide" : null, open: table.rows.length <= 12 && shown.length <= 12 }, h("summary", {}, h("strong", {}, table.tool), ` ${cut(title(table), 90)} `, h("span", { class: "quiet" }, amount(table.rows.length, "row"))), plainTable(table));
     for (const part of table.parts ?? [table]) part.element = element;
@@ -106,6 +105,7 @@ function drawProcesses(data) {
 
 async function main() {
   const data = await unpack("run"), sources = await unpack("sources");
+  data.notes = await unpack("notes");
   data.kernels.forEach((kernel, number) => { kernel.number = number; });
   let mark = () => {};
   const open = async (number, target = null, jump = true) => {

@@ -13,6 +13,9 @@ class Notes {
     this.added = [];
     this.removed = [];
     this.isKept = true;
+    this.isMerged = Boolean(data.summary.runs); // such a run has no folder that stays, or one without the runs' notes
+    this.codeless = new Set();
+    if (this.isMerged) return;
     try {
       const kept = JSON.parse(localStorage.getItem(this.key)) ?? {}, valid = (list) => (Array.isArray(list) ? list.filter((one) => typeof one?.place === "string" && typeof one?.text === "string") : []);
       this.added = valid(kept.added);
@@ -31,21 +34,38 @@ class Notes {
     return this.added.filter((one) => !has(this.data.notes, one)).length + this.removed.filter((one) => has(this.data.notes, one)).length;
   }
 
-  /** The number of the kernel of a place, or -1. */
-  kernel(place) {
-    return place ? this.data.kernels.findIndex((one) => one.name === place || one.symbol === place || one.name.replace(/<.*$/, "") === place) : -1;
+  /** The numbers of the kernels of a place: those of that name, or else those that are called so without template arguments. */
+  kernels(place) {
+    const having = (fits) => this.data.kernels.map((one, number) => (fits(one) ? number : -1)).filter((number) => number >= 0);
+    const exact = place ? having((one) => one.name === place || one.symbol === place) : [];
+    return exact.length || !place ? exact : having((one) => one.name.replace(/<.*$/, "") === place);
   }
 
-  /** File number and line of a place; null if it is no line of a file on this page. */
+  /** The numbers of the files of a name: that of this path, or else those whose paths end so. */
+  files(name) {
+    const exact = this.sources.findIndex(({ path }) => path === name);
+    return exact >= 0 ? [exact] : this.sources.map(({ path }, number) => (path.endsWith(`/${name}`) ? number : -1)).filter((number) => number >= 0);
+  }
+
+  /** The shortest end of a file's path that no other file has. */
+  nameOf(file) {
+    const { path } = this.sources[file], parts = path.split("/");
+    for (let at = parts.length - 1; at > 0; at--) {
+      const end = parts.slice(at).join("/"), same = this.files(end);
+      if (same.length === 1 && same[0] === file) return end;
+    }
+    return path;
+  }
+
+  /** File numbers and line of a place; null if it is no line of a file on this page. */
   line(place) {
-    const [, name, line] = /^(.+):(\d+)$/.exec(place) ?? [];
-    const file = name ? this.sources.findIndex(({ path }) => path === name || path.endsWith(`/${name}`)) : -1;
-    return file < 0 ? null : [file, Number(line)];
+    const [, name, line] = /^(.+):(\d+)$/.exec(place) ?? [], files = name ? this.files(name) : [];
+    return files.length ? { files, line: Number(line) } : null;
   }
 
-  about(number) { return this.all.filter((one) => this.kernel(one.place) === number); }
+  about(number) { return this.all.filter((one) => this.kernels(one.place).includes(number)); }
 
-  atLine(file, line) { return this.all.filter((one) => { const place = this.line(one.place); return place !== null && place[0] === file && place[1] === line; }); }
+  atLine(file, line) { return this.all.filter((one) => { const place = this.line(one.place); return place !== null && place.files.includes(file) && place.line === line; }); }
 
   change(remove, add) {
     if (remove) {
@@ -63,7 +83,7 @@ class Notes {
 
   /** The folder's file with all notes. */
   file() {
-    return this.all.map(({ place, text }) => `## ${place || "*"}\n\n${text.replace(/^## /gm, "\\## ")}\n`).join("\n");
+    return this.all.map(({ place, text }) => `## ${place || "*"}\n\n${text.split("\n").map((line) => (/^\\*## /.test(line) ? `\\${line}` : line)).join("\n")}\n`).join("\n");
   }
 
   save() {
@@ -73,19 +93,22 @@ class Notes {
   }
 
   async go(place) {
-    const number = this.kernel(place), line = this.line(place);
-    if (number >= 0) return this.open(number);
+    const [number] = this.kernels(place), wanted = this.line(place);
+    if (number !== undefined) return this.open(number);
     for (const one of new Set([opened?.number, ...this.data.coded])) {
       const code = one === undefined ? null : await unpack(`code-${one}`);
-      if (code?.source.line.some((value, at) => value === line[1] && code.source.file[at] === line[0])) return this.open(one, { place: line, at: null });
+      const at = code ? code.source.line.findIndex((value, each) => value === wanted.line && wanted.files.includes(code.source.file[each])) : -1;
+      if (at >= 0) return this.open(one, { place: [code.source.file[at], wanted.line], at: null });
     }
+    this.codeless.add(place);
+    this.draw();
   }
 
   item(note, withPlace) {
-    const known = this.kernel(note.place) >= 0 || this.line(note.place) !== null;
-    const place = !withPlace || !note.place ? null : known ? h("a", { class: "mono place", href: "#kernel", click: (event) => { event.preventDefault(); this.go(note.place); } }, cut(note.place)) : h("span", { class: "mono" }, `${cut(note.place)} (not in this run)`);
+    const isKernel = this.kernels(note.place).length > 0, lacks = isKernel ? "" : this.line(note.place) === null ? "not in this run" : this.codeless.has(note.place) ? "no code of a kernel on this page" : "";
+    const place = !withPlace || !note.place ? null : !lacks ? h("a", { class: "mono place", href: "#kernel", click: (event) => { event.preventDefault(); this.go(note.place); } }, cut(note.place)) : h("span", { class: "mono" }, `${cut(note.place)} (${lacks})`);
     return h("li", {}, h("span", { class: "says" }, place, place ? " " : null, note.text),
-      h("span", { class: "acts" }, h("button", { type: "button", click: () => this.edit(note) }, "Edit"), h("button", { type: "button", click: () => this.change(note, null) }, "Remove")));
+      this.isMerged ? null : h("span", { class: "acts" }, h("button", { type: "button", click: () => this.edit(note) }, "Edit"), h("button", { type: "button", click: () => this.change(note, null) }, "Remove")));
   }
 
   /** Open the form, for a new note or to replace one. */
@@ -105,12 +128,13 @@ class Notes {
   }
 
   start() {
+    byId("note-editor").hidden = this.isMerged;
     const names = h("datalist", { id: "note-places" });
     const submit = (event) => {
       event.preventDefault();
       const text = byId("note-text").value.trim(), place = byId("note-place").value.trim();
       if (!text) return;
-      this.change(this.edited, { place, text });
+      this.change(this.edited, { place: place === "*" ? "" : place, text });
       this.edited = null;
       byId("note-text").value = "";
       byId("note-editor").open = false;

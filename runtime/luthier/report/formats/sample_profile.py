@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import IO, TYPE_CHECKING
 
 from luthier.report.formats.declare import ReportFormat
-from luthier.terminal import say
 
 if TYPE_CHECKING:
     from luthier.run.folder import RunFolder
@@ -18,8 +16,7 @@ def write(folder: RunFolder, out: IO[bytes]) -> None:
 
     profile = sample_profile(folder)
     out.write(profile.text().encode())
-    for note in (f"counts are executions by {profile.unit}", *profile.notes):
-        say(f"luthier report: {note}", file=sys.stderr)
+    profile.say()
 
 
 FORMAT = ReportFormat(help="a profile of device code for clang -fprofile-sample-use", write=write)
