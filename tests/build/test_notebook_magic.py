@@ -24,11 +24,12 @@ Cell = Callable[[str], Any]
 
 
 @pytest.fixture
-def cell(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cell]:
+def cell(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cell]:
     """Run a cell; return its result, its error, what it printed and the shell's names."""
     monkeypatch.setenv("HIP_PLATFORM", "amd")
     shell = InteractiveShell()
     shell.run_line_magic("load_ext", "luthier_build.notebook")
+    monkeypatch.chdir(tmp_path)
     shell.push({"np": np, "x": np.arange(1000, dtype=np.float32), "y": np.ones(1000, np.float32)})
 
     def run(text: str) -> Any:
@@ -57,6 +58,24 @@ def test_hooks_and_a_tool_of_the_notebook(cell: Cell) -> None:
     assert "('loads', 2000)" in done.printed
 
 
+def test_templates_overloads_and_new_variables(cell: Cell, tmp_path: Path) -> None:
+    """A header beside the notebook; a comment that mentions main( and hooks is no program."""
+    (tmp_path / "own.h").write_text("#define PLUS 3\n")
+    source = (
+        '#include "own.h"\n// Not main( and no LUTHIER_HOOK_ANNOTATE.\n'
+        "namespace ns { template <class T> __global__ void add(T *y) { y[threadIdx.x] += PLUS; } }\n"
+        "template __global__ void ns::add<float>(float *);\n"
+        "__global__ void two(float *y) { y[0] = 1; }\n__global__ void two(float *y, int n) { y[0] = n; }\n"
+    )
+    launch = 'done = kernels["ns::add<float>"].launch(y, grid=1, block=64); kernels["two(float*, int)"]'
+    done = cell(f"%%luthier --launch '{launch}'\n{source}")
+    assert done.error is None, done.printed
+    assert list(done.names["y"][:65:64]) == [4, 1]
+    assert "done" in done.names
+    assert "kernels" not in done.names
+    assert "2 kernels are called two" in cell(f"%%luthier --launch 'two.launch(y, grid=1, block=1)'\n{source}").printed
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -66,6 +85,14 @@ def test_hooks_and_a_tool_of_the_notebook(cell: Cell) -> None:
         (f"%%luthier {LAUNCH} --preset once\n{KERNEL}", "--preset once is for programs"),
         (f"%%luthier --name 1x {LAUNCH}\n{KERNEL}", "--name takes a name of Python, not '1x'"),
         (f"%%luthier {LAUNCH}\n{KERNEL.replace('a * x', 'b * x')}", "cell.hip:4:22: error"),
+        (f"%%luthier {LAUNCH[:-1]}\n{KERNEL}", "No closing quotation"),
+        (f"%%luthier --launch 'saxpy.launch('\n{KERNEL}", "'saxpy.launch(' is not a statement of Python"),
+        (
+            f"%%luthier --launch 'x.launch(y)'\n{KERNEL.replace('saxpy', 'x')}",
+            "x is both a variable of the notebook and",
+        ),
+        ("%%luthier -o X\nint main() {}", "-o is not for cells"),
+        ("%%luthier --device emu:gfx1100\nLUTHIER_HOOK_ANNOTATE f() {}", "a cell of hooks takes --name and --flags"),
         ("%%luthier --launch x\nint main() {}", "--launch is for kernels, and the cell has main"),
     ],
 )
@@ -76,14 +103,20 @@ def test_errors_are_one_message(cell: Cell, text: str, message: str) -> None:
     assert type(done.error).__name__ == "UsageError"
 
 
-def test_a_program(cell: Cell) -> None:
-    """Its output, its exit code, and the results with lines of the cell."""
+@pytest.mark.thorough
+def test_a_program(cell: Cell, tmp_path: Path) -> None:
+    """Its output, its exit code, and the results with lines of the cell; it runs in the notebook's folder."""
     source = (APPS / "divergent_loop.hip").read_text()
+    source = source.replace("int main() {", 'int main() { std::fclose(std::fopen("made", "w"));')
+    assert "fopen" in source
     done = cell(f"%%luthier -k divergent_loop --name result -- a b\n{source}")
     assert done.error is None, done.printed
     assert isinstance(done.result, luthier.OpenedRun)
     assert done.names["result"] is done.result
-    assert done.result.folder.summary.command == ["./cell", "a", "b"]
+    assert done.result.folder.summary.command == ["cell", "a", "b"]
+    assert done.result.folder.summary.exit_code == 0
+    assert (tmp_path / "made").exists()
+    assert done.printed.startswith("111\n")
     loop = 2 + next(at for at, line in enumerate(source.splitlines()) if "while" in line or "for (" in line)
     assert any(str(row[1]).endswith(f"/cell.hip:{loop}") for row in done.result.lines.rows)
 
