@@ -377,18 +377,27 @@ def lane_test(target: str, source: str, **registers: object) -> WaveState:
     return run_assembly(target, source, {int(key[1:]): value for key, value in registers.items()}, lds=1024)
 
 
-@pytest.mark.parametrize(("target", "reach"), [("gfx942", 64), ("gfx1030", 32), ("gfx1100", 32), ("gfx1201", 64)])
-def test_permutations_of_wave64(target: str, reach: int) -> None:
-    """GFX10 and GFX11 permute each half of the wave separately (LLVM's GCNSubtarget::supportsWaveWideBPermute)."""
-    lanes = np.arange(64)
-    data = RNG.integers(0, 1 << 32, 64, np.uint32)
-    index = RNG.integers(0, 256, 64).astype(np.uint32)
+@pytest.mark.parametrize(
+    ("target", "wave_size", "reach"),
+    [
+        *(("gfx942", 64, 64), ("gfx1030", 64, 32), ("gfx1100", 64, 32), ("gfx1201", 64, 64)),
+        *(("gfx1100", 32, 32), ("gfx1201", 32, 32)),
+    ],
+)
+def test_permutations(target: str, wave_size: int, reach: int) -> None:
+    """GFX10 and GFX11 permute each half of the wave separately (LLVM's GCNSubtarget::supportsWaveWideBPermute).
+
+    High bits of lane numbers are ignored (ISA documents, "DS_BPERMUTE_B32").
+    """
+    lanes = np.arange(wave_size)
+    data = RNG.integers(0, 1 << 32, wave_size, np.uint32)
+    index = RNG.integers(0, 256, wave_size).astype(np.uint32)
     source = "ds_bpermute_b32 v2, v0, v1\nds_permute_b32 v3, v0, v1"
-    state = run_assembly(target, source, {0: index * 4, 1: data}, wave_size=64)
+    state = run_assembly(target, source, {0: index * 4, 1: data}, wave_size=wave_size)
     other = lanes // reach * reach + index % reach
     assert state.vgpr(2).tolist() == data[other].tolist()
-    pushed = np.zeros(64, np.uint32)
-    for lane in range(64):
+    pushed = np.zeros(wave_size, np.uint32)
+    for lane in range(wave_size):
         pushed[other[lane]] = data[lane]
     assert state.vgpr(3).tolist() == pushed.tolist()
 
