@@ -82,6 +82,11 @@ def test_what_migraphx_says(matrix: ModuleType) -> None:
     assert matrix.read_migraphx_tests(output) == matrix.Tally(1, 1, ("scale",))
 
 
+def test_a_complaint_is_of_what_ended_the_program(matrix: ModuleType) -> None:
+    tried = "MIOpen Error: kernel.cpp:453: Failed to load kernel source: winograd.s\n"
+    assert matrix.complaint(f"{tried}sum.cpp:9:2: error: no constant\n") == "sum.cpp:9:2: error: no constant"
+
+
 def test_rows(matrix: ModuleType) -> None:
     """Cases that no test is in are not counted; cells say what Markdown would not show otherwise."""
     new = {"seconds": 1, "failed": 0, "date": "2026-12-01", "version": "0.7"}
