@@ -17,6 +17,7 @@ import fcntl
 import itertools
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from luthier.run.patching import NOTHING_REQUESTED
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/matrix.json"
@@ -117,12 +120,12 @@ class Suite:
 
     @property
     def folder(self) -> Path:
-        """Where its wheels are installed."""
+        """Return where its wheels are installed."""
         return ROOT / "build/matrix/wheels" / self.wheels.replace(" ", "+")
 
 
 HARMLESS = (
-    "nothing was instrumented|were replaced by counters|are not checked by|Expect performance degradation"
+    "nothing was instrumented|were replaced by counters|were not kept|are not checked by|Expect performance degradation"
     "|Failed to load kernel source"
 )
 """Messages that also correct runs print."""
@@ -180,12 +183,12 @@ NETWORKS = {name: f"build/matrix/{name}.onnx" for name in ("convolutional", "tra
 WRITTEN = "mkdir -p build/matrix && " + " && ".join(
     f"/usr/bin/python3 tests/run/foreign/onnx_networks.py {name} {path}" for name, path in NETWORKS.items()
 )
-# It calls the compiler of OpenCL where Debian built it.
+# MIOpen calls the compiler of OpenCL where Debian built MIOpen.
 OPENCL_COMPILER = "d=/build/reproducible-path/miopen-6.4.3+dfsg/build && mkdir -p $d && ln -sf /usr/bin/clang-21 $d"
 # Debian's MIOpen gives -isystem /usr/include, behind which C++ headers do not find those of C.
 WITHOUT_HEADERS = {"CCC_OVERRIDE_OPTIONS": "# x-isystem x/usr/include"}
 PYTHON = str(ROOT / ".venv/bin/python")
-# Others have intrinsics that clang 21 does not have any more; each run tries them again.
+# Without these, each run tries MIOpen's solvers whose intrinsics clang 21 does not have any more.
 SOLVERS = {"MIOPEN_DEBUG_CONV_IMPLICIT_GEMM": "0", "MIOPEN_DEBUG_DISABLE_FIND_DB": "1"}
 # A library that Debian does not have, whose functions do nothing.
 PROFILER = (
@@ -208,13 +211,7 @@ SUITES = {
     "ONNX Runtime": Suite(
         {"7.2": f"python3-onnx,libhipblas3,libmiopen1,libhipfft0,librocm-smi64-1,{COMPILER},clang-tools-21,llvm-21"},
         cases={
-            name: (
-                str(ROOT / ".venv/bin/python"),
-                "tests/run/foreign/onnx_networks.py",
-                "compare",
-                path,
-                "ROCMExecutionProvider",
-            )
+            name: (PYTHON, "tests/run/foreign/onnx_networks.py", "compare", path, "ROCMExecutionProvider")
             for name, path in NETWORKS.items()
         },
         read=read_nothing,
@@ -308,8 +305,7 @@ SUITES = {
         },
     ),
     "MIOpen": Suite(
-        # Its compiler is called when the tests run.
-        {"6.4": "libmiopen1-tests,clang-21,lld-21,rocm-device-libs-21"},
+        {"6.4": f"libmiopen1-tests,{COMPILER}"},
         "miopen_gtest",
         {name: f"Smoke/GPU_{tests}" for name, tests in LAYERS.items()},
         environment=WITHOUT_HEADERS,
@@ -398,12 +394,16 @@ def attempt(
         elif tally.failed:
             reason = f"{', '.join(tally.names[:3])}{' …' * (tally.failed > 3)}"
         else:
-            measured = facts(tool, Path(folder), plain)
+            capture = tool == "capture"
+            measured = replayed(Path(folder), output, limit) if capture else facts(tool, Path(folder), plain)
             reason = str(measured.pop("reason", ""))
             outcome |= measured
-            if reason and "counted" in measured:  # programs that choose by time execute another number each time
-                run(suite, release, target, options("", limit, folder), limit, command)
-                reason += f", {facts('', Path(folder), {})['executed']} in another run"
+            if reason and reason == miscount(measured, plain):  # of programs that choose by time, each run may differ
+                code, output = run(suite, release, target, options("", limit, folder), limit, command)
+                if code:
+                    reason += f"; another run failed: {complaint(output) or f'exit code {code}'}"
+                else:
+                    reason += f", {facts('', Path(folder), {})['executed']} in another run"
     outcome["seconds"] = round(time.monotonic() - begun)
     return outcome | ({"reason": reason.replace(f"{ROOT}/", "")} if reason else {})  # the same wherever the clone is
 
@@ -439,19 +439,40 @@ def run(
     return done.returncode, re.sub(r"\x1b\[[\d;]*m", "", done.stdout.decode(errors="replace"))
 
 
+def replayed(folder: Path, output: str, limit: int) -> dict[str, object]:
+    """Return how many launches a run has captured, and the `reason` if one is missing or its replay differs.
+
+    Args:
+        folder: with the run's files.
+        output: of the run.
+        limit: seconds for the replay of each launch.
+    """
+    captures = folder / "run/captures"
+    measured: dict[str, object] = {"captured": len(list(captures.glob("*")))}
+    if refused := re.search(r"\bnot captured: .*", output):
+        return measured | {"reason": refused[0][:110]}
+    if not measured["captured"]:
+        return measured | {"reason": "nothing was captured"}
+    replay = [str(ROOT / ".venv/bin/luthier"), "replay", str(captures), "--time-limit", str(limit), "--json"]
+    done = subprocess.run(replay, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return measured | ({"reason": complaint(done.stderr) or "replay differs"} if done.returncode else {})
+
+
+def miscount(measured: Mapping[str, object], plain: Mapping[str, object]) -> str:
+    """Return how the counted instructions differ from those of the same case without a tool; empty if they do not."""
+    if "counted" not in measured or measured["counted"] == plain.get("executed"):
+        return ""
+    return f"{measured['counted']} instructions counted, {plain.get('executed')} executed"
+
+
 def facts(tool: str, folder: Path, plain: Mapping[str, object]) -> dict[str, object]:
     """Return what a run that ended well has measured, and the `reason` if that is wrong.
 
     Args:
-        tool: as for `attempt`.
+        tool: a tool, `sanitize`, or nothing.
         folder: with the run's files.
         plain: outcome of the same case without a tool.
     """
-    if tool == "capture":
-        replay = [str(ROOT / ".venv/bin/luthier"), "replay", str(folder / "run/captures"), "--json"]
-        done = subprocess.run(replay, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        measured: dict[str, object] = {"captured": len(list((folder / "run/captures").iterdir()))}
-        return measured | ({"reason": complaint(done.stderr) or "replay differs"} if done.returncode else {})
     results = json.loads((folder / "results.json").read_text())
     if not tool:
         own = [kernel for kernel in results["executed"] if kernel["kernel"] and not is_of_runtime(kernel["kernel"])]
@@ -460,17 +481,16 @@ def facts(tool: str, folder: Path, plain: Mapping[str, object]) -> dict[str, obj
         return {"findings": len(results["findings"])}
     own = [kernel for kernel in results["kernels"] if not is_of_runtime(kernel["kernel"])]
     # A tool may want nothing of a kernel, as memcheck of one without accesses.
-    missed = [
-        kernel["kernel"] for kernel in own if not kernel["covered"] and kernel["reason"] != "nothing to instrument"
-    ]
-    measured = {"kernels": len(own)}
+    missed = [kernel["kernel"] for kernel in own if not kernel["covered"] and kernel["reason"] != NOTHING_REQUESTED]
+    measured: dict[str, object] = {"kernels": len(own)}
     if tool == "instr_count":
         measured["counted"] = sum(int(variable["value"]) for variable in results["variables"])
-        if "executed" in plain and measured["counted"] != plain["executed"]:
-            measured["reason"] = f"{measured['counted']} instructions counted, {plain['executed']} executed"
+    reason = miscount(measured, plain)
     if missed:
-        measured["reason"] = f"not fully instrumented: {', '.join(missed)[:110]}"
-    return measured
+        reason = f"not fully instrumented: {', '.join(missed)[:110]}"
+    elif tool == "instr_count" and "executed" not in plain:
+        reason = "not compared: the number that the case executes without a tool is not known"
+    return measured | ({"reason": reason} if reason else {})
 
 
 def is_of_runtime(kernel: str) -> bool:
@@ -481,9 +501,12 @@ def is_of_runtime(kernel: str) -> bool:
 def install(suite: Suite) -> None:
     """Install a suite's wheels, if they are not there."""
     if suite.wheels and not suite.folder.exists():
-        options = ["--quiet", "--only-binary=:all:", "--target", str(suite.folder)]
+        new = suite.folder.with_name(f"{suite.folder.name}.new")
+        shutil.rmtree(new, ignore_errors=True)  # of a run that was interrupted
+        options = ["--quiet", "--only-binary=:all:", "--target", str(new)]
         options += [] if suite.with_required else ["--no-deps"]
         subprocess.run([sys.executable, "-m", "pip", "install", *options, *suite.wheels.split()], check=True)
+        new.rename(suite.folder)
 
 
 def version(suite: Suite, release: str) -> str:
@@ -537,7 +560,7 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
         release, target, suite, *_ = key.split("/")
         return suite, release, target
 
-    order, cases_passed, cases_tried = list(SUITES), 0, 0
+    order, runs_passed, runs = list(SUITES), 0, 0
     for (suite, release, target), keys in itertools.groupby(
         sorted(results, key=lambda key: (order.index(row(key)[0]), row(key))), row
     ):
@@ -551,7 +574,7 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
             reasons += [f"{name}{f' ({tool})' * bool(tool)}: {escape(reason)}" for name, reason in failed.items()]
             findings = sum(int(str(case.get("findings", 0))) for case in cases.values())
             counts[tool] = f"{len(cases) - len(failed)} of {len(cases)}{f' ({findings} findings)' * bool(findings)}"
-            cases_passed, cases_tried = cases_passed + len(cases) - len(failed), cases_tried + len(cases)
+            runs_passed, runs = runs_passed + len(cases) - len(failed), runs + len(cases)
         tests = sum(int(str(results[key].get("passed", 0))) for key in tried if not tool_of(key))
         under = ", ".join(f"{tool} {count}" for tool, count in counts.items() if tool)
         of_cases = {what: {str(results[key].get(what, "")) for key in tried} - {""} for what in ("version", "date")}
@@ -562,7 +585,10 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
         )
     passed, failures = (sum(int(str(one.get(what, 0))) for one in results.values()) for what in ("passed", "failed"))
     yield ""
-    yield f"In all {cases_passed:,} of {cases_tried:,} cases; {passed:,} tests passed and {failures:,} failed."
+    yield (
+        f"In all {runs_passed:,} of {runs:,} runs, of each case alone and under each tool; in these {passed:,} tests "
+        f"passed and {failures:,} failed."
+    )
 
 
 def tool_of(key: str) -> str:

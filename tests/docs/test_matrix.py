@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from kept import ROOT
+from luthier.run.patching import NOTHING_REQUESTED
 
 
 def load(name: str) -> ModuleType:
@@ -105,7 +107,7 @@ def test_rows(matrix: ModuleType) -> None:
         "| llama.cpp | 0.7 | 6.4 | gfx942 | 1 of 1 | 5 | instr_count 0 of 1, sanitize 1 of 1 (3 findings) "
         "| ADD (instr_count): 6 counted | 2026-12-01 |",
         "",
-        "In all 4 of 6 cases; 27 tests passed and 1 failed.",
+        "In all 4 of 6 runs, of each case alone and under each tool; in these 27 tests passed and 1 failed.",
     ]
 
 
@@ -126,10 +128,30 @@ def test_what_a_count_must_be(
     results.write_text(json.dumps({"executed": executed}))
     plain = matrix.facts("", tmp_path, {})
     assert plain == {"kernels": 1, "executed": 70}
-    idle = {"kernel": "empty", "covered": False, "reason": "nothing to instrument"}
+    idle = {"kernel": "empty", "covered": False, "reason": NOTHING_REQUESTED}
     kernels = [{"kernel": "add", "covered": covered, "reason": None}, idle, {"kernel": "__amd_copy", "covered": False}]
     results.write_text(json.dumps({"kernels": kernels, "variables": [{"value": str(counted)}]}))
-    assert matrix.facts("instr_count", tmp_path, plain).get("reason") == reason
+    measured = matrix.facts("instr_count", tmp_path, plain)
+    assert measured.get("reason") == reason
+    assert (matrix.miscount(measured, plain) == reason) == (counted != 70)
+    if covered:
+        assert matrix.facts("instr_count", tmp_path, {})["reason"].startswith("not compared")
+
+
+def test_missing_captures(matrix: ModuleType, tmp_path: Path) -> None:
+    assert matrix.replayed(tmp_path, "", 1) == {"captured": 0, "reason": "nothing was captured"}
+    (tmp_path / "run/captures/a.lcap").mkdir(parents=True)
+    refused = matrix.replayed(tmp_path, "luthier capture: not captured: add: it waits\n", 1)
+    assert refused == {"captured": 1, "reason": "not captured: add: it waits"}
+
+
+def test_wheels_are_whole(matrix: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder of an installation that failed does not count as installed."""
+    monkeypatch.setattr(matrix, "ROOT", tmp_path)
+    suite = matrix.Suite({}, wheels="./absent-1.0-py3-none-any.whl")
+    with pytest.raises(subprocess.CalledProcessError):
+        matrix.install(suite)
+    assert not suite.folder.exists()
 
 
 @pytest.mark.parametrize(

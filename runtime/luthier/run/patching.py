@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 MOST_ASKED = 4096
 """Bytes of stack beyond a kernel's fixed private memory that launches may request if hooks use memory above it."""
+NOTHING_REQUESTED = "no tool requested a hook"
+"""Reason that the original of an idle kernel runs."""
 MOST_STACK = MOST_ASKED + DYNAMIC_STACK
 """Limit for the stack: virtual devices provide more than launches request."""
 _ANY = (1 << 32) - 1
@@ -170,7 +172,7 @@ class Patcher:
         if not (task.insertions or task.counts or task.edits):
             if task.left_out:
                 return Patched(None, f"nothing could be instrumented: {task.left_out[0]}")
-            return Patched(None, "no tool requested a hook", idle=True)
+            return Patched(None, NOTHING_REQUESTED, idle=True)
         for modules, own in zip(self.modules_of, shares, strict=True):
             used = [task.insertions[number].hook.module for number in own.hooks]
             used += [cell.module for number in own.counts if (cell := task.counts[number].into) is not None]
