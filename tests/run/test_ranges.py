@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from commands import run_luthier
+from compiling import compiled
 from kept import kept, run
 from luthier.cli.main import main
 from luthier.run.folder import RunFolder
@@ -115,3 +116,11 @@ def test_not_asked_for(build_program: Callable[..., Path], luthier_run: Callable
     assert (outcome.code, outcome.out) == (0, "ranges\n"), outcome
     assert outcome.err.splitlines() == CALLED
     assert list(RunFolder(tmp_path / "run").rows("calls")) == []
+
+
+def test_an_allocator_that_looks_up_names(luthier_run: Callable[..., Outcome], tmp_path: Path) -> None:
+    """The dynamic loader allocates before this library is ready, and gets memory after a `dlsym`."""
+    source = PROGRAMS / "own_allocator.c"
+    program = compiled(["gcc", "-O1", source], [source], "own_allocator")
+    outcome = luthier_run("emu:gfx90a", program, options=["--calls", "-o", str(tmp_path / "run")])
+    assert (outcome.code, outcome.out) == (0, "allocated\n"), outcome

@@ -326,14 +326,18 @@ public:
 
   Status set_device_lib_linking(Handle info, bool links) {
     std::lock_guard lock(mutex_);
-    linking_[info.handle] = links;
-    return real.action_info_set_device_lib_linking(info, links);
+    const Status status = real.action_info_set_device_lib_linking(info, links);
+    if (status == kSuccess)
+      linking_[info.handle] = links;
+    return status;
   }
 
   Status set_isa_name(Handle info, const char *name) {
     std::lock_guard lock(mutex_);
-    has_isa_[info.handle] = name && *name;
-    return real.action_info_set_isa_name(info, name);
+    const Status status = real.action_info_set_isa_name(info, name);
+    if (status == kSuccess) // else it keeps the one it had
+      has_isa_[info.handle] = name && *name;
+    return status;
   }
 
   Status destroy_action_info(Handle info) {

@@ -233,18 +233,19 @@ void roctxRangeStop(uint64_t number) {
 } // extern "C"
 
 void *luthier_looked_up(void *handle, const char *name, const void *caller) {
-  static const std::map<std::string_view, void *> own = {
+  // First of all: allocators look up other names, before they can give memory.
+  if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name || !std::string_view(name).starts_with("roctx"))
+    return nullptr;
+  const std::pair<std::string_view, void *> own[] = {
       {"roctxMarkA", reinterpret_cast<void *>(roctxMarkA)},
       {"roctxRangePushA", reinterpret_cast<void *>(roctxRangePushA)},
       {"roctxRangePop", reinterpret_cast<void *>(roctxRangePop)},
       {"roctxRangeStartA", reinterpret_cast<void *>(roctxRangeStartA)},
       {"roctxRangeStop", reinterpret_cast<void *>(roctxRangeStop)},
   };
-  if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !name || !std::string_view(name).starts_with("roctx"))
-    return nullptr;
-  const auto entry = own.find(name);
+  const auto *const entry = std::ranges::find(own, name, &std::pair<std::string_view, void *>::first);
   luthier::Lookup *const real = luthier_real_dlsym();
-  if (entry == own.end() || !real || luthier::library_of(caller).starts_with("libluthier_"))
+  if (entry == std::end(own) || !real || luthier::library_of(caller).starts_with("libluthier_"))
     return nullptr;
   const std::string library = luthier::library_of(real(handle, name));
   const bool is_roctx =
