@@ -178,4 +178,6 @@ CallTrace stack_here(std::span<const uint32_t> ranges, bool *is_new) {
   return Stacks::get().here(ranges, is_new ? *is_new : ignored);
 }
 
+void find_interpreter() { find_python(loaded_objects().added); }
+
 } // namespace luthier

@@ -39,4 +39,8 @@ using CallTrace = const HostStack *;
 // Return the stack of this thread's calls, and whether it is met for the first time; null if too many were met.
 CallTrace stack_here(std::span<const uint32_t> ranges = {}, bool *is_new = nullptr);
 
+// Find the Python interpreter of this process if it is loaded. `stack_here` otherwise does so at the first call, which
+// waits for threads that load libraries: they may wait for locks of the caller.
+void find_interpreter();
+
 } // namespace luthier

@@ -491,6 +491,8 @@ bool OnLoad(HsaApiTable *table, uint64_t, uint64_t, const char *const *) {
   try {
     intercept_newer_queues(*table);
     const wire::Wishes &wishes = library->client.wishes();
+    if (wishes.stacks)
+      find_interpreter();
     if (!wishes.hsa.empty() || !wishes.hip.empty() || !wishes.memory.empty() || wishes.ranges) {
       EventLog &log = library->events.emplace(library->client, library->faults);
       if (wishes.ranges)
