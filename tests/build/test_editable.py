@@ -101,12 +101,20 @@ def test_a_module_that_cannot_be_built_stops_a_run_before_its_program(project: P
     run = "from luthier.cli.main import main; exit(main(['run', '-t', 'followed', '--', 'echo', 'started']))"
     output, stderr = python(project, run, fails=True)
     assert output == ""
-    assert "unknown_type step" in stderr
+    assert stderr.count("2 errors generated") == 1, stderr
+    assert stderr.count("has changed since") == 1, stderr
     assert "== coverage" not in stderr
     group = "from luthier.tool.tool import ToolGroup, failed\nfrom followed import Followed\ntool = Followed()\n"
     edit(project / "followed/device.hip", "unknown_type step", "step")
     misspelt = f"{group}try:\n    tool.instrument(None)\nexcept AttributeError as e:\n    print(failed(tool, 'x', e))"
     assert f"{project / 'followed/__init__.py'}:6: AttributeError: " in python(project, misspelt)[0]
+    edit(
+        project / "followed/__init__.py",
+        "device.missing\n",
+        "self.missing\n    def __getattr__(self, name):\n        1 / 0\n",
+    )
+    own = misspelt.replace("AttributeError", "ZeroDivisionError")
+    assert f"{project / 'followed/__init__.py'}:8: ZeroDivisionError: " in python(project, own)[0]
 
 
 def test_an_edit_of_source_header_or_settings_reaches_the_next_program(project: Path) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from commands import run_luthier
-from luthier.cli.main import every_command
+from luthier.cli.common import add_json_argument
+from luthier.cli.main import Parser, every_command, main
 from luthier.cli.options import CommandOptions, Need, group, option
 from luthier.cli.run import RunOptions
 from luthier.errors import LuthierError
@@ -42,6 +43,28 @@ def read(*words: str) -> Example:
     parser = argparse.ArgumentParser()
     Example.declare(parser)
     return Example.read(parser.parse_args(words))
+
+
+@pytest.mark.parametrize("name", ["--json", "--jso", "--j"])
+def test_an_abbreviated_option_takes_no_input_for_its_file(tmp_path: Path, name: str) -> None:
+    """Only a name that ends with .json is the file of ``--json``."""
+    parser = Parser()
+    add_json_argument(parser, "all")
+    parser.add_argument("files", nargs="*")
+    out = str(tmp_path / "out.json")
+    for words, expected in (
+        ([name, "a.hsaco", "b.hsaco"], ("-", ["a.hsaco", "b.hsaco"])),
+        ([name, out, "b.hsaco"], (out, ["b.hsaco"])),
+        ([f"{name}={out}", "b.hsaco"], (out, ["b.hsaco"])),
+        (["--", name], (None, [name])),
+    ):
+        parsed = parser.parse_args(words)
+        assert (parsed.json, parsed.files) == expected
+
+
+def test_a_number_is_no_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cache", "--size", f"--json={tmp_path / 'out.json'}"]) == 1
+    assert "--size prints one number" in capsys.readouterr().err
 
 
 def test_what_is_declared_is_parsed_checked_and_summed_up() -> None:

@@ -51,7 +51,10 @@ def test_differences_and_ratios(tmp_path: Path) -> None:
     assert [tuple(row) for row in variables.rows] == [("t", "hits", "value", 12, 8, 4, 1.5)]
     short = changed(kernels)
     assert {row[0] for row in short.rows} == {"k", "added", "gone"}
-    assert short.title == f"kernels; {len(kernels.rows) - len(short.rows)} rows of equal numbers left out"
+    same = [key for key, row in differences.items() if row[2] == 0]
+    assert ("k", "sgprs") in same
+    assert ("k", "emulation_ns") not in same
+    assert short.title == f"kernels; {len(same)} rows of equal numbers and times of emulated devices left out"
 
 
 @pytest.mark.parametrize(

@@ -113,8 +113,17 @@ def test_the_command_shows_traces(tmp_path: Path, capfd: pytest.CaptureFixture[s
         assert classes["rows"] == [["valu", 2, 100.0]]
         assert waves["title"] == "waves, the 1 with most cycles of 2"
         assert [row[2:] for row in waves["rows"]] == [[3, 0, 40, 1, ""]]
-    assert main(["report", str(trace), "--format", "html"]) == 1
-    assert "formats text and json" in capfd.readouterr().err
+    for words in (["--format", "html"], ["--memory", "0"]):
+        assert main(["report", str(trace), *words]) == 1
+        assert "formats text and json" in capfd.readouterr().err
+    for folders in ("other", "1/2/3", "1/2/3/4"):  # the last is too deep
+        (tmp_path / folders).mkdir(parents=True)
+        (tmp_path / folders / "one.att").write_bytes(writer.data())
+    assert main(["report", str(tmp_path), "--format", "json"]) == 0
+    names = ["1/2/3/one.att", "other/one.att", "ui/one.att"]
+    traces, _, waves = json.loads(capfd.readouterr().out)
+    assert [row[0] for row in traces["rows"]] == names
+    assert sorted({row[0] for row in waves["rows"]}) == names
     trace.write_bytes(b"no trace at all")
     assert main(["report", str(trace)]) == 1
     assert "is no header of a thread trace" in capfd.readouterr().err

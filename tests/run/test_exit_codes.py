@@ -73,6 +73,15 @@ def test_programs_without_gpu_and_names_without_kernel(build_program: Callable[.
     assert "no launch was selected; the program launched scale, shift" in done.stderr
 
 
+@pytest.mark.parametrize("options", [(), ("--json", "out.json")])
+def test_the_signal_that_ends_the_program_is_named(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """Without tools and their tables, too."""
+    files = [str(tmp_path / word) if word == "out.json" else word for word in options]
+    done = run_luthier("run", *files, "--", "sh", "-c", "kill -TERM $$")
+    assert done.returncode == -15
+    assert "the program was ended by SIGTERM" in done.stderr
+
+
 def test_records_that_are_not_kept(build_program: Callable[..., Path], tmp_path: Path) -> None:
     """A tool whose records nobody takes says how many; with a run folder they are kept."""
     for options, expected in ((("-o", str(tmp_path / "run")), False), ((), True)):

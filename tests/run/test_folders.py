@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -90,7 +91,9 @@ def test_two_runs_into_one_folder(tmp_path: Path) -> None:
     assert RunFolder(str(folder)).summary.command[0] == "sh"
     again = run_luthier("run", "-o", folder, "--", "echo", "third")
     assert (again.returncode, again.stdout) == (1, "")
-    assert f"{folder} is not empty" in again.stderr
+    assert f"{folder} is not empty: choose another folder, such as {folder}-2" in again.stderr
+    with contextlib.chdir(folder), pytest.raises(LuthierError, match=f"is not empty: .* such as {folder}-2$"):
+        Claim(Path("."))
     assert RunFolder(folder).summary.command[0] == "sh"
 
 

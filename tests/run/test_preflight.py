@@ -52,6 +52,8 @@ def test_a_limit_is_said_first(limit: str, says: str) -> None:
         ("missing", None, "No such file or directory\n"),
         ("beside", "#!/bin/sh\n", "No such file or directory; did you mean ./beside?"),
         ("./beside", "#!/no/interpreter\n", "No such file or directory; its interpreter is missing"),
+        ("folder", None, "No such file or directory\n"),
+        ("./beside", "\x7fELF", "Exec format error; it is an ELF file for another processor, or damaged"),
         ("./beside", "echo started\n", "Exec format error; a script begins with a line such as #!/bin/sh"),
     ],
 )
@@ -59,6 +61,7 @@ def test_a_program_that_cannot_start(tmp_path: Path, name: str, contents: str | 
     if contents is not None:
         (tmp_path / "beside").write_text(contents)
         (tmp_path / "beside").chmod(0o700)
+    (tmp_path / "folder").mkdir()
     outcome = run("--", name, prefix=f"cd {tmp_path}")
     assert outcome.code == 1
     assert says in outcome.err
@@ -73,7 +76,8 @@ def test_a_program_that_loads_no_library(tmp_path: Path) -> None:
     assert f"warning: {program} is statically linked" in run("--", str(program)).err
     program.write_bytes(program.read_bytes()[:4] + b"\1" + program.read_bytes()[5:])
     assert "is a 32-bit program" in (preflight.unreachable(program) or "")
-    assert preflight.unreachable(Path(sys.executable)) is None
+    for path in (sys.executable, "/lib64/ld-linux-x86-64.so.2"):
+        assert preflight.unreachable(Path(path)) is None
     assert preflight.unreachable(tmp_path / "missing") is None
 
 
@@ -288,7 +292,7 @@ def test_the_device_is_one_that_the_program_has_code_for(tmp_path: Path) -> None
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["devices"] == ["emu:gfx1030"]
     outcome = run("--device", "emu:gfx90a", "--", str(program))
     assert outcome.code != 0
-    assert outcome.err.startswith(f"luthier: {program}: code is for gfx1030, gfx906; use --device emu:gfx1030\n")
+    assert outcome.err.startswith(f"luthier: {program}: its code is for gfx1030, gfx906; use --device emu:gfx1030\n")
 
 
 def test_programs_for_the_usual_device_or_without_code(tmp_path: Path) -> None:

@@ -111,7 +111,9 @@ def test_the_folder_is_projected_again_without_running(projected: Path, luthier:
 def test_launches_of_one_size_count_as_the_first(projected: Path, launches: int) -> None:
     run = measured(projected)
     alike = replace(run, launches=(replace(run.launches[0], launches=launches),))
-    for row in project_run(alike, lifted_kernels(run, objects_of(projected, run)), places=False).projections:
+    rows = project_run(alike, lifted_kernels(run, objects_of(projected, run)), places=False).projections
+    assert rows
+    for row in rows:
         assert any("the others count as if" in note for note in row.notes) == (launches > 1)
 
 

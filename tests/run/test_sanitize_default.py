@@ -131,6 +131,13 @@ def test_a_dash_before_a_check_of_captures(build_program: Build, tmp_path: Path)
     assert "not checked: init of decisions" in done.stderr
 
 
+def test_json_on_standard_error(tmp_path: Path) -> None:
+    """As for `luthier run`: standard output is the program's."""
+    done = run_luthier("sanitize", "--json", "-", "--", "echo", "started", before=["env", "-C", str(tmp_path)])
+    assert (done.returncode, done.stdout, list(tmp_path.iterdir())) == (0, "started\n", [])
+    assert json.loads(done.stderr[done.stderr.index("{") :])["schema"] == 1
+
+
 def test_nothing_ran(tmp_path: Path) -> None:
     files = ["--junit", tmp_path / "junit.xml", "--sarif", tmp_path / "log.sarif"]
     code, report, text = sanitized(tmp_path / "log", *files, "--", "true")

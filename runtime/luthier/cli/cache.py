@@ -72,6 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command and return its exit status."""
+    if args.size and args.json:
+        raise LuthierError("--size prints one number: give it without --json, which has the size of each folder")
     root = cache_root()
     if args.action == "clear":
         return _clear(root, args.names)

@@ -15,7 +15,7 @@ from luthier.errors import ToolError
 from luthier.extensions.records import Extensions
 from luthier.support import strict_json
 from luthier.support.files import check_writable, write_atomically
-from luthier.terminal import say_text, visible, visible_lines
+from luthier.terminal import say_raw, say_text, visible, visible_lines
 
 if TYPE_CHECKING:
     from luthier.objects import CodeObject
@@ -176,6 +176,7 @@ def _relative(table: Table) -> Table:
 
 
 STANDARD_OUTPUT = "-"
+"""Stands for standard output; with commands that leave it to a program, for standard error."""
 
 
 def add_json_argument(parser: argparse._ActionsContainer, what: str) -> None:
@@ -184,23 +185,32 @@ def add_json_argument(parser: argparse._ActionsContainer, what: str) -> None:
         "--json",
         nargs="?",
         const=STANDARD_OUTPUT,
-        type=_output,
+        type=json_file,
         metavar="FILE",
         help=f"print {what} as JSON; with a FILE (--json=FILE, or a name that ends with .json) print text, and write "
         "JSON to the file",
     )
 
 
-def _output(path: str) -> str:
+def json_file(path: str) -> str:
+    """Return the value of ``--json``, after checking that a file can be written.
+
+    Raises:
+        LuthierError: it cannot.
+    """
     if path != STANDARD_OUTPUT:
         check_writable(path)
     return path
 
 
-def put_json(path: str, value: Any, indent: int = 2) -> None:
-    """Write one JSON document to standard output or to a file, which is replaced as a whole."""
+def put_json(path: str, value: Any, indent: int = 2, stream: IO[str] | None = None) -> None:
+    """Write one JSON document to a file, which is replaced as a whole, or for `STANDARD_OUTPUT` to a stream.
+
+    Args:
+        stream: standard error if standard output belongs to a program; None: standard output.
+    """
     text = strict_json.dumps(value, indent=indent)
     if path == STANDARD_OUTPUT:
-        say_text(text)
+        say_raw(visible_lines(text), file=stream)
     else:
         write_atomically(path, f"{text}\n".encode())

@@ -96,7 +96,8 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(self._joined(words), namespace)
 
     def _joined(self, words: Sequence[str]) -> list[str]:
-        """Return arguments in which ``--check -race`` and ``--json out.json`` are single words.
+        """Return arguments in which ``--check -race`` and ``--json out.json`` are single words, and abbreviated options
+        without ``=`` are whole.
 
         Arguments of a program, from the first word that is no option, stay as they are.
         """
@@ -104,7 +105,7 @@ class Parser(argparse.ArgumentParser):
         joined: list[str] = []
         rest = list(words)
         while rest:
-            word = rest.pop(0)
+            word = self._whole(rest.pop(0))
             action = self._option_string_actions.get(word)
             if word == "--" or (takes_program and not word.startswith("-")):
                 return [*joined, word, *rest]
@@ -121,6 +122,14 @@ class Parser(argparse.ArgumentParser):
                 else:
                     joined.append(value)
         return joined
+
+    def _whole(self, word: str) -> str:
+        """Return an option for its abbreviation; other words, and abbreviations of several options, as they are."""
+        options = self._option_string_actions
+        if len(word) < 3 or not word.startswith("--") or word in options:
+            return word
+        fitting = [option for option in options if option.startswith(word)]
+        return fitting[0] if len(fitting) == 1 else word
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         """Exit with a message."""

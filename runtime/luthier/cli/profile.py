@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from luthier.cli.common import say_fitting, terminal_width, tool_option
+from luthier.cli.common import json_file, put_json, say_fitting, terminal_width, tool_option
 from luthier.cli.options import option
 from luthier.cli.run import RunOptions, run_watched
 from luthier.errors import LuthierError
-from luthier.support import strict_json
 from luthier.support.extras import require
-from luthier.support.files import check_writable, write_atomically, writing_atomically
+from luthier.support.files import writing_atomically
 from luthier.support.wording import enumerated
-from luthier.terminal import say, say_raw, visible_lines
+from luthier.terminal import say
 
 TOOLS = {
     "divergence": "divergence:histogram=false,top=0",
@@ -60,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
     options = ProfileOptions.read(args)
     if options.project is not None:
         raise LuthierError("luthier profile runs tools, and --project measures the program's own code: use luthier run")
-    if options.json and options.json != "-":
-        check_writable(options.json)
+    if options.json:
+        json_file(options.json)
     for module in ("graphlay", "youplot") if options.page else ():
         require(module)
     try:
@@ -120,11 +119,7 @@ def _answer(options: ProfileOptions) -> None:
         say(line, file=sys.stderr)
     if options.json:
         data = digest.to_json() | {"run": options.output, "page": str(page) if options.page else None}
-        text = strict_json.dumps(data, indent=2)
-        if options.json == "-":
-            say_raw(visible_lines(text), file=sys.stderr)
-        else:
-            write_atomically(options.json, f"{text}\n".encode())
+        put_json(options.json, data, stream=sys.stderr)
     if options.page:
         with writing_atomically(page) as file:
             write_page(analysed, file)

@@ -173,7 +173,7 @@ def _measured_captures(args: argparse.Namespace, job: Project) -> tuple[Measured
     objects: dict[str, CodeObject] = {}
     left_out = []
     for row in outcomes(replace(job, keeps_work=True), captures_of(args.files), args.scheduler, args.time_limit):
-        if row.work is None:
+        if row.work is None or row.status:
             left_out.append(f"{row.file}: {row.what}")
             continue
         if row.work.launched_groups:

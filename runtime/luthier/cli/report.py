@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         nargs="+",
         help="results of `luthier run -o RUN`; several are merged. Or thread traces of a GPU: .att files, or folders "
-        "of them",
+        "that have some at most three folders deep",
     )
     format = parser.add_argument(
         "--format", choices=("text", *FORMATS.names()), default="text", help="%(formats)s (default: text)"
@@ -178,7 +178,8 @@ def _check_options(args: argparse.Namespace, format: ReportFormat | None) -> Non
 
 
 def _is_given(args: argparse.Namespace, option: str) -> bool:
-    return getattr(args, option.removeprefix("--").replace("-", "_")) not in (None, False, [])
+    value = getattr(args, option.removeprefix("--").replace("-", "_"))
+    return value is not None and value is not False and value != []
 
 
 def _raw_traces(args: argparse.Namespace) -> list[Path]:
@@ -204,7 +205,9 @@ def _raw_traces(args: argparse.Namespace) -> list[Path]:
         "--all",
     )
     if traces and (args.format not in ("text", "json") or any(_is_given(args, option) for option in of_runs)):
-        raise LuthierError("thread traces are shown with the formats text and json, and with --top and -o alone")
+        raise LuthierError(
+            "thread traces have the formats text and json; of the other options, only --top and -o apply to them"
+        )
     return traces
 
 

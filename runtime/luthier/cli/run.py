@@ -17,18 +17,24 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from luthier.cli.common import hoist_option, mangled_option, say_fitting, shown_tables, tool_option
+from luthier.cli.common import (
+    hoist_option,
+    json_file,
+    mangled_option,
+    put_json,
+    say_fitting,
+    shown_tables,
+    tool_option,
+)
 from luthier.cli.findings import HELP, FindingOptions, Findings, check_option, unchecked_under_tools
 from luthier.cli.options import CommandOptions, Need, group, option
 from luthier.cli.progress import ProgressLine
 from luthier.cli.selection import LaunchOptions
 from luthier.errors import LuthierError
-from luthier.support import strict_json
 from luthier.support.extras import require
-from luthier.support.files import check_writable, write_atomically
 from luthier.support.processes import signal_name
 from luthier.support.wording import counted
-from luthier.terminal import say, say_raw, say_text, visible_lines
+from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
     from luthier.projection.kept import MeasuredRun
@@ -225,12 +231,16 @@ def run_watched(options: RunOptions, answer: Callable[[], None] | None = None) -
 
         executed = Executed()
     sampler = None if options.project is None else _sampler(options)
-    if options.json and options.json != "-":
-        check_writable(options.json)
+    if options.json:
+        json_file(options.json)
     if options.output:
         require("pyarrow")
     watched = _WatchedRun(options, devices, findings, executed, Unfinished(), sampler, shows_tables=answer is None)
-    code = watched.run() if options.tool or options.output or options.json else watched.run_plainly()
+    has_results = bool(options.tool or options.output or options.json)
+    code = watched.run() if has_results else watched.run_plainly()
+    if code < 0 and options.json != "-":  # the document has the exit code
+        what = "partial results: " if has_results else ""
+        say(f"luthier: {what}the program was ended by {signal_name(-code)}", file=sys.stderr)
     try:
         if answer is not None:
             answer()
@@ -425,7 +435,7 @@ class _WatchedRun:
         options, devices = self.options, self.devices
         reported = list(results.tables(instrumentation, has_clock=isinstance(devices, MachineGpus)))
         if self.shows_tables and options.json != "-":
-            self._print_tables(instrumentation, reported, code)
+            self._print_tables(instrumentation, reported)
         summary = results.summary(
             instrumentation,
             options.command if options.keep_command else None,
@@ -444,11 +454,8 @@ class _WatchedRun:
                 from luthier.projection.kept import projections_json
 
                 data |= projections_json(measured)
-            text = strict_json.dumps(data | ({} if self.findings is None else self.findings.to_json()), indent=2)
-            if options.json == "-":
-                say_raw(visible_lines(text), file=sys.stderr)
-            else:
-                write_atomically(options.json, f"{text}\n".encode())
+            data |= {} if self.findings is None else self.findings.to_json()
+            put_json(options.json, data, stream=sys.stderr)
         for check in (results.check_tools, *(() if options.allow_nothing else (results.check,))):
             try:
                 check(instrumentation)
@@ -458,14 +465,17 @@ class _WatchedRun:
                 # The exit code of a program that fails takes precedence.
                 say_fitting(f"luthier run: error: {problem}", file=sys.stderr)
 
-    def _print_tables(
-        self, instrumentation: Instrumentation, reported: Sequence[tuple[str, list[Table]]], code: int
-    ) -> None:
+    def _print_tables(self, instrumentation: Instrumentation, reported: Sequence[tuple[str, list[Table]]]) -> None:
         from luthier.run import results
+        from luthier.run.selection import Selection
 
         kernels = results.kernels(instrumentation)
         tables = [table for _, of_tool in reported for table in of_tool]
-        launches = sum(kernel.launches if kernel.patched.idle else kernel.instrumented for kernel in kernels)
+        # A kernel in which the tools want nothing is examined by that; which of its launches were selected is unknown.
+        idle = sum(kernel.launches for kernel in kernels if kernel.patched.idle)
+        launches: int | None = idle + sum(kernel.instrumented for kernel in kernels)
+        if idle and self.options.selection().chosen != Selection().chosen:
+            launches = None
         shown = [*(table if table.rows else _nothing(table, launches) for table in tables), results.coverage(kernels)]
         texts = iter(shown_tables(shown, sys.stderr, mangled=self.options.mangled))
         for name, of_tool in reported:
@@ -480,12 +490,11 @@ class _WatchedRun:
         for (tool, channel), records in instrumentation.channels.unkept.items():
             if records:
                 say_fitting(
-                    f"luthier: {counted(records, 'record')} of {tool}'s channel {channel} were not kept: "
+                    f"luthier: {counted(records, 'record')} of {tool}'s channel {channel} "
+                    f"{'was' if records == 1 else 'were'} not kept: "
                     "-o RUN keeps them in a table",
                     file=sys.stderr,
                 )
-        if code < 0:
-            say(f"luthier: partial results: the program was ended by {signal_name(-code)}", file=sys.stderr)
         if self.unfinished.launches and reported:
             say_fitting(
                 f"luthier: the tables lack what waves of {self.unfinished.what} counted in registers, since they did "
@@ -497,11 +506,16 @@ class _WatchedRun:
                 say_fitting(f"luthier: {fault}", file=sys.stderr)
 
 
-def _nothing(table: Table, launches: int) -> Table:
-    """Return a table without rows as a line that says so."""
+def _nothing(table: Table, launches: int | None) -> Table:
+    """Return a table without rows as a line that says so.
+
+    Args:
+        launches: number of launches that were examined; None: of some kernels, an unknown part.
+    """
     from luthier.support.table import Table
 
     where = f" in {counted(launches, 'launch')}" if launches else "; no launch was examined"
+    where = " in the selected launches" if launches is None else where
     return Table(f"{table.title or ', '.join(table.columns)}: none{where}", (), ())
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -11,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from luthier.cli.captures import ONLY_LAUNCHES, captures_of, outcomes, scheduler_option
+from luthier.cli.common import json_file, put_json
 from luthier.cli.findings import HELP, FindingOptions, Findings, check_option
 from luthier.cli.options import CommandOptions, group, option
 from luthier.cli.run import seconds
 from luthier.cli.selection import LaunchOptions, is_capture
 from luthier.errors import LuthierError
 from luthier.findings.kinds import CHECKS, DEFAULT
-from luthier.support.files import check_writable, write_atomically
 from luthier.terminal import say_text, visible
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class SanitizeOptions(CommandOptions):
         help="stop the program after this time; the exit code is then 124; for captures, stop a replay",
     )
     scheduler: str | None = scheduler_option()
-    json: str | None = option("--json", metavar="FILE", help="write the findings as JSON")
+    json: str | None = option("--json", metavar="FILE", help="write the findings as JSON; - is standard error")
     program: list[str] = option(
         "program",
         default=[],
@@ -81,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     if not command:
         raise LuthierError("no program given: name it after the options")
     if options.json:
-        check_writable(options.json)
+        json_file(options.json)
     unfinished = Unfinished()
     if are_captures(command):
         findings = _findings_of_captures(options)
@@ -103,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
     if options.json:
         data = {"schema": 1, "exit_code": code, **findings.to_json()}
         data |= {"ended_before": unfinished.what or None, "unfinished": unfinished.to_json()}
-        write_atomically(options.json, f"{json.dumps(data, indent=2)}\n".encode())
+        put_json(options.json, data, stream=sys.stderr)
     return status or end_as(code)
 
 

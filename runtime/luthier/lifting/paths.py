@@ -66,7 +66,7 @@ def place_of(lifted: LiftedKernel, index: int) -> PathPoint:
 
 
 def on_path(path: Sequence[int]) -> str:
-    """Return the virtual addresses of the blocks on a path as the end of a line; "" if they are not several."""
+    """Return the virtual addresses of the blocks on a path as the end of a line; "" for fewer than two."""
     return "" if len(path) < 2 else f"; on the path {' '.join(f'{block:#x}' for block in path)}"
 
 

@@ -200,9 +200,13 @@ def _warm(
     ]
     if key is None or not numeric:
         return
+    by_name: dict[str, set[int]] = {}
+    for number in code_of:
+        for name in (kernels[number]["symbol"], kernels[number]["name"]):
+            by_name.setdefault(name, set()).add(number)
     for name, rows in _rows_by_kernel(table, names).items():
         keys = [_number(row[names.index(key)]) for row in rows]
-        for number in _kernels_of(table, name, kernels, code_of, places, key, keys):
+        for number in _kernels_of(table, by_name.get(name, set()), code_of, places, key, keys):
             for at in numeric:
                 values = _spread(code_of[number], places[number], key, keys, [row[at] for row in rows])
                 entry = {"tool": table["tool"], "title": table["title"], "name": names[at], "values": values}
@@ -220,8 +224,7 @@ def _rows_by_kernel(table: dict[str, Any], columns: list[str]) -> dict[str, list
 
 def _kernels_of(
     table: dict[str, Any],
-    name: str,
-    kernels: Sequence[dict[str, Any]],
+    named: set[int],
     code_of: dict[int, ReportedCode],
     places: Places,
     key: str,
@@ -230,10 +233,9 @@ def _kernels_of(
     """Return the kernels to which rows of a tool's table belong; none if that is ambiguous.
 
     Args:
-        name: name of a kernel in the table.
+        named: kernels with the name that the table gives.
         key, keys: name and contents of the column of addresses or blocks.
     """
-    named = {number for number in code_of if name in (kernels[number]["symbol"], kernels[number]["name"])}
     candidates = named if named or "kernel" in table["columns"] else set(code_of)
     if "of_kernel" in table:
         candidates = {table["of_kernel"]} & code_of.keys()

@@ -87,15 +87,17 @@ def compared(run: RunFolder, against: RunFolder) -> list[Table]:
 
 
 def changed(table: Table) -> Table:
-    """Return the table without equal rows; the title gives their number."""
+    """Return the table without equal rows, whose number the title gives, and without times of emulated devices."""
     compared_rows = [(ComparedRow.of(row), row) for row in table.rows]
     rows = [
         [*row[:-1], float(f"{row[-1]:.4g}") if isinstance(row[-1], float) else row[-1]]
         for compared, row in compared_rows
         if compared.difference != 0 and compared.what != "emulation_ns"
     ]
-    same = len(table.rows) - len(rows)
-    title = f"{table.title}; {counted(same, 'row')} of equal numbers left out" if same else table.title
+    same = sum(compared.difference == 0 for compared, _ in compared_rows)
+    left = [f"{counted(same, 'row')} of equal numbers"] if same else []
+    left += ["times of emulated devices"] if len(table.rows) > len(rows) + same else []
+    title = f"{table.title}; {' and '.join(left)} left out" if left else table.title
     return Table(title, table.columns, rows)
 
 

@@ -114,7 +114,7 @@ class RunDigest(Struct, frozen=True):
             groups.setdefault((finding.rule, finding.kernel, text), []).append(finding)
         shown = list(groups.values())[:room]
         if shown:
-            more = f", the first {len(shown)}" if len(shown) < len(groups) else ""
+            more = f", of which {len(shown)} are shown" if len(shown) < len(groups) else ""
             yield f"findings: {len(groups)}{more} (luthier explain NAME has more about each)"
         elif self.is_measured:
             yield "no findings: lanes, cache lines and LDS banks are used well"

@@ -63,7 +63,9 @@ def by_place(run: RunFolder, kind: By, top: int = 0) -> Table:
         lanes = group.lanes_share(facts.get("wave_size") or 0)
         rows.append((name, group.place(), *own, group.instructions, group.executed, lanes, share))
     left = f", the first {len(rows)} of {len(ordered)}" if len(rows) < len(ordered) else ""
-    if kind == "line" and not any(group.has_lines for group in groups.values()):
+    if not total:
+        left += "; no instruction was executed"
+    elif kind == "line" and not any(group.has_lines for group in groups.values()):
         left += "; there are no source lines: compile with -g"
     columns = ("kernel", "source", *more[kind], "instructions", "executed", "lanes %", "%")
     return Table(f"executed by {kind}{left}", columns, rows)

@@ -119,8 +119,9 @@ def _why_not(folder: Path) -> str:
         try:
             descriptor = os.open(folder / _PARTIAL, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
-            free = next(name for number in itertools.count(2) if not (name := Path(f"{folder}-{number}")).exists())
-            return f"{folder} is not empty: remove it, or choose another folder, such as {free}"
+            base = folder if folder.name not in ("", "..") else folder.resolve()
+            free = next(name for number in itertools.count(2) if not (name := Path(f"{base}-{number}")).exists())
+            return f"{folder} is not empty: choose another folder, such as {free}"
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except OSError:

@@ -10,6 +10,7 @@ import os
 import resource
 import shutil
 import stat
+import struct
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -174,9 +175,16 @@ def unreachable(program: Path) -> str | None:
         data = FileSlice.of_file(program, str(program)).view
         if data[:5] == E.ELF_MAGIC + b"\1":
             return f"{program} is a 32-bit program, which cannot use ROCm: only programs that it starts are seen"
-        if data[:4] == E.ELF_MAGIC and not any(one.type == E.PT_INTERP for one in E.ElfFile(data, "").segments):
+        segments = E.ElfFile(data, "").segments if data[:4] == E.ELF_MAGIC else []
+        if segments and not any(segment.type == E.PT_INTERP or _has_soname(data, segment) for segment in segments):
             return f"{program} is statically linked, so it loads no ROCm library: only programs that it starts are seen"
     return None
+
+
+def _has_soname(data: memoryview, segment: E.SegmentHeader) -> bool:
+    """Return whether a segment names a library. The only one without an interpreter that runs is the dynamic loader."""
+    entries = data[segment.offset :][: segment.filesz] if segment.type == E.PT_DYNAMIC else b""
+    return any(tag == E.DT_SONAME for tag, _ in struct.iter_unpack("<qQ", entries[: len(entries) & ~15]))
 
 
 def unknown_targets(program: str, devices: Sequence[VirtualGpu], base: Mapping[str, str]) -> str | None:

@@ -106,9 +106,13 @@ def start(command: Sequence[str], *, env: Mapping[str, str]) -> subprocess.Popen
 
 def _start_hint(program: str, problem: OSError) -> str:
     """Return what a user who cannot start a program can do, if that is known."""
-    if problem.errno == errno.ENOENT and os.path.exists(program):
+    is_program = os.path.isfile(program) and os.access(program, os.X_OK)
+    if problem.errno == errno.ENOENT and is_program:
         return "; its interpreter is missing" if "/" in program else f"; did you mean ./{program}?"
-    if problem.errno == errno.ENOEXEC:
+    if problem.errno == errno.ENOEXEC and is_program:
+        with suppress(OSError), open(program, "rb") as file:
+            if file.read(4) == b"\x7fELF":
+                return "; it is an ELF file for another processor, or damaged"
         return "; a script begins with a line such as #!/bin/sh"
     return ""
 

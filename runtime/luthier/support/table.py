@@ -205,7 +205,7 @@ def _aligned(name: str, cells: Sequence[Cell]) -> list[str]:
     """Return numbers as text, decimal points below each other, thousands separated unless the numbers are names.
 
     Numbers have equally many decimals. A column of whole and other numbers mixes quantities, unless it is of
-    percentages: there each number has its own decimals.
+    percentages. Each percentage has its own decimals.
     """
     reals = [cell for cell in cells if isinstance(cell, float) and math.isfinite(cell)]
     texts = [f"{cell:.6g}" if abs(cell) < 1e6 else f"{cell:.0f}" for cell in reals if abs(cell) < 1e15]

@@ -199,12 +199,15 @@ def failed(tool: Tool, function: str, problem: BaseException) -> str:
     The line is the innermost one outside Luthier, and outside the generated module that looks up hooks.
     """
     frames = traceback.extract_tb(problem.__traceback__)
-    own = [one for one in frames if not one.filename.startswith(_OURS) and one.name != "__getattr__"] or frames
+    own = [frame for frame in frames if not frame.filename.startswith(_OURS) and _LOOKUP not in (frame.line or "")]
+    own = own or frames
     where = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
     text = f": {problem}" if str(problem) else ""
     return f"{tool.label()} failed in {function}{where}: {type(problem).__name__}{text}"
 
 
+_LOOKUP = "_ToolModule.from_package("
+"""In the line that looks up a hook, of modules that `luthier_build` generates."""
 _OURS = str(Path(__file__).parent.parent) + os.sep
 """Prefix of the paths of Luthier's files."""
 

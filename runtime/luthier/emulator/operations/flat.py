@@ -101,7 +101,7 @@ def _row(w: WaveBuilder, space: str, place: Sequence[OperandSlot], size: int) ->
 PLACE = "vaddr:u64 saddr:u64 #offset"
 """Operands that locate data: `place` of the functions here."""
 DWORDS = {1: "dword b32", 2: "dwordx2 b64", 3: "dwordx3 b96", 4: "dwordx4 b128"}
-"""Number of registers -> ends of the names of instructions that load or store them; up to GFX10, and later."""
+"""Number of registers -> ends of the names of instructions that load or store them: up to GFX10, and from GFX11 on."""
 SMALL_LOADS = (
     ("ubyte u8", 8, False, ""),
     ("sbyte i8", 8, True, ""),

@@ -241,6 +241,8 @@ def _wmma(major: int, steps: int, left: str, right: str, result: str) -> None:
         multiply(
             w,
             Product(
+                rows=16,
+                columns=16,
                 result=_result(w, result),
                 kind=result,
                 model=Chain(4),
@@ -279,6 +281,8 @@ def _swmmac(steps: int, left: str, right: str, result: str) -> None:
         multiply(
             w,
             Product(
+                rows=16,
+                columns=16,
                 result=_result(w, result),
                 kind=result,
                 model=Chain(4),
@@ -336,6 +340,8 @@ def wmma_bf16f32(w: WaveBuilder, d: OperandSlot, a: OperandSlot, b: OperandSlot,
     multiply(
         w,
         Product(
+            rows=16,
+            columns=16,
             result=layout.gfx12_result(32, True),
             kind="bf16",
             model=Chain(4),
@@ -378,6 +384,8 @@ def _sparse(steps: int, left: str, right: str, result: str) -> None:
         multiply(
             w,
             Product(
+                rows=16,
+                columns=16,
                 result=layout.gfx12_result(32, kind in ("f16", "bf16")),
                 kind=kind,
                 model=Chain(4),
@@ -458,6 +466,8 @@ def _small_product(
             inputs.append(Side(slot, form, layout.run_source(form.bits), scale=scale))
         products.append(
             Product(
+                rows=16,
+                columns=16,
                 result=layout.gfx12_result(32, False),
                 kind="f32",
                 model=Wide(4),

@@ -64,8 +64,8 @@ class Side(Struct, frozen=True):
 class Product(Struct, frozen=True, kw_only=True):
     """Properties of one operation that are known at code generation."""
 
-    rows: int = 16
-    columns: int = 16
+    rows: int
+    columns: int
     blocks: int = 1
     result: MatrixResult
     kind: str

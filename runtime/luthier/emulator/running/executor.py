@@ -40,11 +40,18 @@ FOOTPRINT = np.dtype([("address", "<u8"), ("read", "u1", 512), ("written", "u1",
 """Address of a page, and a bit for each of its bytes, lowest bit first."""
 _COSTS = ("accesses", "lanes", "lines", "l2", "memory", "lds", "scratch", "quads", "shared", "first", "end")
 ACCESS_COSTS = np.dtype([(name, "<u8") for name in _COSTS])
-"""Costs of the memory accesses of an instruction: accesses of waves, and their lanes; lines of the first cache (of
-stores, requests to L2); of these, requests that reach L2; lines of L2 that are read from or written to memory; cycles
-of LDS; bytes of private memory, of all lanes of the waves; quads of lanes, and each lane of those whose bytes are
-apart; lines that a wave touches first, in the first cache because of other waves; the first byte outside LDS and
-private memory, and the one after the last: equal if there are none."""
+"""Costs of the memory accesses of an instruction, one field each:
+
+- ``accesses`` of waves, and their ``lanes``;
+- ``lines`` of the first cache; of stores, requests to L2;
+- ``l2``: requests of these lines that reach L2;
+- ``memory``: lines of L2 that are read from or written to memory;
+- ``lds``: cycles of LDS;
+- ``scratch``: bytes of private memory, of all lanes of the waves;
+- ``quads`` of lanes; if the bytes of a quad are apart, each of its lanes counts;
+- ``shared``: lines that a wave touches for the first time, and that another wave brought into the first cache;
+- ``first``: first byte outside LDS and private memory; ``end``: the byte after the last. Both are equal if there are
+  none."""
 
 Help = Callable[[int, int, int, int, int], bool]
 """Called with an event's reason, context address, group address, key and record; returns whether to continue."""

@@ -262,7 +262,7 @@ class _Maker:
 
         Args:
             nodes: at the beginning of each entry.
-            places: where each can be counted if the function is no kernel, and its calls are not counted.
+            places: where each can be counted; not used for kernels, nor for functions whose calls are counted.
         """
         for number, (node, place) in enumerate(zip(nodes, places, strict=True)):
             if function.is_kernel:
