@@ -63,7 +63,7 @@ def test_groups_are_those_of_numpy(tmp_path: Path, keys: list[str]) -> None:
     }
     counts: list[Any] = [row[len(keys)] for row in table.rows]
     assert counts == sorted(counts, reverse=True)
-    assert "20000 rows" in table.title
+    assert "20,000 rows" in table.title
 
 
 def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -77,7 +77,7 @@ def test_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert by_pc["rows"][0][1] == count
     assert by_pc["rows"][0][0] in {hex(pc) for pc, many in Counter(records["pc"].tolist()).items() if many == count}
     assert main([*command, "--by", "address/4096"]) == 0
-    assert "trace-accesses by address/4096, 3000 rows" in capfd.readouterr().out
+    assert "trace-accesses by address/4096, 3,000 rows" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -35,12 +35,6 @@ int Piece::index_of(int64_t address) const {
   return at != offset + count && *at == address - start ? int(at - offset) : -1;
 }
 
-const Range *TextMap::section(int64_t address) const {
-  const auto holds = [&](const Range &range) { return range.first <= address && address < range.end; };
-  const auto at = std::find_if(sections.begin(), sections.end(), holds);
-  return at == sections.end() ? nullptr : &*at;
-}
-
 const Range *TextMap::function(int64_t address) const {
   const Range *range = last_from(functions, address);
   return range && address < range->end ? range : nullptr;

@@ -2,6 +2,7 @@
 // and the contents of registers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -53,7 +54,11 @@ struct TextMap {
   std::vector<Range> functions; ///< ascending; `end` is `first` where it is not known
   std::vector<int64_t> starts;  ///< ascending: where pieces begin, the sections among them
 
-  const Range *section(int64_t address) const;
+  const Range *section(int64_t address) const {
+    const auto holds = [&](const Range &range) { return range.first <= address && address < range.end; };
+    const auto at = std::find_if(sections.begin(), sections.end(), holds);
+    return at == sections.end() ? nullptr : &*at;
+  }
   /// The function of known size that holds an address; null where there is none.
   const Range *function(int64_t address) const;
   bool begins_function(int64_t address) const;
