@@ -115,6 +115,21 @@ def test_calls_that_can_all_follow_each_other(monkeypatch: pytest.MonkeyPatch) -
     assert len(lift(object, "k").functions) == 2
 
 
+@pytest.mark.parametrize(("choices", "reason"), [(3, "do not belong together"), (30, "cannot be followed")])
+def test_values_of_a_register_have_a_limit(choices: int, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each choice between a value and another one of it doubles them, where no paths meet."""
+    lines = ["s_getpc_b64 s[0:1]"]
+    for number in range(choices):
+        lines += [f"s_add_u32 s2, s0, {4 << number & 0xFFFFFFFF:#x}", "s_cselect_b32 s0, s0, s2"]
+    lines += ["s_cbranch_scc0 .Lout", "s_setpc_b64 s[0:1]", ".Lout:", "s_endpgm"]
+    object = assembled(kernel_text(function("k", lines), "gfx90a"), "gfx90a")
+    assert survives(lambda: lift(object, "k"), memory=300 * MB)
+    monkeypatch.setattr("luthier.lifting.code.effort.FLOOR", 100)
+    monkeypatch.setattr("luthier.lifting.code.effort.EACH", 1)
+    (jump,) = lift(object, "k").unknown
+    assert reason in jump.reason
+
+
 def test_blocks_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is made of them."""
     lines = [line for n in range(4) for line in (f"s_cbranch_scc0 .L{n}", f".L{n}:", "s_nop 0")]

@@ -70,19 +70,7 @@ Values indexed(const Values &values, int half) {
   return values_of(std::move(result));
 }
 
-bool is_sum(Action action) {
-  switch (action) {
-  case Action::kAdd:
-  case Action::kAddSigned:
-  case Action::kAddCarry:
-  case Action::kAddPair:
-  case Action::kSubtract:
-  case Action::kSubtractBorrow:
-    return true;
-  default:
-    return false;
-  }
-}
+bool are_too_many(const Values &left, const Values &right) { return left->size() * right->size() > kMostPairs; }
 
 } // namespace
 
@@ -108,7 +96,7 @@ void AddressOperations::apply(int index, const Effects &effects, AddressState &s
     fresh = {{code_.address[index], false}};
   else if (!read.empty() && role & kMoves)
     fresh = read;
-  else if (!read.empty() && is_sum(action) && !made.empty())
+  else if (!read.empty() && role & kAdds && !made.empty())
     for (const auto &[getpc, has_offset] : read)
       unite(fresh, {{getpc, true}});
   else if (notes && !(role & kByRegister)) // jumps and calls are AddressSearch's
@@ -362,6 +350,8 @@ AddressOperations::Results AddressOperations::sum_carry(int index, const Address
     Values address = indexed(bases, 1);
     return address ? Results{{result, std::move(address)}} : Results{};
   }
+  if (are_too_many(bases, carries))
+    return {};
   std::vector<Value> sums;
   for (const Value &value : *bases) {
     if (value.kind != Kind::kHigh)
@@ -486,7 +476,7 @@ AddressOperations::Results AddressOperations::load_lanes(int index, const Addres
   }
   const auto rest = [&](Value value, bool add) {
     value.loads.erase(std::remove(value.loads.begin(), value.loads.end(), place), value.loads.end());
-    if (add)
+    if (add && value.loads.size() < kMostValues) // less may be known
       value.loads.insert(std::upper_bound(value.loads.begin(), value.loads.end(), place), place);
     return value;
   };
@@ -544,7 +534,7 @@ AddressOperations::Results AddressOperations::combine_masks(int index, const Add
   Results made;
   for (int half = 0; half < units(index, 0); ++half) {
     const Values left = source(state, index, 1, half), right = source(state, index, 2, half);
-    if (!all_of(left, Kind::kWithin) || !all_of(right, Kind::kWithin))
+    if (!all_of(left, Kind::kWithin) || !all_of(right, Kind::kWithin) || are_too_many(left, right))
       continue;
     std::vector<Value> masks;
     for (const Value &one_mask : *left)

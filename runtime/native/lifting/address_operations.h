@@ -22,7 +22,8 @@ enum Role : uint16_t {
   kUsesCarry = 256,     ///< its results depend on all that it reads
   kUsesExecAlone = 512, ///< its results depend on EXEC alone
   kUsesLanes = 1024,    ///< its results depend on what is known of EXEC
-  kAnyLanes = 2048      ///< its results do not depend on EXEC, which it reads
+  kAnyLanes = 2048,     ///< its results do not depend on EXEC, which it reads
+  kAdds = 4096          ///< its result is one of its sources, plus or minus the rest
 };
 
 /// What an operation does, from luthier.lifting.addresses.operations.AddressAction.

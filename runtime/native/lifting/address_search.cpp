@@ -120,6 +120,7 @@ AddressState AddressSearch::before(int block) {
 }
 
 void AddressSearch::apply(int index, AddressState &state, Notes *notes) const {
+  answer_signals();
   Effects effects;
   effects_of(table_, *table_.form(code_.code.opcode[index]), operands_of(code_.code, index), vectors_, everything_,
              effects);

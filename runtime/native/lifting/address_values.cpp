@@ -5,7 +5,7 @@
 namespace luthier::LUTHIER_FLOW {
 namespace {
 
-constexpr size_t kMostValues = 16; // of one register; more make it unknown
+constexpr size_t kMostOverPaths = 16; // values of one register; more make it unknown where paths meet
 
 /// Return what a scalar unit holds at the function's entry.
 const Values &entry_values(int unit) {
@@ -33,6 +33,8 @@ template <typename Content, typename Test> void remove(std::map<AddressKey, Cont
 Values values_of(std::vector<Value> values) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
+  if (values.size() > kMostValues)
+    return nullptr;
   return std::make_shared<const std::vector<Value>>(std::move(values));
 }
 
@@ -92,7 +94,7 @@ bool AddressState::join(const AddressState &other) {
     std::vector<Value> both;
     if (incoming)
       std::set_union(values->begin(), values->end(), incoming->begin(), incoming->end(), std::back_inserter(both));
-    const bool is_known = incoming && both.size() <= kMostValues;
+    const bool is_known = incoming && both.size() <= kMostOverPaths;
     if (is_known && both == *values)
       continue;
     set(key, is_known ? values_of(std::move(both)) : nullptr);
@@ -150,7 +152,10 @@ Units AddressState::changed() const {
 }
 
 size_t AddressState::size() const {
-  size_t result = values_.size();
+  size_t result = 0;
+  for (const auto &[key, values] : values_)
+    for (const Value &value : *values)
+      result += 1 + value.loads.size();
   for (const auto &[key, taints] : taints_)
     result += taints.size();
   return result;

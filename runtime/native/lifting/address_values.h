@@ -45,6 +45,10 @@ struct Value {
 /// Ascending values, at least one; null if they are unknown. Never changed, so states share them.
 using Values = std::shared_ptr<const std::vector<Value>>;
 
+constexpr size_t kMostValues = 256; ///< of one register, and loads of one value
+constexpr size_t kMostPairs = 4096; ///< of values of two registers that an operation looks at
+
+/// Return these values, null if there are more than `kMostValues`.
 Values values_of(std::vector<Value> values);
 bool same(const Values &left, const Values &right);
 /// Return the value where there is exactly one, otherwise null.
@@ -85,7 +89,7 @@ public:
   const Taints *taints(AddressKey key) const;
   /// Return the scalar units that may not hold their entry value.
   Units changed() const;
-  /// Return the number of values and counters.
+  /// Return the number of values, their loads, and counters.
   size_t size() const;
   const std::map<AddressKey, Values> &values() const { return values_; }
   const Units &tainted_units() const { return tainted_units_; }

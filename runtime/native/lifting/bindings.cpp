@@ -118,6 +118,22 @@ struct BoundSearch {
   Column<uint32_t> roles;
   py::function clobbers, slot_value, table;
   std::unique_ptr<AddressSearch> search;
+  bool is_running = false; ///< changed with the interpreter's lock only
+};
+
+/// The use of a search, which keeps what it finds, by one thread.
+class Turn {
+public:
+  explicit Turn(BoundSearch &search) : search_(search) {
+    if (search.is_running)
+      throw std::runtime_error("this search is running already; make one for each thread");
+    search.is_running = true;
+  }
+  ~Turn() { search_.is_running = false; }
+  Turn(const Turn &) = delete;
+
+private:
+  BoundSearch &search_;
 };
 
 using CalleesRow = std::pair<std::vector<int64_t>, bool>;
@@ -163,12 +179,13 @@ std::unique_ptr<BoundSearch> make_search(std::shared_ptr<BoundCode> code, const 
 
 /// Return what the search finds in one function: resolutions by address, references, computed, escapes, values,
 /// clobbers, functions asked for, effort.
-py::tuple search_function(const BoundSearch &self, const std::vector<int> &roots, const std::vector<int> &links,
-                          int64_t left, const std::optional<std::vector<int>> &followed) {
+py::tuple search_function(BoundSearch &self, const std::vector<int> &roots, const std::vector<int> &links, int64_t left,
+                          const std::optional<std::vector<int>> &followed) {
   for (const int root : roots)
     within(root, self.blocks.cast<const code::Blocks &>().all.size(), "block");
   AddressSearch::Result result;
   {
+    const Turn turn(self);
     const py::gil_scoped_release release;
     result = self.search->run(roots, links, left, followed ? &*followed : nullptr);
   }
@@ -180,9 +197,10 @@ py::tuple search_function(const BoundSearch &self, const std::vector<int> &roots
       all[at++] = number;
     return all;
   };
-  for (const auto &[address, found] : result.resolutions)
-    resolutions[py::int_(address)] = py::make_tuple(found.is_return, listed(found.targets), found.reason,
-                                                    listed(found.references), listed(found.slots), found.direct);
+  for (const auto &[address, resolution] : result.resolutions)
+    resolutions[py::int_(address)] =
+        py::make_tuple(resolution.is_return, listed(resolution.targets), resolution.reason,
+                       listed(resolution.references), listed(resolution.slots), resolution.direct);
   return py::make_tuple(resolutions, result.references, result.computed, result.escapes, result.values,
                         integer(result.clobbers), result.asked, result.spent);
 }
@@ -382,8 +400,8 @@ struct BoundLiveness {
   size_t kept_points = 0;
 };
 
-/// Points of a kernel that are kept, 16 megabytes at 192 bytes each; beyond, all are dropped.
-constexpr size_t kMostPoints = (16 << 20) / 192;
+/// Points of a kernel that are kept, 16 megabytes; beyond, all are dropped.
+constexpr size_t kMostPoints = (16 << 20) / sizeof(Live);
 
 std::unique_ptr<BoundLiveness> make_liveness(const std::shared_ptr<BoundFlow> &flow, const py::bytes &touched) {
   const Units units = units_of(touched);
@@ -407,9 +425,9 @@ py::tuple live_at(BoundLiveness &self, int block, int offset) {
     self.kept.clear();
     self.kept_points = 0;
   }
-  const auto [at, is_new] = self.kept.try_emplace(part);
-  if (is_new) {
-    at->second = self.liveness->points(part);
+  auto at = self.kept.find(part);
+  if (at == self.kept.end()) {
+    at = self.kept.emplace(part, self.liveness->points(part)).first;
     self.kept_points += at->second.size();
   }
   const Live &live = at->second[size_t(point)];
@@ -543,8 +561,8 @@ void bind_flow(py::module_ &m, const std::string &prefix) {
       .def("effects", &BoundCode::effects, py::arg("index"))
       .def("together", &BoundCode::together, py::arg("first"), py::arg("last"))
       .def("address_search", &make_search, py::arg("blocks"), py::arg("addresses"), py::arg("sizes"), py::arg("roles"),
-           py::arg("filled"), py::arg("callees"), py::arg("text"), py::arg("clobbers"), py::arg("slot_value"),
-           py::arg("table"))
+           py::arg("filled"), py::arg("callees"), py::arg("text").none(false), py::arg("clobbers"),
+           py::arg("slot_value"), py::arg("table"))
       .def("flow", &make_flow, py::arg("blocks"), py::arg("exits"), py::arg("kinds"), py::arg("functions"),
            py::arg("calls"), py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"),
            py::arg("longest"));

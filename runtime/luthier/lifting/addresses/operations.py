@@ -70,6 +70,8 @@ class OperationRole(IntFlag):
     """Its results depend on knowledge of EXEC."""
     ANY_LANES = 2048
     """Its results do not depend on EXEC, although it reads it."""
+    ADDS = 4096
+    """Its result is one of its sources, plus or minus the rest."""
 
 
 _LEAVING = {
@@ -130,6 +132,7 @@ _LANE_LOADS = frozenset({"GLOBAL_LOAD_DWORDX2_SADDR", "V_READFIRSTLANE_B32"})
 _SAVES = frozenset({"S_AND_SAVEEXEC_B32", "S_AND_SAVEEXEC_B64"})
 _COPIES = _LANE_MOVES | _SAVES | {"S_MOV_B32", "S_MOV_B64", "S_CSELECT_B32", "S_CSELECT_B64"}
 _CARRIES = frozenset({"S_ADDC_U32", "S_SUBB_U32", "S_CSELECT_B32"})
+_ADDS = frozenset({"S_ADD_U32", "S_ADD_I32", "S_ADDC_U32", "S_ADD_U64", "S_SUB_U32", "S_SUBB_U32"})
 _MOVES = frozenset(
     {
         *("S_MOV_B32", "S_MOV_B64", "S_CSELECT_B32", "S_CSELECT_B64", "S_SEXT_I32_I16"),
@@ -145,4 +148,5 @@ _ROLES = (
     (_CARRIES, OperationRole.USES_CARRY),
     (_SAVES, OperationRole.USES_EXEC_ALONE),
     (_LANE_MOVES, OperationRole.ANY_LANES),
+    (_ADDS, OperationRole.ADDS),
 )
