@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -166,6 +168,41 @@ def test_one_wave_is_in_order(checked: Module) -> None:
     assert "race" not in {
         item.kind for item in findings(checked, "neighbours", np.zeros(size, np.int32), 0, block=size)
     }
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
+def test_races_do_not_depend_on_alignment(build_kernels: Callable[[str, str], Path], target: str) -> None:
+    """A whole line that consecutive lanes access has one record, unless they begin amid a dword."""
+    device = open_device(f"emu:{target}", check="race")
+    module = device.load(build_kernels("checks", target))
+    rng = random.Random(target)
+    kinds = Counter[str]()
+    widths, starts, lanes = (1, 2, 4, 4, 8, 8, 16, 16), (0, 0, 16, 128, 136), (0, 0, 8, 37)
+    for _ in range(24):
+        count = rng.randrange(2, 7)
+        steps = [
+            (rng.randrange(2), *map(rng.choice, (widths, (False, True), starts, lanes)), rng.random() < 0.7)
+            for _ in range(count)
+        ]
+        groups = rng.choice([1, 1, 2])
+        results = []
+        for shift in (0, 1):
+            buffer = device.allocate(2048)
+            given = np.array(steps, np.int32)
+            races = findings(module, "in_steps", buffer.address + shift, given, count, grid=groups, block=128)
+            results.append([places(item, buffer.address + shift) for item in races])
+            buffer.free()
+        assert results[0] == results[1], (steps, groups)
+        kinds.update(item.kind for item in races)
+    assert kinds["race"] > 12, "nothing was tried"
+
+
+def places(finding: Finding, start: int) -> tuple[Any, ...]:
+    """Return what a finding says, with its address from `start` on."""
+    other = finding.other
+    assert other is not None
+    lanes = [(side.offset, side.group, side.wave, side.lane) for side in (finding, other)]
+    return finding.kind, finding.count, finding.address - start, finding.size, *lanes
 
 
 # No findings in correct programs ------------------------------------------------------------------------------------

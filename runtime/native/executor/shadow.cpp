@@ -84,13 +84,11 @@ std::vector<uint64_t> Shadow::pages() const {
 void Shadow::fill(Line &line) {
   line.cells = arena_.take(2 * kDwords);
   std::fill_n(line.cells, kDwords, line.whole.history);
-  // Every second field, so that a sum does not reach the next one.
-  constexpr uint32_t kEven = lane_field(0) | lane_field(2) | lane_field(4), kOdd = lane_field(1) | lane_field(3);
-  constexpr uint32_t kOnes = 1u | 1u << 2 * kLaneBits | 1u << 4 * kLaneBits;
-  for (uint32_t dword = 0; dword < kDwords; ++dword) {
-    const uint32_t further = (dword >> line.whole.shift) * kOnes, lanes = line.whole.lanes;
-    line.cells[kDwords + dword] =
-        (((lanes & kEven) + further) & kEven) | (((lanes & kOdd) + (further << kLaneBits)) & kOdd);
+  for (unsigned dword = 0; dword < kDwords; ++dword) {
+    uint32_t lanes = 0;
+    for (unsigned role = 0; role < kRoles; ++role)
+      lanes |= line.whole.lane(dword, role) << role * kLaneBits;
+    line.cells[kDwords + dword] = lanes;
   }
 }
 

@@ -98,3 +98,34 @@ extern "C" __global__ void sums(const float *a, const float *b, float *out) {
   const int at = blockIdx.x * blockDim.x + threadIdx.x;
   out[at] = a[at] + b[at];
 }
+
+struct Step {
+  int actor, width, writes, offset, from, barrier;
+};
+
+template <typename T> static __device__ void access(char *bytes, const Step &step) {
+  volatile T *const place = (T *)(bytes + step.offset) + threadIdx.x % 64;
+  if (step.writes)
+    *place = T(threadIdx.x + blockIdx.x * 1000); // values of two work-items differ
+  else
+    (void)*place;
+}
+
+extern "C" __global__ void in_steps(char *bytes, const Step *steps, int count) {
+  // In each step some of 64 work-items access consecutive elements, of any alignment.
+  typedef int pair __attribute__((ext_vector_type(2)));
+  typedef int four __attribute__((ext_vector_type(4)));
+  for (int at = 0; at < count; ++at) {
+    const Step step = steps[at];
+    if ((int)threadIdx.x / 64 == step.actor && (int)threadIdx.x % 64 >= step.from)
+      switch (step.width) {
+      case 1: access<unsigned char>(bytes, step); break;
+      case 2: access<unsigned short>(bytes, step); break;
+      case 4: access<int>(bytes, step); break;
+      case 8: access<pair>(bytes, step); break;
+      default: access<four>(bytes, step); break;
+      }
+    if (step.barrier)
+      __syncthreads();
+  }
+}
