@@ -9,17 +9,12 @@ using namespace layout;
 
 namespace {
 
-struct Span {
-  uint16_t first;
-  uint8_t count, half;
-};
-
 uint8_t byte(const char *fact, Field field, unsigned index = 0) {
   return static_cast<uint8_t>(fact[field.offset + index]);
 }
 
-Span span_at(const char *fact, unsigned index) {
-  Span span;
+UnitSpan span_at(const char *fact, unsigned index) {
+  UnitSpan span;
   std::memcpy(&span, fact + fact::spans.offset + size_t{4} * index, sizeof span);
   return span;
 }
@@ -151,63 +146,72 @@ void Watch::issue(Wave &state, char *wave) {
   const uint32_t record = static_cast<uint32_t>(state.pending);
   state.pending = -1;
   const char *fact = facts_ + uint64_t{record} * fact::kSize;
-  const uint32_t poison = get(watch_, watch::poison), replaced = get(fact, fact::replaced);
   const unsigned results = byte(fact, fact::results), locked = byte(fact, fact::locked);
-  unsigned at = byte(fact, fact::reads) + byte(fact, fact::both) + byte(fact, fact::writes);
-  Operation *made[2] = {}; // with results, with sources
-  for (unsigned kind = 0; kind < 2; ++kind)
-    for (unsigned end = at + (kind ? locked : results); at < end; ++at) {
-      if (!made[kind]) {
-        made[kind] = fresh(record);
-        made[kind]->locks = kind == 1;
-      }
-      const Span units = span_at(fact, at);
-      for (unsigned unit = units.first; unit < units.first + units.count && unit < UNITS; ++unit) {
-        const bool vector = unit >= VECTOR_UNIT;
-        const uint64_t lanes = vector ? state.exec : 1;
-        if (!lanes)
-          continue;
-        if (kind == 0 && state.owners[unit] && replaced)
-          for (unsigned stream = 0; stream < streams_.size(); ++stream)
-            if (replaced >> stream & 1)
-              for (Operation *older : state.queues[stream])
-                if (older)
-                  for (Held &held : older->held)
-                    if (held.unit == unit && (held.half == units.half || !units.half))
-                      held.lanes &= ~lanes;
-        Operation &operation = *made[kind];
-        operation.held.push_back({uint16_t(unit), units.half, lanes, uint32_t(operation.values.size())});
-        if (state.owners[unit]++ == 0)
-          ++state.outstanding;
-        if (kind)
-          continue;
-        uint32_t *row = reinterpret_cast<uint32_t *>(place(wave, unit));
-        operation.values.insert(operation.values.end(), row, row + (vector ? wave_size_ : 1));
-        const uint32_t bits = bits_of(units.half);
-        for (uint64_t rest = lanes; rest; rest &= rest - 1) {
-          uint32_t &value = row[__builtin_ctzll(rest)];
-          value = (value & ~bits) | (poison & bits);
-        }
-      }
-    }
-  for (unsigned number = 0; number < 2; ++number) {
-    const unsigned stream = byte(fact, fact::streams, number);
-    if (!stream)
-      continue;
-    const Stream &kind = streams_[stream - 1];
-    Operation *operation = made[kind.locks];
-    if (!kind.ordered && !operation)
-      continue;
-    if (operation)
-      operation->left |= 1u << (stream - 1);
-    push(state, wave, stream - 1, operation);
-    for (unsigned other = 0; other < streams_.size(); ++other)
-      if (kind.beside >> other & 1 && !state.queues[other].empty())
-        push(state, wave, other, nullptr);
-  }
-  for (Operation *operation : made)
+  const unsigned first = byte(fact, fact::reads) + byte(fact, fact::both) + byte(fact, fact::writes);
+  Operation *const with_results = results ? fresh(record) : nullptr, *const with_sources =
+                                                                         locked ? fresh(record) : nullptr;
+  for (unsigned at = first; at < first + results; ++at)
+    hold(state, wave, *with_results, span_at(fact, at), get(fact, fact::replaced));
+  if (with_sources)
+    with_sources->locks = true;
+  for (unsigned at = first + results; at < first + results + locked; ++at)
+    hold(state, wave, *with_sources, span_at(fact, at), 0);
+  for (unsigned number = 0; number < 2; ++number)
+    if (const unsigned stream = byte(fact, fact::streams, number))
+      enter(state, wave, stream - 1, streams_[stream - 1].locks ? with_sources : with_results);
+  for (Operation *operation : {with_results, with_sources})
     if (operation && !operation->left)
       drop(operation);
+}
+
+// Note that an operation holds units, and put the values of its results aside.
+//
+// @param replaced streams whose older operations do not write these units any more
+void Watch::hold(Wave &state, char *wave, Operation &operation, const UnitSpan &units, uint32_t replaced) {
+  for (unsigned unit = units.first; unit < units.first + units.count && unit < UNITS; ++unit) {
+    const bool is_vector = unit >= VECTOR_UNIT;
+    const uint64_t lanes = is_vector ? state.exec : 1;
+    if (!lanes)
+      continue;
+    if (state.owners[unit] && replaced)
+      replace(state, unit, units.half, lanes, replaced);
+    operation.held.push_back({uint16_t(unit), units.half, lanes, uint32_t(operation.values.size())});
+    if (state.owners[unit]++ == 0)
+      ++state.outstanding;
+    if (operation.locks)
+      continue;
+    uint32_t *row = reinterpret_cast<uint32_t *>(place(wave, unit));
+    operation.values.insert(operation.values.end(), row, row + (is_vector ? wave_size_ : 1));
+    const uint32_t bits = bits_of(units.half), poison = get(watch_, watch::poison);
+    for (uint64_t rest = lanes; rest; rest &= rest - 1) {
+      uint32_t &value = row[__builtin_ctzll(rest)];
+      value = (value & ~bits) | (poison & bits);
+    }
+  }
+}
+
+// Note that older operations of some streams do not write lanes of a unit any more.
+void Watch::replace(Wave &state, unsigned unit, uint8_t half, uint64_t lanes, uint32_t streams) {
+  for (unsigned stream = 0; stream < streams_.size(); ++stream)
+    if (streams >> stream & 1)
+      for (Operation *older : state.queues[stream])
+        if (older)
+          for (Held &held : older->held)
+            if (held.unit == unit && (held.half == half || !half))
+              held.lanes &= ~lanes;
+}
+
+// Add an operation to a stream.
+void Watch::enter(Wave &state, char *wave, unsigned stream, Operation *operation) {
+  const Stream &kind = streams_[stream];
+  if (!kind.ordered && !operation)
+    return;
+  if (operation)
+    operation->left |= 1u << stream;
+  push(state, wave, stream, operation);
+  for (unsigned other = 0; other < streams_.size(); ++other)
+    if (kind.beside >> other & 1 && !state.queues[other].empty())
+      push(state, wave, other, nullptr);
 }
 
 void Watch::push(Wave &state, char *wave, unsigned stream, Operation *operation) {
@@ -261,7 +265,7 @@ void Watch::wait(Wave &state, char *wave, const char *fact) {
 void Watch::look(Wave &state, const char *wave, const char *fact, uint32_t record) {
   const unsigned reads = byte(fact, fact::reads), both = reads + byte(fact, fact::both);
   for (unsigned at = 0; at < both + byte(fact, fact::writes); ++at) {
-    const Span units = span_at(fact, at);
+    const UnitSpan units = span_at(fact, at);
     for (unsigned unit = units.first; unit < units.first + units.count && unit < UNITS; ++unit)
       if (state.owners[unit])
         use(state, wave, fact, record, unit, units.half, at < both, at >= reads);

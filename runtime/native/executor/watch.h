@@ -16,6 +16,11 @@
 
 namespace luthier {
 
+struct UnitSpan { // consecutive units, or halves of them
+  uint16_t first;
+  uint8_t count, half;
+};
+
 class Watch {
 public:
   // Prepare for a launch; `wave` and `stride` of waves of that size.
@@ -54,6 +59,9 @@ private:
   uint64_t before(char *wave, char *record);
   void late(char *wave, uint64_t record);
   void issue(Wave &state, char *wave);
+  void hold(Wave &state, char *wave, Operation &operation, const UnitSpan &units, uint32_t replaced);
+  void replace(Wave &state, unsigned unit, uint8_t half, uint64_t lanes, uint32_t streams);
+  void enter(Wave &state, char *wave, unsigned stream, Operation *operation);
   void wait(Wave &state, char *wave, const char *fact);
   void push(Wave &state, char *wave, unsigned stream, Operation *operation);
   void done(Wave &state, char *wave, unsigned stream, Operation *operation);

@@ -215,49 +215,52 @@ const char *Isa::problem(const MCInst &inst) const {
     return "the opcode has no encoding";
   if (inst.getNumOperands() != desc.getNumOperands())
     return "the number of operands is wrong";
-  for (unsigned i = 0; i < desc.getNumOperands(); ++i) {
-    const MCOperandInfo &info = desc.operands()[i];
-    const MCOperand &operand = inst.getOperand(i);
-    const int id = register_class(info);
-    if (info.RegClass != -1 && (id < 0 || register_info_->getRegClass(unsigned(id)).getNumRegs() == 0))
-      return "the opcode is not of this processor";
-    if (operand.isReg()) {
-      const MCRegister given = operand.getReg();
-      if (!given) {
-        if (!(flags_[opcode] & kExportFlag) && int(i) != position(opcode, operand_names().old))
-          return "a register is missing";
-        continue;
-      }
-      if (id < 0)
-        return "a register is given where there can be none";
-      const MCRegisterClass &wanted = register_info_->getRegClass(unsigned(id));
-      if (wanted.contains(given))
-        continue;
-      const MCRegister generic = AMDGPU::mc2PseudoReg(given);
-      if (wanted.contains(generic) || AMDGPU::isInlineValue(generic))
-        continue;
-      // From gfx90a on LLVM's tables give ds_gws_* a pair, to have it aligned; it decodes and parses one register.
-      const auto around = register_info_->superregs(given);
-      if (!(flags_[opcode] & kGwsFlag) || !any_of(around, [&](MCPhysReg reg) { return wanted.contains(reg); }))
-        return "a register is not of the class that the operand takes";
-    } else if (id >= 0 && info.OperandType == MCOI::OPERAND_REGISTER) {
-      return "an operand must be a register";
-    }
+  for (unsigned i = 0; i < desc.getNumOperands(); ++i)
+    if (const char *what = operand_problem(inst, i))
+      return what;
+  return flags_[opcode] & kSdwaFlag ? selection_problem(inst) : nullptr;
+}
+
+const char *Isa::operand_problem(const MCInst &inst, unsigned index) const {
+  const unsigned opcode = inst.getOpcode();
+  const MCOperandInfo &info = instr_info_->get(opcode).operands()[index];
+  const MCOperand &operand = inst.getOperand(index);
+  const int id = register_class(info);
+  if (info.RegClass != -1 && (id < 0 || register_info_->getRegClass(unsigned(id)).getNumRegs() == 0))
+    return "the opcode is not of this processor";
+  if (!operand.isReg())
+    return id >= 0 && info.OperandType == MCOI::OPERAND_REGISTER ? "an operand must be a register" : nullptr;
+  const MCRegister given = operand.getReg();
+  if (!given) {
+    const bool may_lack = flags_[opcode] & kExportFlag || int(index) == position(opcode, operand_names().old);
+    return may_lack ? nullptr : "a register is missing";
   }
-  if (flags_[opcode] & kSdwaFlag) {
-    const OperandNames &names = operand_names();
-    auto above = [&](unsigned name, int64_t most) {
-      const int at = position(opcode, name);
-      return at >= 0 && (!inst.getOperand(unsigned(at)).isImm() ||
-                         uint64_t(inst.getOperand(unsigned(at)).getImm()) > uint64_t(most));
-    };
-    for (const unsigned select : names.selects)
-      if (above(select, 6))
-        return "an SDWA selection is reserved";
-    if (above(names.dst_unused, 2))
-      return "an SDWA dst_unused value is reserved";
-  }
-  return nullptr;
+  if (id < 0)
+    return "a register is given where there can be none";
+  const MCRegisterClass &wanted = register_info_->getRegClass(unsigned(id));
+  if (wanted.contains(given))
+    return nullptr;
+  const MCRegister generic = AMDGPU::mc2PseudoReg(given);
+  if (wanted.contains(generic) || AMDGPU::isInlineValue(generic))
+    return nullptr;
+  // From gfx90a on LLVM's tables give ds_gws_* a pair, to have it aligned; it decodes and parses one register.
+  const auto around = register_info_->superregs(given);
+  if (flags_[opcode] & kGwsFlag && any_of(around, [&](MCPhysReg reg) { return wanted.contains(reg); }))
+    return nullptr;
+  return "a register is not of the class that the operand takes";
+}
+
+const char *Isa::selection_problem(const MCInst &inst) const {
+  const OperandNames &names = operand_names();
+  const auto above = [&](unsigned name, int64_t most) {
+    const int at = position(inst.getOpcode(), name);
+    return at >= 0 && (!inst.getOperand(unsigned(at)).isImm() ||
+                       uint64_t(inst.getOperand(unsigned(at)).getImm()) > uint64_t(most));
+  };
+  for (const unsigned select : names.selects)
+    if (above(select, 6))
+      return "an SDWA selection is reserved";
+  return above(names.dst_unused, 2) ? "an SDWA dst_unused value is reserved" : nullptr;
 }
 
 /// One call of Isa::decode.

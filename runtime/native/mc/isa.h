@@ -163,6 +163,9 @@ public:
   bool encodes(uint32_t number, const RegisterUnits &units) const;
 
 private:
+  /// Parts of `problem`: why an operand cannot be as it is, and why the SDWA selections cannot.
+  const char *operand_problem(const llvm::MCInst &inst, unsigned index) const;
+  const char *selection_problem(const llvm::MCInst &inst) const;
   class Decoder;
 
   // LLVM's contexts and printers are not safe to share between threads, so each call makes its own.

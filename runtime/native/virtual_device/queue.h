@@ -119,7 +119,10 @@ protected:
 
 private:
   size_t execute(const uint32_t *packet, size_t words);
+  bool carry_out(const uint32_t *packet);
+  bool poll(const uint32_t *packet);
   char *reach(const char *what, uint64_t address, uint64_t size);
+  char *reach_published(const char *what, uint64_t address, uint64_t size);
   RangeTable::Piece reach_piece(const char *what, uint64_t address, uint64_t size);
   char *fail(const char *what, uint64_t address, uint64_t size);
   bool copy(uint64_t to, uint64_t from, uint64_t size);

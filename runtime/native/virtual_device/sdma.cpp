@@ -23,6 +23,44 @@ enum Operation : unsigned {
 
 uint64_t number(const uint32_t *words) { return words[0] | uint64_t{words[1]} << 32; }
 
+enum CopyOperation : unsigned { kLinear = 0, kBox = 4 };
+constexpr unsigned kAdd64 = 47;
+
+unsigned operation_of(const uint32_t *p) { return p[0] & 0xFF; }
+
+unsigned sub_operation_of(const uint32_t *p) { return p[0] >> 8 & 0xFF; }
+
+// Return the words that a packet writes.
+size_t length_of_data(const uint32_t *p) { return (p[3] & 0xFFFFF) + size_t{1}; }
+
+// Return the length of a packet in words, 0 if it is unknown. At least one of `words` is the packet's.
+size_t length_of(const uint32_t *p, size_t words) {
+  const unsigned sub = sub_operation_of(p);
+  switch (operation_of(p)) {
+  case kNop:
+    return 1 + (p[0] >> 16 & 0x3FFF);
+  case kCopy:
+    return sub == kLinear ? 7 : sub == kBox ? 13 : 0;
+  case kWrite:
+    return sub == 0 && words > 3 ? 4 + length_of_data(p) : 0;
+  case kFence:
+    return sub == 0 ? 4 : 0;
+  case kTrap:
+    return 2;
+  case kPoll:
+    return sub == 0 ? 6 : 0;
+  case kAtomic:
+    return p[0] >> 25 == kAdd64 ? 8 : 0;
+  case kTimestamp:
+    return 3;
+  case kFill:
+  case kCaches:
+    return 5;
+  default:
+    return 0;
+  }
+}
+
 bool compare(unsigned function, uint32_t value, uint32_t reference) {
   switch (function) {
   case 1:
@@ -75,6 +113,14 @@ RangeTable::Piece SdmaQueue::reach_piece(const char *what, uint64_t place, uint6
 void SdmaQueue::publish(const char *place) {
   if (!room_.events.is_mailbox(place))
     room_.order.publish(member_, place);
+}
+
+// Like `reach`; the place may be that of a signal.
+char *SdmaQueue::reach_published(const char *what, uint64_t place, uint64_t size) {
+  char *to = reach(what, place, size);
+  if (to)
+    publish(to);
+  return to;
 }
 
 // Note that a copy, or, without a source, a fill, has ended.
@@ -150,102 +196,72 @@ bool SdmaQueue::process() {
 
 // Execute one packet; return its length in words, or 0 if the queue cannot continue.
 size_t SdmaQueue::execute(const uint32_t *p, size_t words) {
-  const unsigned operation = p[0] & 0xFF, sub = p[0] >> 8 & 0xFF;
-  const auto malformed = [&](size_t needed) {
-    if (needed && needed <= words)
-      return false;
-    failed_ = true;
-    std::fprintf(stderr, "luthier: a copy engine got the unknown packet %u.%u\n", operation, sub);
-    room_.memory_fault(node_, reinterpret_cast<uint64_t>(p));
-    return true;
-  };
-  room_.order.begin(member_, next_, operation == kCopy || operation == kFill);
-  switch (operation) {
-  case kNop: {
-    const size_t skipped = 1 + (p[0] >> 16 & 0x3FFF);
-    return malformed(skipped) ? 0 : skipped;
-  }
+  room_.order.begin(member_, next_, operation_of(p) == kCopy || operation_of(p) == kFill);
+  const size_t length = length_of(p, words);
+  if (length && length <= words)
+    return carry_out(p) ? length : 0;
+  failed_ = true;
+  std::fprintf(stderr, "luthier: a copy engine got the unknown packet %u.%u\n", operation_of(p), sub_operation_of(p));
+  room_.memory_fault(node_, reinterpret_cast<uint64_t>(p));
+  return 0;
+}
+
+// Return whether a packet was carried out; if not, the queue cannot continue.
+bool SdmaQueue::carry_out(const uint32_t *p) {
+  switch (operation_of(p)) {
   case kCopy:
-    if (sub == 0) {
-      if (malformed(7))
-        return 0;
-      const uint64_t size = (p[1] & 0x3FFFFFFF) + 1;
-      return copy(number(p + 5), number(p + 3), size) ? 7 : 0;
-    }
-    if (sub == 4) { // a box of elements
-      if (malformed(13))
-        return 0;
-      return copy_box(p) ? 13 : 0;
-    }
-    malformed(0);
-    return 0;
+    return sub_operation_of(p) == kLinear ? copy(number(p + 5), number(p + 3), (p[1] & 0x3FFFFFFF) + uint64_t{1})
+                                          : copy_box(p);
   case kWrite: {
-    if (sub != 0 || malformed(5))
-      return malformed(0), 0;
-    const size_t count = (p[3] & 0xFFFFF) + 1;
-    char *to = malformed(4 + count) ? nullptr : reach("write", number(p + 1), 4 * count);
-    if (!to)
-      return 0;
-    publish(to);
-    std::memcpy(to, p + 4, 4 * count);
-    return 4 + count;
+    const size_t size = length_of_data(p) * sizeof *p;
+    char *to = reach_published("write", number(p + 1), size);
+    if (to)
+      std::memcpy(to, p + 4, size);
+    return to;
   }
   case kFence: {
-    char *to = malformed(sub ? 0 : 4) ? nullptr : reach("write", number(p + 1), 4);
-    if (!to)
-      return 0;
-    publish(to);
-    __atomic_store_n(reinterpret_cast<uint32_t *>(to), p[3], __ATOMIC_SEQ_CST);
-    return 4;
+    char *to = reach_published("write", number(p + 1), 4);
+    if (to)
+      __atomic_store_n(reinterpret_cast<uint32_t *>(to), p[3], __ATOMIC_SEQ_CST);
+    return to;
   }
   case kTrap:
-    if (malformed(2))
-      return 0;
     room_.events.interrupt();
-    return 2;
-  case kPoll: {
-    if (malformed(sub ? 0 : 6))
-      return 0;
-    if (p[0] >> 31 == 0) // a register that flushes host data: there is nothing to flush
-      return 6;
-    const auto *place = reinterpret_cast<const uint32_t *>(reach("read", number(p + 1), 4));
-    if (!place)
-      return 0;
-    const uint32_t mask = p[4], reference = p[3];
-    const unsigned function = p[0] >> 28 & 7;
-    const bool done =
-        wait_until([&] { return compare(function, __atomic_load_n(place, __ATOMIC_ACQUIRE) & mask, reference); });
-    room_.order.waited(member_, place);
-    return done ? 6 : 0;
-  }
+    return true;
+  case kPoll:
+    return poll(p);
   case kAtomic: {
-    constexpr unsigned kAdd64 = 47;
-    char *to = malformed(p[0] >> 25 == kAdd64 ? 8 : 0) ? nullptr : reach("atomic operation", number(p + 1), 8);
-    if (!to)
-      return 0;
-    publish(to);
-    __atomic_add_fetch(reinterpret_cast<uint64_t *>(to), number(p + 3), __ATOMIC_SEQ_CST);
-    return 8;
+    char *to = reach_published("atomic operation", number(p + 1), 8);
+    if (to)
+      __atomic_add_fetch(reinterpret_cast<uint64_t *>(to), number(p + 3), __ATOMIC_SEQ_CST);
+    return to;
   }
-  case kFill: {
-    if (malformed(5))
-      return 0;
-    const uint64_t size = (p[4] & 0x3FFFFFFF) + (uint64_t{1} << (p[0] >> 30));
-    return fill(number(p + 1), p[3], size) ? 5 : 0;
-  }
+  case kFill:
+    return fill(number(p + 1), p[3], (p[4] & 0x3FFFFFFF) + (uint64_t{1} << (p[0] >> 30)));
   case kTimestamp: {
-    char *to = malformed(3) ? nullptr : reach("write", number(p + 1), 8);
-    if (!to)
-      return 0;
-    __atomic_store_n(reinterpret_cast<uint64_t *>(to), device_clock(), __ATOMIC_SEQ_CST);
-    return 3;
+    char *to = reach("write", number(p + 1), 8);
+    if (to)
+      __atomic_store_n(reinterpret_cast<uint64_t *>(to), device_clock(), __ATOMIC_SEQ_CST);
+    return to;
   }
-  case kCaches:
-    return malformed(5) ? 0 : 5;
-  default:
-    malformed(0);
-    return 0;
+  default: // nothing to do
+    return true;
   }
+}
+
+// Wait until a word compares as the packet asks.
+bool SdmaQueue::poll(const uint32_t *p) {
+  if (p[0] >> 31 == 0) // a register that flushes host data: there is nothing to flush
+    return true;
+  const auto *place = reinterpret_cast<const uint32_t *>(reach("read", number(p + 1), 4));
+  if (!place)
+    return false;
+  const uint32_t mask = p[4], reference = p[3];
+  const unsigned function = p[0] >> 28 & 7;
+  const bool done =
+      wait_until([&] { return compare(function, __atomic_load_n(place, __ATOMIC_ACQUIRE) & mask, reference); });
+  room_.order.waited(member_, place);
+  return done;
 }
 
 } // namespace luthier
