@@ -172,7 +172,7 @@ def test_atomics_and_addresses_are_those_of_the_compiler(target: Target) -> None
 @pytest.mark.rows(4)
 @ALL
 def test_fences_are_those_of_the_compiler(target: Target) -> None:
-    """Between a store and a load, without what else a fence of both orders waits for."""
+    """Compare what is between a store and a load; a fence of both orders also waits for other things."""
     source = """
     extern __attribute__((visibility("hidden"), address_space(1))) int data, more;
     void fence(void) { data = 1; __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); more = data + 1; }

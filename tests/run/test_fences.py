@@ -1,4 +1,4 @@
-"""`luthier sanitize --check race`: missing fences between work-groups are found, and nothing where they are there."""
+"""`luthier sanitize --check race`: missing fences are found, and nothing where they are there."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ Build = Callable[..., Path]
 RELEASE_KIND, ACQUIRE_KIND, RACE = "missing-release", "missing-acquire", "race"
 ALL = frozenset({"gfx90a", "gfx942", "gfx1100", "gfx1201"})
 NINE = frozenset({"gfx90a", "gfx942"})
+APART = frozenset({"gfx1100", "gfx1201", "gfx90a -mtgsplit"})
+"""Where waves of a work-group may have caches of their own, and what completes their stores is followed."""
 WAYS: dict[str, tuple[str, str, frozenset[str]]] = {
     "flag": ("", "", ALL),
     "flag-no-release": (RELEASE_KIND, "reads", ALL),
@@ -30,19 +32,33 @@ WAYS: dict[str, tuple[str, str, frozenset[str]]] = {
     "lock": ("", "", ALL),
     "lock-no-release": (RELEASE_KIND, "adds", ALL),
     "lock-no-acquire": (ACQUIRE_KIND, "adds", ALL),
+    "flags": ("", "", ALL),
+    "relay": ("", "", ALL),
+    "hand-on": ("", "", ALL),
+    "hand-on-lds": ("", "", ALL),
+    "within": ("", "", ALL),
+    "within-no-release": (RELEASE_KIND, "adds within", APART),
+    "within-no-acquire": (ACQUIRE_KIND, "adds within", APART),
 }
-"""Way of fences.hip -> kind, line, and targets on which it is found."""
+"""Way of fences.hip -> kind, line, and targets, some with a mode, on which it is found."""
+MODES = ("gfx1100 -mcumode", "gfx1201 -mcumode", "gfx90a -mtgsplit", "gfx942 -mtgsplit")
 
 
 @pytest.mark.rocm(RELEASE)
 @pytest.mark.rows(8)
-@pytest.mark.parametrize("target", sorted(ALL))
-@pytest.mark.parametrize("way", WAYS)
-def test_fences(build_newer: Build, tmp_path: Path, way: str, target: str) -> None:
-    program = build_newer("fences", "-g")
+@pytest.mark.parametrize(
+    ("way", "device"),
+    [
+        *((way, target) for way in WAYS for target in sorted(ALL)),
+        *((way, mode) for way in WAYS if way.startswith(("hand-on", "within")) for mode in MODES),
+    ],
+)
+def test_fences(build_newer: Build, tmp_path: Path, way: str, device: str) -> None:
+    target, *flags = device.split()
+    program = build_newer("fences", "-g", *flags)
     findings = findings_of([program, way], tmp_path / "log", "--check", "race", target=target, before=stack(RELEASE))
     kind, line, targets = WAYS[way]
-    if not kind or target not in targets:
+    if not kind or device not in targets:
         assert findings == []
         return
     assert {finding["kind"] for finding in findings} == {kind}, findings
@@ -53,9 +69,12 @@ def test_fences(build_newer: Build, tmp_path: Path, way: str, target: str) -> No
     assert all(marked_line("fences.hip", line) in each for each in lines), findings
     facts = TargetId.parse(target).target
     parts = facts.release_fence if kind == RELEASE_KIND else facts.acquire_fence
+    is_within = way.startswith("within")
+    if is_within:
+        parts = (parts[-1].replace("SCOPE_DEV", "SCOPE_SE"),)
     for finding in findings:
         assert all(part in finding["detail"] for part in parts), finding
-        assert finding["group"] != finding["other"]["group"], finding
+        assert (finding["group"] == finding["other"]["group"]) == is_within, finding
 
 
 WAITS, WRITES_BACK = layout.FENCE_WAITS, layout.FENCE_WRITES_BACK

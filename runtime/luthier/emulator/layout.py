@@ -386,12 +386,14 @@ that only decides whether an atomic is tried at the same address. NARROW: an ato
 see. LOCKS: an atomic that compares before it stores, as locks are taken."""
 USE_HALF = 128
 """Of other instructions: makes a mask of 64 lanes whose upper half nothing reads."""
-FENCE_WAITS, FENCE_WRITES_BACK, FENCE_NEAR, FENCE_FAR = 1, 2, 4, 8
-"""Parts of fences, in the place of USEs. WAITS: for all stores of the wave. WRITES_BACK: what other L2 caches shall
-see. NEAR, FAR: invalidates the caches between the wave and the rest of its work-group, and of the device."""
-FENCES_KNOWN, FENCES_WRITE_BACK, FENCES_APART = 1, 2, 4
+FENCE_WAITS, FENCE_WRITES_BACK, FENCE_NEAR, FENCE_FAR = 8, 16, 32, 64
+"""Parts of fences, in the place of USEs, and none that an atomic has. WAITS: for all stores of the wave. WRITES_BACK:
+what other L2 caches shall see. NEAR, FAR: invalidates the caches between the wave and the rest of its work-group, and
+of the device."""
+FENCES_KNOWN, FENCES_WRITE_BACK, FENCES_APART, FENCES_SHOWN = 1, 2, 4, 8
 """KNOWN: the parts that a fence needs are known; with WRITE_BACK also `FENCE_WRITES_BACK`. APART: waves of a work-group
-may have caches of their own, between which fences are needed, too (WGP mode, TgSplit)."""
+may have caches of their own, between which fences are needed, too (WGP mode, TgSplit). SHOWN: atomic stores for other
+work-groups do not look like plain ones."""
 USE_LDS_SHIFT = 8
 """Position of the same bits for addresses in LDS: loads to LDS read memory and write LDS."""
 EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)

@@ -211,17 +211,19 @@ def _missing_fence(kind: str, target: Target, *, apart: bool) -> str:
     """Describe the missing fence between two accesses; `apart`: of two work-groups."""
     parts = target.release_fence if kind == _RELEASE else target.acquire_fence
     scope = "agent" if apart else "workgroup"
-    if not apart:  # caches and waits within a work-group
+    if not apart:  # the cache, or the wait, within a work-group
         parts = parts[-1:]
-    needed = " and ".join(parts).replace("SCOPE_DEV", "SCOPE_DEV" if apart else "SCOPE_SE")
+    needed = ", then ".join(parts)
+    if not apart:
+        needed = needed.replace("SCOPE_DEV", "SCOPE_SE")
     if kind == _RELEASE:
         return (
-            f"the other access may not be visible: its wave needs a release fence of the scope {scope} "
-            f"({needed}) before it sets the flag or frees the lock"
+            f"the other access may not be visible: a release fence of the scope {scope} ({needed}) is missing between "
+            "it and the atomic that sets the flag or frees the lock"
         )
     return (
-        f"it may see what was there before the other access: this wave needs an acquire fence of the scope {scope} "
-        f"({needed}) after it sees the flag or takes the lock"
+        f"it may see what was there before the other access: an acquire fence of the scope {scope} ({needed}) is "
+        "missing after the atomic that sees the flag or takes the lock"
     )
 
 

@@ -138,7 +138,7 @@ class FindingKind(enum.IntEnum):
     )
     MISSING_ACQUIRE = (
         *(38, "missing-acquire", "race"),
-        "access after a flag or lock of another wave, without a fence: it may see what was there before",
+        "read after a flag or lock of another wave, without a fence: it may see what was there before",
     )
 
 

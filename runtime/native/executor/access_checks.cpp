@@ -313,7 +313,7 @@ AccessChecks::Change AccessChecks::write(Where where, const Lanes &lanes, const 
 bool AccessChecks::lacks_fence(Where where, const Lanes &lanes, const History &before, bool reads, Change &made) const {
   if (lanes.in_lds)
     return false;
-  const Lack lack = ordering_.lack(before.by[kLastWrite], where.group, where.wave, reads && before.readers);
+  const Lack lack = ordering_.lack(before.by[kLastWrite], where.group, where.wave, reads, before.readers);
   if (lack != Lack::kNothing && !made.races)
     made.kind = lack == Lack::kRelease ? wire::FindingKind::kMissingRelease : wire::FindingKind::kMissingAcquire;
   return lack != Lack::kNothing;

@@ -14,7 +14,7 @@ GroupOrder &Ordering::begin(char *place) {
   now->id = static_cast<uint32_t>(numbers_.size());
   now->acquired = 0;
   now->returned = false;
-  now->fenced = {};
+  now->fenced = now->invalidated = {};
   now->incomplete.clear();
   now->waves.assign(get(place, group::wave_count), {});
   for (uint32_t index = 0; index < now->waves.size(); ++index)
@@ -64,8 +64,12 @@ void Ordering::acquire_store(GroupOrder &group, WaveOrder &wave, Touch store, bo
   const Segment &then = segments_[store.segment];
   if (fences_ && store.segment)
     flags_.insert(number(store));
-  if (!store.segment || before(store, group, wave))
+  if (!store.segment || (then.group == group.id && then.wave == wave.index))
     return;
+  if (before(store, group, wave)) { // later stores may have been complete at it than at what was seen before
+    wave.fenced.join({0, 0, then.time, locks ? then.time : 0});
+    return;
+  }
   ++clock_;
   wave.fenced.join({0, 0, then.time, locks ? clock_ : 0});
   released_[then.group] = clock_;
@@ -77,8 +81,7 @@ void Ordering::acquire_store(GroupOrder &group, WaveOrder &wave, Touch store, bo
       if (other.id == then.group)
         other.waves[then.wave].segment = 0;
   }
-  wave.acquired = clock_;
-  wave.plain = true;
+  take_over(wave, clock_);
 }
 
 uint32_t Ordering::release(GroupOrder &group, WaveOrder &wave) {

@@ -15,6 +15,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "agreement.h"
 #include "bytes.h"
 #include "shadow.h"
 
@@ -74,6 +75,7 @@ struct GroupOrder {
   uint32_t acquired = 0;            // by waves that came to a barrier
   bool returned = false;            // the same of `WaveOrder::returned`
   Fenced fenced;                    // likewise
+  Fenced invalidated;               // by any wave, of the caches that all of them share
   std::vector<uint32_t> incomplete; // segments with stores that no fence follows
   std::vector<WaveOrder> waves;
   std::vector<uint8_t> written; // by byte of LDS, and of what an access at its end reaches over
@@ -116,10 +118,8 @@ public:
     if (!touch.segment)
       return;
     const uint32_t time = segments_[touch.segment].time;
-    if (time > wave.acquired) {
-      wave.acquired = time;
-      wave.plain = true; // there is something to release
-    }
+    if (time > wave.acquired)
+      take_over(wave, time);
     wave.fenced.join({0, 0, time, locks ? time : 0});
   }
   // A wave has seen a store of another wave, which may signal that all before it is done.
@@ -163,10 +163,13 @@ public:
   bool fence(GroupOrder &group, WaveOrder &wave, unsigned parts);
   // Return the fence that is missing between a store and what a wave does now, which the store happened before.
   // `cached`: it reads what may be in its caches from before the store.
-  Lack lack(Touch store, const GroupOrder &group, const WaveOrder &wave, bool cached) const {
-    if (!fences_ || !store.segment || store.segment == wave.segment)
+  Lack lack(Touch store, const GroupOrder &group, const WaveOrder &wave, bool reads, bool cached) const {
+    // Two stores that look plain may both be atomic, if the target does not show which ones are.
+    if (!fences_ || !store.segment || store.segment == wave.segment || !(reads || fences_ & layout::FENCES_SHOWN))
       return Lack::kNothing;
     const Lack lacks = lack(segments_[store.segment], group, wave, cached);
+    if (lacks == Lack::kAcquire && !reads)
+      return Lack::kNothing; // it takes nothing from caches
     return lacks != Lack::kNothing && flags_.count(number(store)) ? Lack::kNothing : lacks;
   }
   // Return the number in the launch of a work-group by its id.
@@ -176,6 +179,13 @@ private:
   GroupOrder &begin(char *place);
   uint32_t begin(const GroupOrder &group, WaveOrder &wave);
   void complete(GroupOrder &group, WaveOrder &wave);
+  // A wave knows more: what it releases next is later than all that.
+  void take_over(WaveOrder &wave, uint32_t time) const {
+    wave.acquired = time;
+    wave.plain = true; // there is something to release
+    if (fences_)
+      wave.segment = 0;
+  }
   Lack lack(const Segment &store, const GroupOrder &group, const WaveOrder &wave, bool cached) const;
 
   static uint64_t number(Touch touch) { return uint64_t{touch.segment} << 32 | touch.record; }

@@ -18,6 +18,8 @@ bool Ordering::fence(GroupOrder &group, WaveOrder &wave, unsigned parts) {
     wave.fenced.near = wave.acquired;
   if (parts & FENCE_FAR)
     wave.fenced.far = wave.acquired;
+  if (parts & (FENCE_NEAR | FENCE_FAR)) // for waves to which it hands on what it knows, too
+    group.invalidated.join({fences_ & FENCES_APART ? 0 : wave.fenced.near, wave.fenced.far});
   wave.written_back |= (parts & FENCE_WRITES_BACK) != 0;
   if (!(parts & FENCE_WAITS) || !fences_ || (fences_ & FENCES_WRITE_BACK && !wave.written_back))
     return !group.incomplete.empty();
@@ -27,16 +29,17 @@ bool Ordering::fence(GroupOrder &group, WaveOrder &wave, unsigned parts) {
 
 // The stores of a wave, and those that happened before in its work-group, are complete.
 void Ordering::complete(GroupOrder &group, WaveOrder &wave) {
-  if (group.incomplete.empty())
-    return;
-  ++clock_;
+  const uint32_t now = clock_ + 1;
   const auto left = std::remove_if(group.incomplete.begin(), group.incomplete.end(), [&](uint32_t segment) {
     const bool done = before({segment, 0}, group, wave);
     if (done)
-      segments_[segment].complete = clock_;
+      segments_[segment].complete = now;
     return done;
   });
+  if (left == group.incomplete.end())
+    return;
   group.incomplete.erase(left, group.incomplete.end());
+  clock_ = now;
   wave.segment = 0;
 }
 
@@ -44,7 +47,8 @@ Lack Ordering::lack(const Segment &store, const GroupOrder &group, const WaveOrd
   const bool apart = store.group != group.id;
   if (!apart && (!(fences_ & FENCES_APART) || store.wave == wave.index || store.barrier <= wave.waits))
     return Lack::kNothing;
-  const Fenced &fenced = wave.fenced;
+  Fenced fenced = wave.fenced;
+  fenced.join(group.invalidated);
   if (store.complete > fenced.released)
     return Lack::kRelease;
   if (store.time < (apart ? std::min(fenced.near, fenced.far) : fenced.near))

@@ -117,6 +117,16 @@ def is_coherent(text: str) -> bool:
     return ("glc" in words and "slc" not in words) or "sc1" in words or any(word.startswith("scope:") for word in words)
 
 
+@lru_cache
+def _wait_for_stores(target: Target) -> re.Pattern[str] | None:
+    """Return what the beginnings of texts of waits for stores match; None if they are not known."""
+    if not target.release_fence:
+        return None
+    name, _, counter = target.release_fence[-1].partition(" ")
+    counters = r" (.*vmcnt\(|0(x0)?$)" if counter.startswith("vmcnt(") else ""  # of the several that it may wait for
+    return re.compile(f"{name}{counters}|s_wait_idle")
+
+
 @lru_cache(1 << 10)
 def fence_of(target: Target, text: str) -> int:
     """Return what an instruction does as part of a fence: bits such as `layout.FENCE_WAITS`.
@@ -124,11 +134,8 @@ def fence_of(target: Target, text: str) -> int:
     Any number of outstanding operations counts as none: the wait may be for older stores.
     """
     if text.startswith("s_wait"):
-        *_, (wait, _, counter) = (part.partition(" ") for part in target.release_fence or ("",))
-        counts = "vmcnt(" in counter
-        is_other = counts and "vmcnt(" not in text and not re.fullmatch(r"s_waitcnt 0(x0)?", text)
-        does_wait = bool(wait) and not is_other and text.startswith((wait, "s_wait_idle"))
-        return layout.FENCE_WAITS * does_wait
+        wait = _wait_for_stores(target)
+        return layout.FENCE_WAITS * bool(wait and wait.match(text))
     name, is_wide = text.partition(" ")[0], bool(_WIDE.search(text))
     if "_inv" not in name and "wbinv" not in name:
         return layout.FENCE_WRITES_BACK * is_wide

@@ -101,9 +101,11 @@ def fences(kernel: Kernel, target: Target) -> int:
     """Return what makes the stores of a kernel visible: bits such as `layout.FENCES_KNOWN`."""
     if not target.release_fence:
         return 0
-    apart = kernel.descriptor.wgp_mode or kernel.descriptor.tg_split
     writes_back = len(target.release_fence) > 1
-    return layout.FENCES_KNOWN | layout.FENCES_WRITE_BACK * writes_back | layout.FENCES_APART * bool(apart)
+    # Within a work-group nothing need be written back, but completion is kept only for the device.
+    apart = (kernel.descriptor.wgp_mode or kernel.descriptor.tg_split) and not writes_back
+    bits = layout.FENCES_KNOWN | layout.FENCES_WRITE_BACK * writes_back | layout.FENCES_APART * bool(apart)
+    return bits | layout.FENCES_SHOWN * (writes_back or bool(target.device_scope))
 
 
 def _sgpr_places(kernel: Kernel, target: Target) -> dict[str, int]:
