@@ -138,7 +138,9 @@ def fence_of(target: Target, text: str) -> int:
         return layout.FENCE_WAITS * bool(wait and wait.match(text))
     name, is_wide = text.partition(" ")[0], bool(_WIDE.search(text))
     if "_inv" not in name and "wbinv" not in name:
-        return layout.FENCE_WRITES_BACK * is_wide
+        # Compilers leave out the wait behind it if nothing but it can be outstanding.
+        has_waited = len(target.release_fence) > 1
+        return (layout.FENCE_WRITES_BACK | layout.FENCE_WAITS * has_waited) * is_wide
     use = layout.FENCE_FAR * is_wide | layout.FENCE_NEAR * ("gl1" not in name)
     return use | layout.FENCE_WRITES_BACK * (is_wide and name == "global_wbinv")
 
