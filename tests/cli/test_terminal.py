@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -142,7 +143,10 @@ def test_shells_complete(
     (tmp_path / "run_folder").mkdir()
     program, *more = ASK[shell]
     typed = words if shell == "bash" else [" ".join(words), wanted]
-    done = subprocess.run([program, *more, *typed], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    places = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}  # fish runs `luthier`
+    done = subprocess.run(
+        [program, *more, *typed], cwd=tmp_path, env=places, capture_output=True, text=True, timeout=60
+    )
     if shell == "bash":  # the part behind the last colon or equals sign
         wanted = wanted.removeprefix(words[-1][: max(map(words[-1].rfind, ":=")) + 1])
     assert wanted in [word.rstrip("/") for word in done.stdout.split()], done.stdout + done.stderr

@@ -24,7 +24,7 @@ def shortage(problem: BaseException) -> str | None:
     is_short = (
         isinstance(problem, MemoryError)
         or (isinstance(problem, OSError) and problem.errno == errno.ENOMEM)
-        or (isinstance(problem, ImportError) and any(text in str(problem) for text in _OF_LOADER))
+        or (isinstance(problem, ImportError | OSError) and _is_of_loader(problem))
         # An import ends like this if the interpreter has no memory for the error either.
         or (isinstance(problem, SystemError) and bool(limits))
     )
@@ -36,3 +36,13 @@ def shortage(problem: BaseException) -> str | None:
         most = f" ({own}pids.max of a control group)"
         return f"there is not enough memory for one more thread{why}, or there are too many{most}"
     return None
+
+
+def _is_of_loader(problem: BaseException) -> bool:
+    """Return whether the dynamic loader had no memory for a library; packages may replace its error by their own."""
+    reason: BaseException | None = problem
+    while reason is not None:
+        if any(text in str(reason) for text in _OF_LOADER):
+            return True
+        reason = reason.__cause__ or reason.__context__
+    return False
