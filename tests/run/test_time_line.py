@@ -66,7 +66,7 @@ def test_what_perfetto_shows(
 ) -> None:
     """Every launch, call, copy, wait and range is on a track below its process, and nothing is refused."""
     run = tmp_path / "run"
-    outcome = luthier_run("emu:gfx90a", build_program("ranges", "-DBY_NAME"), options=["--calls", "-o", str(run)])
+    outcome = luthier_run("emu:gfx90a", build_program("ranges", '-DBY_NAME=""'), options=["--calls", "-o", str(run)])
     assert outcome.code == 0, outcome.err
     assert main(["report", str(run), "--format", "perfetto", "-o", str(tmp_path / "trace.json")]) == 0
 
