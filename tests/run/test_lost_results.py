@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -285,7 +286,7 @@ def test_surroundings_that_fail(
         if "TMPDIR" in fault:
             assert "no temporary files can be written" in output, done
         elif done.stderr:
-            assert "error: " in output.splitlines()[-1], done
+            assert re.search("error: |: not projected: ", output.splitlines()[-1]), done  # a capture of several
         reasons = (os.strerror(wrong.error), *(["not enough memory"] * (wrong.error == errno.ENOMEM)))
         assert any(reason in output for reason in reasons) or not wrong.error, done
         assert happened or not wrong.calls, done
