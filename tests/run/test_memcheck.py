@@ -84,7 +84,7 @@ def test_planted(build_planted: Build, tmp_path: Path, source: Path, target: str
     bugs = [bug for bug in bugs_of(source.read_text()) if bug.rule in RULES]
     names = ["clean", *(bug.name for bug in bugs)]
     code, findings, tables = run_both(build_planted(source, target), tmp_path / "log", target, *names)
-    all_rows = tables.get("memory", [])
+    all_rows = tables["bad accesses"]
     assert code == 0
     assert of_tool(all_rows) == of_device(findings)
     for bug in bugs:

@@ -25,7 +25,7 @@ CacheLines::Touch CacheLines::touch(uint64_t line, unsigned user) {
   const uint64_t own = uint64_t{1} << user % 64, users = hit ? its->users : 0;
   std::copy_backward(first, hit ? its : last - 1, hit ? its + 1 : last);
   *first = {line, users | own};
-  return !hit ? MISS : users & own ? HIT : HIT_OF_OTHERS;
+  return !hit ? kMiss : users & own ? kHit : kHitOfOthers;
 }
 
 void CacheLines::clear() { std::ranges::fill(lines_, Line{kNone, 0}); }
@@ -102,15 +102,15 @@ void AccessCosts::through_caches(Row &row, CacheLines &cache, unsigned use, uint
   const bool stores = use & USE_WRITES, loads = use & USE_READS || !stores;
   row.lines += touched_.size();
   for (const uint64_t number : touched_) {
-    const CacheLines::Touch touch = stores ? CacheLines::MISS : cache.touch(number, wave);
-    row.shared += touch == CacheLines::HIT_OF_OTHERS;
-    if (touch != CacheLines::MISS)
+    const CacheLines::Touch touch = stores ? CacheLines::kMiss : cache.touch(number, wave);
+    row.shared += touch == CacheLines::kHitOfOthers;
+    if (touch != CacheLines::kMiss)
       continue;
     ++row.l2;
     const uint64_t first = number * line / l2_line_, last = (number * line + line - 1) / l2_line_;
     for (uint64_t next = first; next <= last; ++next) {
-      row.memory += l2_.touch(next) == CacheLines::MISS && loads;
-      row.memory += stores && written_.touch(next) == CacheLines::MISS;
+      row.memory += l2_.touch(next) == CacheLines::kMiss && loads;
+      row.memory += stores && written_.touch(next) == CacheLines::kMiss;
     }
   }
 }

@@ -11,7 +11,7 @@ namespace luthier {
 // Lines that a set-associative cache holds; in each set the least recently used line is replaced.
 class CacheLines {
 public:
-  enum Touch { MISS, HIT, HIT_OF_OTHERS };
+  enum Touch { kMiss, kHit, kHitOfOthers };
   explicit CacheLines(uint64_t lines);
   // Return whether the cache holds a line, which it then holds, and whether only other users touched it until now.
   Touch touch(uint64_t line, unsigned user = 0);

@@ -82,7 +82,7 @@ std::vector<uint64_t> Shadow::pages() const {
 }
 
 void Shadow::fill(Line &line) {
-  line.cells = arena_.take(2 * kDwords);
+  line.cells = arena_.take(size_t{2} * kDwords);
   std::fill_n(line.cells, kDwords, line.whole.history);
   for (unsigned dword = 0; dword < kDwords; ++dword) {
     uint32_t lanes = 0;

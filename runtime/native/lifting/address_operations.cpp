@@ -335,7 +335,7 @@ AddressOperations::Results AddressOperations::sum(int index, const AddressState 
       return into_object();
     }
   }
-  return {{result, values_of(std::move(sums))}, {{Scc}, carries.empty() ? nullptr : values_of(std::move(carries))}};
+  return {{result, values_of(std::move(sums))}, {{Scc}, carries.empty() ? nullptr : values_of(carries)}};
 }
 
 AddressOperations::Results AddressOperations::sum_carry(int index, const AddressState &state, Notes *notes,
@@ -399,7 +399,7 @@ AddressOperations::Results AddressOperations::add_pair(int index, const AddressS
     }
     Values lower = indexed(low, 0), upper = indexed(high, 1);
     if (lower && upper)
-      return {{{first}, std::move(lower)}, {{first + 1}, std::move(upper)}};
+      return {{{first}, lower}, {{first + 1}, upper}};
   }
   return {};
 }

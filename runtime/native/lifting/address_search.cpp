@@ -29,7 +29,8 @@ AddressSearch::Result AddressSearch::run(const std::vector<int> &roots, const st
     analyse(roots, links, followed, false);
     if (!result_.computed.empty()) // uses of a computed program counter decide whether the code can be moved
       analyse(roots, links, followed, true);
-  } catch (const Exhausted &) { // the caller sees what is spent
+  } catch (const Exhausted &) {
+    left_ = 0; // which the caller sees
   }
   for (const auto &[function, units] : clobbers_)
     result_.asked.insert(function);

@@ -138,7 +138,7 @@ private:
 
 using CalleesRow = std::pair<std::vector<int64_t>, bool>;
 
-std::unique_ptr<BoundSearch> make_search(std::shared_ptr<BoundCode> code, const py::object &blocks,
+std::unique_ptr<BoundSearch> make_search(const std::shared_ptr<BoundCode> &code, const py::object &blocks,
                                          const Column<int64_t> &addresses, const Column<int32_t> &sizes,
                                          const Column<uint32_t> &roles, std::vector<int64_t> filled,
                                          const std::map<int, CalleesRow> &callees,
