@@ -102,7 +102,7 @@ def _arrow(start: int, end: int, steps: int) -> str:
 
 
 def write_or_check(path: Path, text: str) -> int:
-    """Write a drawing, or with ``--check`` on the command line compare it; return the exit status."""
+    """Write a drawing, or compare it if the command line has ``--check``; return the exit status."""
     if sys.argv[1:] != ["--check"]:
         path.write_text(text)
     elif not path.exists() or path.read_text() != text:

@@ -83,7 +83,7 @@ def test_the_signal_that_ends_the_program_is_named(tmp_path: Path, options: tupl
 
 
 def test_records_that_are_not_kept(build_program: Callable[..., Path], tmp_path: Path) -> None:
-    """A tool whose records nobody takes says how many; with a run folder they are kept."""
+    """Without a run folder, a run says how many records of a tool it did not keep; with one, it keeps them."""
     for options, expected in ((("-o", str(tmp_path / "run")), False), ((), True)):
         done = run_luthier("run", "-t", "mem_trace", *options, "--", build_program("graph"))
         assert done.returncode == 0

@@ -9,6 +9,7 @@ import importlib
 import importlib.machinery
 import os
 import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import IO, NoReturn, Protocol
 
@@ -103,9 +104,9 @@ class Parser(argparse.ArgumentParser):
         """
         takes_program = any(action.nargs in (argparse.REMAINDER, argparse.PARSER) for action in self._actions)
         joined: list[str] = []
-        rest = list(words)
+        rest = deque(words)
         while rest:
-            word = self._whole(rest.pop(0))
+            word = self._whole(rest.popleft())
             action = self._option_string_actions.get(word)
             if word == "--" or (takes_program and not word.startswith("-")):
                 return [*joined, word, *rest]
@@ -114,9 +115,9 @@ class Parser(argparse.ArgumentParser):
                 continue
             if word == JSON and action.nargs == "?":
                 has_value = rest[0].endswith(".json") or rest[0] == action.const
-                joined[-1] += f"={rest.pop(0) if has_value else action.const}"
+                joined[-1] += f"={rest.popleft() if has_value else action.const}"
             elif action.nargs is None:
-                value = rest.pop(0)
+                value = rest.popleft()
                 if word in DASHED and value[:1] == "-" and value[:2] != "--":
                     joined[-1] += f"={value}"
                 else:

@@ -61,7 +61,7 @@ public:
   // Return whether the work-group is in an earlier state: all its waves at the same records, with the same registers.
   // Then only writes of others can change what it does. Compares with one state, which is replaced from time to time.
   bool repeats();
-  // Return whether the work-group has taken so many steps since this last returned true.
+  // Return whether the work-group has taken that many steps since the last call that returned true.
   bool has_spent(uint64_t steps);
   // Return true once in `times` calls.
   bool is_due(unsigned times) { return ++asked_ % times == 0; }
