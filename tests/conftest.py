@@ -17,7 +17,7 @@ from kept import ROOT, kept
 from luthier.module import ToolModule
 from luthier.tool import Tool
 from luthier.tool.task import InstrumentationTask
-from selection import pytest_collection_modifyitems  # noqa: F401 - pytest finds it here
+from selection import pytest_collection_modifyitems, pytest_generate_tests  # noqa: F401 - pytest finds them here
 
 from luthier_build.toolchain import Toolchain
 

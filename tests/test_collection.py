@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from selection import COLLECTED, is_in_shard, rows_of_tables, spread
+from selection import COLLECTED, is_in_shard, spread
 
 ROOT = Path(__file__).parents[1]
 
@@ -72,15 +72,23 @@ def test_seven(a, b): pass
 @pytest.mark.parametrize("b", range(5))
 def test_each_a(a, b): pass
 def test_single(): pass
+@pytest.mark.parametrize("a", [0, 1, 2, pytest.param(3, marks=pytest.mark.thorough)])
+def test_not_thorough(a): pass
+@pytest.mark.thorough
+def test_thorough(): pass
+@pytest.mark.parametrize("a", [pytest.param(3, marks=pytest.mark.thorough)])
+def test_thorough_row(a): pass
 """
 
 
-def test_the_mark_says_how_many_rows_run(pytester: pytest.Pytester) -> None:
-    items, _ = pytester.inline_genitems(pytester.makepyfile(TABLES_OF_ALL_KINDS))
-    chosen = rows_of_tables(items)
-    assert chosen == rows_of_tables(reversed(items))
-    counts = Counter(name.rpartition("::")[2].partition("[")[0] for name in chosen)
-    assert counts == {"test_all": 20, "test_each_value": 5, "test_seven": 7, "test_each_a": 4}
+def test_marks_say_which_rows_run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("selection.EVERYTHING", False)
+    monkeypatch.setattr("selection.SHARD", "")
+    pytester.makeconftest("from selection import pytest_collection_modifyitems, pytest_generate_tests")
+    pytester.makepyfile(TABLES_OF_ALL_KINDS)
+    listed = pytester.runpytest_inprocess("--collect-only", "-q").outlines
+    tables = {"test_all": 20, "test_each_value": 5, "test_seven": 7, "test_each_a": 4, "test_not_thorough": 3}
+    assert Counter(re.findall(r"::(\w+)", "\n".join(listed))) == {**tables, "test_single": 1}
 
 
 @pytest.mark.parametrize("count", [1, 3, 12])

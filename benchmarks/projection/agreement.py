@@ -9,7 +9,6 @@ import numpy as np
 from luthier.errors import LuthierError
 from msgspec import Struct
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import spearmanr
 
 
 class Agreement(Struct, frozen=True):
@@ -34,6 +33,9 @@ def agreement(projected: ArrayLike, measured: ArrayLike) -> Agreement:
     Raises:
         LuthierError: there are no times, not as many of both, or one is not a positive number.
     """
+    # SciPy takes as long to import as Luthier, and others need only this module's class.
+    from scipy.stats import spearmanr
+
     p, m = _times(projected), _times(measured)
     if p.shape != m.shape:
         raise LuthierError(

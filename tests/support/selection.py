@@ -11,24 +11,33 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.python import CallSpec
 from effort import EVERYTHING, SHARD
 
 COLLECTED = pytest.StashKey[set[Path]]()
 """Files that tests were collected from."""
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Leave out the rows of a table that do not run, before pytest makes a test of each."""
+    if all_run(metafunc.config) or not metafunc._calls:
+        return
+    marks = list(metafunc.definition.iter_markers())
+    calls = {f"{metafunc.definition.nodeid}[{call.id}]": call for call in metafunc._calls}
+    rows = rows_of_table({name: call for name, call in calls.items() if not is_thorough([*call.marks, *marks])}, marks)
+    # Pytest makes a test without parameters of a table without rows. The next hook leaves out the whole table.
+    metafunc._calls = [call for name, call in calls.items() if name in rows] or metafunc._calls
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests marked `thorough`, and the rows of tables that `rows_of_tables` leaves out.
+    """Deselect tests marked `thorough`.
 
     `make test-all` runs everything, and so does a command line that names a test. A shard runs its part of the rest.
     """
     config.stash[COLLECTED] = {item.path for item in items}
-    chosen = items
-    if not (EVERYTHING or any("::" in argument for argument in config.args)):
-        chosen = [item for item in items if item.get_closest_marker("thorough") is None]
-        rows = rows_of_tables(chosen)
-        chosen = [item for item in chosen if not hasattr(item, "callspec") or item.nodeid in rows]
+    chosen = [item for item in items if all_run(config) or not is_thorough(item.iter_markers())]
     try:
         chosen = [item for item in chosen if is_in_shard(item.nodeid, SHARD)]
     except ValueError as problem:
@@ -38,37 +47,39 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = chosen
 
 
-def rows_of_tables(items: Iterable[pytest.Item]) -> set[str]:
-    """Return the node ids of the rows to run of each parametrized test.
+def all_run(config: pytest.Config) -> bool:
+    """Return whether neither marks nor tables leave out tests."""
+    return EVERYTHING or any("::" in argument for argument in config.args)
+
+
+def is_thorough(marks: Iterable[pytest.Mark | pytest.MarkDecorator]) -> bool:
+    """Return whether a test with these marks runs under `make test-all` alone."""
+    return any(mark.name == "thorough" for mark in marks)
+
+
+def rows_of_table(calls: Mapping[str, CallSpec], marks: Iterable[pytest.Mark]) -> set[str]:
+    """Return the names of the rows to run of a parametrized test.
 
     A test without the mark `rows` runs all its rows. `rows(most, *names)` runs the first `most` rows of `spread`, over
     the named parameters or all of them.
     """
-    tables: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if hasattr(item, "callspec"):
-            tables.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    chosen: set[str] = set()
-    for table in tables.values():
-        mark = table[0].get_closest_marker("rows")
-        if mark is None:
-            chosen.update(item.nodeid for item in table)
-        else:
-            most, *names = mark.args or (None,)
-            chosen |= spread({item.nodeid: factors(item, names) for item in table}, most)
-    return chosen
+    mark = next((mark for mark in marks if mark.name == "rows"), None)
+    if mark is None:
+        return set(calls)
+    most, *names = mark.args or (None,)
+    return spread({name: factors(call, names) for name, call in calls.items()}, most)
 
 
-def factors(item: pytest.Item, names: Sequence[str]) -> dict[str, Hashable]:
-    """Return the value of each named parameter of a test, or of all. A tuple is a factor for each of its values."""
+def factors(call: CallSpec, names: Sequence[str]) -> dict[str, Hashable]:
+    """Return the value of each named parameter of a row, or of all. A tuple is a factor for each of its values."""
     values: dict[str, Hashable] = {}
-    for name, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
+    for name, value in call.params.items():
         if names and name not in names:
             continue
-        simple = isinstance(value, tuple) and all(isinstance(part, str | int) for part in value)
-        for place, part in enumerate(value if simple else (value,)):
+        parts = value if isinstance(value, tuple) and all(isinstance(part, str | int) for part in value) else (value,)
+        for place, part in enumerate(parts):
             known = isinstance(part, str | int | float | bool | None)
-            values[f"{name} {place}"] = part if known else item.callspec.indices[name]
+            values[f"{name} {place}"] = part if known else call.indices[name]
     return values
 
 
