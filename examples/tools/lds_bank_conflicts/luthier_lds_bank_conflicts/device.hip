@@ -22,26 +22,27 @@ LUTHIER_HOOK_ANNOTATE access(uint32_t offset, uint32_t site, uint32_t shift, uin
   if (active == 0)
     return;
   const uint32_t lane = __lane_id(), quad = lane >> 2 & 7;
-  const uint32_t at_once = banks < 32 ? banks : 32;
-  const uint32_t phase = read128 ? (quad < 4 ? quad : (quad ^ 1) & 3) + (lane >> 5) * 4 : lane / at_once;
-  const uint32_t cell = offset >> shift, bank = cell & (banks - 1);
+  const uint32_t at_once_shift = banks < 32 ? __builtin_ctz(banks) : 5;
+  const uint32_t phases = __builtin_amdgcn_wavefrontsize() >> at_once_shift;
+  const uint32_t phase = read128 ? (quad < 4 ? quad : (quad ^ 1) & 3) + (lane >> 5) * 4 : lane >> at_once_shift;
+  const uint32_t cell = offset >> shift, server = phase * banks + (cell & (banks - 1));
 
-  // Number of different cells requested from each lane's bank in the lane's phase, its own included.
-  uint32_t wanted = 0;
-  for (uint64_t left = active; left;) {
-    const int leader = __builtin_ctzll(left);
-    const uint32_t its_cell = __builtin_amdgcn_readlane(cell, leader);
-    const bool with_it = phase == __builtin_amdgcn_readlane(phase, leader);
-    left &= ~__ballot(with_it && cell == its_cell);
-    wanted += with_it && bank == (its_cell & (banks - 1));
+  // The lanes that the same bank serves in the same phase, this lane included.
+  uint64_t peers = active;
+  for (uint32_t bit = 1; bit < phases * banks; bit <<= 1) {
+    const uint64_t with_bit = __ballot(server & bit);
+    peers &= server & bit ? with_bit : ~with_bit;
   }
-  const uint64_t phases = __builtin_amdgcn_wavefrontsize() / at_once;
+  // In each cycle of its phase, a bank serves its first waiting lane and all that request the same cell. Every phase
+  // takes the first cycle; only those with waiting lanes take another.
   uint64_t cycles = phases;
-  for (uint64_t left = active; left;) {
-    const bool now = phase == __builtin_amdgcn_readlane(phase, __builtin_ctzll(left));
-    left &= ~__ballot(now);
-    for (uint32_t most = 1; __ballot(now && wanted > most); ++most)
-      ++cycles;
+  for (uint64_t waiting = active;;) {
+    const uint32_t served = __builtin_amdgcn_ds_bpermute(__builtin_ctzll(peers & waiting) << 2, cell);
+    waiting &= ~__ballot(cell == served);
+    if (!waiting)
+      break;
+    for (uint64_t left = waiting; left; ++cycles)
+      left &= ~__ballot(phase == __builtin_amdgcn_readlane(phase, __builtin_ctzll(left)));
   }
   luthier::sAtomicAdd<uint64_t>(&accesses[site][0], 1);
   luthier::sAtomicAdd<uint64_t>(&accesses[site][1], __builtin_popcountll(active));
