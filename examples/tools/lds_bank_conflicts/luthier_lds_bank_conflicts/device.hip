@@ -7,11 +7,24 @@ MARK_LUTHIER_DEVICE_MODULE
 /// By site: accesses, active lanes, minimum cycles, actual cycles.
 __device__ uint64_t accesses[16384][4];
 
+namespace {
+
+/// Returns whether the lanes of each half of the wave request cells so near to that of its first active lane, and
+/// behind it, that different cells are in different banks. Most accesses are like this, and the test is cheap.
+__device__ inline bool areNear(uint32_t cell, uint64_t active, uint32_t lane, uint32_t banks) {
+  const uint32_t low = active, high = active >> 32;
+  const uint32_t first = __builtin_amdgcn_readlane(cell, low ? __builtin_ctz(low) : 0);
+  const uint32_t first_high = __builtin_amdgcn_readlane(cell, high ? 32 + __builtin_ctz(high) : 0);
+  return __ballot(cell - (lane < 32 ? first : first_high) >= banks) == 0;
+}
+
+} // namespace
+
 /// A wave is about to access LDS at `offset` in every active lane.
 ///
-/// LDS serves the lanes in phases, as many at once as it has banks for; a phase without active lanes takes a cycle, too.
-/// In a phase each bank serves one dword a cycle, to all lanes that request it; other dwords of the bank wait for the
-/// next cycle. Accesses are aligned to their size, so wide ones are treated as narrow ones with fewer, wider banks.
+/// LDS serves the lanes in phases, as many at once as it has banks for; a phase without active lanes takes a cycle,
+/// too. In a phase each bank serves one dword a cycle, to all lanes that request it; other dwords of the bank wait for
+/// the next cycle. Accesses are aligned to their size, so wide ones are treated as narrow ones with fewer, wider banks.
 ///
 /// @param site number of the instruction
 /// @param shift an access has 1 << shift bytes, at least those of a bank
@@ -27,20 +40,18 @@ LUTHIER_HOOK_ANNOTATE access(uint32_t offset, uint32_t site, uint32_t shift, uin
   const uint32_t phase = read128 ? (quad < 4 ? quad : (quad ^ 1) & 3) + (lane >> 5) * 4 : lane >> at_once_shift;
   const uint32_t cell = offset >> shift, server = phase * banks + (cell & (banks - 1));
 
+  uint64_t cycles = phases, waiting = areNear(cell, active, lane, banks) ? 0 : active;
   // The lanes that the same bank serves in the same phase, this lane included.
   uint64_t peers = active;
-  for (uint32_t bit = 1; bit < phases * banks; bit <<= 1) {
+  for (uint32_t bit = 1; waiting && bit < phases * banks; bit <<= 1) {
     const uint64_t with_bit = __ballot(server & bit);
     peers &= server & bit ? with_bit : ~with_bit;
   }
   // In each cycle of its phase, a bank serves its first waiting lane and all that request the same cell. Every phase
   // takes the first cycle; only those with waiting lanes take another.
-  uint64_t cycles = phases;
-  for (uint64_t waiting = active;;) {
+  while (waiting) {
     const uint32_t served = __builtin_amdgcn_ds_bpermute(__builtin_ctzll(peers & waiting) << 2, cell);
     waiting &= ~__ballot(cell == served);
-    if (!waiting)
-      break;
     for (uint64_t left = waiting; left; ++cycles)
       left &= ~__ballot(phase == __builtin_amdgcn_readlane(phase, __builtin_ctzll(left)));
   }
