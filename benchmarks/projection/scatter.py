@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import math
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -65,11 +66,15 @@ def _lines(
         place, text = at(10.0**power), f"{10.0**power:g} ms"
         yield f'<text x="{place:.1f}" y="{SIZE + 16}" text-anchor="middle">{text}</text>'
         yield f'<text x="-6" y="{SIZE - place + 4:.1f}" text-anchor="end">{text}</text>'
-    for point in points:
-        yield (
-            f'<circle cx="{at(point.kernel.time_ms):.1f}" cy="{SIZE - at(point.projected_ms):.1f}" r="2.5" '
-            f'fill="{colours[point.bound_by]}" fill-opacity="0.6"/>'
+    for bound, colour in colours.items():
+        dots = (
+            f"M{at(point.kernel.time_ms):.1f} {SIZE - at(point.projected_ms):.1f}h0"
+            for point in points
+            if point.bound_by == bound
         )
+        yield f'<path stroke="{colour}" stroke-opacity="0.6" stroke-width="5" stroke-linecap="round" d="'
+        yield from textwrap.wrap(" ".join(dots), 120)
+        yield '"/>'
     for number, (bound, colour) in enumerate(colours.items()):
         y = 14 + 18 * number
         yield f'<circle cx="{SIZE + 14}" cy="{y - 4}" r="4" fill="{colour}"/>'
