@@ -5,6 +5,7 @@ Use: python scripts/api_reference.py [--check]   (writes the page; --check compa
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -13,6 +14,8 @@ from luthier.support.processes import run
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "api.md"
+ANCHOR = re.compile(r'(<a id="[^"]+"></a>)\n\n(#+ )')
+"""An anchor in a paragraph of its own, and the heading that it belongs to."""
 
 
 def reference() -> str:
@@ -33,7 +36,7 @@ def reference() -> str:
             str(PAGE.with_suffix(".rst")),
         ]
         run(command)
-        return Path(made, "markdown/docs/api.md").read_text()
+        return ANCHOR.sub(r"\2\1", Path(made, "markdown/docs/api.md").read_text())
 
 
 if __name__ == "__main__":
