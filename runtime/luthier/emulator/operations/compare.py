@@ -72,10 +72,7 @@ _INTEGER_RELATIONS: dict[str, Relation] = {
 
 
 def _compare(names: str, kind: str, relation: Relation) -> None:
-    @operations.compare(" ".join(f"v_cmp_{name}_{kind}" for name in names.split()), f"{kind} {kind}")
-    def compare(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D.lane = the relation of S0 to S1."""
-        return relation(b, x, y)
+    operations.compare(" ".join(f"v_cmp_{name}_{kind}" for name in names.split()), f"{kind} {kind}")(relation)
 
 
 for _bits in (16, 32, 64):

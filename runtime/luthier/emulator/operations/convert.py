@@ -11,10 +11,7 @@ operations = OperationTable()
 
 
 def _to(name: str, source: str, target: str) -> None:
-    @operations.lane(name, f"{source} -> {target}")
-    def convert(b: Builder, x: TypedValue) -> TypedValue:
-        """D = S0 converted, rounded as MODE says."""
-        return x.to(target)
+    operations.lane(name, f"{source} -> {target}")(lambda b, x: x.to(target))
 
 
 for _source, _target in (
@@ -34,10 +31,7 @@ for _source, _target in (
 
 
 def _to_integer(source: str, target: str) -> None:
-    @operations.lane(f"v_cvt_{target}_{source}", f"{source} -> {target}")
-    def convert(b: Builder, x: TypedValue) -> TypedValue:
-        """D = S0 truncated; saturated, NaN gives 0."""
-        return b.float_to_int(x, target)
+    operations.lane(f"v_cvt_{target}_{source}", f"{source} -> {target}")(lambda b, x: b.float_to_int(x, target))
 
 
 for _source, _bits in (("f32", 32), ("f64", 32), ("f16", 16)):
@@ -51,39 +45,20 @@ def cvt_nearest(b: Builder, x: TypedValue) -> TypedValue:
     return b.float_to_int(b.floor(x + 0.5), "i32")
 
 
-@operations.lane("v_cvt_flr_i32_f32 v_cvt_floor_i32_f32", "f32 -> i32")
-def cvt_floor(b: Builder, x: TypedValue) -> TypedValue:
-    """D = floor(S0)."""
-    return b.float_to_int(b.floor(x), "i32")
-
-
-@operations.lane("v_cvt_i32_i16", "i16 -> i32")
-def cvt_i32_i16(b: Builder, x: TypedValue) -> TypedValue:
-    """D = S0, sign-extended."""
-    return x.to("i32")
-
-
-@operations.lane("v_cvt_u32_u16", "u16 -> u32")
-def cvt_u32_u16(b: Builder, x: TypedValue) -> TypedValue:
-    """D = S0, zero-extended."""
-    return x.to("u32")
+operations.lane("v_cvt_flr_i32_f32 v_cvt_floor_i32_f32", "f32 -> i32")(lambda b, x: b.float_to_int(b.floor(x), "i32"))
+operations.lane("v_cvt_i32_i16", "i16 -> i32")(lambda b, x: x.to("i32"))
+operations.lane("v_cvt_u32_u16", "u16 -> u32")(lambda b, x: x.to("u32"))
 
 
 def _byte(place: int) -> None:
-    @operations.lane(f"v_cvt_f32_ubyte{place}", "u32 -> f32")
-    def ubyte(b: Builder, x: TypedValue) -> TypedValue:
-        """D = float of one byte of S0."""
-        return x.bits(8 * place, 8).to("f32")
+    operations.lane(f"v_cvt_f32_ubyte{place}", "u32 -> f32")(lambda b, x: x.bits(8 * place, 8).to("f32"))
 
 
 for _place in range(4):
     _byte(_place)
 
 
-@operations.lane("v_cvt_off_f32_i4", "i32 -> f32")
-def cvt_off_f32_i4(b: Builder, x: TypedValue) -> TypedValue:
-    """D = the signed low 4 bits / 16."""
-    return x.bits(0, 4).to("f32") * 0.0625
+operations.lane("v_cvt_off_f32_i4", "i32 -> f32")(lambda b, x: x.bits(0, 4).to("f32") * 0.0625)
 
 
 # Normalized integers ------------------------------------------------------------------------------------------------
@@ -104,10 +79,7 @@ def to_normalized(b: Builder, x: TypedValue, signed: bool) -> TypedValue:
 def _normalized(source: str, signed: bool) -> None:
     letter = "i" if signed else "u"
 
-    @operations.lane(f"v_cvt_norm_{letter}16_{source}", f"{source} -> u16")
-    def single(b: Builder, x: TypedValue) -> TypedValue:
-        """D = S0 as a normalized integer."""
-        return to_normalized(b, x, signed)
+    operations.lane(f"v_cvt_norm_{letter}16_{source}", f"{source} -> u16")(lambda b, x: to_normalized(b, x, signed))
 
     @operations.lane(f"v_cvt_pknorm_{letter}16_{source} v_cvt_pk_norm_{letter}16_{source}", f"{source} {source} -> u32")
     def pair(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
@@ -146,10 +118,7 @@ def cvt_pk_f16_f32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     return b.with_rounding(0, lambda inner: _floats(b, x, y, "f16"))
 
 
-@operations.lane("v_cvt_pk_bf16_f32", "f32 f32 -> u32")
-def cvt_pk_bf16_f32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S1 and S0 as bfloats, rounded to nearest even."""
-    return _floats(b, x, y, "bf16")
+operations.lane("v_cvt_pk_bf16_f32", "f32 f32 -> u32")(lambda b, x, y: _floats(b, x, y, "bf16"))
 
 
 @operations.lane("v_cvt_pk_u16_u32", "u32 u32 -> u32")
@@ -176,10 +145,7 @@ _pair_of_integers("i16")
 _pair_of_integers("u16")
 
 
-@operations.lane("v_pack_b32_f16", "f16 f16 -> u32", flush=False)
-def pack_b32_f16(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S1 over S0."""
-    return pack(x, y)
+operations.lane("v_pack_b32_f16", "f16 f16 -> u32", flush=False)(lambda b, x, y: pack(x, y))  # S1 over S0
 
 
 def float_to_byte(b: Builder, x: TypedValue) -> TypedValue:

@@ -46,15 +46,8 @@ def _integer(kind: str) -> None:
         wide = f"{kind[0]}64"
         return narrow(b, x.to(wide) * y.to(wide) + z.to(wide), kind) if clamps(b) else x * y + z
 
-    @operations.packed(f"v_pk_min_{kind}", f"{kind} {kind} -> {kind}")
-    def minimum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = the smaller."""
-        return b.minimum(x, y)
-
-    @operations.packed(f"v_pk_max_{kind}", f"{kind} {kind} -> {kind}")
-    def maximum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = the larger."""
-        return b.maximum(x, y)
+    operations.packed(f"v_pk_min_{kind}", f"{kind} {kind} -> {kind}")(lambda b, x, y: b.minimum(x, y))
+    operations.packed(f"v_pk_max_{kind}", f"{kind} {kind} -> {kind}")(lambda b, x, y: b.maximum(x, y))
 
 
 _integer("i16")
@@ -67,22 +60,9 @@ def mul_lo(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     return narrow(b, x.to("u32") * y.to("u32"), "u16") if clamps(b) else x * y
 
 
-@operations.packed("v_pk_lshlrev_b16", "u16 u16 -> u16")
-def lshlrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S1 << S0."""
-    return y << (x & 15)
-
-
-@operations.packed("v_pk_lshrrev_b16", "u16 u16 -> u16")
-def lshrrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S1 >> S0."""
-    return y >> (x & 15)
-
-
-@operations.packed("v_pk_ashrrev_i16", "i16 i16 -> i16")
-def ashrrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S1 >> S0 with the sign."""
-    return y >> (x & 15)
+operations.packed("v_pk_lshlrev_b16", "u16 u16 -> u16")(lambda b, x, y: y << (x & 15))
+operations.packed("v_pk_lshrrev_b16", "u16 u16 -> u16")(lambda b, x, y: y >> (x & 15))
+operations.packed("v_pk_ashrrev_i16", "i16 i16 -> i16")(lambda b, x, y: y >> (x & 15))
 
 
 # Floats -------------------------------------------------------------------------------------------------------------
@@ -94,39 +74,23 @@ def _float(kind: str) -> None:
         """D = S0 + S1."""
         return x + y
 
-    @operations.packed(f"v_pk_mul_{kind}", f"{kind} {kind} -> {kind}")
-    def mul(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = S0 * S1."""
-        return x * y
-
-    @operations.packed(f"v_pk_fma_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def fma(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = S0 * S1 + S2, rounded once."""
-        return b.fma(x, y, z)
+    operations.packed(f"v_pk_mul_{kind}", f"{kind} {kind} -> {kind}")(lambda b, x, y: x * y)
+    operations.packed(f"v_pk_fma_{kind}", f"{kind} {kind} {kind} -> {kind}")(lambda b, x, y, z: b.fma(x, y, z))
 
 
 _float("f16")
 _float("f32")
 
 
-@operations.packed("v_pk_fmac_f16", "f16 f16 f16 -> f16")
-def fmac_f16(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S0 * S1 + D, rounded once."""
-    return b.fma(x, y, z)
+operations.packed("v_pk_fmac_f16", "f16 f16 f16 -> f16")(lambda b, x, y, z: b.fma(x, y, z))
 
 
 def _choice(name: str, choose: Choice) -> None:
-    @operations.packed(f"v_pk_{name}_f16", "f16 f16 -> f16", generations=name in ("min", "max"))
-    def choice(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = the smaller or larger."""
-        return choose(b, x, y)
+    operations.packed(f"v_pk_{name}_f16", "f16 f16 -> f16", generations=name in ("min", "max"))(choose)
 
 
 def _choice_of_three(name: str, choose: Choice) -> None:
-    @operations.packed(f"v_pk_{name}_f16", "f16 f16 f16 -> f16")
-    def choice(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = the smallest or largest."""
-        return choose(b, choose(b, x, y), z)
+    operations.packed(f"v_pk_{name}_f16", "f16 f16 f16 -> f16")(lambda b, x, y, z: choose(b, choose(b, x, y), z))
 
 
 _choice("min", legacy_minimum)
@@ -215,15 +179,9 @@ def _sums(kind: str, declare: Callable[..., Callable[[OfThree], OfThree]], prefi
 
 
 def _choices_of_three(kind: str) -> None:
-    @operations.packed(f"v_pk_min3_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
-    def min3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = the smallest."""
-        return b.minimum(b.minimum(x, y), z)
-
-    @operations.packed(f"v_pk_max3_{kind}", f"{kind} {kind} {kind} -> {kind}", since=_NEWEST)
-    def max3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = the largest."""
-        return b.maximum(b.maximum(x, y), z)
+    signature = f"{kind} {kind} {kind} -> {kind}"
+    operations.packed(f"v_pk_min3_{kind}", signature, since=_NEWEST)(lambda b, x, y, z: b.minimum(b.minimum(x, y), z))
+    operations.packed(f"v_pk_max3_{kind}", signature, since=_NEWEST)(lambda b, x, y, z: b.maximum(b.maximum(x, y), z))
 
 
 for _kind in ("i16", "u16"):
@@ -261,10 +219,7 @@ def _mixed(b: Builder, sources: tuple[TypedValue, ...], half: str = "f16", add: 
     return add(b, *values)
 
 
-@operations.lane("v_fma_mix_f32", "u32 u32 u32 -> f32", static=_MODIFIERS)
-def fma_mix_f32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S0 * S1 + S2, rounded once."""
-    return _mixed(b, (x, y, z))
+operations.lane("v_fma_mix_f32", "u32 u32 u32 -> f32", static=_MODIFIERS)(lambda b, x, y, z: _mixed(b, (x, y, z)))
 
 
 @operations.lane("v_mad_mix_f32", "u32 u32 u32 -> f32", static=_MODIFIERS)

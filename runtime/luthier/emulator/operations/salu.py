@@ -21,10 +21,7 @@ def add_u32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, Typed
     return total, total < x
 
 
-@operations.scalar("s_sub_u32 s_sub_co_u32", "u32 u32 -> u32 scc")
-def sub_u32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
-    """D = S0 - S1; SCC = unsigned borrow."""
-    return x - y, x < y
+operations.scalar("s_sub_u32 s_sub_co_u32", "u32 u32 -> u32 scc")(lambda b, x, y: (x - y, x < y))
 
 
 @operations.scalar("s_addc_u32 s_add_co_ci_u32", "u32 u32 scc -> u32 scc")
@@ -55,16 +52,8 @@ def sub_i32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, Typed
     return total, ((x ^ y) & (x ^ total)) < 0
 
 
-@operations.scalar("s_add_nc_u64 s_add_u64", "u64 u64 -> u64")
-def add_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S0 + S1."""
-    return x + y
-
-
-@operations.scalar("s_sub_nc_u64 s_sub_u64", "u64 u64 -> u64")
-def sub_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S0 - S1."""
-    return x - y
+operations.scalar("s_add_nc_u64 s_add_u64", "u64 u64 -> u64")(lambda b, x, y: x + y)
+operations.scalar("s_sub_nc_u64 s_sub_u64", "u64 u64 -> u64")(lambda b, x, y: x - y)
 
 
 def _shift_add(amount: int) -> None:
@@ -89,28 +78,10 @@ def absdiff_i32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, T
 # Multiplication -----------------------------------------------------------------------------------------------------
 
 
-@operations.scalar("s_mul_i32", "u32 u32 -> u32")
-def mul_i32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = low half of S0 * S1."""
-    return x * y
-
-
-@operations.scalar("s_mul_hi_u32", "u32 u32 -> u32")
-def mul_hi_u32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = high half of the unsigned product."""
-    return ((x.to("u64") * y.to("u64")) >> 32).to("u32")
-
-
-@operations.scalar("s_mul_hi_i32", "i32 i32 -> i32")
-def mul_hi_i32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = high half of the signed product."""
-    return ((x.to("i64") * y.to("i64")) >> 32).to("i32")
-
-
-@operations.scalar("s_mul_u64", "u64 u64 -> u64")
-def mul_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = low half of S0 * S1."""
-    return x * y
+operations.scalar("s_mul_i32", "u32 u32 -> u32")(lambda b, x, y: x * y)
+operations.scalar("s_mul_hi_u32", "u32 u32 -> u32")(lambda b, x, y: ((x.to("u64") * y.to("u64")) >> 32).to("u32"))
+operations.scalar("s_mul_hi_i32", "i32 i32 -> i32")(lambda b, x, y: ((x.to("i64") * y.to("i64")) >> 32).to("i32"))
+operations.scalar("s_mul_u64", "u64 u64 -> u64")(lambda b, x, y: x * y)
 
 
 # Choice -------------------------------------------------------------------------------------------------------------
@@ -135,10 +106,7 @@ for _kind in ("i32", "u32"):
 
 
 def _conditional(bits: int) -> None:
-    @operations.scalar(f"s_cselect_b{bits}", f"u{bits} u{bits} scc -> u{bits}")
-    def cselect(b: Builder, x: TypedValue, y: TypedValue, scc: TypedValue) -> TypedValue:
-        """D = SCC ? S0 : S1."""
-        return b.select(scc, x, y)
+    operations.scalar(f"s_cselect_b{bits}", f"u{bits} u{bits} scc -> u{bits}")(lambda b, x, y, scc: b.select(scc, x, y))
 
 
 for _bits in (32, 64):
@@ -239,10 +207,7 @@ _RELATIONS: dict[str, Callable[[TypedValue, TypedValue], TypedValue]] = {
 
 
 def _compare(relation: str, kind: str, holds: Callable[[TypedValue, TypedValue], TypedValue]) -> None:
-    @operations.scalar(f"s_cmp_{relation}_{kind}", f"{kind} {kind} -> scc")
-    def compare(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """SCC = the relation of S0 to S1."""
-        return holds(x, y)
+    operations.scalar(f"s_cmp_{relation}_{kind}", f"{kind} {kind} -> scc")(lambda b, x, y: holds(x, y))
 
 
 def _compare_constant(relation: str, kind: str, holds: Callable[[TypedValue, TypedValue], TypedValue]) -> None:
@@ -279,10 +244,7 @@ for _bits in (32, 64):
 # SOPK ---------------------------------------------------------------------------------------------------------------
 
 
-@operations.scalar("s_movk_i32", "#simm16 -> i32")
-def movk_i32(b: Builder, constant: TypedValue) -> TypedValue:
-    """D = the constant, sign-extended."""
-    return _simm16(constant)
+operations.scalar("s_movk_i32", "#simm16 -> i32")(lambda b, constant: _simm16(constant))  # constant, sign-extended
 
 
 @operations.scalar("s_cmovk_i32", "sdst:i32 #simm16 scc -> i32")
@@ -297,7 +259,4 @@ def addk_i32(b: Builder, old: TypedValue, constant: TypedValue) -> tuple[TypedVa
     return add_i32(b, old, _simm16(constant))
 
 
-@operations.scalar("s_mulk_i32", "i32 #simm16 -> i32")
-def mulk_i32(b: Builder, old: TypedValue, constant: TypedValue) -> TypedValue:
-    """D *= the constant."""
-    return old * _simm16(constant)
+operations.scalar("s_mulk_i32", "i32 #simm16 -> i32")(lambda b, old, constant: old * _simm16(constant))

@@ -18,35 +18,18 @@ operations = OperationTable()
 def _of_width(bits: int) -> None:
     word = f"u{bits}"
 
-    @operations.scalar(f"s_mov_b{bits}", f"{word} -> {word}")
-    def mov(b: Builder, x: TypedValue) -> TypedValue:
-        """D = S0."""
-        return x
+    operations.scalar(f"s_mov_b{bits}", f"{word} -> {word}")(lambda b, x: x)
 
     @operations.scalar(f"s_cmov_b{bits}", f"sdst:{word} src0:{word} scc -> {word}")
     def cmov(b: Builder, old: TypedValue, x: TypedValue, scc: TypedValue) -> TypedValue:
         """D = S0 if SCC."""
         return b.select(scc, x, old)
 
-    @operations.scalar(f"s_not_b{bits}", f"{word} -> {word} scc")
-    def not_(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
-        """D = ~S0; SCC = D != 0."""
-        return ~x, ~x != 0
+    operations.scalar(f"s_not_b{bits}", f"{word} -> {word} scc")(lambda b, x: (~x, ~x != 0))  # ~S0; SCC = D != 0
+    operations.scalar(f"s_brev_b{bits}", f"{word} -> {word}")(lambda b, x: b.bit_reverse(x))
 
-    @operations.scalar(f"s_brev_b{bits}", f"{word} -> {word}")
-    def brev(b: Builder, x: TypedValue) -> TypedValue:
-        """D = S0 with its bits in reverse order."""
-        return b.bit_reverse(x)
-
-    @operations.scalar(f"s_bcnt1_i32_b{bits}", f"{word} -> u32 scc")
-    def bcnt1(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
-        """D = number of ones; SCC = D != 0."""
-        return b.popcount(x).to("u32"), x != 0
-
-    @operations.scalar(f"s_bcnt0_i32_b{bits}", f"{word} -> u32 scc")
-    def bcnt0(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
-        """D = number of zeros; SCC = D != 0."""
-        return b.popcount(~x).to("u32"), ~x != 0
+    operations.scalar(f"s_bcnt1_i32_b{bits}", f"{word} -> u32 scc")(lambda b, x: (b.popcount(x).to("u32"), x != 0))
+    operations.scalar(f"s_bcnt0_i32_b{bits}", f"{word} -> u32 scc")(lambda b, x: (b.popcount(~x).to("u32"), ~x != 0))
 
     @operations.scalar(f"s_ff1_i32_b{bits} s_ctz_i32_b{bits}", f"{word} -> u32")
     def ff1(b: Builder, x: TypedValue) -> TypedValue:
@@ -119,16 +102,8 @@ def bitreplicate(b: Builder, x: TypedValue) -> TypedValue:
     return spread * 3
 
 
-@operations.scalar("s_sext_i32_i8", "i32 -> i32")
-def sext_i8(b: Builder, x: TypedValue) -> TypedValue:
-    """D = S0[7:0], sign-extended."""
-    return x.bits(0, 8)
-
-
-@operations.scalar("s_sext_i32_i16", "i32 -> i32")
-def sext_i16(b: Builder, x: TypedValue) -> TypedValue:
-    """D = S0[15:0], sign-extended."""
-    return x.bits(0, 16)
+operations.scalar("s_sext_i32_i8", "i32 -> i32")(lambda b, x: x.bits(0, 8))
+operations.scalar("s_sext_i32_i16", "i32 -> i32")(lambda b, x: x.bits(0, 16))
 
 
 @operations.scalar("s_abs_i32", "i32 -> i32 scc")

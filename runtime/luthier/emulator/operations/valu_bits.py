@@ -19,22 +19,9 @@ operations = OperationTable()
 # Moves --------------------------------------------------------------------------------------------------------------
 
 
-@operations.lane("v_mov_b32 v_accvgpr_read_b32 v_accvgpr_write_b32 v_accvgpr_mov_b32", "u32 -> u32")
-def mov_b32(b: Builder, x: TypedValue) -> TypedValue:
-    """D = S0."""
-    return x
-
-
-@operations.lane("v_mov_b64", "u64 -> u64")
-def mov_b64(b: Builder, x: TypedValue) -> TypedValue:
-    """D = S0."""
-    return x
-
-
-@operations.lane("v_mov_b16", "u16 -> u16")
-def mov_b16(b: Builder, x: TypedValue) -> TypedValue:
-    """D = S0."""
-    return x
+operations.lane("v_mov_b32 v_accvgpr_read_b32 v_accvgpr_write_b32 v_accvgpr_mov_b32", "u32 -> u32")(lambda b, x: x)
+operations.lane("v_mov_b64", "u64 -> u64")(lambda b, x: x)
+operations.lane("v_mov_b16", "u16 -> u16")(lambda b, x: x)
 
 
 def _swap(bits: int) -> None:
@@ -55,23 +42,12 @@ _swap(16)
 # Bitwise ------------------------------------------------------------------------------------------------------------
 
 
-@operations.lane("v_not_b32", "u32 -> u32")
-def not_b32(b: Builder, x: TypedValue) -> TypedValue:
-    """D = ~S0."""
-    return ~x
-
-
-@operations.lane("v_not_b16", "u16 -> u16")
-def not_b16(b: Builder, x: TypedValue) -> TypedValue:
-    """D = ~S0."""
-    return ~x
+operations.lane("v_not_b32", "u32 -> u32")(lambda b, x: ~x)
+operations.lane("v_not_b16", "u16 -> u16")(lambda b, x: ~x)
 
 
 def _logic(name: str, bits: int, combine: Callable[[TypedValue, TypedValue], TypedValue]) -> None:
-    @operations.lane(f"v_{name}_b{bits}", f"u{bits} u{bits} -> u{bits}")
-    def logic(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = the bitwise function."""
-        return combine(x, y)
+    operations.lane(f"v_{name}_b{bits}", f"u{bits} u{bits} -> u{bits}")(lambda b, x, y: combine(x, y))
 
 
 for _name, _combine in {"and": operator.and_, "or": operator.or_, "xor": operator.xor}.items():
@@ -80,34 +56,13 @@ for _name, _combine in {"and": operator.and_, "or": operator.or_, "xor": operato
 _logic("xnor", 32, lambda x, y: ~(x ^ y))
 
 
-@operations.lane("v_or3_b32", "u32 u32 u32 -> u32")
-def or3_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S0 | S1 | S2."""
-    return x | y | z
+operations.lane("v_or3_b32", "u32 u32 u32 -> u32")(lambda b, x, y, z: x | y | z)
+operations.lane("v_xor3_b32", "u32 u32 u32 -> u32")(lambda b, x, y, z: x ^ y ^ z)
+operations.lane("v_and_or_b32", "u32 u32 u32 -> u32")(lambda b, x, y, z: (x & y) | z)
+operations.lane("v_lshl_or_b32", "u32 u32 u32 -> u32")(lambda b, x, y, z: (x << (y & 31)) | z)
 
 
-@operations.lane("v_xor3_b32", "u32 u32 u32 -> u32")
-def xor3_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S0 ^ S1 ^ S2."""
-    return x ^ y ^ z
-
-
-@operations.lane("v_and_or_b32", "u32 u32 u32 -> u32")
-def and_or_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = (S0 & S1) | S2."""
-    return (x & y) | z
-
-
-@operations.lane("v_lshl_or_b32", "u32 u32 u32 -> u32")
-def lshl_or_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = (S0 << S1) | S2."""
-    return (x << (y & 31)) | z
-
-
-@operations.lane("v_bfi_b32", "u32 u32 u32 -> u32")
-def bfi_b32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S1 where S0 is one, S2 where it is zero."""
-    return (x & y) | (~x & z)
+operations.lane("v_bfi_b32", "u32 u32 u32 -> u32")(lambda b, x, y, z: (x & y) | (~x & z))
 
 
 def _any_function(bits: int) -> None:
@@ -148,20 +103,9 @@ def _shifts(bits: int) -> None:
     def places(x: TypedValue, kind: str) -> TypedValue:
         return (x & (bits - 1)).to(kind)
 
-    @operations.lane(f"v_lshlrev_b{bits}", f"{amount} u{bits} -> u{bits}")
-    def lshlrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = S1 << S0, modulo the width."""
-        return y << places(x, f"u{bits}")
-
-    @operations.lane(f"v_lshrrev_b{bits}", f"{amount} u{bits} -> u{bits}")
-    def lshrrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = S1 >> S0."""
-        return y >> places(x, f"u{bits}")
-
-    @operations.lane(f"v_ashrrev_i{bits}", f"{amount} i{bits} -> i{bits}")
-    def ashrrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = S1 >> S0 with the sign."""
-        return y >> places(x, f"i{bits}")
+    operations.lane(f"v_lshlrev_b{bits}", f"{amount} u{bits} -> u{bits}")(lambda b, x, y: y << places(x, f"u{bits}"))
+    operations.lane(f"v_lshrrev_b{bits}", f"{amount} u{bits} -> u{bits}")(lambda b, x, y: y >> places(x, f"u{bits}"))
+    operations.lane(f"v_ashrrev_i{bits}", f"{amount} i{bits} -> i{bits}")(lambda b, x, y: y >> places(x, f"i{bits}"))
 
 
 for _bits in (16, 32, 64):
@@ -232,16 +176,8 @@ def lerp_u8(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedVal
 # Counting -----------------------------------------------------------------------------------------------------------
 
 
-@operations.lane("v_bfrev_b32", "u32 -> u32")
-def bfrev_b32(b: Builder, x: TypedValue) -> TypedValue:
-    """D = S0 with its bits in reverse order."""
-    return b.bit_reverse(x)
-
-
-@operations.lane("v_bcnt_u32_b32", "u32 u32 -> u32")
-def bcnt_u32_b32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S1 + the number of ones of S0."""
-    return b.popcount(x) + y
+operations.lane("v_bfrev_b32", "u32 -> u32")(lambda b, x: b.bit_reverse(x))
+operations.lane("v_bcnt_u32_b32", "u32 u32 -> u32")(lambda b, x, y: b.popcount(x) + y)
 
 
 @operations.lane("v_ffbh_u32 v_clz_i32_u32", "u32 -> u32")
@@ -278,15 +214,12 @@ def mbcnt_hi(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
     return b.popcount(x & below) + y
 
 
-@operations.lane("v_prng_b32", "u32 -> u32")
-def prng_b32(b: Builder, x: TypedValue) -> TypedValue:
-    """D = the next state of a linear feedback shift register."""
-    return next_random(b, x)
-
-
 def next_random(b: Builder, x: TypedValue) -> TypedValue:
     """Return the next state of the random number generator for stochastic rounding."""
     return (x << 1) ^ b.select((x >> 31) != 0, 197, b.like(0, x))
+
+
+operations.lane("v_prng_b32", "u32 -> u32")(next_random)
 
 
 # Packing of bytes ---------------------------------------------------------------------------------------------------

@@ -14,25 +14,10 @@ operations = OperationTable()
 
 
 def _arithmetic(kind: str) -> None:
-    @operations.lane(f"v_add_{kind}", f"{kind} {kind} -> {kind}")
-    def add(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = S0 + S1."""
-        return x + y
-
-    @operations.lane(f"v_mul_{kind}", f"{kind} {kind} -> {kind}")
-    def mul(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = S0 * S1."""
-        return x * y
-
-    @operations.lane(f"v_fma_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def fma(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = S0 * S1 + S2, rounded once."""
-        return b.fma(x, y, z)
-
-    @operations.lane(f"v_fmac_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def fmac(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = S0 * S1 + D, rounded once."""
-        return b.fma(x, y, z)
+    operations.lane(f"v_add_{kind}", f"{kind} {kind} -> {kind}")(lambda b, x, y: x + y)
+    operations.lane(f"v_mul_{kind}", f"{kind} {kind} -> {kind}")(lambda b, x, y: x * y)
+    operations.lane(f"v_fma_{kind}", f"{kind} {kind} {kind} -> {kind}")(lambda b, x, y, z: b.fma(x, y, z))
+    operations.lane(f"v_fmac_{kind}", f"{kind} {kind} {kind} -> {kind}")(lambda b, x, y, z: b.fma(x, y, z))
 
     @operations.lane(f"v_fmaak_{kind}", f"{kind} {kind} imm:{kind} -> {kind}")
     def fmaak(b: Builder, x: TypedValue, y: TypedValue, constant: TypedValue) -> TypedValue:
@@ -46,15 +31,8 @@ def _arithmetic(kind: str) -> None:
 
 
 def _subtraction(kind: str) -> None:
-    @operations.lane(f"v_sub_{kind}", f"{kind} {kind} -> {kind}")
-    def sub(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = S0 - S1."""
-        return x - y
-
-    @operations.lane(f"v_subrev_{kind}", f"{kind} {kind} -> {kind}")
-    def subrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = S1 - S0."""
-        return y - x
+    operations.lane(f"v_sub_{kind}", f"{kind} {kind} -> {kind}")(lambda b, x, y: x - y)
+    operations.lane(f"v_subrev_{kind}", f"{kind} {kind} -> {kind}")(lambda b, x, y: y - x)
 
 
 def unfused(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
@@ -66,15 +44,8 @@ def unfused(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedVal
 def _unfused(kind: str, legacy: str) -> None:
     """Declare multiply-adds with two roundings."""
 
-    @operations.lane(f"v_mad_{kind}{legacy}", f"{kind} {kind} {kind} -> {kind}")
-    def mad3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = S0 * S1 + S2, rounded twice."""
-        return unfused(b, x, y, z)
-
-    @operations.lane(f"v_mac_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def mac(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = S0 * S1 + D, rounded twice."""
-        return unfused(b, x, y, z)
+    operations.lane(f"v_mad_{kind}{legacy}", f"{kind} {kind} {kind} -> {kind}")(unfused)
+    operations.lane(f"v_mac_{kind}", f"{kind} {kind} {kind} -> {kind}")(unfused)
 
     @operations.lane(f"v_madak_{kind}", f"{kind} {kind} imm:{kind} -> {kind}")
     def madak(b: Builder, x: TypedValue, y: TypedValue, constant: TypedValue) -> TypedValue:
@@ -95,10 +66,7 @@ _unfused("f16", " v_mad_legacy_f16")
 _unfused("f32", "")
 
 
-@operations.lane("v_fma_legacy_f16", "f16 f16 f16 -> f16", since=(9,))
-def fma_legacy_f16(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S0 * S1 + S2, rounded once."""
-    return b.fma(x, y, z)
+operations.lane("v_fma_legacy_f16", "f16 f16 f16 -> f16", since=(9,))(lambda b, x, y, z: b.fma(x, y, z))
 
 
 def either_is_zero(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
@@ -148,25 +116,10 @@ def _integral(kind: str) -> None:
     bits = int(kind[1:])
     below_one = {16: 0x3BFF, 32: 0x3F7FFFFF, 64: 0x3FEFFFFFFFFFFFFF}[bits]
 
-    @operations.lane(f"v_trunc_{kind}", f"{kind} -> {kind}")
-    def trunc(b: Builder, x: TypedValue) -> TypedValue:
-        """D = S0 rounded toward zero."""
-        return b.truncate(x)
-
-    @operations.lane(f"v_ceil_{kind}", f"{kind} -> {kind}")
-    def ceil(b: Builder, x: TypedValue) -> TypedValue:
-        """D = S0 rounded up."""
-        return b.ceil(x)
-
-    @operations.lane(f"v_floor_{kind}", f"{kind} -> {kind}")
-    def floor(b: Builder, x: TypedValue) -> TypedValue:
-        """D = S0 rounded down."""
-        return b.floor(x)
-
-    @operations.lane(f"v_rndne_{kind}", f"{kind} -> {kind}")
-    def rndne(b: Builder, x: TypedValue) -> TypedValue:
-        """D = S0 rounded to the nearest integral value, ties to even."""
-        return b.round_even(x)
+    operations.lane(f"v_trunc_{kind}", f"{kind} -> {kind}")(lambda b, x: b.truncate(x))
+    operations.lane(f"v_ceil_{kind}", f"{kind} -> {kind}")(lambda b, x: b.ceil(x))
+    operations.lane(f"v_floor_{kind}", f"{kind} -> {kind}")(lambda b, x: b.floor(x))
+    operations.lane(f"v_rndne_{kind}", f"{kind} -> {kind}")(lambda b, x: b.round_even(x))
 
     @operations.lane(f"v_fract_{kind}", f"{kind} -> {kind}")
     def fract(b: Builder, x: TypedValue) -> TypedValue:

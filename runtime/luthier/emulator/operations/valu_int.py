@@ -29,10 +29,7 @@ def narrow(b: Builder, value: TypedValue, kind: str) -> TypedValue:
 
 
 def _add_and_subtract(kind: str, additions: str, subtractions: str, reversed_ones: str) -> None:
-    @operations.lane(additions, f"{kind} {kind} -> {kind}")
-    def add(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = S0 + S1; clamp saturates."""
-        return b.add_saturate(x, y) if clamps(b) else x + y
+    operations.lane(additions, f"{kind} {kind} -> {kind}")(lambda b, x, y: b.add_saturate(x, y) if clamps(b) else x + y)
 
     @operations.lane(subtractions, f"{kind} {kind} -> {kind}")
     def sub(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
@@ -40,11 +37,7 @@ def _add_and_subtract(kind: str, additions: str, subtractions: str, reversed_one
         return b.sub_saturate(x, y) if clamps(b) else x - y
 
     if reversed_ones:
-
-        @operations.lane(reversed_ones, f"{kind} {kind} -> {kind}")
-        def subrev(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-            """D = S1 - S0; clamp saturates."""
-            return sub(b, y, x)
+        operations.lane(reversed_ones, f"{kind} {kind} -> {kind}")(lambda b, x, y: sub(b, y, x))
 
 
 _add_and_subtract("u32", "v_add_u32 v_add_nc_u32", "v_sub_u32 v_sub_nc_u32", "v_subrev_u32 v_subrev_nc_u32")
@@ -80,10 +73,7 @@ def sub_co_u32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, Ty
     return (b.select(borrow, 0, x - y) if clamps(b) else x - y), borrow
 
 
-@operations.lane("v_subrev_co_u32", "u32 u32 -> u32 mask")
-def subrev_co_u32(b: Builder, x: TypedValue, y: TypedValue) -> tuple[TypedValue, TypedValue]:
-    """D = S1 - S0, with the borrow."""
-    return sub_co_u32(b, y, x)
+operations.lane("v_subrev_co_u32", "u32 u32 -> u32 mask")(lambda b, x, y: sub_co_u32(b, y, x))
 
 
 @operations.lane("v_addc_co_u32 v_add_co_ci_u32", "u32 u32 mask -> u32 mask")
@@ -104,73 +94,26 @@ def subbrev_co_u32(b: Builder, x: TypedValue, y: TypedValue, borrow: TypedValue)
     return subb_co_u32(b, y, x, borrow)
 
 
-@operations.lane("v_add3_u32", "u32 u32 u32 -> u32")
-def add3_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S0 + S1 + S2."""
-    return x + y + z
+operations.lane("v_add3_u32", "u32 u32 u32 -> u32")(lambda b, x, y, z: x + y + z)
+operations.lane("v_lshl_add_u32", "u32 u32 u32 -> u32")(lambda b, x, y, z: (x << (y & 31)) + z)
+operations.lane("v_add_lshl_u32", "u32 u32 u32 -> u32")(lambda b, x, y, z: (x + y) << (z & 31))
+operations.lane("v_xad_u32", "u32 u32 u32 -> u32")(lambda b, x, y, z: (x ^ y) + z)
 
 
-@operations.lane("v_lshl_add_u32", "u32 u32 u32 -> u32")
-def lshl_add_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = (S0 << S1) + S2."""
-    return (x << (y & 31)) + z
+operations.lane("v_lshl_add_u64", "u64 u32 u64 -> u64")(lambda b, x, y, z: (x << (y & 7).to("u64")) + z)
 
 
-@operations.lane("v_add_lshl_u32", "u32 u32 u32 -> u32")
-def add_lshl_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = (S0 + S1) << S2."""
-    return (x + y) << (z & 31)
-
-
-@operations.lane("v_xad_u32", "u32 u32 u32 -> u32")
-def xad_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = (S0 ^ S1) + S2."""
-    return (x ^ y) + z
-
-
-@operations.lane("v_lshl_add_u64", "u64 u32 u64 -> u64")
-def lshl_add_u64(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = (S0 << S1[2:0]) + S2."""
-    return (x << (y & 7).to("u64")) + z
-
-
-@operations.lane("v_add_nc_u64", "u64 u64 -> u64", since=(12,))
-def add_nc_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S0 + S1, without clamp."""
-    return x + y
-
-
-@operations.lane("v_sub_nc_u64", "u64 u64 -> u64", since=(12,))
-def sub_nc_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S0 - S1, without clamp."""
-    return x - y
+operations.lane("v_add_nc_u64", "u64 u64 -> u64", since=(12,))(lambda b, x, y: x + y)  # S0 + S1, without clamp
+operations.lane("v_sub_nc_u64", "u64 u64 -> u64", since=(12,))(lambda b, x, y: x - y)  # S0 - S1, without clamp
 
 
 # Multiplication -----------------------------------------------------------------------------------------------------
 
 
-@operations.lane("v_mul_lo_u32 v_mul_lo_i32", "u32 u32 -> u32")
-def mul_lo_u32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = low half of the product."""
-    return x * y
-
-
-@operations.lane("v_mul_hi_u32", "u32 u32 -> u32")
-def mul_hi_u32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = high half of the unsigned product."""
-    return ((x.to("u64") * y.to("u64")) >> 32).to("u32")
-
-
-@operations.lane("v_mul_hi_i32", "i32 i32 -> i32")
-def mul_hi_i32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = high half of the signed product."""
-    return ((x.to("i64") * y.to("i64")) >> 32).to("i32")
-
-
-@operations.lane("v_mul_lo_u16", "u16 u16 -> u16")
-def mul_lo_u16(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = low half of the product."""
-    return narrow(b, x.to("u32") * y.to("u32"), "u16")
+operations.lane("v_mul_lo_u32 v_mul_lo_i32", "u32 u32 -> u32")(lambda b, x, y: x * y)
+operations.lane("v_mul_hi_u32", "u32 u32 -> u32")(lambda b, x, y: ((x.to("u64") * y.to("u64")) >> 32).to("u32"))
+operations.lane("v_mul_hi_i32", "i32 i32 -> i32")(lambda b, x, y: ((x.to("i64") * y.to("i64")) >> 32).to("i32"))
+operations.lane("v_mul_lo_u16", "u16 u16 -> u16")(lambda b, x, y: narrow(b, x.to("u32") * y.to("u32"), "u16"))
 
 
 def _24_bits(kind: str) -> None:
@@ -226,40 +169,15 @@ def mad_u64_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> tupl
     return (b.select(carry, 0xFFFFFFFFFFFFFFFF, total) if clamps(b) else total), carry
 
 
-@operations.lane("v_mad_nc_u64_u32", "u32 u32 u64 -> u64", since=(12,))
-def mad_nc_u64_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S0 * S1 + S2, of GFX1250."""
-    return x.to("u64") * y.to("u64") + z
-
-
-@operations.lane("v_mad_nc_i64_i32", "i32 i32 i64 -> i64", since=(12,))
-def mad_nc_i64_i32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S0 * S1 + S2, of GFX1250."""
-    return x.to("i64") * y.to("i64") + z
-
-
-@operations.lane("v_mad_u32", "u32 u32 u32 -> u32", since=(12,))
-def mad_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S0 * S1 + S2, of GFX1250."""
-    return x * y + z
-
-
-@operations.lane("v_mul_u64", "u64 u64 -> u64", since=(12,))
-def mul_u64(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = low half of the product, of GFX1250."""
-    return x * y
+operations.lane("v_mad_nc_u64_u32", "u32 u32 u64 -> u64", since=(12,))(lambda b, x, y, z: x.to("u64") * y.to("u64") + z)
+operations.lane("v_mad_nc_i64_i32", "i32 i32 i64 -> i64", since=(12,))(lambda b, x, y, z: x.to("i64") * y.to("i64") + z)
+operations.lane("v_mad_u32", "u32 u32 u32 -> u32", since=(12,))(lambda b, x, y, z: x * y + z)
+operations.lane("v_mul_u64", "u64 u64 -> u64", since=(12,))(lambda b, x, y: x * y)
 
 
 def _choice_of_64_bits(kind: str) -> None:
-    @operations.lane(f"v_min_{kind}", f"{kind} {kind} -> {kind}", since=(12,))
-    def minimum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = the smaller, of GFX1250."""
-        return b.minimum(x, y)
-
-    @operations.lane(f"v_max_{kind}", f"{kind} {kind} -> {kind}", since=(12,))
-    def maximum(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = the larger, of GFX1250."""
-        return b.maximum(x, y)
+    operations.lane(f"v_min_{kind}", f"{kind} {kind} -> {kind}", since=(12,))(lambda b, x, y: b.minimum(x, y))
+    operations.lane(f"v_max_{kind}", f"{kind} {kind} -> {kind}", since=(12,))(lambda b, x, y: b.maximum(x, y))
 
 
 _choice_of_64_bits("i64")
@@ -288,30 +206,14 @@ def middle(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValu
 
 
 def _order(kind: str, dual: bool) -> None:
-    @operations.lane(f"v_min_{kind}", f"{kind} {kind} -> {kind}")
-    def min_(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = the smaller."""
-        return b.minimum(x, y)
+    operations.lane(f"v_min_{kind}", f"{kind} {kind} -> {kind}")(lambda b, x, y: b.minimum(x, y))
+    operations.lane(f"v_max_{kind}", f"{kind} {kind} -> {kind}")(lambda b, x, y: b.maximum(x, y))
 
-    @operations.lane(f"v_max_{kind}", f"{kind} {kind} -> {kind}")
-    def max_(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = the larger."""
-        return b.maximum(x, y)
+    of_three = f"{kind} {kind} {kind} -> {kind}"
+    operations.lane(f"v_min3_{kind}", of_three)(lambda b, x, y, z: b.minimum(b.minimum(x, y), z))
+    operations.lane(f"v_max3_{kind}", of_three)(lambda b, x, y, z: b.maximum(b.maximum(x, y), z))
 
-    @operations.lane(f"v_min3_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def min3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = the smallest."""
-        return b.minimum(b.minimum(x, y), z)
-
-    @operations.lane(f"v_max3_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def max3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = the largest."""
-        return b.maximum(b.maximum(x, y), z)
-
-    @operations.lane(f"v_med3_{kind}", f"{kind} {kind} {kind} -> {kind}")
-    def med3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = the median."""
-        return middle(b, x, y, z)
+    operations.lane(f"v_med3_{kind}", of_three)(middle)
 
     if dual:
 
@@ -376,10 +278,7 @@ def sad_u16(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedVal
     return _accumulate(b, part, z)
 
 
-@operations.lane("v_sad_u32", "u32 u32 u32 -> u32")
-def sad_u32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-    """D = S2 + |S0 - S1|."""
-    return _accumulate(b, difference(b, x, y), z)
+operations.lane("v_sad_u32", "u32 u32 u32 -> u32")(lambda b, x, y, z: _accumulate(b, difference(b, x, y), z))
 
 
 def _quad(name: str, masked: bool) -> None:

@@ -91,10 +91,7 @@ def median(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue, minimum: Cho
 
 
 def _pair(names: str, kind: str, choose: Choice, generations: bool = False) -> None:
-    @operations.lane(names, f"{kind} {kind} -> {kind}", generations=generations)
-    def pair(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-        """D = the smaller or larger of two."""
-        return choose(b, x, y)
+    operations.lane(names, f"{kind} {kind} -> {kind}", generations=generations)(choose)
 
 
 def _triple(names: str, kind: str, first: Choice, second: Choice, generations: bool = False) -> None:
@@ -102,13 +99,6 @@ def _triple(names: str, kind: str, first: Choice, second: Choice, generations: b
     def triple(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
         """D = second(first(S0, S1), S2)."""
         return second(b, first(b, x, y), z)
-
-
-def _median(name: str, kind: str, minimum: Choice, maximum: Choice, generations: bool) -> None:
-    @operations.lane(name, f"{kind} {kind} {kind} -> {kind}", generations=generations)
-    def med3(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedValue:
-        """D = the median."""
-        return median(b, x, y, z, minimum, maximum)
 
 
 def _family(kind: str, suffix: str, minimum: Choice, maximum: Choice, generations: bool = False) -> None:
@@ -120,7 +110,9 @@ def _family(kind: str, suffix: str, minimum: Choice, maximum: Choice, generation
     _triple(f"v_max3_{suffix}{kind}", kind, maximum, maximum, generations)
     _triple(f"v_maxmin_{suffix}{kind}", kind, maximum, minimum, generations)
     _triple(f"v_minmax_{suffix}{kind}", kind, minimum, maximum, generations)
-    _median(f"v_med3_{suffix}{kind}", kind, minimum, maximum, generations)
+    operations.lane(f"v_med3_{suffix}{kind}", f"{kind} {kind} {kind} -> {kind}", generations=generations)(
+        lambda b, x, y, z: median(b, x, y, z, minimum, maximum)
+    )
 
 
 for _kind in ("f16", "f32", "f64"):

@@ -173,10 +173,7 @@ def _declare(name: str, kind: str, function: Function) -> None:
     if name in ("exp", "log") and kind == "f32":
         spelled += f" v_{name}_legacy_f32"
 
-    @operations.lane(spelled, f"{kind} -> {kind}", exact=False)
-    def special(b: Builder, x: TypedValue) -> TypedValue:
-        """D = the function of S0."""
-        return bounded(b, x, function)
+    operations.lane(spelled, f"{kind} -> {kind}", exact=False)(lambda b, x: bounded(b, x, function))
 
     if name not in ("sin", "cos"):
 
