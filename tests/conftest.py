@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from compiling import compiled
 from device_modules import device_module
+from effort import FAMILIES
 from kept import ROOT, kept
 from luthier.module import ToolModule
 from luthier.tool import Tool
@@ -65,6 +66,18 @@ def make_module() -> MakeModule:
         return made(source, targets or ("gfx90a", "gfx942", "gfx1100"), **how)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def module(request: pytest.FixtureRequest, make_module: MakeModule) -> ToolModule:
+    """The tool module of the test file's `HOOKS`, for its `TARGETS`, or for a processor of each generation."""
+    return make_module(request.module.HOOKS, *getattr(request.module, "TARGETS", FAMILIES))
+
+
+@pytest.fixture(scope="module")
+def hooks(module: ToolModule) -> ToolModule:
+    """`module`, for tests that also load modules."""
+    return module
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from luthier.verify.launch_plan import LaunchPlan
 from random_kernels import WAVES, random_kernel
 from test_truth import APPS, BUDGETS, PLANS, launch, truth
 
-SOURCE = """
+HOOKS = """
 __device__ uint64_t sums[8] = {1, 2, 3, 4, 5, 6, 7, 8};
 __managed__ uint64_t managed = 9;
 __device__ uint32_t narrow = 0;
@@ -61,11 +61,6 @@ LUTHIER_HOOK_ANNOTATE looked_at() { luthier::sAtomicAdd<uint64_t>(&read_too, 1);
 LUTHIER_HOOK_ANNOTATE looks() { if (read_too == 77) narrow = 1; }
 """
 LEAVES = InstructionFlag.TERMINATOR | InstructionFlag.BRANCH | InstructionFlag.CALL
-
-
-@pytest.fixture(scope="module")
-def module(make_module):
-    return make_module(SOURCE, *FAMILIES)
 
 
 @pytest.mark.rows(2)

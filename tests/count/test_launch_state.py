@@ -12,17 +12,12 @@ from luthier.tool.counts import Cell, CounterBudget
 from luthier.tool.task import InstrumentationTask
 from test_truth import APPS, BUDGETS, PLANS, launch, truth
 
-SOURCE = """
+HOOKS = """
 __device__ uint64_t executed = 0;
 __device__ uint64_t blocks = 0;
 
 LUTHIER_HOOK_ANNOTATE add_block() { luthier::sAtomicAdd<uint64_t>(&blocks, 1 + blockIdx.x); }
 """
-
-
-@pytest.fixture(scope="module")
-def module(make_module):
-    return make_module(SOURCE, *FAMILIES)
 
 
 def check(object, name: str, module, budget: CounterBudget) -> None:

@@ -12,16 +12,11 @@ from luthier.patch import patch_object
 from luthier.tool.task import InstrumentationTask
 from test_truth import PLANS, launch, truth
 
-SOURCE = """
+HOOKS = """
 __device__ uint64_t gone[64];
 LUTHIER_HOOK_ANNOTATE go(uint32_t edge) { luthier::sAtomicAdd<uint64_t>(&gone[edge], 1); }
 """
 TARGETS = ["gfx90a", "gfx1100"]
-
-
-@pytest.fixture(scope="module")
-def module(make_module):
-    return make_module(SOURCE, *TARGETS)
 
 
 @pytest.mark.parametrize("target", TARGETS)

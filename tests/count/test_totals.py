@@ -17,7 +17,7 @@ from random_kernels import WAVES, random_kernel
 from test_truth import APPS, BUDGETS, PLANS, launch, truth
 
 KERNELS = 100 if EVERYTHING else 4
-SOURCE = """
+HOOKS = """
 __device__ uint64_t sums[70] = {5, 6, 7};
 __managed__ uint64_t managed = 9;
 __device__ uint32_t narrow = 0;
@@ -44,11 +44,6 @@ LUTHIER_HOOK_ANNOTATE write_exec() { luthier::writeReg<uint32_t>(luthier::EXEC_L
 OTHER = """
 __device__ uint64_t other[3] = {0, 0, 0};
 """
-
-
-@pytest.fixture(scope="module")
-def module(make_module):
-    return make_module(SOURCE, *FAMILIES)
 
 
 @pytest.fixture(scope="module")

@@ -18,12 +18,7 @@ from test_truth import PLANS, launch, truth
 
 GROUPS = 24
 KERNELS = 200 if EVERYTHING else 6
-MODULE = "__device__ uint64_t sum = 11;"
-
-
-@pytest.fixture(scope="module")
-def module(make_module):
-    return make_module(MODULE, *FAMILIES)
+HOOKS = "__device__ uint64_t sum = 11;"
 
 
 def early_exits(seed: int, target: str) -> CodeObject:

@@ -35,11 +35,6 @@ WRITERS = [f"v_cmp_eq_u32 s[{first}:{first + 1}], v{first - 60}, v1" for first i
 VGPRS = 96
 
 
-@pytest.fixture(scope="module")
-def hooks(make_module) -> ToolModule:
-    return make_module(HOOKS, *TARGETS)
-
-
 def around(target: str, before: str, behind: str = "s_nop 7") -> CodeObject:
     """A kernel in which all SGPRs but the fresh ones are live at an s_nop 1, and all VGPRs."""
     live = [f"s_xor_b32 s2, s2, s{unit}" for unit in (0, 1, *range(3, 102)) if unit not in FRESH]

@@ -27,18 +27,13 @@ from msgspec.structs import replace
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 
-SOURCE = """
+HOOKS = """
 __device__ uint64_t seen[1024 * 64];
 LUTHIER_HOOK_ANNOTATE see(uint64_t address, uint32_t row) { seen[row * 64 + __lane_id()] = address; }
 LUTHIER_HOOK_ANNOTATE see_short(uint32_t address, uint32_t row) { seen[row * 64 + __lane_id()] = address; }
 """
 
 LDS_BYTES, SCRATCH_BYTES, BUFFER_BYTES = 0x8000, 0x4000, 0x20000
-
-
-@pytest.fixture(scope="module")
-def module(make_module) -> ToolModule:
-    return make_module(SOURCE, *TARGETS)
 
 
 class Writer:

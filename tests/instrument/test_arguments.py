@@ -22,11 +22,11 @@ pytestmark = pytest.mark.rows()
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
 WIDTHS = {16: "uint16_t", 32: "uint32_t", 64: "uint64_t"}
 
-SOURCE = "__device__ uint64_t seen[4096 * 64];\n__device__ uint64_t taken[256];\n" + "".join(
+HOOKS = "__device__ uint64_t seen[4096 * 64];\n__device__ uint64_t taken[256];\n" + "".join(
     f"LUTHIER_HOOK_ANNOTATE see{bits}({kind} value, uint32_t row) {{ seen[row * 64 + __lane_id()] = value; }}\n"
     for bits, kind in WIDTHS.items()
 )
-SOURCE += """
+HOOKS += """
 LUTHIER_HOOK_ANNOTATE branch(bool condition, uint32_t row) {
   luthier::sAtomicAdd<uint64_t>(&taken[row], condition ? 1 : 0);
 }
@@ -40,11 +40,6 @@ LUTHIER_HOOK_ANNOTATE mode(uint32_t given, uint32_t row) {
 }
 LUTHIER_HOOK_ANNOTATE two(uint64_t one, uint64_t other) { seen[0] = one + other; }
 """
-
-
-@pytest.fixture(scope="module")
-def module(make_module) -> ToolModule:
-    return make_module(SOURCE, *TARGETS)
 
 
 def build(target: str, body: str, *, agprs: int = 0) -> CodeObject:

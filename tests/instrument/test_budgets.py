@@ -44,11 +44,6 @@ LUTHIER_HOOK_ANNOTATE huge(uint32_t value) {
 """
 
 
-@pytest.fixture(scope="module")
-def hooks(make_module):
-    return make_module(HOOKS, *TARGETS)
-
-
 class Wide(Tool):
     """The hook at every instruction, within a budget."""
 

@@ -10,7 +10,8 @@ from luthier.tool.task import InstrumentationTask
 from luthier.verify import verify_kernel
 from luthier.verify.launch_plan import LaunchPlan
 
-from .test_frames import HOOKS, TARGETS, Everywhere
+from .test_frames import HOOKS as HOOKS
+from .test_frames import TARGETS, Everywhere
 
 SOURCE = """#include <hip/hip_runtime.h>
 #include <stdint.h>
@@ -47,11 +48,6 @@ KERNEL pointing(uint32_t *out) {
 }
 """
 KERNELS = ("recursive", "allocating", "pointing")
-
-
-@pytest.fixture(scope="module")
-def hooks(make_module):
-    return make_module(HOOKS, *TARGETS)
 
 
 @pytest.mark.rows(1)

@@ -18,15 +18,10 @@ from random_kernels import WAVES, random_kernel
 pytestmark = pytest.mark.rows()
 
 TARGETS = ["gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"]
-SOURCE = """
+HOOKS = """
 __device__ uint64_t total = 0;
 LUTHIER_HOOK_ANNOTATE busy(uint32_t x) { atomicAdd((unsigned long long *)&total, (unsigned long long)x * 3 + 1); }
 """
-
-
-@pytest.fixture(scope="module")
-def module(make_module) -> ToolModule:
-    return make_module(SOURCE, *TARGETS)
 
 
 def build(target: str, body: str, *, vgprs: int = 16, sgprs: int = 30) -> CodeObject:

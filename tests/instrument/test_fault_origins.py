@@ -76,11 +76,6 @@ def line_of(mark: str) -> str:
     return f"source.hip:{number}"
 
 
-@pytest.fixture(scope="module")
-def hooks(make_module: Callable[..., ToolModule]) -> ToolModule:
-    return make_module(HOOKS, *TARGETS)
-
-
 def told(object: CodeObject | bytes, target: str, how: int) -> str:
     """What a launch that goes wrong says, without the program's original."""
     module = luthier.open_device(f"emu:{target}", threads=1).load(object)

@@ -65,11 +65,6 @@ def fibonacci(n: int) -> int:
     return n if n < 2 else fibonacci(n - 1) + fibonacci(n - 2)
 
 
-@pytest.fixture(scope="module")
-def hooks(make_module):
-    return make_module(HOOKS, *TARGETS)
-
-
 def registers_of(target: str) -> tuple[int, int]:
     """As many as a kernel may have whose work-groups have 1024 lanes."""
     family = target_named(target)

@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "tests/packages/intrinsics"
 TARGETS = ["gfx90a", "gfx1201"]
 
-SOURCE = f"""
+HOOKS = f"""
 #include "{PACKAGE}/extra_intrinsics/include/extra/intrinsics.h"
 __device__ uint32_t sum, lanes;
 __device__ unsigned long long wide;
@@ -50,11 +50,6 @@ LUTHIER_HOOK_ANNOTATE unknown(uint32_t value) {{ sum = extra::absent(value); }}
 LUTHIER_HOOK_ANNOTATE other_type(uint32_t value) {{ sum = extra::rotate<uint8_t>(value, 3); }}
 LUTHIER_HOOK_ANNOTATE unused(uint32_t value) {{ if (value * 0) sum = extra::absent(value); }}
 """
-
-
-@pytest.fixture(scope="module")
-def module(make_module) -> ToolModule:
-    return make_module(SOURCE, *TARGETS)
 
 
 @pytest.fixture(scope="session")

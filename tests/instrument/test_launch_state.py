@@ -47,7 +47,7 @@ VALUES = {
 }
 """Name of a hook -> what it sees."""
 
-SOURCE = (
+HOOKS = (
     """
 extern "C" __device__ uint64_t dispatch_id_() __asm("llvm.amdgcn.dispatch.id");
 __device__ unsigned long long mix(unsigned long long x) {
@@ -198,11 +198,6 @@ def check(
         queue = loaded.device.queue if name == "queue" else 0
         expected = int(mix(truth(name, shape, queue)).sum(dtype=np.uint64)) * (count // lanes) % 2**64
         assert total == expected, name
-
-
-@pytest.fixture(scope="module")
-def module(make_module) -> ToolModule:
-    return make_module(SOURCE, *TARGETS)
 
 
 FLAT = Shape((3, 1, 1), (96, 1, 1))
@@ -516,7 +511,7 @@ def test_beside_counters_in_registers(module: ToolModule, tmp_path: Path, target
 def test_hooks_of_older_code_objects(tmp_path: Path) -> None:
     """Before V5, sizes are looked for in the dispatch packet, and hidden arguments are others."""
     (tmp_path / "device.hip").write_text(
-        "#include <hip/hip_runtime.h>\n#include <luthier/luthier.h>\nMARK_LUTHIER_DEVICE_MODULE\n" + SOURCE
+        "#include <hip/hip_runtime.h>\n#include <luthier/luthier.h>\nMARK_LUTHIER_DEVICE_MODULE\n" + HOOKS
     )
     settings = load_settings({"package": "tool", "targets": ["gfx90a"], "code-object-version": 4, "modules": {}})
     with build_folder(tmp_path / "build") as held:

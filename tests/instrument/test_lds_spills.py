@@ -61,11 +61,6 @@ DYNAMIC = 1031
 BLOCKS = {"line": ((3, 1, 1), (160, 1, 1)), "cube": ((3, 1, 1), (5, 8, 4))}
 
 
-@pytest.fixture(scope="module")
-def hooks(make_module):
-    return make_module(HOOKS, *TARGETS)
-
-
 class Spilling(Everywhere):
     """One hook before every instruction, in a kernel whose stack has no known size."""
 

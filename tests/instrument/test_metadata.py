@@ -61,11 +61,6 @@ LUTHIER_HOOK_ANNOTATE accumulator() {
 """
 
 
-@pytest.fixture(scope="module")
-def hooks(make_module) -> ToolModule:
-    return make_module(HOOKS, *TARGETS)
-
-
 def edited(object: CodeObject, change: Callable[[dict[str, Any]], object]) -> CodeObject:
     """The object with its only kernel's metadata changed."""
     metadata = copy.deepcopy(object.metadata)

@@ -19,7 +19,7 @@ TARGETS = ["gfx90a", "gfx1030", "gfx1100", "gfx1201"]
 LANES = 64
 OUT = {"buffer": "uint32", "count": LANES, "fill": "zero"}
 PLAN = LaunchPlan("k", (1, 1, 1), (LANES, 1, 1), (OUT,))
-COUNT = """
+HOOKS = """
 __device__ uint64_t runs;
 LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint64_t>(&runs, 1); }
 """
@@ -29,11 +29,6 @@ LUTHIER_HOOK_ANNOTATE see(uint32_t value) {
   atomicAdd(reinterpret_cast<unsigned long long *>(&seen), static_cast<unsigned long long>(value));
 }
 """
-
-
-@pytest.fixture(scope="module")
-def module(make_module) -> ToolModule:
-    return make_module(COUNT, *TARGETS)
 
 
 def kernel(target: str, body: str, functions: str = "") -> CodeObject:

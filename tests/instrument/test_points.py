@@ -31,7 +31,7 @@ APPS = ["reduction", "divergent_loop", "function_call"]
 PLANS = read_plans(ROOT / "examples" / "apps" / "launch.toml")
 ROWS = 2048
 
-SOURCE = f"""
+HOOKS = f"""
 __device__ uint64_t waves[{ROWS}];
 __device__ uint64_t lanes[{ROWS}];
 __device__ uint64_t turns[{ROWS}];
@@ -42,11 +42,6 @@ LUTHIER_HOOK_ANNOTATE mix(uint32_t value) {{
   luthier::writeReg<uint32_t>(luthier::VGPR3, luthier::readReg<uint32_t>(luthier::VGPR3) * 5 + value);
 }}
 """
-
-
-@pytest.fixture(scope="module")
-def module(make_module) -> ToolModule:
-    return make_module(SOURCE, *TARGETS)
 
 
 Launch = Callable[..., tuple[list[np.ndarray], object]]

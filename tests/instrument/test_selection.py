@@ -16,7 +16,7 @@ from luthier.objects import CodeObject, load_object
 from luthier.tool.task import InstrumentationTask
 
 TARGETS = ["gfx906", "gfx942", "gfx1030", "gfx1201"]
-SOURCE = """
+HOOKS = """
 __device__ uint64_t waves[64];
 __device__ uint64_t lanes = 0;
 LUTHIER_HOOK_ANNOTATE wave(uint32_t row) { luthier::sAtomicAdd<uint64_t>(&waves[row], 1); }
@@ -33,11 +33,6 @@ __device__ __attribute__((noinline)) void put(unsigned *out, unsigned value) {
 __device__ __attribute__((noinline)) unsigned get(unsigned *out) { return out[threadIdx.x] * 3; }
 extern "C" __global__ void k(unsigned *out) { put(out, get(out) + blockIdx.y); }
 """
-
-
-@pytest.fixture(scope="module")
-def module(make_module) -> ToolModule:
-    return make_module(SOURCE, *TARGETS)
 
 
 def kernel(compile_object, target: str) -> CodeObject:

@@ -62,11 +62,6 @@ LUTHIER_HOOK_ANNOTATE wave(uint32_t site, uint32_t lane, uint32_t scalar) {
 """
 
 
-@pytest.fixture(scope="module")
-def hooks(make_module):
-    return make_module(HOOKS, *TARGETS)
-
-
 class Everywhere(Tool):
     """One hook before every instruction."""
 

@@ -33,11 +33,6 @@ LUTHIER_HOOK_ANNOTATE count(uint32_t site) {{ atomicAdd(&lanes[site], 1u); }}
 """
 
 
-@pytest.fixture(scope="module")
-def hooks(make_module):
-    return make_module(HOOKS, *TARGETS)
-
-
 def run(object: CodeObject, target: str, instrument: Callable[[InstrumentationTask], None]) -> tuple[bytes, list[int]]:
     """The kernel's output and what was counted."""
     plan = LaunchPlan("k", (WAVES, 1, 1), (64, 1, 1), ({"buffer": "uint32", "count": WAVES * 64, "fill": "zero"},))
