@@ -62,46 +62,17 @@ def go_to_address(w: WaveBuilder, address: TypedValue) -> None:
     w.jump(record)
 
 
-@operations.control("s_branch", "#target ->")
-def s_branch(w: WaveBuilder, target: OperandSlot) -> None:
-    """PC = target."""
-    take(w, target)
-
-
-@operations.control("s_cbranch_scc0", "scc #target ->")
-def s_cbranch_scc0(w: WaveBuilder, scc: OperandSlot, target: OperandSlot) -> None:
-    """if SCC == 0 then PC = target."""
-    _branch_if(w, ~scc.scalar(), target)
-
-
-@operations.control("s_cbranch_scc1", "scc #target ->")
-def s_cbranch_scc1(w: WaveBuilder, scc: OperandSlot, target: OperandSlot) -> None:
-    """if SCC == 1 then PC = target."""
-    _branch_if(w, scc.scalar(), target)
-
-
-@operations.control("s_cbranch_vccz", "vcc:mask #target ->")
-def s_cbranch_vccz(w: WaveBuilder, vcc: OperandSlot, target: OperandSlot) -> None:
-    """if VCC == 0 then PC = target."""
-    _branch_if(w, vcc.scalar() == 0, target)
-
-
-@operations.control("s_cbranch_vccnz", "vcc:mask #target ->")
-def s_cbranch_vccnz(w: WaveBuilder, vcc: OperandSlot, target: OperandSlot) -> None:
-    """if VCC != 0 then PC = target."""
-    _branch_if(w, vcc.scalar() != 0, target)
-
-
-@operations.control("s_cbranch_execz", "#target ->")
-def s_cbranch_execz(w: WaveBuilder, target: OperandSlot) -> None:
-    """if EXEC == 0 then PC = target."""
-    _branch_if(w, w.exec_bits == 0, target)
-
-
-@operations.control("s_cbranch_execnz", "#target ->")
-def s_cbranch_execnz(w: WaveBuilder, target: OperandSlot) -> None:
-    """if EXEC != 0 then PC = target."""
-    _branch_if(w, w.exec_bits != 0, target)
+operations.control("s_branch", "#target ->")(take)
+operations.control("s_cbranch_scc0", "scc #target ->")(lambda w, scc, target: _branch_if(w, ~scc.scalar(), target))
+operations.control("s_cbranch_scc1", "scc #target ->")(lambda w, scc, target: _branch_if(w, scc.scalar(), target))
+operations.control("s_cbranch_vccz", "vcc:mask #target ->")(
+    lambda w, vcc, target: _branch_if(w, vcc.scalar() == 0, target)
+)
+operations.control("s_cbranch_vccnz", "vcc:mask #target ->")(
+    lambda w, vcc, target: _branch_if(w, vcc.scalar() != 0, target)
+)
+operations.control("s_cbranch_execz", "#target ->")(lambda w, target: _branch_if(w, w.exec_bits == 0, target))
+operations.control("s_cbranch_execnz", "#target ->")(lambda w, target: _branch_if(w, w.exec_bits != 0, target))
 
 
 @operations.control(
@@ -112,10 +83,7 @@ def s_cbranch_debug(w: WaveBuilder, target: OperandSlot) -> None:
     w.next()
 
 
-@operations.control("s_setpc_b64 s_set_pc_i64", "u64 ->")
-def s_setpc_b64(w: WaveBuilder, source: OperandSlot) -> None:
-    """PC = S0."""
-    go_to_address(w, source.scalar())
+operations.control("s_setpc_b64 s_set_pc_i64", "u64 ->")(lambda w, source: go_to_address(w, source.scalar()))
 
 
 @operations.control("s_add_pc_i64", "u64 #following #following_high ->")
@@ -179,10 +147,7 @@ def s_trap(w: WaveBuilder, number: OperandSlot) -> None:
     w.stop(layout.TRAP)
 
 
-@operations.control("s_sleep s_sleep_var s_wakeup s_monitor_sleep")
-def s_sleep(w: WaveBuilder) -> None:
-    """Yield to other waves."""
-    w.stop(layout.YIELD, w.following())
+operations.control("s_sleep s_sleep_var s_wakeup s_monitor_sleep")(lambda w: w.stop(layout.YIELD, w.following()))
 
 
 @operations.wave(
@@ -224,16 +189,10 @@ def s_sendmsg(w: WaveBuilder, message: OperandSlot) -> None:
     w.next()
 
 
-@operations.control("luthier_unbound", counted=False)
-def unbound(w: WaveBuilder) -> None:
-    """Stop at an instruction that is not bound yet, because only indirect jumps reach it."""
-    w.stop(layout.UNBOUND)
-
-
-@operations.control("luthier_unsupported", counted=False)
-def unsupported(w: WaveBuilder) -> None:
-    """Stop at an instruction that the emulator cannot execute."""
-    w.stop(layout.UNIMPLEMENTED)
+# Stop at an instruction that is not bound yet, because only indirect jumps reach it.
+operations.control("luthier_unbound", counted=False)(lambda w: w.stop(layout.UNBOUND))
+# Stop at an instruction that the emulator cannot execute.
+operations.control("luthier_unsupported", counted=False)(lambda w: w.stop(layout.UNIMPLEMENTED))
 
 
 @operations.control("luthier_begin", "#target ->", counted=False)
@@ -402,10 +361,8 @@ def s_set_gpr_idx_mode(w: WaveBuilder, enables: OperandSlot) -> None:
     write_mode(w, w.load(w.wave_field("mode"), "u32"))
 
 
-@operations.wave("s_set_gpr_idx_idx", "src0:u32 ->", since=(9,))
-def s_set_gpr_idx_idx(w: WaveBuilder, index: OperandSlot) -> None:
-    """M0[7:0] = S0[7:0]."""
-    _set_index(w, index.scalar(), 0xFF)
+# M0[7:0] = S0[7:0].
+operations.wave("s_set_gpr_idx_idx", "src0:u32 ->", since=(9,))(lambda w, index: _set_index(w, index.scalar(), 0xFF))
 
 
 @operations.wave("s_sendmsg_rtn_b32", "-> sdst:u32", static=("src0",), since=(11,))

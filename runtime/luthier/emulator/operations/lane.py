@@ -13,7 +13,6 @@ from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.questions import LANES_OFF, WIDTH
 
 if TYPE_CHECKING:
-    from luthier.emulator.ir.builder import Builder
     from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
 operations = OperationTable()
@@ -158,10 +157,8 @@ _in_groups("down", lambda number, chosen, size: number + chosen)
 _in_groups("xor", lambda number, chosen, size: number ^ chosen)
 
 
-@operations.lane("v_permlane_idx_gen_b32", "u32 u32 -> u32", since=(125,))
-def permlane_idx_gen(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S0 ^ S1, a lane number (rocjitsu, vector_special.py, gen_vector_permlane_idx_gen)."""
-    return x ^ y
+# D = S0 ^ S1, a lane number (rocjitsu, vector_special.py, gen_vector_permlane_idx_gen).
+operations.lane("v_permlane_idx_gen_b32", "u32 u32 -> u32", since=(125,))(lambda b, x, y: x ^ y)
 
 
 @operations.wave("v_nop v_pipeflush v_clrexcp", "->")

@@ -103,10 +103,8 @@ _choice_of_three("minimum3", spreading_minimum)
 _choice_of_three("maximum3", spreading_maximum)
 
 
-@operations.lane("v_pk_mov_b32", "u32x2 u32x2 -> u64")
-def pk_mov_b32(b: Builder, x: tuple[TypedValue, ...], y: tuple[TypedValue, ...]) -> TypedValue:
-    """D = a register of S0, then a register of S1, chosen by op_sel."""
-    return x[0].to("u64") | (y[0].to("u64") << 32)
+# D = a register of S0, then a register of S1, chosen by op_sel.
+operations.lane("v_pk_mov_b32", "u32x2 u32x2 -> u64")(lambda b, x, y: x[0].to("u64") | (y[0].to("u64") << 32))
 
 
 # GFX1250 ------------------------------------------------------------------------------------------------------------

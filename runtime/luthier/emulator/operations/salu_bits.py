@@ -36,10 +36,8 @@ def _of_width(bits: int) -> None:
         """D = position of the lowest one, -1 if there is none."""
         return b.select(x == 0, 0xFFFFFFFF, b.trailing_zeros(x).to("u32"))
 
-    @operations.scalar(f"s_ff0_i32_b{bits}", f"{word} -> u32")
-    def ff0(b: Builder, x: TypedValue) -> TypedValue:
-        """D = position of the lowest zero, -1 if there is none."""
-        return ff1(b, ~x)
+    # D = position of the lowest zero, -1 if there is none.
+    operations.scalar(f"s_ff0_i32_b{bits}", f"{word} -> u32")(lambda b, x: ff1(b, ~x))
 
     @operations.scalar(f"s_flbit_i32_b{bits} s_clz_i32_u{bits}", f"{word} -> u32")
     def flbit(b: Builder, x: TypedValue) -> TypedValue:
@@ -58,10 +56,8 @@ def _of_width(bits: int) -> None:
         pairs = x | (x >> 1)
         return (pairs | (pairs >> 2)) & (0x1111111111111111 & ((1 << bits) - 1))
 
-    @operations.scalar(f"s_wqm_b{bits}", f"{word} -> {word} scc")
-    def wqm(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
-        """D = S0 with each group of four bits set to ones if any is one; SCC = D != 0."""
-        return _in_quads(x) * 15, x != 0
+    # D = S0 with each group of four bits set to ones if any is one; SCC = D != 0.
+    operations.scalar(f"s_wqm_b{bits}", f"{word} -> {word} scc")(lambda b, x: (_in_quads(x) * 15, x != 0))
 
     @operations.scalar(f"s_quadmask_b{bits}", f"{word} -> {word} scc")
     def quadmask(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
@@ -106,10 +102,7 @@ operations.scalar("s_sext_i32_i8", "i32 -> i32")(lambda b, x: x.bits(0, 8))
 operations.scalar("s_sext_i32_i16", "i32 -> i32")(lambda b, x: x.bits(0, 16))
 
 
-@operations.scalar("s_abs_i32", "i32 -> i32 scc")
-def abs_i32(b: Builder, x: TypedValue) -> tuple[TypedValue, TypedValue]:
-    """D = |S0|, wrapped for the least integer; SCC = D != 0."""
-    return abs(x), x != 0
+operations.scalar("s_abs_i32", "i32 -> i32 scc")(lambda b, x: (abs(x), x != 0))
 
 
 # EXEC ---------------------------------------------------------------------------------------------------------------

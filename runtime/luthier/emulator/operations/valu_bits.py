@@ -127,10 +127,8 @@ def bfe_i32(b: Builder, x: TypedValue, y: TypedValue, z: TypedValue) -> TypedVal
     return b.select(width == 0, 0, field)
 
 
-@operations.lane("v_bfm_b32", "u32 u32 -> u32")
-def bfm_b32(b: Builder, x: TypedValue, y: TypedValue) -> TypedValue:
-    """D = S0 ones, shifted left by S1."""
-    return ((b.like(1, x) << (x & 31)) - 1) << (y & 31)
+# D = S0 ones, shifted left by S1.
+operations.lane("v_bfm_b32", "u32 u32 -> u32")(lambda b, x, y: ((b.like(1, x) << (x & 31)) - 1) << (y & 31))
 
 
 @operations.lane("v_alignbit_b32", "u32 u32 u16 -> u32")
@@ -192,10 +190,8 @@ def ffbl_b32(b: Builder, x: TypedValue) -> TypedValue:
     return b.select(x == 0, 0xFFFFFFFF, b.trailing_zeros(x))
 
 
-@operations.lane("v_ffbh_i32 v_cls_i32", "i32 -> u32")
-def ffbh_i32(b: Builder, x: TypedValue) -> TypedValue:
-    """D = number of leading bits equal to the sign bit; -1 if all are."""
-    return ffbh_u32(b, (x ^ (x >> 31)).as_("u32"))
+# D = number of leading bits equal to the sign bit; -1 if all are.
+operations.lane("v_ffbh_i32 v_cls_i32", "i32 -> u32")(lambda b, x: ffbh_u32(b, (x ^ (x >> 31)).as_("u32")))
 
 
 @operations.lane("v_mbcnt_lo_u32_b32", "u32 u32 -> u32")

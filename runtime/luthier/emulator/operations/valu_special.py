@@ -225,10 +225,8 @@ def _apart(kind: str) -> None:
     bits = int(kind[1:])
     exponent_kind = "i16" if bits == 16 else "i32"
 
-    @operations.lane(f"v_frexp_mant_{kind}", f"{kind} -> {kind}")
-    def frexp_mant(b: Builder, x: TypedValue) -> TypedValue:
-        """D = the fraction of S0 in [0.5, 1); S0 for zero, infinity and NaN."""
-        return quieted(b, split(b, x)[0])
+    # D = the fraction of S0 in [0.5, 1); S0 for zero, infinity and NaN.
+    operations.lane(f"v_frexp_mant_{kind}", f"{kind} -> {kind}")(lambda b, x: quieted(b, split(b, x)[0]))
 
     @operations.lane(f"v_frexp_exp_{exponent_kind}_{kind}", f"{kind} -> {exponent_kind}")
     def frexp_exp(b: Builder, x: TypedValue) -> TypedValue:
