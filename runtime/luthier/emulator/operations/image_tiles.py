@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.ir.wave import WaveBuilder
-from luthier.emulator.operations.image_tile_tables import TABLES
+from luthier.emulator.operations.image_tile_tables import LOW_BITS, TABLES
 
 MODES = 32
 """SW_MODE has five bits."""
@@ -26,6 +26,8 @@ SIZES = 5
 BITS = (11, 11, 8)
 """Bits of each coordinate that may affect the offset in a block."""
 _AXES = "xyz"
+_HALVED = ("yxyx", "xzyx")
+"""Extents of a block, of a plane and of a volume, that are halved for elements of 2, 4, 8 and 16 bytes."""
 _UP_TO_8_BYTES = ("gfx11", (24, 28))
 """Modes of a generation that are not for larger elements (AddrLib, Gfx11Lib)."""
 
@@ -48,6 +50,20 @@ class Equation(Struct, frozen=True):
             tuple(frozenset((_AXES.index(axis), int(bit)) for axis, bit in one) for one in sources),
         )
 
+    def of_larger(self, low_bits: Sequence[str]) -> Iterator[Equation]:
+        """Yield the equations for elements of 1, 2, 4, 8 and 16 bytes, given that for 1 byte without its lowest bits.
+
+        Args:
+            low_bits: the lowest address bits of each, as in the tables.
+        """
+        less = [0, 0, 0]
+        for low, halved in zip(low_bits, ("", *_HALVED[self.block[2] > 0]), strict=True):
+            if halved:
+                less[_AXES.index(halved)] += 1
+            block = tuple(extent - by for extent, by in zip(self.block, less, strict=True))
+            higher = tuple(frozenset((axis, bit - less[axis]) for axis, bit in bits) for bits in self.bits)
+            yield Equation(block, Equation.parse(f"000 {low}").bits + higher)
+
     def words(self) -> list[int]:
         """Return the equation for compiled code: the address bits that each coordinate bit flips, then the extents."""
         sources = [(axis, bit) for axis, count in enumerate(BITS) for bit in range(count)]
@@ -67,6 +83,10 @@ def equations(processor: str) -> dict[tuple[int, int], Equation]:
 def _parsed(processor: str) -> Iterator[tuple[tuple[int, int], Equation]]:
     generation, without = _UP_TO_8_BYTES
     limited = without if processor.startswith(generation) else ()
+    low_bits = {
+        letter: rows.split("\n")[:SIZES]
+        for letter, rows in re.findall(r"^([A-Z]) ((?:.+\n){5})", LOW_BITS, re.MULTILINE)
+    }
     modes: list[int] = []
     lines = filter(None, TABLES.split("\n"))
     for line in lines:
@@ -74,8 +94,12 @@ def _parsed(processor: str) -> Iterator[tuple[tuple[int, int], Equation]]:
             mode, *processors = line.split()
             modes += [int(mode)] if processor in processors else []
             continue
-        for size, row in enumerate((line, *itertools.islice(lines, SIZES - 1))):
-            equation = Equation.parse(row)
+        letter, _, row = line.partition(" ")
+        if letter in low_bits:
+            rows = list(Equation.parse(row).of_larger(low_bits[letter]))
+        else:
+            rows = [Equation.parse(row) for row in (line, *itertools.islice(lines, SIZES - 1))]
+        for size, equation in enumerate(rows):
             for number in modes:
                 if not (number in limited and size == SIZES - 1):
                     yield (number, size), equation
