@@ -16,6 +16,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "api.md"
 ANCHOR = re.compile(r'(<a id="[^"]+"></a>)\n\n(#+ )')
 """An anchor in a paragraph of its own, and the heading that it belongs to."""
+ATTRIBUTE = re.compile(r"#### (<a .*</a>)((?:\*property\* )?)(\w+)( \*: .*)\n\n([\w\[].*(?:\n.+)*)\n\n(?=#)")
+"""The entry of an attribute with one paragraph: its anchor, name, type and text."""
 
 
 def reference() -> str:
@@ -36,7 +38,18 @@ def reference() -> str:
             str(PAGE.with_suffix(".rst")),
         ]
         run(command)
-        return ANCHOR.sub(r"\2\1", Path(made, "markdown/docs/api.md").read_text())
+        return condensed(Path(made, "markdown/docs/api.md").read_text())
+
+
+def condensed(page: str) -> str:
+    """Return the page with anchors inside of headings, and lists of attributes in place of a heading for each."""
+    page = ANCHOR.sub(r"\2\1", page)
+    page = ATTRIBUTE.sub(lambda entry: _item(*entry.groups()), page)
+    return re.sub(r"(\n  .+\n)\n(?=- <a )", r"\1", page)
+
+
+def _item(anchor: str, kind: str, name: str, annotation: str, text: str) -> str:
+    return "\n  ".join([f"- {anchor}{kind}**{name}**{annotation}:", *text.split("\n")]) + "\n\n"
 
 
 if __name__ == "__main__":
