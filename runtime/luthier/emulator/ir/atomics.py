@@ -121,11 +121,6 @@ def _swap_if_equal(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> T
     return w.select(old == data[1], data[0], old)
 
 
-def _swap_if_equal_lds(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
-    """Return the result of compare-and-swap in LDS before GFX11, where the comparand comes first."""
-    return w.select(old == data[0], data[1], old)
-
-
 # MODE controls denormals only in LDS; elsewhere `w.mode` keeps them (CDNA4 document, 9.2.2; RDNA4 document, 13.2).
 
 
@@ -178,20 +173,6 @@ def swap_if_equal_floats(new: int, wanted: int) -> Combine:
     return swap
 
 
-def _increment(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
-    """Return the old value plus one, wrapped to 0 at the data."""
-    return w.select(old >= data[0], w.like(0, old), old + 1)
-
-
-def _decrement(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
-    """Return the old value minus one; 0 and values above the data wrap to the data."""
-    return w.select((old == 0) | (old > data[0]), data[0], old - 1)
-
-
-def _reverse_subtract(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
-    return data[0] - old
-
-
 def _subtract_clamp(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     """Return the difference, saturated at 0."""
     return w.select(old < data[0], w.like(0, old), old - data[0])
@@ -199,10 +180,6 @@ def _subtract_clamp(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> 
 
 def _conditional_subtract(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
     return w.select(old >= data[0], old - data[0], old)
-
-
-def _masked_or(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
-    return (old & ~data[0]) | data[1]
 
 
 def _add_bfloats(w: WaveBuilder, old: TypedValue, data: list[TypedValue]) -> TypedValue:
@@ -247,7 +224,7 @@ def _integer(
 ATOMICS: tuple[Atomic, ...] = (
     *_integer("add add_u", "add_u", _add, "add"),
     *_integer("sub sub_u", "sub_u", _add, "sub"),
-    *_integer("", "rsub_u", _reverse_subtract),
+    *_integer("", "rsub_u", lambda w, old, data: data[0] - old),
     *_integer("swap swap_b", "", _add, "xchg"),
     *_integer("smin min_i", "min_i", _add, "min"),
     *_integer("umin min_u", "min_u", _add, "umin"),
@@ -256,12 +233,13 @@ ATOMICS: tuple[Atomic, ...] = (
     *_integer("and and_b", "and_b", _add, "and"),
     *_integer("or or_b", "or_b", _add, "or"),
     *_integer("xor xor_b", "xor_b", _add, "xor"),
-    *_integer("inc inc_u", "inc_u", _increment),
-    *_integer("dec dec_u", "dec_u", _decrement),
+    *_integer("inc inc_u", "inc_u", lambda w, old, data: w.select(old >= data[0], w.like(0, old), old + 1)),
+    *_integer("dec dec_u", "dec_u", lambda w, old, data: w.select((old == 0) | (old > data[0]), data[0], old - 1)),
     *_integer("cmpswap cmpswap_b", "", _swap_if_equal, data_count=2),
-    *_integer("", "cmpst_b", _swap_if_equal_lds, data_count=2),
+    # Before GFX11 the comparand comes first.
+    *_integer("", "cmpst_b", lambda w, old, data: w.select(old == data[0], data[1], old), data_count=2),
     *_integer("", "cmpstore_b", _swap_if_equal, data_count=2),
-    *_integer("", "mskor_b", _masked_or, data_count=2),
+    *_integer("", "mskor_b", lambda w, old, data: (old & ~data[0]) | data[1], data_count=2),
     Atomic(("csub", "csub_u32", "sub_clamp_u32"), ("sub_clamp_u32",), ScalarType("u", 32), _subtract_clamp),
     Atomic(("cond_sub_u32",), ("cond_sub_u32",), ScalarType("u", 32), _conditional_subtract),
     Atomic(("add_f32",), ("add_f32",), ScalarType("f", 32), _add_floats),

@@ -112,10 +112,6 @@ def _or(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
     return either(b, [both, of_x and b.and_(of_x, b.not_(y)), of_y and b.and_(b.not_(x), of_y)])
 
 
-def _xor(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
-    return either(b, shadows)
-
-
 def _carried(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
     """Return all bits from the lowest undefined one: carries propagate upwards."""
     undefined = either(b, shadows)
@@ -127,10 +123,6 @@ def _shifted(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Sh
     shift = getattr(b, "shl" if instruction.opname == "shl" else instruction.opname)
     moved = None if of_x is None else shift(of_x, instruction.operands[1])
     return either(b, [moved, whole(b, instruction, [of_amount])])
-
-
-def _resized(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
-    return getattr(b, instruction.opname)(shadows[0], instruction.type)
 
 
 def _same_bits(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
@@ -202,21 +194,20 @@ def _shuffled(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> S
 # Functions ----------------------------------------------------------------------------------------------------------
 
 
-def _moved_bits(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
-    return b.call(instruction.callee, [shadows[0]])
-
-
 def _funnelled(b: ir.IRBuilder, instruction: Any, shadows: Sequence[Shadow]) -> Shadow:
     high, low, amount = instruction.args
     moved = b.call(instruction.callee, [_filled(shadows[0], high), _filled(shadows[1], low), amount])
     return either(b, [moved, whole(b, instruction, shadows[2:])])
 
 
-_FUNCTIONS: dict[str, Rule] = {"llvm.bitreverse.": _moved_bits, "llvm.fshr.": _funnelled}
+_FUNCTIONS: dict[str, Rule] = {
+    "llvm.bitreverse.": lambda b, instruction, shadows: b.call(instruction.callee, [shadows[0]]),
+    "llvm.fshr.": _funnelled,
+}
 _RULES: dict[str, Rule] = {
     "and": _and,
     "or": _or,
-    "xor": _xor,
+    "xor": lambda b, instruction, shadows: either(b, shadows),
     "bitcast": _same_bits,
     "icmp": _compared,
     "select": _selected,
@@ -225,7 +216,10 @@ _RULES: dict[str, Rule] = {
     "shufflevector": _shuffled,
     **dict.fromkeys(("add", "sub", "mul"), _carried),
     **dict.fromkeys(("shl", "lshr", "ashr"), _shifted),
-    **dict.fromkeys(("zext", "sext", "trunc"), _resized),
+    **dict.fromkeys(
+        ("zext", "sext", "trunc"),
+        lambda b, instruction, shadows: getattr(b, instruction.opname)(shadows[0], instruction.type),
+    ),
 }
 
 

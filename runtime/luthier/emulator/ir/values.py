@@ -110,20 +110,17 @@ class TypedValue:
     def __and__(self, other: Operand) -> TypedValue:
         return self._binary("and_", other)
 
-    def __rand__(self, other: Operand) -> TypedValue:
-        return self._binary("and_", other)
+    __rand__ = __and__
 
     def __or__(self, other: Operand) -> TypedValue:
         return self._binary("or_", other)
 
-    def __ror__(self, other: Operand) -> TypedValue:
-        return self._binary("or_", other)
+    __ror__ = __or__
 
     def __xor__(self, other: Operand) -> TypedValue:
         return self._binary("xor", other)
 
-    def __rxor__(self, other: Operand) -> TypedValue:
-        return self._binary("xor", other)
+    __rxor__ = __xor__
 
     def __lshift__(self, other: Operand) -> TypedValue:
         return self._binary("shl", other)

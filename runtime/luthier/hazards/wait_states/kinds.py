@@ -95,11 +95,6 @@ _STATES = frozenset({2, 4, 17, 18})
 """Numbers of hardware registers of GFX1250: STATUS, STATE_PRIV, EXCP_FLAG_PRIV, EXCP_FLAG_USER."""
 
 
-def _hardware_register(i: Instance) -> int:
-    """Return the number of a hardware register, as a unit."""
-    return 1 << (i.value("simm16") & 63)
-
-
 def _sets_vskip(i: Instance) -> int:
     field = i.value("simm16")
     first, size = field >> 6 & 31, (field >> 11 & 31) + 1
@@ -134,10 +129,6 @@ def _shifted_result(i: Instance) -> int:
     high = i.value("src0_modifiers") & _RESULT_HIGH
     byte = _FLOAT_8.match(opcode.pseudo) and i.value("src2_modifiers") & _SECOND_BYTE
     return i.units("vdst") if high or byte else 0
-
-
-def _four_bit_result(i: Instance) -> int:
-    return i.units("vdst") if _FLOAT_4.match(i.opcode.pseudo) else 0
 
 
 def _mask(i: Instance) -> int:
@@ -183,10 +174,6 @@ def _depctr(low: int, bits: int) -> UnitsOf:
 def _in_a_row(count: int) -> UnitsOf:
     """Return the role that is all SGPRs for the last of `count` instructions in a row."""
     return lambda i: _SCALARS if i.repeated >= count - 1 else 0
-
-
-def _self_overlap(i: Instance) -> int:
-    return int(bool(i.reads & i.writes & ~(1 << r.SCC)))
 
 
 def _loads(i: Instance) -> bool:
@@ -244,15 +231,15 @@ _UNITS: Mapping[p.HazardRole, UnitsOf] = {
     p.DATA_OF_A_WIDE_STORE: lambda i: _wide_store_data(i, offset_in_sgpr=False),
     p.DATA_OF_A_WIDE_STORE_OFFSET_IN_AN_SGPR: lambda i: _wide_store_data(i, offset_in_sgpr=True),
     p.SHIFTED_RESULT: _shifted_result,
-    p.FOUR_BIT_RESULT: _four_bit_result,
-    p.HARDWARE_REGISTER: _hardware_register,
+    p.FOUR_BIT_RESULT: lambda i: i.units("vdst") if _FLOAT_4.match(i.opcode.pseudo) else 0,
+    p.HARDWARE_REGISTER: lambda i: 1 << (i.value("simm16") & 63),
     p.MODE: lambda i: 1 << _MODE,
     p.OF_MODE: lambda i: int(i.value("simm16") & 63 == _MODE),
     p.OF_THE_STATE: lambda i: int(i.value("simm16") & 63 in _STATES),
     p.BY_THE_LAST_VGPR: _last_vector,
     p.SETS_VSKIP: _sets_vskip,
     p.TRAP_STATUS: lambda i: int(i.value("simm16") & 63 == _TRAPS),
-    p.OVERWRITES_ITS_OWN_SOURCE: _self_overlap,
+    p.OVERWRITES_ITS_OWN_SOURCE: lambda i: int(bool(i.reads & i.writes & ~(1 << r.SCC))),
     p.ADDRESS_UNDER_SEVERAL_LOADED: _loaded_over_address,
     p.LOADS: lambda i: int(_loads(i)),
     p.READS_VECTORS_TO_LOAD: lambda i: i.reads & r.VECTOR_MASK if _loads(i) else 0,
