@@ -44,18 +44,8 @@ void AccessChecks::observe(const Instruction &instruction, const char *access, u
 
 namespace {
 
-// Return the number of consecutive lanes of a mask, from one on, whose addresses are contiguous or equal.
-unsigned length_of_run(const uint64_t *addresses, uint64_t mask, unsigned lane, uint64_t size, bool &repeats) {
-  const uint64_t gaps = ~(mask >> lane);
-  const unsigned most = gaps ? __builtin_ctzll(gaps) : 64;
-  const uint64_t *const first = addresses + lane;
-  repeats = most > 1 && first[1] == first[0];
-  const uint64_t step = repeats ? 0 : size;
-  unsigned count = 1;
-  while (count < most && first[count] == first[count - 1] + step)
-    ++count;
-  return count;
-}
+// Return the number of set bits from the lowest one on.
+unsigned low_ones(uint64_t bits) { return ~bits ? __builtin_ctzll(~bits) : 64; }
 
 // Return whether a history has no access but that of a role.
 bool is_only(Role role, const History &history) {
@@ -68,29 +58,28 @@ bool is_only(Role role, const History &history) {
 } // namespace
 
 // Sort the lanes of an access by the memory that they access. Leave out accesses of their own scratch.
-void AccessChecks::sort(const char *wave, const char *access, Lanes &in_memory, Lanes &in_lds) const {
+void AccessChecks::sort(const char *wave, const char *access, bool merges, Lanes &in_memory, Lanes &in_lds) const {
   const auto *addresses = reinterpret_cast<const uint64_t *>(access + access::addresses.offset);
-  const uint64_t mask = get(access, access::mask), size = in_memory.size;
-  const bool in_a_row = get(access, access::kind) == ACCESS_ROW;
+  const uint64_t mask = get(access, access::mask), size = in_memory.size, kind = get(access, access::kind);
+  const uint64_t behind = mask & mask << 1; // lanes behind an active one
+  const uint64_t follows = kind == ACCESS_LANES ? behind & get(access, access::follows) : behind;
+  const uint64_t repeats = kind == ACCESS_LANES ? behind & get(access, access::repeats) : 0;
   const uint64_t lds = in_lds.base, lds_end = lds + get(wave, wave::lds_size);
   const uint64_t scratch = get(wave, wave::scratch);
   const uint64_t scratch_end = scratch + get(wave, wave::scratch_size) * get(plan_, plan::wave_size);
   for (uint64_t rest = mask; rest;) {
-    Run run{0, static_cast<unsigned>(__builtin_ctzll(rest)), 0, false};
-    if (in_a_row) {
-      const uint64_t gaps = ~(rest >> run.lane);
-      run.count = gaps ? __builtin_ctzll(gaps) : 64;
-      run.address = addresses[0] + run.lane * size;
-    } else {
-      run.count = length_of_run(addresses, mask, run.lane, size, run.repeats);
-      run.address = addresses[run.lane];
+    Run run{0, static_cast<unsigned>(__builtin_ctzll(rest)), 1, false, 0};
+    if (run.lane < 63) {
+      run.repeats = repeats >> run.lane & 2;
+      run.count += low_ones((run.repeats ? repeats : follows) >> (run.lane + 1));
     }
+    run.address = kind == ACCESS_ROW ? addresses[0] + run.lane * size : addresses[run.lane];
     rest = run.lane + run.count == 64 ? 0 : rest & ~uint64_t{0} << (run.lane + run.count);
     const uint64_t end = run.address + size * (run.repeats ? 1 : run.count);
     const auto outside = [&](uint64_t first, uint64_t last) { return end <= first || run.address >= last; };
     if (outside(scratch, scratch_end) && (outside(lds, lds_end) || (run.address >= lds && end <= lds_end))) {
       Lanes &its = run.address >= lds && run.address < lds_end ? in_lds : in_memory;
-      its.runs[its.count++] = run;
+      its.add(run, merges);
       continue;
     }
     for (unsigned index = 0; index < run.count; ++index) {
@@ -98,12 +87,12 @@ void AccessChecks::sort(const char *wave, const char *access, Lanes &in_memory, 
       if (address >= scratch && address < scratch_end)
         continue;
       Lanes &its = address >= lds && address < lds_end ? in_lds : in_memory;
-      its.runs[its.count++] = {address, run.lane + index, 1, false};
+      its.add({address, run.lane + index, 1, false, 0}, false);
     }
   }
 }
 
-void AccessChecks::access(Where where, const char *wave, uint32_t record, const char *access) {
+void AccessChecks::access(const Where &where, const char *wave, uint32_t record, const char *access) {
   ordering_.meet(where.group, where.wave);
   Lanes in_memory, in_lds;
   in_lds.in_lds = true;
@@ -111,15 +100,17 @@ void AccessChecks::access(Where where, const char *wave, uint32_t record, const 
   in_memory.size = in_lds.size = get(access, access::size);
   in_memory.record = in_lds.record = record;
   in_memory.scalar = get(access, access::kind) == ACCESS_SCALAR;
-  sort(wave, access, in_memory, in_lds);
+  const unsigned use = pointer<const uint16_t *>(plan_, plan::uses)[record];
+  const bool writes = (use | use >> USE_LDS_SHIFT) & USE_WRITES;
+  sort(wave, access, !writes && !wanted_.uninitialised, in_memory, in_lds);
   if (!in_memory.count && !in_lds.count)
     return;
   if (!where.wave.narrow.empty() && get(access, access::kind) != ACCESS_SCALAR) {
     uint64_t shared = 0; // lanes that are not in their own scratch
     for (const Lanes *lanes : {&in_memory, &in_lds})
       for (unsigned index = 0; index < lanes->count; ++index)
-        for (unsigned lane = 0; lane < lanes->runs[index].count; ++lane)
-          shared |= uint64_t{1} << (lanes->runs[index].lane + lane);
+        for (uint64_t rest = lanes->runs[index].starts(); rest; rest &= rest - 1)
+          shared |= ~uint64_t{0} >> (64 - lanes->runs[index].count) << __builtin_ctzll(rest);
     reappear(where, record, shared);
   }
   if (!wants_accesses())
@@ -127,12 +118,12 @@ void AccessChecks::access(Where where, const char *wave, uint32_t record, const 
   if (wanted_.races)
     remember(record, in_memory.size);
   if (in_memory.count)
-    touch(where, in_memory, pointer<const uint16_t *>(plan_, plan::uses)[record] & ((1u << USE_LDS_SHIFT) - 1));
+    touch(where, in_memory, use & ((1u << USE_LDS_SHIFT) - 1));
   if (in_lds.count)
     touch(where, in_lds, use_in_lds(record));
 }
 
-void AccessChecks::touch(Where where, const Lanes &lanes, unsigned use) {
+void AccessChecks::touch(const Where &where, const Lanes &lanes, unsigned use) {
   const bool reads = use & USE_READS, writes = use & USE_WRITES;
   if (wanted_.uninitialised) {
     if (reads)
@@ -153,9 +144,9 @@ void AccessChecks::touch(Where where, const Lanes &lanes, unsigned use) {
   if (writes && !lanes.in_lds && !lanes.scalar && ordering_.store(where.group, where.wave))
     report_waits();
   if (writes)
-    change(where, lanes, kLastWrite, [&](const History &before) { return write(where, lanes, before, now); });
+    change(where, lanes, kLastWrite, [&](Change &made) { write(where, lanes, now, made); });
   else
-    change(where, lanes, kLastRead, [&](const History &before) { return read(where, lanes, before, now); });
+    change(where, lanes, kLastRead, [&](Change &made) { read(where, lanes, now, made); });
 }
 
 // Call `each(run, span)` for all cells of all lanes, and where they are a whole line, `each_whole(run, line, address)`.
@@ -173,14 +164,13 @@ template <typename Each> void AccessChecks::each_span(const Lanes &lanes, Each e
   each_span(lanes, each, [](const Run &, const Shadow::Whole &, uint64_t) { return false; });
 }
 
-// Replace the history of each cell by `make(history)`, and set the lanes in that role.
-template <typename Make> void AccessChecks::change(Where where, const Lanes &lanes, Role role, Make make) {
-  const auto change_of = [&](uint32_t from) -> Change & {
+// Replace the history of each cell by what `make(change)` sets, and set the lanes in that role.
+template <typename Make> void AccessChecks::change(const Where &where, const Lanes &lanes, Role role, Make make) {
+  const auto change_of = [&](uint32_t from) -> const Change & {
     Change &made = changes_[from % changes_.size()];
     if (made.stamp != stamp_ || made.from != from) {
-      made = make(histories_[from]);
-      made.stamp = stamp_;
-      made.from = from;
+      made.begin(stamp_, from);
+      make(made);
     }
     return made;
   };
@@ -194,8 +184,8 @@ template <typename Make> void AccessChecks::change(Where where, const Lanes &lan
       if (made.to != from) {
         std::fill(span.histories + begin, span.histories + cells.end, made.to);
         histories_.move(from, made.to, cells.end - begin);
+        put_lanes(lanes, run, cells, role, made.moved);
       }
-      put_lanes(lanes, run, cells, role, made.moved);
       begin = cells.end;
     }
   };
@@ -245,13 +235,9 @@ void AccessChecks::put_lanes(const Lanes &lanes, const Run &run, Cells cells, Ro
   }
 }
 
-// Return a history without the accesses of work-groups that used the LDS before.
-History AccessChecks::own(Where where, const Lanes &lanes, const History &all) const {
-  History own = all;
-  for (Touch &each : own.by)
-    if (is_of_others(where, lanes, each))
-      each = {};
-  return own;
+// Return an access, or nothing, if it is of a work-group that used the LDS before.
+Touch AccessChecks::own(const Where &where, const Lanes &lanes, Touch touch) const {
+  return is_of_others(where, lanes, touch) ? Touch{} : touch;
 }
 
 // Return the kind of finding for a read beside an atomic: atomic loads of LDS are plain instructions.
@@ -259,8 +245,9 @@ wire::FindingKind AccessChecks::kind_of_read(uint32_t record) const {
   return use_in_lds(record) & USE_PLAIN ? wire::FindingKind::kRace : wire::FindingKind::kUnorderedRead;
 }
 
-AccessChecks::Change AccessChecks::read(Where where, const Lanes &lanes, const History &before, Touch now) {
-  Change made;
+void AccessChecks::read(const Where &where, const Lanes &lanes, Touch now, Change &made) {
+  History &after = histories_.draft();
+  const History &before = histories_[made.from];
   // In memory, a plain read beside an atomic is not a race: programs are correct with either value.
   for (const Role other : {kLastWrite, kLastAtomic})
     if (!made.races && (other == kLastWrite || (lanes.in_lds && !is_guard(now.record))) &&
@@ -274,8 +261,9 @@ AccessChecks::Change AccessChecks::read(Where where, const Lanes &lanes, const H
     made.races = true;
     made.other = kLastWrite;
   }
-  History after = own(where, lanes, before);
-  const Touch last = after.by[kLastRead];
+  for (const Role role : {kLastWrite, kLastAtomic, kReadByOther, kReadElsewhere})
+    after.by[role] = own(where, lanes, before.by[role]);
+  const Touch last = own(where, lanes, before.by[kLastRead]);
   if (last.segment && last.segment != now.segment) {
     const Segment &then = ordering_.of(last);
     if (then.group != where.group.id) {
@@ -288,12 +276,13 @@ AccessChecks::Change AccessChecks::read(Where where, const Lanes &lanes, const H
     }
   }
   after.by[kLastRead] = now;
-  made.to = histories_.find(after);
-  return made;
+  after.readers = before.readers;
+  made.to = histories_.find();
 }
 
-AccessChecks::Change AccessChecks::write(Where where, const Lanes &lanes, const History &before, Touch now) {
-  Change made;
+void AccessChecks::write(const Where &where, const Lanes &lanes, Touch now, Change &made) {
+  History &after = histories_.draft();
+  const History &before = histories_[made.from];
   for (const Role other : {kLastAtomic, kLastRead, kReadByOther, kReadElsewhere})
     if (!made.races && collides(where, lanes, before.by[other])) {
       made.races = true;
@@ -301,16 +290,17 @@ AccessChecks::Change AccessChecks::write(Where where, const Lanes &lanes, const 
     }
   made.stored = collides(where, lanes, before.by[kLastWrite]) || lacks_fence(where, lanes, before, false, made);
   // What comes after is ordered behind these reads, too, if it is behind the write.
-  History after;
-  after.by[kLastAtomic] = own(where, lanes, before).by[kLastAtomic];
+  for (const Role role : {kLastRead, kReadByOther, kReadElsewhere})
+    after.by[role] = {};
+  after.by[kLastAtomic] = own(where, lanes, before.by[kLastAtomic]);
   after.by[kLastWrite] = now;
   after.readers = lanes.in_lds ? 0 : readers(before, where.group.id);
-  made.to = histories_.find(after);
-  return made;
+  made.to = histories_.find();
 }
 
 // Return whether an access misses the last write, or is overtaken by it, for want of a fence; set the kind.
-bool AccessChecks::lacks_fence(Where where, const Lanes &lanes, const History &before, bool reads, Change &made) const {
+bool AccessChecks::lacks_fence(const Where &where, const Lanes &lanes, const History &before, bool reads,
+                               Change &made) const {
   if (lanes.in_lds)
     return false;
   const Lack lack = ordering_.lack(before.by[kLastWrite], where.group, where.wave, reads, before.readers);
@@ -329,14 +319,16 @@ uint32_t AccessChecks::readers(const History &before, uint32_t writer) const {
 }
 
 // Report the races of an access with earlier accesses of these cells, once for each lane.
-void AccessChecks::tell(Where where, const Lanes &lanes, const Run &run, Cells cells, const Change &made) {
+void AccessChecks::tell(const Where &where, const Lanes &lanes, const Run &run, Cells cells, const Change &made) {
   const Shadow::Span &span = cells.span;
   const History before = histories_[made.from];
-  for (unsigned repeat = 0; repeat < (run.repeats ? run.count : 1); ++repeat)
-    for (unsigned cell = cells.begin; cell < cells.end; ++cell) {
+  const unsigned times = run.repeats ? run.count : 1, count = cells.end - cells.begin;
+  for (uint64_t rest = run.starts(); rest; rest &= rest - 1)
+    for (unsigned place = 0; place < times * count; ++place) {
+      const unsigned cell = cells.begin + place % count;
       const uint64_t address = span.address + (uint64_t{cell} << span.shift);
-      const unsigned index = run.repeats ? repeat : (address - run.address) / lanes.size;
-      const unsigned lane = run.lane + index;
+      const unsigned index = run.repeats ? place / count : (address - run.address) / lanes.size;
+      const unsigned lane = __builtin_ctzll(rest) + index;
       if (static_cast<int>(lane) == reported_lane_)
         continue;
       const uint64_t lane_address = run.repeats ? run.address : run.address + uint64_t{index} * lanes.size;
@@ -358,7 +350,7 @@ void AccessChecks::tell(Where where, const Lanes &lanes, const Run &run, Cells c
 // Return whether a store may be atomic, which the instruction does not show on all targets. It may be if there was an
 // atomic at the address, and the wave does atomics with results or met one that did (locks are released like that), or
 // if there was an atomic load at the address.
-bool AccessChecks::is_in_doubt(Where where, const Lanes &lanes) {
+bool AccessChecks::is_in_doubt(const Where &where, const Lanes &lanes) {
   if (!where.wave.returned && (lanes.in_lds || loaded_.empty()))
     return false;
   bool in_doubt = false;
@@ -372,7 +364,7 @@ bool AccessChecks::is_in_doubt(Where where, const Lanes &lanes) {
   return in_doubt;
 }
 
-void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
+void AccessChecks::atomic(const Where &where, const Lanes &lanes, unsigned use) {
   meet_atomics(where, lanes, use);
   if (!where.group.incomplete.empty())
     report_waits();
@@ -383,12 +375,14 @@ void AccessChecks::atomic(Where where, const Lanes &lanes, unsigned use) {
   if (!(use & USE_WRITES))
     return;
   const Touch now{ordering_.release(where.group, where.wave), lanes.record};
-  change(where, lanes, kLastAtomic, [&](const History &before) {
-    History after = own(where, lanes, before);
+  change(where, lanes, kLastAtomic, [&](Change &made) {
+    History &after = histories_.draft();
+    const History &before = histories_[made.from];
+    for (unsigned role = 0; role < kRoles; ++role)
+      after.by[role] = own(where, lanes, before.by[role]);
     after.by[kLastAtomic] = now;
-    Change made;
-    made.to = histories_.find(after);
-    return made;
+    after.readers = before.readers;
+    made.to = histories_.find();
   });
 }
 
@@ -404,7 +398,7 @@ void AccessChecks::hear(const Lanes &lanes, bool loads) {
 }
 
 // Take over what others have released at the same addresses, and report the races with the rest.
-void AccessChecks::meet_atomics(Where where, const Lanes &lanes, unsigned use) {
+void AccessChecks::meet_atomics(const Where &where, const Lanes &lanes, unsigned use) {
   uint32_t last = ~uint32_t{0};
   each_span(lanes, [&](const Run &run, const Shadow::Span &span) {
     for (unsigned begin = 0; begin < span.count;) {
@@ -429,14 +423,14 @@ void AccessChecks::meet_atomics(Where where, const Lanes &lanes, unsigned use) {
 }
 
 // Return whether an atomic, or the one before it, is not atomic for the work-group of the other.
-bool AccessChecks::is_too_narrow(Where where, const Lanes &lanes, Touch last) const {
+bool AccessChecks::is_too_narrow(const Where &where, const Lanes &lanes, Touch last) const {
   const auto *uses = pointer<const uint16_t *>(plan_, plan::uses);
   return (uses[lanes.record] | uses[last.record]) & USE_NARROW && ordering_.of(last).group != where.group.id &&
          collides(where, lanes, last) && !ordering_.may_be_before(last, where.wave);
 }
 
 // Return the access in a history that the atomic races with, `kRoles` for none.
-Role AccessChecks::meet(Where where, const Lanes &lanes, const History &before, unsigned use) {
+Role AccessChecks::meet(const Where &where, const Lanes &lanes, const History &before, unsigned use) {
   const bool writes = use & USE_WRITES;
   // A store whose value an atomic returns may signal that all before it is done: on most targets it looks like any
   // other store.
@@ -462,7 +456,7 @@ Role AccessChecks::meet(Where where, const Lanes &lanes, const History &before, 
 }
 
 // Vectors may include unused padding, so they are reported only if no byte was written.
-void AccessChecks::look_for_unwritten(Where where, const Lanes &lanes) {
+void AccessChecks::look_for_unwritten(const Where &where, const Lanes &lanes) {
   const uint8_t *written = where.group.written.data();
   for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run) {
     const unsigned places = run->repeats ? 1 : run->count;
@@ -477,12 +471,12 @@ void AccessChecks::look_for_unwritten(Where where, const Lanes &lanes) {
   }
 }
 
-bool AccessChecks::is_unwritten(Where where, const Lanes &lanes, uint64_t address) {
+bool AccessChecks::is_unwritten(const Where &where, const Lanes &lanes, uint64_t address) {
   return lanes.in_lds ? !std::memchr(where.group.written.data() + (address - lanes.base), 1, lanes.size)
                       : luthier::is_unwritten(address, lanes.size);
 }
 
-void AccessChecks::note_unwritten(Where where, const Lanes &lanes, uint64_t address, unsigned lane) {
+void AccessChecks::note_unwritten(const Where &where, const Lanes &lanes, uint64_t address, unsigned lane) {
   std::lock_guard lock(mutex_);
   wire::Sighting &sighting = note(wire::FindingKind::kUninitialised, lanes.record, 0);
   if (sighting.count++)
@@ -516,7 +510,7 @@ void AccessChecks::add(const wire::Sighting &race) {
   ++at->second.count;
 }
 
-wire::Sighting AccessChecks::describe(Where where, const Lanes &lanes, const Pair &pair) {
+wire::Sighting AccessChecks::describe(const Where &where, const Lanes &lanes, const Pair &pair) {
   wire::Sighting sighting{};
   sighting.kind = static_cast<uint64_t>(pair.kind);
   sighting.kernel = get(plan_, plan::kernel);
@@ -563,7 +557,7 @@ uint64_t lanes_at_begin(const char *wave) {
 
 } // namespace
 
-void AccessChecks::barrier(Where where, const char *wave, uint32_t record, uint32_t event) {
+void AccessChecks::barrier(const Where &where, const char *wave, uint32_t record, uint32_t event) {
   WaveOrder &own = where.wave;
   const uint64_t all = get(plan_, plan::wave_size) == 32 ? 0xFFFFFFFF : ~uint64_t{0};
   const uint64_t exec = get(wave, Field{static_cast<uint32_t>(EXEC), 8}) & all;
@@ -604,7 +598,7 @@ void AccessChecks::barrier(Where where, const char *wave, uint32_t record, uint3
 }
 
 // Lanes are active: they must have reached all earlier barriers.
-void AccessChecks::reappear(Where where, uint32_t record, uint64_t lanes) {
+void AccessChecks::reappear(const Where &where, uint32_t record, uint64_t lanes) {
   auto &narrow = where.wave.narrow;
   for (size_t index = 0; index < narrow.size();) {
     const uint64_t skipped = lanes & ~narrow[index].exec;

@@ -48,6 +48,8 @@ private:
     uint64_t address;
     unsigned lane, count;
     bool repeats;
+    uint64_t merged; // first lanes of earlier runs with the same bytes
+    uint64_t starts() const { return merged | uint64_t{1} << lane; }
   };
   // Lanes of an instruction in one kind of memory.
   struct Lanes {
@@ -56,6 +58,16 @@ private:
     uint32_t size = 0, record = 0;
     unsigned count = 0;
     Run runs[64];
+    // Add a run, instead of the last one if that has the same bytes and lanes are merged.
+    void add(const Run &run, bool merges) {
+      Run *const last = count ? &runs[count - 1] : nullptr;
+      if (merges && last && last->address == run.address && last->count == run.count && last->repeats == run.repeats) {
+        last->merged = last->starts();
+        last->lane = run.lane;
+      } else {
+        runs[count++] = run;
+      }
+    }
   };
   struct Where {
     GroupOrder &group;
@@ -63,6 +75,13 @@ private:
   };
   // The change of the history of cells by an access.
   struct Change {
+    void begin(uint32_t now, uint32_t before) {
+      stamp = now;
+      from = before;
+      moved = other = kRoles;
+      races = stored = false;
+      kind = wire::FindingKind::kRace;
+    }
     uint32_t stamp = 0, from = 0, to = 0;
     Role moved = kRoles;                // the role that the lane of the previous read gets
     bool races = false, stored = false; // `stored`: it does if the value changes
@@ -70,42 +89,42 @@ private:
     Role other = kRoles; // of the access that it races with
   };
 
-  void access(Where where, const char *wave, uint32_t record, const char *access);
-  void sort(const char *wave, const char *access, Lanes &in_memory, Lanes &in_lds) const;
-  void touch(Where where, const Lanes &lanes, unsigned use);
-  void atomic(Where where, const Lanes &lanes, unsigned use);
+  void access(const Where &where, const char *wave, uint32_t record, const char *access);
+  void sort(const char *wave, const char *access, bool merges, Lanes &in_memory, Lanes &in_lds) const;
+  void touch(const Where &where, const Lanes &lanes, unsigned use);
+  void atomic(const Where &where, const Lanes &lanes, unsigned use);
   void hear(const Lanes &lanes, bool loads);
-  void meet_atomics(Where where, const Lanes &lanes, unsigned use);
-  bool is_too_narrow(Where where, const Lanes &lanes, Touch last) const;
-  Role meet(Where where, const Lanes &lanes, const History &before, unsigned use);
+  void meet_atomics(const Where &where, const Lanes &lanes, unsigned use);
+  bool is_too_narrow(const Where &where, const Lanes &lanes, Touch last) const;
+  Role meet(const Where &where, const Lanes &lanes, const History &before, unsigned use);
   unsigned use_in_lds(uint32_t record) const {
     return pointer<const uint16_t *>(plan_, layout::plan::uses)[record] >> layout::USE_LDS_SHIFT;
   }
   bool is_guard(uint32_t record) const { return use_in_lds(record) & layout::USE_GUARDS; }
   wire::FindingKind kind_of_read(uint32_t record) const;
-  History own(Where where, const Lanes &lanes, const History &all) const;
-  Change read(Where where, const Lanes &lanes, const History &before, Touch now);
-  Change write(Where where, const Lanes &lanes, const History &before, Touch now);
-  bool lacks_fence(Where where, const Lanes &lanes, const History &before, bool reads, Change &made) const;
+  Touch own(const Where &where, const Lanes &lanes, Touch touch) const;
+  void read(const Where &where, const Lanes &lanes, Touch now, Change &made);
+  void write(const Where &where, const Lanes &lanes, Touch now, Change &made);
+  bool lacks_fence(const Where &where, const Lanes &lanes, const History &before, bool reads, Change &made) const;
   uint32_t readers(const History &before, uint32_t writer) const;
   template <typename Each, typename EachWhole> void each_span(const Lanes &lanes, Each each, EachWhole each_whole);
   template <typename Each> void each_span(const Lanes &lanes, Each each);
-  template <typename Make> void change(Where where, const Lanes &lanes, Role role, Make make);
+  template <typename Make> void change(const Where &where, const Lanes &lanes, Role role, Make make);
   // Cells of a run that have the same history.
   struct Cells {
     const Shadow::Span &span;
     unsigned begin, end;
   };
   static void put_lanes(const Lanes &lanes, const Run &run, Cells cells, Role role, Role moved);
-  void tell(Where where, const Lanes &lanes, const Run &run, Cells cells, const Change &made);
-  void look_for_unwritten(Where where, const Lanes &lanes);
-  bool is_unwritten(Where where, const Lanes &lanes, uint64_t address);
-  void note_unwritten(Where where, const Lanes &lanes, uint64_t address, unsigned lane);
-  bool is_in_doubt(Where where, const Lanes &lanes);
-  bool is_of_others(Where where, const Lanes &lanes, Touch touch) const {
+  void tell(const Where &where, const Lanes &lanes, const Run &run, Cells cells, const Change &made);
+  void look_for_unwritten(const Where &where, const Lanes &lanes);
+  bool is_unwritten(const Where &where, const Lanes &lanes, uint64_t address);
+  void note_unwritten(const Where &where, const Lanes &lanes, uint64_t address, unsigned lane);
+  bool is_in_doubt(const Where &where, const Lanes &lanes);
+  bool is_of_others(const Where &where, const Lanes &lanes, Touch touch) const {
     return lanes.in_lds && ordering_.of(touch).group != where.group.id;
   }
-  bool collides(Where where, const Lanes &lanes, Touch touch) const {
+  bool collides(const Where &where, const Lanes &lanes, Touch touch) const {
     return touch.segment && !is_of_others(where, lanes, touch) && !ordering_.before(touch, where.group, where.wave);
   }
   // A store to where another lane has stored: not a race if both store the same value.
@@ -122,12 +141,12 @@ private:
     unsigned lane, other_lane;
     Touch other;
   };
-  wire::Sighting describe(Where where, const Lanes &lanes, const Pair &pair);
+  wire::Sighting describe(const Where &where, const Lanes &lanes, const Pair &pair);
   void settle();
   void add(const wire::Sighting &race);
 
-  void barrier(Where where, const char *wave, uint32_t record, uint32_t event);
-  void reappear(Where where, uint32_t record, uint64_t lanes);
+  void barrier(const Where &where, const char *wave, uint32_t record, uint32_t event);
+  void reappear(const Where &where, uint32_t record, uint64_t lanes);
   void missed(const GroupOrder &group, const WaveOrder &waits, const WaveOrder &ended);
   void missed(const GroupOrder &group, const WaveOrder &wave, const Narrow &barrier, uint64_t lanes);
 

@@ -1,26 +1,44 @@
 #include "shadow.h"
 
 #include <mutex>
+#include <utility>
 
 namespace luthier {
 
-uint32_t Histories::find(const History &wanted) {
-  for (unsigned back = 1; back <= recent_.size(); ++back) {
-    const uint32_t number = recent_[(next_ - back) % recent_.size()];
-    if (!all_[number].free && all_[number].history == wanted)
-      return number;
-  }
-  uint32_t number;
-  if (free_.empty()) {
-    number = static_cast<uint32_t>(all_.size());
+namespace {
+
+uint64_t digest(const History &history) {
+  uint64_t sum = history.readers;
+  for (const Touch &touch : history.by)
+    sum = (sum ^ touch.bits()) * 0x9E37'79B9'7F4A'7C15;
+  return sum;
+}
+
+} // namespace
+
+History &Histories::draft() {
+  if (!draft_ && free_.empty()) {
+    draft_ = static_cast<uint32_t>(all_.size());
     all_.emplace_back();
-  } else {
-    number = free_.back();
+  } else if (!draft_) {
+    draft_ = free_.back();
     free_.pop_back();
   }
-  all_[number] = {wanted};
-  recent_[next_++ % recent_.size()] = number;
-  return number;
+  return all_[draft_].history;
+}
+
+uint32_t Histories::find() {
+  Entry &entry = all_[draft_];
+  const uint64_t wanted = digest(entry.history);
+  for (unsigned index = 0; index < kRecent; ++index)
+    if (const Entry &recent = all_[recent_[index]];
+        digests_[index] == wanted && !recent.free && recent.history == entry.history)
+      return recent_[index];
+  entry.cells = 0;
+  entry.free = false;
+  const unsigned place = next_++ % kRecent;
+  digests_[place] = wanted;
+  return recent_[place] = std::exchange(draft_, 0);
 }
 
 void Histories::free_left() {

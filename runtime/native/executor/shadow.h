@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -19,7 +20,8 @@ namespace luthier {
 // An access: the segment of a wave that it is in (ordering.h), 0 for none, and its record.
 struct Touch {
   uint32_t segment = 0, record = 0;
-  bool operator==(const Touch &) const = default;
+  uint64_t bits() const { return std::bit_cast<uint64_t>(*this); }
+  bool operator==(const Touch &other) const { return bits() == other.bits(); }
 };
 
 // The accesses in a history: the last write and atomic; the last read, the last one by another wave of the same
@@ -38,10 +40,12 @@ inline constexpr uint32_t kSeveral = ~uint32_t{0}; // instead of a work-group
 // All histories of cells, by number. 0 is the history of untouched cells.
 class Histories {
 public:
-  Histories() : all_(1) { recent_.fill(0); }
+  Histories() : all_(1) {}
   const History &operator[](uint32_t number) const { return all_[number].history; }
-  // Return the number of an equal recent history, or of a new one.
-  uint32_t find(const History &wanted);
+  // Return a history, with any contents, for which to find a number next. References to others are invalid then.
+  History &draft();
+  // Return the number of a recent history that is equal to the draft, or of the draft as a new one.
+  uint32_t find();
   // Note that `cells` cells changed from one history to another.
   void move(uint32_t from, uint32_t to, uint32_t cells) {
     all_[to].cells += cells;
@@ -62,10 +66,14 @@ private:
   };
   void free_left();
 
+  static constexpr unsigned kRecent = 8;
+
   std::vector<Entry> all_;
   std::vector<uint32_t> left_, free_;
-  std::array<uint32_t, 8> recent_;
-  unsigned next_ = 0; // in `recent_`
+  uint32_t draft_ = 0;                      // 0: none
+  std::array<uint64_t, kRecent> digests_{}; // of histories
+  std::array<uint32_t, kRecent> recent_{};  // their numbers
+  unsigned next_ = 0;                       // in `recent_`
 };
 
 // Lanes of a cell's accesses: six bits for each role.

@@ -97,6 +97,9 @@ def _put_access(
     with w.when(w.mask_bits(apart) != 0):
         w.store(w.number(layout.ACCESS_LANES), w.address(entry, layout.ACCESS["kind"]))
         w.ir.store(places.llvm, addresses, align=8)
+        step = places - w.shuffle(places, [0, *range(w.wave_size - 1)])
+        for name, distance in (("follows", _scalar(w, size, "u64")), ("repeats", w.number(0, "u64"))):
+            w.store(w.mask_bits(step == w.splat(distance)).to("u64"), w.address(entry, layout.ACCESS[name]))
 
 
 def extract_at(w: WaveBuilder, value: TypedValue, lane: TypedValue) -> TypedValue:
