@@ -134,13 +134,7 @@ DRACC = Suite(
                 "not found: the program asks for the launch's error, prints it, and ends without giving back",
                 "021_Large_Block_Dim_yes",
             ),
-            *_same(
-                "unordered-read",
-                "",
-                "not found: reads of memory beside atomics are not told (Reads beside atomics)",
-                "022_atomic_interference_yes",
-                "023_atomic_interference_Intra_yes",
-            ),
+            *_same(RACE, RACE, "", "022_atomic_interference_yes", "023_atomic_interference_Intra_yes"),
             *_same(
                 "host-race", "", "not found: what the host itself reads is not seen", "024_MxV_copy_missing_wait_yes"
             ),
