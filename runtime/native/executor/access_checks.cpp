@@ -74,7 +74,7 @@ void AccessChecks::sort(const char *wave, const char *access, bool merges, Lanes
       run.count += low_ones((run.repeats ? repeats : follows) >> (run.lane + 1));
     }
     run.address = kind == ACCESS_ROW ? addresses[0] + run.lane * size : addresses[run.lane];
-    rest = run.lane + run.count == 64 ? 0 : rest & ~uint64_t{0} << (run.lane + run.count);
+    rest = run.lane + run.count >= 64 ? 0 : rest & ~uint64_t{0} << (run.lane + run.count);
     const uint64_t end = run.address + size * (run.repeats ? 1 : run.count);
     const auto outside = [&](uint64_t first, uint64_t last) { return end <= first || run.address >= last; };
     if (outside(scratch, scratch_end) && (outside(lds, lds_end) || (run.address >= lds && end <= lds_end))) {
