@@ -16,6 +16,7 @@ from typing import Any
 
 import commands
 import pytest
+from compiling import compiled
 from kept import kept, run, version
 from luthier import ExecutionCounts, InstrumentationTask, Tool, ToolModule
 from luthier.emulator.native.machine import machine_code
@@ -72,6 +73,14 @@ def build_program() -> Callable[..., Path]:
         return kept(key, lambda output: run([*command, *flags, str(source), "-o", str(output)]), name)
 
     return build
+
+
+@pytest.fixture(scope="session")
+def scale_kernel() -> Path:
+    """The code object of `device_side.hip` for gfx90a, which programs in Python load."""
+    kernel = PROGRAMS / "device_side.hip"
+    command = ["env", "HIP_PLATFORM=amd", "hipcc", "--genco", "--offload-arch=gfx90a", "-O1", "-w"]
+    return compiled([*command, "-mcode-object-version=4", kernel], [kernel], "kernel.co")
 
 
 @pytest.fixture

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from commands import run_luthier
 
+from .conftest import PROGRAMS
 from .sanitized import findings_of, marked_line
 
 Build = Callable[..., Path]
 WAYS = {
-    "over": ("out-of-bounds", "fills", "after", 400),
-    "behind": ("out-of-bounds", "fills", "after", 1024),
-    "late": ("use-after-free", "fills", "inside", 512),
-    "unwritten": ("uninitialised-mask", "adds", "", None),
-    "twice": ("double-free", "", "inside", 512),
+    "over": ("out-of-bounds", "fills", "after", 400, "bias"),
+    "behind": ("out-of-bounds", "fills", "after", 1024, ""),
+    "late": ("use-after-free", "fills", "inside", 512, "weights"),
+    "unwritten": ("uninitialised-mask", "adds", "", None, None),
+    "twice": ("double-free", "", "inside", 512, "weights"),
     "reused": None,
     "right": None,
 }
-"""Way of caching.hip -> kind, line, side and size of the part; None if it is right."""
+"""Way of caching.hip -> kind, line, side, and size and name of the part; None if it is right."""
 
 
 @pytest.mark.rows(3)
@@ -34,13 +36,26 @@ def test_parts(build_program: Build, tmp_path: Path, way: str) -> None:
         assert findings == []
         return
     (finding,) = findings
-    kind, line, side, size = expected
+    kind, line, side, size, name = expected
     assert (finding["kind"], finding["side"]) == (kind, side), finding
     if line:
         assert finding["source"]["line"] == marked_line("caching.hip", line), finding
     if size is not None:
-        assert finding["allocation"]["size"] == size, finding
+        assert (finding["allocation"]["size"], finding["allocation"]["name"]) == (size, name), finding
         assert finding["allocated"]["source"]["line"] == marked_line("caching.hip", "get"), finding
+
+
+def test_from_python(scale_kernel: Path) -> None:
+    """An allocator in Python names its parts through ctypes; a kernel writes beyond one, into the next."""
+    pytest.importorskip("hip", reason="hip-python is not installed (extra hip)")
+    script = PROGRAMS / "caching.py"
+    words = ["--check", "memory", "--device", "emu:gfx90a", "--", sys.executable, script, scale_kernel]
+    done = run_luthier("sanitize", *words)
+    line = next(at for at, text in enumerate(script.read_text().splitlines(), 1) if text.endswith("# announced"))
+    assert done.returncode == 1, done
+    assert "0 bytes after the end of the part bias of 1600 bytes at" in done.stderr, done
+    assert f"{script.name}:{line} (Cache.get)\n" in done.stderr, done
+    assert "1 finding\n" in done.stderr, done
 
 
 @pytest.mark.parametrize(

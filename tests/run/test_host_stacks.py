@@ -132,16 +132,10 @@ def test_not_wanted(
     assert "has no stacks of launches" in capfd.readouterr().err
 
 
-def python_program(tmp_path: Path) -> tuple[Path, Path]:
-    kernel = PROGRAMS / "device_side.hip"
-    command = ["env", "HIP_PLATFORM=amd", "hipcc", "--genco", "--offload-arch=gfx90a", "-O1", "-w"]
-    return PROGRAMS / "launched_from.py", compiled([*command, "-mcode-object-version=4", kernel], [kernel], "kernel.co")
-
-
-def test_python(tmp_path: Path) -> None:
+def test_python(scale_kernel: Path, tmp_path: Path) -> None:
     """Functions of Python by line, also where the binding has released the interpreter's lock, and in a thread."""
     pytest.importorskip("hip", reason="hip-python is not installed (extra hip)")
-    script, code = python_program(tmp_path)
+    script, code = PROGRAMS / "launched_from.py", scale_kernel
     words = ["--device", "emu:gfx90a", "-o", tmp_path / "run", "--", sys.executable, script, code]
     done = run_luthier("run", *words)
     assert done.returncode == 0, done
@@ -167,10 +161,10 @@ def test_paths_that_are_not_unicode(tmp_path: Path) -> None:
     assert [(row["object"], row["file"]) for row in shown] == [("/x/caf\ufffd/app", None), (None, "/x/caf\ufffd/app")]
 
 
-def test_python_allocation(tmp_path: Path) -> None:
+def test_python_allocation(scale_kernel: Path, tmp_path: Path) -> None:
     """A leak names the Python functions that allocated the memory."""
     pytest.importorskip("hip", reason="hip-python is not installed (extra hip)")
-    script, code = python_program(tmp_path)
+    script, code = PROGRAMS / "launched_from.py", scale_kernel
     words = ["--check", "leak", "--device", "emu:gfx90a", "--json", tmp_path / "log", "--sarif", tmp_path / "sarif"]
     done = run_luthier("sanitize", *words, "--", sys.executable, script, code)
     (finding,) = json.loads((tmp_path / "log").read_text())["findings"]

@@ -211,7 +211,7 @@ def check_stop(program: Path, log: Path, what: str, target: str, *words: str, be
     lines = (PROGRAMS / "stops.hip").read_text().splitlines()
     assert {lines[frame["line"] - 1].rpartition("line: ")[2] for frame in finding["frames"]} == {kernel}
     assert (finding["name"], finding["in_lds"]) == (kernel, kind == "out-of-bounds")
-    lds = {"address": 0, "size": 1024, "number": 0, "variable": "", "object": ""}
+    lds = {"address": 0, "size": 1024, "number": 0, "variable": "", "object": "", "name": ""}
     assert finding["allocation"] == (lds if finding["in_lds"] else None)
     assert (finding["allocated"], finding["freed"]) == (None, None)
     assert [one["name"] for one in report["not_checked"]] == ([] if words else [kernel])

@@ -293,7 +293,7 @@ def test_a_call_in_python_has_a_line_and_no_offset() -> None:
     numbers: dict[str, Any] = dict.fromkeys(Sighting.__struct_fields__, 0)
     for line in (42, 42, 43):
         sites = (HostSite(line, "release", "prog.py", True),)
-        known.add(1, Sighting(**numbers | {"kind": kind, "address": 0x1000, "count": 1}), None, calls=(sites, (), ()))
+        known.add(1, Sighting(**numbers | {"kind": kind, "address": 0x1000, "count": 1}), None, calls=sites)
     first, second = known.findings
     assert (first.count, first.offset, second.offset) == (2, 0, 0)
     assert list(lines_of(first))[1:] == ["    source prog.py:42 (release)", "    2 times in all"]

@@ -51,6 +51,15 @@ Sites = Sequence[HostSite]
 """Calls, innermost first. Empty if unknown."""
 
 
+class AllocationSites(Struct, frozen=True):
+    """An allocation's name, and the calls that allocated and freed it."""
+
+    name: str = ""
+    """Of a part, as the program gave it; "" if it has none."""
+    allocated: Sites = ()
+    freed: Sites = ()
+
+
 class ApiCallSite(Struct, frozen=True):
     """A call in an executable or library, or in a Python function."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
 from luthier.arch.target import Target
 from luthier.errors import DeviceError, EmulationError
-from luthier.findings.calls import Sites, first_call
+from luthier.findings.calls import AllocationSites, Sites, first_call
 from luthier.findings.finding import Finding, NearbyAllocation, Other, Unchecked
 from luthier.findings.floats import cause
 from luthier.findings.kinds import DECISIONS, FLOAT_KINDS, KIND_OF_NUMBER, LANES, PAIRED, FindingKind
@@ -27,6 +27,7 @@ _INACTIVE = FindingKind.INACTIVE_LANE.label
 _OUTSIDE, _NOWHERE, _STOPPED = (kind.label for kind in (FindingKind.OUTSIDE, FindingKind.NOWHERE, FindingKind.STOPPED))
 _RELEASE = FindingKind.MISSING_RELEASE.label
 _FENCES = (_RELEASE, FindingKind.MISSING_ACQUIRE.label)
+UNKNOWN_MEMORY = AllocationSites()
 InstructionSite = tuple[int, str, tuple[SourceFrame, ...], str]
 """Virtual address, text and source frames (innermost first) of an instruction, and why it has none; "" if it has."""
 
@@ -106,14 +107,16 @@ class FindingSet:
         seen: Sighting,
         code: KernelCode | None,
         other: KernelCode | None = None,
-        calls: Sequence[Sites] = ((), (), ()),
+        calls: Sites = (),
+        memory: AllocationSites = UNKNOWN_MEMORY,
     ) -> None:
         """Add a finding for a sighting of native code.
 
         Args:
             code: code of the kernel that caused it; None if no kernel did.
             other: code of the other launch that is involved; None if there is none.
-            calls: the calls that caused it, if no kernel did, that allocated the memory, and that freed it.
+            calls: the calls that caused it, if no kernel did.
+            memory: the allocation that it belongs to.
 
         Raises:
             DeviceError: the kind is unknown, or does not involve another access.
@@ -125,7 +128,8 @@ class FindingSet:
             raise DeviceError(f"a finding of kind {kind} cannot involve another access")
         finding = Finding(kind, process, address=seen.address, count=seen.count)
         finding.allocation = self.allocation(process, seen)
-        call, finding.allocated, finding.freed = (first_call(sites) for sites in calls)
+        call = first_call(calls)
+        finding.belongs_to(memory)
         if code is not None:
             locate(finding, seen, code, other)
         elif (at := finding.allocated if kind == "leak" else call) is not None:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from luthier.findings.calls import ApiCallSite
+from luthier.findings.calls import AllocationSites, ApiCallSite, first_call
 from luthier.findings.kinds import KINDS, WATCHED, FindingKind
 from luthier.isa.access_kinds import kind_in_lds, kind_of
 from luthier.objects.names import spellings
@@ -51,12 +51,19 @@ class NearbyAllocation(Struct, frozen=True):
     """Symbol; "" if it is not a variable."""
     object: str = ""
     """Name of the variable's code object."""
+    name: str = ""
+    """Name of the part of an allocation, as the program gave it (`luthier_annotate.h`)."""
+
+    @property
+    def title(self) -> str:
+        """Return what it is, with its size."""
+        return f"{f'the part {self.name}' if self.name else 'an allocation'} of {self.size} bytes"
 
     @property
     def text(self) -> str:
         """Describe it."""
         if not self.variable:
-            return f"an allocation of {self.size} bytes at {self.address:#x}"
+            return f"{self.title} at {self.address:#x}"
         name = spellings(self.variable)[-1]
         return f"the variable {name} of {self.size} bytes at {self.address:#x}, of {self.object}"
 
@@ -224,6 +231,12 @@ class Finding(Struct):
         """Return the kind of memory access: read, write, atomic."""
         return access_of(self.instruction, in_lds=self.in_lds)
 
+    def belongs_to(self, memory: AllocationSites) -> None:
+        """Set what is known of the allocation."""
+        self.allocated, self.freed = first_call(memory.allocated), first_call(memory.freed)
+        if memory.name and self.allocation is not None:
+            self.allocation = msgspec.structs.replace(self.allocation, name=memory.name)
+
     def merge(self, other: Finding) -> None:
         """Add the same finding of a later launch."""
         self.count += other.count
@@ -260,7 +273,7 @@ class Finding(Struct):
             why = f": {self.launch.reason}" if self.launch is not None and self.launch.reason else ""
             return f"{self.call}{what}{where}{why}"
         if not self.kernel:
-            of = "" if self.allocation is None else f", in an allocation of {self.allocation.size} bytes"
+            of = "" if self.allocation is None else f", in {self.allocation.title}"
             return f"{meaning}: {self.address:#x}{of}"
         if not self.size:
             return self.detail or meaning

@@ -38,6 +38,15 @@ static inline void luthier_alloc(const void *address, size_t size) {
     does(address, size);
 }
 
+/* The same with a name, which findings give: of a tensor, or of what asks for it. */
+static inline void luthier_alloc_named(const void *address, size_t size, const char *name) {
+  static void *known;
+  void (*does)(const void *, size_t, const char *);
+  *(void **)&does = luthier_function(&known, "luthier_annotate_alloc_named");
+  if (does)
+    does(address, size, name);
+}
+
 /* The allocator gets the part at `address` back. */
 static inline void luthier_free(const void *address) {
   static void *known;

@@ -36,12 +36,12 @@ from luthier.run.space import BASE, CODE_SIZE, IMPORTS, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.terminal import visible_lines
 from luthier.wire import device_requests as requests
-from luthier.wire.messages import CodeCounts, HostCall, MemoryFile, RecordCounts
+from luthier.wire.messages import AllocationHistory, CodeCounts, HostCall, MemoryFile, RecordCounts
 from luthier.wire.structures import File, ProtocolError
 from luthier.wire.tool_requests import Instrument
 
 if TYPE_CHECKING:  # what few runs need
-    from luthier.findings.calls import HostSite
+    from luthier.findings.calls import AllocationSites, HostSite
     from luthier.findings.collector import KernelCode
     from luthier.run.captures import Captures
     from luthier.run.findings.collector import Collector
@@ -303,8 +303,7 @@ class Service:
         collector, seen = self._collector(), report.sighting
         code = None if seen.kind in _OF_HOST else self._kernel(seen.kernel)
         other = self._kernel(seen.other_kernel) if seen.has_launch else None
-        sites = [_sites(calls) for calls in (report.calls, report.allocated, report.freed)]
-        collector.add(process.pid, seen, code, other, sites)
+        collector.add(process.pid, seen, code, other, _sites(report.calls), _memory(report.memory))
 
     @handles(requests.FoundCopy)
     def _found_copy(self, process: Process, report: requests.FoundCopy) -> None:
@@ -313,8 +312,7 @@ class Service:
 
     @handles(requests.FoundCall)
     def _found_call(self, process: Process, report: requests.FoundCall) -> None:
-        sites = [_sites(report.allocated), _sites(report.freed)]
-        self._collector().add_call(process.pid, report.sighting, *_call(report), sites)
+        self._collector().add_call(process.pid, report.sighting, *_call(report), _memory(report.memory))
 
     def _watching(self, kernel: int) -> Watching:
         """Return the watching of a kernel's waits and hazards, by the number of its plan."""
@@ -519,6 +517,12 @@ def _sites(calls: Sequence[HostCall]) -> list[HostSite]:
     from luthier.findings.calls import HostSite  # few runs need it
 
     return [HostSite(call.offset, str(call.symbol), str(call.file), call.is_python) for call in calls]
+
+
+def _memory(memory: AllocationHistory) -> AllocationSites:
+    from luthier.findings.calls import AllocationSites  # few runs need it
+
+    return AllocationSites(str(memory.name), _sites(memory.allocated), _sites(memory.freed))
 
 
 def _call(report: requests.FoundCall | requests.FoundCopy) -> tuple[str, str, str]:

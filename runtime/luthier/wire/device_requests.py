@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from luthier.wire.messages import CallSighting, ChosenLaunches, CodeCounts, HostCall, MemoryFile, Progress, Sighting
+from luthier.wire.messages import (
+    AllocationHistory,
+    CallSighting,
+    ChosenLaunches,
+    CodeCounts,
+    HostCall,
+    MemoryFile,
+    Progress,
+    Sighting,
+)
 from luthier.wire.structures import File, ForeignText, Message, PathText, request
 
 
@@ -220,8 +229,7 @@ class Found(Message, frozen=True):
 
     sighting: Sighting
     calls: tuple[HostCall, ...]  # calls that caused it, innermost first
-    allocated: tuple[HostCall, ...]  # calls that allocated the memory
-    freed: tuple[HostCall, ...]  # calls that freed it
+    memory: AllocationHistory
 
 
 @request(17)
@@ -232,8 +240,7 @@ class FoundCall(Message, frozen=True):
     function: PathText
     symbol: PathText  # symbol that contains the call
     file: PathText
-    allocated: tuple[HostCall, ...]  # calls that allocated the memory
-    freed: tuple[HostCall, ...]  # calls that freed it
+    memory: AllocationHistory
 
 
 @request(18)

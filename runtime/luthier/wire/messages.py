@@ -120,6 +120,17 @@ class Sighting(Message, frozen=True):
     """Whether it writes there, not reads."""
 
 
+class AllocationHistory(Message, frozen=True):
+    """An allocation's name, and the calls that allocated and freed it; all empty if unknown."""
+
+    name: PathText
+    """Of a part, by `luthier_annotate.h`."""
+    allocated: tuple[HostCall, ...]
+    """The calls that allocated it, innermost first."""
+    freed: tuple[HostCall, ...]
+    """The calls that freed it."""
+
+
 class CallSighting(Message, frozen=True):
     """Something that a check of a program's calls of HIP found."""
 

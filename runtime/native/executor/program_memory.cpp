@@ -24,7 +24,8 @@ void ProgramMemory::allocated(uint64_t address, uint64_t size, uint64_t reserved
   ++version_;
 }
 
-ProgramMemory::Division ProgramMemory::divided(uint64_t address, uint64_t size, CallTrace calls) {
+ProgramMemory::Division ProgramMemory::divided(uint64_t address, uint64_t size, CallTrace calls,
+                                               std::string_view name) {
   std::lock_guard lock(mutex_);
   const auto within = [&](std::map<uint64_t, Extent> &extents) {
     auto extent = extents.upper_bound(address);
@@ -59,7 +60,8 @@ ProgramMemory::Division ProgramMemory::divided(uint64_t address, uint64_t size, 
   if (earlier != extents_.begin())
     if (Extent &before = std::prev(earlier)->second; before.has(address))
       before.size = address - before.address;
-  extents_[address] = {address, size, end - address, ++number_, false, 0, 0, calls};
+  const std::string *const kept = name.empty() ? nullptr : &*names_.emplace(name).first;
+  extents_[address] = {address, size, end - address, ++number_, false, 0, 0, calls, nullptr, kept};
   ++version_;
   return Division::kDone;
 }
@@ -156,8 +158,10 @@ std::optional<Extent> ProgramMemory::nearest(uint64_t address, uint64_t *in_fron
   return std::nullopt;
 }
 
-std::optional<Extent> ProgramMemory::at(uint64_t address) const {
+std::optional<Extent> ProgramMemory::at(uint64_t address, uint64_t size) const {
   std::lock_guard lock(mutex_);
+  if (const auto whole = wholes_.find(address); whole != wholes_.end() && whole->second.size == size)
+    return whole->second;
   const auto extent = extents_.find(address);
   return extent == extents_.end() ? std::nullopt : std::optional(extent->second);
 }

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "host_stack.h"
@@ -23,6 +25,7 @@ struct Extent {
   bool freed = false;
   uint64_t module = 0, module_end = 0; // of a variable: from where to where accesses may be meant for it
   CallTrace allocated_by = nullptr, freed_by = nullptr; // null if not reported
+  const std::string *name = nullptr;                    // of a part; null: none
 
   bool has(uint64_t wanted) const { return wanted - address < size; }
   // Describe it in a wire::Sighting.
@@ -43,7 +46,7 @@ public:
   // Add a part of an allocation, of which from now on only live parts may be accessed.
   enum class Division { kDone, kNoAllocation, kOverlap };
   // Nothing is added if no live allocation contains the part, or it overlaps a live one.
-  Division divided(uint64_t address, uint64_t size, CallTrace calls);
+  Division divided(uint64_t address, uint64_t size, CallTrace calls, std::string_view name = {});
   // Mark an allocation as freed, while its memory still exists.
   void freed(uint64_t address, CallTrace calls = nullptr);
   // Mark a part as freed.
@@ -62,8 +65,9 @@ public:
   // extents do not count, and a variable counts only near its code object. If the result is behind the address,
   // `in_front` gets the number of the extent in front of the address, if there is one.
   std::optional<Extent> nearest(uint64_t address, uint64_t *in_front = nullptr) const;
-  // Return the extent that begins at an address; nothing if none does.
-  std::optional<Extent> at(uint64_t address) const;
+  // Return the extent that begins at an address; nothing if none does. Of an allocation and its first part, return the
+  // one with that size, else the part.
+  std::optional<Extent> at(uint64_t address, uint64_t size) const;
   // Return the part, live or freed, that contains an address; nothing if none does.
   std::optional<Extent> part_around(uint64_t address) const;
   // Return how often it has changed; 0 where nothing is known.
@@ -79,7 +83,8 @@ private:
   mutable std::mutex mutex_;
   std::map<uint64_t, Extent> extents_;
   std::map<uint64_t, Extent> wholes_; // allocations whose parts are in `extents_`
-  std::set<uint64_t> modules_;        // where they begin
+  std::set<std::string, std::less<>> names_;
+  std::set<uint64_t> modules_; // where they begin
   uint64_t version_ = 0, number_ = 0;
   bool knows_allocations_ = false;
 };

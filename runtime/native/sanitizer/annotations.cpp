@@ -22,10 +22,12 @@ bool checks_parts() {
 
 extern "C" {
 
-void luthier_annotate_alloc(const void *address, size_t size) {
+void luthier_annotate_alloc_named(const void *address, size_t size, const char *name) {
   if (address && size && checks_parts())
-    luthier_part_allocated(reinterpret_cast<uint64_t>(address), size, calls_here());
+    luthier_part_allocated(reinterpret_cast<uint64_t>(address), size, calls_here(), name);
 }
+
+void luthier_annotate_alloc(const void *address, size_t size) { luthier_annotate_alloc_named(address, size, nullptr); }
 
 void luthier_annotate_free(const void *address) {
   if (address && checks_parts())

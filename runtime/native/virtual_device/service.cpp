@@ -101,23 +101,21 @@ Sites sites_of(CallTrace calls) {
   return sites;
 }
 
-// Return the calls that asked for an allocation and gave it back; 0 if there is none.
-std::pair<Sites, Sites> calls_of(uint64_t base) {
-  const Extent about = ProgramMemory::get().at(base).value_or(Extent{});
-  return {sites_of(about.allocated_by), sites_of(about.freed_by)};
+// Return what is known of the allocation, or the part of one, with these bounds; 0: there is none.
+wire::AllocationHistory history_of(uint64_t base, uint64_t size) {
+  const Extent about = ProgramMemory::get().at(base, size).value_or(Extent{});
+  return {about.name ? std::string_view(*about.name) : "", sites_of(about.allocated_by), sites_of(about.freed_by)};
 }
 
 } // namespace
 
 void Service::found(const wire::Sighting &sighting, CallTrace calls) {
-  const auto [allocated, freed] = calls_of(sighting.in_lds ? 0 : sighting.base);
-  ask(wire::Found{sighting, sites_of(calls), allocated, freed});
+  ask(wire::Found{sighting, sites_of(calls), history_of(sighting.in_lds ? 0 : sighting.base, sighting.extent)});
 }
 
 void Service::found(const wire::CallSighting &sighting, std::string_view function, std::string_view symbol,
                     std::string_view file) {
-  const auto [allocated, freed] = calls_of(sighting.base);
-  ask(wire::FoundCall{sighting, function, symbol, file, allocated, freed});
+  ask(wire::FoundCall{sighting, function, symbol, file, history_of(sighting.base, sighting.extent)});
 }
 
 uint64_t Service::follow(const wire::Follow &wanted, layout::Transition *made) {

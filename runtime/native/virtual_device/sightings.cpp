@@ -102,12 +102,13 @@ LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t 
 // Return whether anything is compared with parts of allocations.
 LUTHIER_EXPORT bool luthier_checks_parts() { return system_of_checks(); }
 // A part of an allocation, by luthier_annotate.h; and the end of one.
-LUTHIER_EXPORT void luthier_part_allocated(uint64_t address, uint64_t size, luthier::CallTrace calls) {
+LUTHIER_EXPORT void luthier_part_allocated(uint64_t address, uint64_t size, luthier::CallTrace calls,
+                                           const char *name) {
   const auto *system = system_of_checks();
   if (!system)
     return;
   using Division = luthier::ProgramMemory::Division;
-  const Division done = luthier::ProgramMemory::get().divided(address, size, calls);
+  const Division done = luthier::ProgramMemory::get().divided(address, size, calls, name ? name : "");
   if (done != Division::kDone) {
     std::fprintf(stderr,
                  done == Division::kOverlap

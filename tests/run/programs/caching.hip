@@ -18,7 +18,7 @@ public:
     free_[slab_] = kSlab;
   }
   ~Cache() { (void)hipFree(slab_); }
-  int *get(size_t bytes) {
+  int *get(size_t bytes, const char *name = nullptr) {
     const size_t room = (bytes + kGranule - 1) / kGranule * kGranule;
     for (auto &[at, size] : free_)
       if (size >= room) {
@@ -28,7 +28,7 @@ public:
         if (left)
           free_[place + room] = left;
         used_[place] = room;
-        luthier_alloc(place, bytes); // line: get
+        luthier_alloc_named(place, bytes, name); // line: get
         return reinterpret_cast<int *>(place);
       }
     std::exit(4);
@@ -59,7 +59,7 @@ int main(int, char **arguments) {
   const std::string way = arguments[1];
   {
     Cache cache;
-    int *first = cache.get(400), *second = cache.get(512), *third = cache.get(1024);
+    int *first = cache.get(400, "bias"), *second = cache.get(512, "weights"), *third = cache.get(1024);
     fills<<<1, 256>>>(second, 128);
     fills<<<1, 256>>>(third, 256);
     if (way == "over") // into the slack behind the 100 numbers, then into the neighbour

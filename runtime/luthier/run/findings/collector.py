@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
 
 from luthier.errors import DeviceError
-from luthier.findings.calls import Sites, first_call, frames_of_host
-from luthier.findings.collector import FindingSet, InstructionSite, KernelCode, instruction_site, locate
+from luthier.findings.calls import AllocationSites, Sites, frames_of_host
+from luthier.findings.collector import (
+    UNKNOWN_MEMORY,
+    FindingSet,
+    InstructionSite,
+    KernelCode,
+    instruction_site,
+    locate,
+)
 from luthier.findings.finding import COPY, Finding, NearbyAllocation, Other, Unchecked
 from luthier.findings.kinds import FindingKind
 from luthier.findings.scope import CheckedScope
@@ -54,14 +61,15 @@ class Collector(FindingSet):
         seen: Sighting,
         code: KernelCode | None,
         other: KernelCode | None = None,
-        calls: Sequence[Sites] = ((), (), ()),
+        calls: Sites = (),
+        memory: AllocationSites = UNKNOWN_MEMORY,
     ) -> None:
         """Add a sighting of a process; arguments and errors as for `FindingSet.add`."""
         if seen.kind == FindingKind.ONLY_PAGES and code is not None and not seen.has_other:
             if _OUTSIDE in self.kinds and code.of_program:
                 self.leave(Unchecked(process, code.kernel, *_ONLY_PAGES))
             return
-        super().add(process, seen, code, other, calls)
+        super().add(process, seen, code, other, calls, memory)
 
     def add_copy(self, process: int, seen: Sighting, code: KernelCode, function: str, symbol: str, file: str) -> None:
         """Add a race of a kernel with a copy.
@@ -93,7 +101,13 @@ class Collector(FindingSet):
         self.keep(finding)
 
     def add_call(
-        self, process: int, seen: CallSighting, function: str, symbol: str, file: str, calls: Sequence[Sites] = ((), ())
+        self,
+        process: int,
+        seen: CallSighting,
+        function: str,
+        symbol: str,
+        file: str,
+        memory: AllocationSites = UNKNOWN_MEMORY,
     ) -> None:
         """Add a sighting of a call of HIP.
 
@@ -101,7 +115,7 @@ class Collector(FindingSet):
             function: HIP function, followed by the error, the kernel, or both, separated by colons.
             symbol: function that contains the call, if known.
             file: executable or library that contains the call.
-            calls: the calls that allocated and freed the memory, as for `add`.
+            memory: the allocation that it belongs to.
 
         Raises:
             DeviceError: the kind is unknown.
@@ -124,7 +138,7 @@ class Collector(FindingSet):
         finding.address, finding.size = seen.address, seen.size
         if seen.base:
             finding.allocation = NearbyAllocation(seen.base, seen.extent, 0)
-        finding.allocated, finding.freed = (first_call(sites) for sites in calls)
+        finding.belongs_to(memory)
         self.keep(finding)
 
     def allocation(self, process: int, seen: Sighting) -> NearbyAllocation | None:
