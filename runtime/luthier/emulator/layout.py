@@ -94,6 +94,7 @@ WAVE = FieldLayout(
     incomplete=4,  # observed: it has stores for which it has not waited, so its waits are reported
     joined=4,  # named barrier at which it waits; 0 for none
     named_seen=4,  # how often that barrier had opened when the wave joined it, or last passed it
+    origins=4,  # set of the loads that gave it undefined values, as native code numbers them
 )
 """One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these fields, inline constants,
 VGPRs, AGPRs."""
@@ -136,11 +137,14 @@ FLOATS = FieldLayout(
 )
 """Exceptional floats of one instruction, as lane masks."""
 
-DECIDED = FieldLayout(lanes=8, kind=4, scalar=4)
-"""A decision by an undefined value: lane mask, kind, whether the value belongs to the whole wave."""
+DECIDED = FieldLayout(lanes=8, kind=4, scalar=4, elements=4, bytes=4, is_row=4)
+"""A decision by an undefined value: lane mask, kind, whether the value belongs to the whole wave. For LOADS_UNDEFINED
+and STORES_UNDEFINED instead: number of elements in `CONTEXT.moved_bits`, bytes of each, whether they are in a row."""
 DECIDES_BRANCH, DECIDES_ADDRESS, DECIDES_MASK, DECIDES_STORE, TAKES_INACTIVE, LOSES_HALF = range(6)
+LOADS_UNDEFINED, STORES_UNDEFINED = 6, 7
 """Kinds: where the wave continues, which memory it accesses, which lanes are active, what it stores to memory. Without
-a decision: lanes that take a value of an inactive lane; lanes of a mask whose upper half may be lost (`USE_HALF`)."""
+a decision: lanes that take a value of an inactive lane; lanes of a mask whose upper half may be lost (`USE_HALF`);
+undefined values that memory gives or gets."""
 UNWRITTEN_VALUES, LANE_VALUES = 1, 2
 """Sources of undefined values, as bits: registers and memory that were never written; inactive lanes."""
 UNDEFINED_MASK = (1 << 44) - 1
@@ -174,6 +178,8 @@ CONTEXT = FieldLayout(
     floats=FLOATS.size,
     undefined=8,  # host address of the shadow of memory, which marks undefined bits
     decided=DECIDED.size,
+    moved_bits=64 * 16,  # undefined bits of elements that memory gives or gets
+    moved_places=64 * 8,  # their addresses; in a row: that of the first one
 )
 """One thread."""
 

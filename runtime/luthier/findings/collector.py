@@ -10,7 +10,7 @@ from msgspec import Struct
 from luthier.arch.target import Target
 from luthier.errors import DeviceError, EmulationError
 from luthier.findings.calls import AllocationSites, Sites, first_call
-from luthier.findings.finding import Finding, NearbyAllocation, Other, Unchecked
+from luthier.findings.finding import Finding, NearbyAllocation, Origin, Other, Unchecked
 from luthier.findings.floats import cause
 from luthier.findings.kinds import DECISIONS, FLOAT_KINDS, KIND_OF_NUMBER, LANES, PAIRED, FindingKind
 from luthier.objects import CodeObject
@@ -43,6 +43,8 @@ class KernelCode(Struct, frozen=True):
     """Returns the site of the instruction with this record."""
     of_program: bool = True
     """Whether the program launched it, not a runtime."""
+    used_loads: Callable[[int, Collection[int]], Collection[int] | None] = lambda record, loads: None
+    """Returns which of some loads an instruction may use the results of, all by record; None if unknown."""
     target: Target | None = None
     """Target of the code; None if unknown."""
 
@@ -109,6 +111,7 @@ class FindingSet:
         other: KernelCode | None = None,
         calls: Sites = (),
         memory: AllocationSites = UNKNOWN_MEMORY,
+        origin: Origin | None = None,
     ) -> None:
         """Add a finding for a sighting of native code.
 
@@ -117,6 +120,7 @@ class FindingSet:
             other: code of the other launch that is involved; None if there is none.
             calls: the calls that caused it, if no kernel did.
             memory: the allocation that it belongs to.
+            origin: from where an undefined value comes.
 
         Raises:
             DeviceError: the kind is unknown, or does not involve another access.
@@ -130,6 +134,7 @@ class FindingSet:
         finding.allocation = self.allocation(process, seen)
         call = first_call(calls)
         finding.belongs_to(memory)
+        finding.origin = origin
         if code is not None:
             locate(finding, seen, code, other)
         elif (at := finding.allocated if kind == "leak" else call) is not None:

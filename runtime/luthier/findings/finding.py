@@ -105,6 +105,25 @@ class Other(Struct):
         return f"{self.offset:#x} ({self.instruction}) of work-group {self.group} wave {self.wave} lane {self.lane}"
 
 
+class Origin(Struct, frozen=True):
+    """The origin of an undefined value: memory or a register that was never written."""
+
+    place: str
+    """What was not written."""
+    copies: tuple[Other, ...] = ()
+    """The stores that passed it on, the first one first."""
+    allocation: NearbyAllocation | None = None
+    """Of memory that was not written, if it is known."""
+    allocated: ApiCallSite | None = None
+    is_certain: bool = True
+    """Whether the value can come from nowhere else."""
+
+    @property
+    def text(self) -> str:
+        """Return it as a sentence."""
+        return f"the value {'comes' if self.is_certain else 'may come'} from {self.place}"
+
+
 class FailedLaunch(Struct, frozen=True):
     """A launch that failed, its sizes, and the reason."""
 
@@ -152,6 +171,8 @@ class Finding(Struct):
     """Whether the address is an offset in LDS."""
     allocation: NearbyAllocation | None = None
     other: Other | None = None
+    origin: Origin | None = None
+    """From where an undefined value comes; None if unknown."""
     call: str = ""
     """HIP function that the program called, for findings about a call (the object is then the file of the call)."""
     allocated: ApiCallSite | None = None
@@ -250,6 +271,12 @@ class Finding(Struct):
                 kept[name] |= _plain(about.frames)
             if isinstance(about, ApiCallSite):
                 kept[name]["stack"] = [_plain_frame(frame) for frame in about.stack]
+        if (origin := self.origin) is not None:
+            for copy, plain in zip(origin.copies, kept["origin"]["copies"], strict=True):
+                plain |= _plain(copy.frames)
+            if origin.allocated is not None:
+                kept["origin"]["allocated"] |= _plain(origin.allocated.frames)
+                kept["origin"]["allocated"]["stack"] = [_plain_frame(frame) for frame in origin.allocated.stack]
         return {**kept, "name": self.name, "side": self.side, "distance": self.distance}
 
     @property

@@ -303,7 +303,11 @@ PAIRED = OBSERVED - kinds_of_check("init") | LANES
 LEAK = FindingKind.LEAK.label
 WARNINGS = _labels([FindingKind.LEAK, FindingKind.UNORDERED_READ, FindingKind.MISSED_BARRIER])
 """Kinds that right programs may have; all others are errors."""
-OF_ALLOCATIONS = kinds_of_check("memory") | _labels([FindingKind.OUTSIDE_COPY, FindingKind.FREED_COPY])
+OF_ALLOCATIONS = (
+    kinds_of_check("memory")
+    | kinds_of_check("init")
+    | _labels([FindingKind.OUTSIDE_COPY, FindingKind.FREED_COPY, FindingKind.UNDEFINED_COPY])
+)
 """Kinds that are shown with the calls that allocated and freed the memory."""
 
 

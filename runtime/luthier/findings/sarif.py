@@ -71,6 +71,14 @@ def _result(finding: Finding, is_error: Callable[[Finding], bool]) -> dict[str, 
         if call is not None and finding.kind in OF_ALLOCATIONS and call.frames and call.frames[0].line:
             where = {"physicalLocation": _physical(call.frames[0]), "message": {"text": text}}
             result.setdefault("relatedLocations", []).append(where)
+    if (origin := finding.origin) is not None:
+        steps = [("where the undefined value is stored", source_of(copy.frames)) for copy in origin.copies]
+        if origin.allocated is not None and origin.allocated.frames:
+            steps.insert(0, ("the allocation that was not written", origin.allocated.frames[0]))
+        for text, frame in steps:
+            if frame is not None and frame.line:
+                where = {"physicalLocation": _physical(frame), "message": {"text": text}}
+                result.setdefault("relatedLocations", []).append(where)
     stacks = [("innermost first", finding.frames)] if len(finding.frames) > 1 else []
     if finding.kind in (*OF_ALLOCATIONS, "leak"):
         stacks += [(f"{text}, innermost first", call.stack) for text, call in calls if call is not None]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from luthier.findings.calls import ApiCallSite
 from luthier.findings.causes import Cause
-from luthier.findings.finding import COPY, FailedLaunch, Finding, Other, Unchecked, access_of
+from luthier.findings.finding import COPY, FailedLaunch, Finding, Origin, Other, Unchecked, access_of
 from luthier.findings.kinds import OF_ALLOCATIONS, WATCHED
 from luthier.findings.source_text import shown_line
 from luthier.objects.names import spellings
@@ -60,6 +60,20 @@ def lines_of(finding: Finding, prefix: str = "") -> Iterator[str]:
             if call is not None:
                 yield f"    {what} at {call.place}"
                 yield from _callers(call)
+    if finding.origin is not None:
+        yield from _origin(finding.origin)
+
+
+def _origin(origin: Origin) -> Iterator[str]:
+    """Yield from where an undefined value comes, and how it was passed on."""
+    yield f"  {origin.text}"
+    if origin.allocated is not None:
+        yield f"    allocated at {origin.allocated.place}"
+        yield from _callers(origin.allocated)
+    for copy in origin.copies:
+        yield f"  stored by kernel {spellings(copy.kernel)[-1]}, launch {copy.launch}"
+        yield from _source(copy.frames, copy.object)
+        yield from _code(copy)
 
 
 def _callers(call: ApiCallSite | None) -> Iterator[str]:

@@ -36,13 +36,14 @@ from luthier.run.space import BASE, CODE_SIZE, IMPORTS, SIZE, SharedSpace
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.terminal import visible_lines
 from luthier.wire import device_requests as requests
-from luthier.wire.messages import AllocationHistory, CodeCounts, HostCall, MemoryFile, RecordCounts
+from luthier.wire.messages import AllocationHistory, CodeCounts, HostCall, MemoryFile, OriginStore, RecordCounts
 from luthier.wire.structures import File, ProtocolError
 from luthier.wire.tool_requests import Instrument
 
 if TYPE_CHECKING:  # what few runs need
     from luthier.findings.calls import AllocationSites, HostSite
     from luthier.findings.collector import KernelCode
+    from luthier.findings.finding import Origin
     from luthier.run.captures import Captures
     from luthier.run.findings.collector import Collector
     from luthier.run.findings.tally import LaunchTally
@@ -295,6 +296,14 @@ class Service:
             raise ProtocolError(f"a finding is in kernel {number}, which was never planned")
         return code_of(self._planner.plans[number])
 
+    def _origin(self, stores: Sequence[OriginStore]) -> Origin | None:
+        """Return from where an undefined value comes; None if unknown."""
+        if not stores:
+            return None
+        from luthier.run.findings.origins import origin_of  # few runs need it
+
+        return origin_of(stores, self._kernel, lambda source: _memory(source.memory))
+
     def _collector(self) -> Collector:
         return _asked_for(self._findings, "findings")
 
@@ -303,7 +312,8 @@ class Service:
         collector, seen = self._collector(), report.sighting
         code = None if seen.kind in _OF_HOST else self._kernel(seen.kernel)
         other = self._kernel(seen.other_kernel) if seen.has_launch else None
-        collector.add(process.pid, seen, code, other, _sites(report.calls), _memory(report.memory))
+        memory, origin = _memory(report.memory), self._origin(report.origins)
+        collector.add(process.pid, seen, code, other, _sites(report.calls), memory, origin)
 
     @handles(requests.FoundCopy)
     def _found_copy(self, process: Process, report: requests.FoundCopy) -> None:
@@ -312,7 +322,8 @@ class Service:
 
     @handles(requests.FoundCall)
     def _found_call(self, process: Process, report: requests.FoundCall) -> None:
-        self._collector().add_call(process.pid, report.sighting, *_call(report), _memory(report.memory))
+        memory, origin = _memory(report.memory), self._origin(report.origins)
+        self._collector().add_call(process.pid, report.sighting, *_call(report), memory, origin)
 
     def _watching(self, kernel: int) -> Watching:
         """Return the watching of a kernel's waits and hazards, by the number of its plan."""

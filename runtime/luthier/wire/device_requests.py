@@ -9,6 +9,7 @@ from luthier.wire.messages import (
     CodeCounts,
     HostCall,
     MemoryFile,
+    OriginStore,
     Progress,
     Sighting,
 )
@@ -230,6 +231,7 @@ class Found(Message, frozen=True):
     sighting: Sighting
     calls: tuple[HostCall, ...]  # calls that caused it, innermost first
     memory: AllocationHistory
+    origins: tuple[OriginStore, ...]  # of an undefined value; none: not known
 
 
 @request(17)
@@ -241,6 +243,7 @@ class FoundCall(Message, frozen=True):
     symbol: PathText  # symbol that contains the call
     file: PathText
     memory: AllocationHistory
+    origins: tuple[OriginStore, ...]  # of an undefined value; none: not known
 
 
 @request(18)

@@ -118,6 +118,8 @@ class Sighting(Message, frozen=True):
     size, and `other_record` the call's address in its file, as in a `CallSighting`."""
     copy_writes: bool
     """Whether it writes there, not reads."""
+    origins: int
+    """1 + the number of the set of loads that an undefined value may come from, in the process; 0: not known."""
 
 
 class AllocationHistory(Message, frozen=True):
@@ -129,6 +131,47 @@ class AllocationHistory(Message, frozen=True):
     """The calls that allocated it, innermost first."""
     freed: tuple[HostCall, ...]
     """The calls that freed it."""
+
+
+ORIGIN_MEMORY, ORIGIN_LDS, ORIGIN_SCRATCH = range(3)
+"""Kinds of memory that an undefined value was in."""
+
+
+class OriginSource(Message, frozen=True):
+    """A load that gave a wave undefined values."""
+
+    record: int
+    """In the code of the store that uses them, or of the finding."""
+    store: int
+    """Number of the store that wrote them in the list that this belongs to; 0: nothing did."""
+    space: int
+    """`ORIGIN_MEMORY` etc."""
+    address: int
+    """Of the first one."""
+    base: int
+    """Address of the allocation, if nothing wrote them; 0: none."""
+    extent: int
+    """Its bytes."""
+    allocation: int
+    """Its number."""
+    memory: AllocationHistory
+
+
+class OriginStore(Message, frozen=True):
+    """A store of undefined values; the first of a list stands for the finding itself."""
+
+    kernel: int
+    """Number of its plan; 0: the finding is a copy, whose only source is what it copied."""
+    record: int
+    launch: int
+    """The first one that did this, among the launches of the kernel in the process."""
+    space: int
+    """`ORIGIN_MEMORY` etc."""
+    is_whole: bool
+    """Whether `sources` has all."""
+    sources: tuple[OriginSource, ...]
+    """The loads before it in its wave, of which it may use any; without one its value was in registers that nothing
+    wrote."""
 
 
 class CallSighting(Message, frozen=True):

@@ -2,6 +2,7 @@
 
 #include "bytes.h"
 #include "grid.h"
+#include "origins.h"
 
 namespace luthier {
 
@@ -41,6 +42,13 @@ void DecisionChecks::observe(const Instruction &instruction, const char *what, u
     takers_[name_of(instruction.wave)] = instruction.record;
     return;
   }
+  if (kind == LOADS_UNDEFINED || kind == STORES_UNDEFINED) {
+    if (launch_ && kind == LOADS_UNDEFINED)
+      Origins::get().loaded(instruction, what, get(plan(), plan::kernel));
+    else if (launch_)
+      Origins::get().stored(instruction, what, get(plan(), plan::kernel), *launch_);
+    return;
+  }
   if (kind == LOSES_HALF) {
     if (pointer<const uint16_t *>(plan(), plan::uses)[instruction.record] & USE_HALF)
       note(instruction, wire::FindingKind::kHalfMask, lanes, [](wire::Sighting &) {});
@@ -56,8 +64,11 @@ void DecisionChecks::observe(const Instruction &instruction, const char *what, u
       [&](wire::Sighting &sighting) {
         if (get(what, decided::scalar))
           sighting.lane = ABSENT;
-        if (!taker)
+        if (!taker) {
+          if (launch_)
+            sighting.origins = get(instruction.wave, wave::origins) + 1;
           return;
+        }
         sighting.operands = kind;
         sighting.has_other = true;
         sighting.other_record = *taker;

@@ -73,7 +73,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
   if (get(plan_, plan::stepping) & WATCHED_VALUES)
     floats_.emplace(resources.service.setup().floats_flow);
   if (get(plan_, plan::undefined))
-    decisions_.emplace();
+    decisions_.emplace(number_);
   if (checked_)
     observers_.emplace(observed_ ? &*observed_ : nullptr, floats_ ? &*floats_ : nullptr,
                        decisions_ ? &*decisions_ : nullptr, &lds_);

@@ -6,10 +6,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <map>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "failure.h"
+#include "origins.h"
 #include "program_memory.h"
 
 namespace luthier {
@@ -107,15 +109,58 @@ wire::AllocationHistory history_of(uint64_t base, uint64_t size) {
   return {about.name ? std::string_view(*about.name) : "", sites_of(about.allocated_by), sites_of(about.freed_by)};
 }
 
+// The stores that an undefined value comes from, the first of which uses it.
+class OriginList {
+public:
+  void add(uint64_t kernel, uint32_t record, uint64_t launch, uint64_t space, uint32_t set) {
+    const auto [sources, is_whole] = Origins::get().sources(set);
+    add({kernel, record, launch, space, is_whole, {}}, sources);
+  }
+  void add(wire::OriginStore store, const std::vector<Origins::Source> &sources) {
+    const size_t at = all_.size();
+    all_.push_back(store);
+    for (const Origins::Source &source : sources) {
+      if (all_.size() >= kMost) {
+        all_[at].is_whole = false;
+        return;
+      }
+      const auto [entry, is_new] = numbers_.try_emplace(source.store, source.store ? all_.size() : 0);
+      all_[at].sources.push_back({source.record, entry->second, source.space, source.address, source.base,
+                                  source.extent, source.allocation, history_of(source.base, source.extent)});
+      if (!is_new || !source.store)
+        continue;
+      const Origins::Store from = Origins::get().store(source.store);
+      add(from.kernel, from.record, from.launch, from.space, from.sources);
+    }
+  }
+  const std::vector<wire::OriginStore> &all() const { return all_; }
+
+private:
+  static constexpr size_t kMost = 64;
+  std::vector<wire::OriginStore> all_;
+  std::map<uint32_t, uint64_t> numbers_; // in the list, by those of `Origins`
+};
+
 } // namespace
 
 void Service::found(const wire::Sighting &sighting, CallTrace calls) {
-  ask(wire::Found{sighting, sites_of(calls), history_of(sighting.in_lds ? 0 : sighting.base, sighting.extent)});
+  OriginList origins;
+  if (sighting.origins)
+    origins.add(sighting.kernel, sighting.record, sighting.launch, wire::kOriginMemory, sighting.origins - 1);
+  ask(wire::Found{sighting, sites_of(calls), history_of(sighting.in_lds ? 0 : sighting.base, sighting.extent),
+                  origins.all()});
 }
 
 void Service::found(const wire::CallSighting &sighting, std::string_view function, std::string_view symbol,
                     std::string_view file) {
-  ask(wire::FoundCall{sighting, function, symbol, file, history_of(sighting.base, sighting.extent)});
+  OriginList origins;
+  if (sighting.kind == static_cast<uint64_t>(wire::FindingKind::kUndefinedCopy)) {
+    Origins::Source copied;
+    copied.store = Origins::get().store_at(sighting.address);
+    if (copied.store)
+      origins.add({0, 0, 0, wire::kOriginMemory, true, {}}, {copied});
+  }
+  ask(wire::FoundCall{sighting, function, symbol, file, history_of(sighting.base, sighting.extent), origins.all()});
 }
 
 uint64_t Service::follow(const wire::Follow &wanted, layout::Transition *made) {

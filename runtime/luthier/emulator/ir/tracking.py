@@ -298,8 +298,7 @@ class Tracker:
 
     def _shadow_of_memory(self, pointer: Any, apart: int = 0) -> Any:
         """Return a pointer (or one per lane) to the shadow of memory; with `UNDEFINED_COPY`, to its copy."""
-        lanes = lanes_of(pointer.type)
-        type = ir.VectorType(I64, lanes) if lanes else I64
+        lanes, type = lanes_of(pointer.type), _numbers(pointer.type)
         if self._base is None:
             with self.b.goto_entry_block():
                 self._base = self.w.load(self.w.context_field("undefined"), "u64")
@@ -319,6 +318,7 @@ class Tracker:
         with self.b.if_then(any_bit(self.b, shadow), likely=False):
             held = load(self._shadow_of_memory(pointer, layout.UNDEFINED_COPY))
             kept = _where_equal(self.b, bits_of(self.b, value), held, shadow)
+            self._moves(layout.LOADS_UNDEFINED, pointer, kept)
             after = self.b.block
         merged = self.b.phi(shadow.type)
         merged.add_incoming(shadow, before)
@@ -344,7 +344,9 @@ class Tracker:
                     )
                 )
                 row = self.b.gep(rows, [(lane * each.count).llvm], source_etype=I32)
-                self.b.store(_where_equal(self.b, own, held, shadow), row, align=4)
+                its = _where_equal(self.b, own, held, shadow)
+                self._moves(layout.LOADS_UNDEFINED, pointer, its)
+                self.b.store(its, row, align=4)
             kept = self.b.load(rows, typ=load.type)
             after = self.b.block
         merged = self.b.phi(load.type)
@@ -352,11 +354,23 @@ class Tracker:
         merged.add_incoming(kept, after)
         return merged
 
-    def _stored(self, pointer: Any, value: Any, store: Callable[[Any, Any], Any]) -> None:
+    def _moves(self, kind: int, pointer: Any, shadow: Any) -> None:
+        """Emit a call that reports undefined bits of elements in memory, if there are any, for their origins.
+
+        Args:
+            pointer: to the elements, one after the other; or one to each.
+        """
+        if not self.w.variant.undefined & layout.UNWRITTEN_VALUES or _is_local(pointer):
+            return
+        with self.b.if_then(any_bit(self.b, shadow), likely=False):
+            self.w.tell_moved(kind, shadow, self.b.ptrtoint(pointer, _numbers(pointer.type)))
+
+    def _stored(self, pointer: Any, value: Any, store: Callable[[Any, Any], Any], mask: Any = None) -> None:
         """Set the shadow of memory to which a value was stored.
 
         Args:
             store: emits the same store of another value to another address.
+            mask: the elements that are stored; None: all.
         """
         shadow, type = self.shadow(value), bits_type(value.type)
         store(every(type, 0) if shadow is None else shadow, self._shadow_of_memory(pointer))
@@ -366,6 +380,9 @@ class Tracker:
             return
         with self.b.if_then(ir.Constant(I1, 1) if always else any_bit(self.b, shadow)):
             store(bits_of(self.b, value), self._shadow_of_memory(pointer, layout.UNDEFINED_COPY))
+            if shadow is not None:
+                kept = shadow if mask is None else self.b.select(mask, shadow, every(type, 0))
+                self._moves(layout.STORES_UNDEFINED, pointer, kept)
 
     def _masked_load(self, call: Any) -> None:
         pointer, *rest = call.args
@@ -377,7 +394,7 @@ class Tracker:
 
     def _masked_store(self, call: Any) -> None:
         value, pointer, *rest = call.args
-        self._stored(pointer, value, lambda what, at: self.b.call(call.callee, [what, at, *rest]))
+        self._stored(pointer, value, lambda what, at: self.b.call(call.callee, [what, at, *rest]), rest[-1])
 
     def _copied(self, call: Any) -> None:
         target, source, *rest = call.args
@@ -402,12 +419,14 @@ class Tracker:
         with self.b.if_then(any_bit(self.b, either(self.b, [shadow, after])), likely=False):
             held = self.b.load(self._shadow_of_memory(pointer, layout.UNDEFINED_COPY), typ=type, align=1)
             kept = _where_equal(self.b, old, held, shadow)
+            self._moves(layout.LOADS_UNDEFINED, pointer, kept)
             if not is_swap and atomic.operation != "xchg":
                 after = spread(self.b, any_bit(self.b, either(self.b, [kept, after])), type)
             self.b.store(nothing if after is None else after, place, align=1)
             if after is not None:
                 now = self.b.load(pointer, typ=type, align=1)
                 self.b.store(now, self._shadow_of_memory(pointer, layout.UNDEFINED_COPY), align=1)
+                self._moves(layout.STORES_UNDEFINED, pointer, after)
             end = self.b.block
         merged = self.b.phi(type)
         merged.add_incoming(nothing, before)
@@ -437,6 +456,19 @@ class Tracker:
         wide = lanes if lanes.type == I64 else self.b.zext(lanes, I64)
         with self.b.if_then(self.b.icmp_unsigned("!=", wide, ir.Constant(I64, 0)), likely=False):
             self.w.tell_decided(kind, wide, scalar=is_scalar)
+
+
+def _numbers(pointers: Any) -> Any:
+    """Return the type of the addresses of a pointer, or of a vector of them."""
+    lanes = lanes_of(pointers)
+    return ir.VectorType(I64, lanes) if lanes else I64
+
+
+def _is_local(pointer: Any) -> bool:
+    """Return whether a pointer leads to the host's stack."""
+    while isinstance(pointer, (forms.GEPInstr, forms.CastInstr)):
+        pointer = pointer.operands[0]
+    return isinstance(pointer, forms.AllocaInstr)
 
 
 def _operands(instruction: Any) -> Any:

@@ -301,8 +301,26 @@ class WaveBuilder(Builder):
         Args:
             lanes: an LLVM value of 64 bits.
         """
+        self._tell_undefined(lanes=lanes, kind=I32(kind), scalar=I32(int(scalar)))
+
+    def tell_moved(self, kind: int, shadow: Any, places: Any) -> None:
+        """Emit a call that reports undefined bits of elements in memory (`layout.DECIDED`).
+
+        Args:
+            kind: `layout.LOADS_UNDEFINED` or `layout.STORES_UNDEFINED`.
+            shadow: the bits, an LLVM value.
+            places: addresses of the elements; one address if they are in a row.
+        """
+        is_vector, is_scattered = (isinstance(one.type, ir.VectorType) for one in (shadow, places))
+        count, element = (shadow.type.count, shadow.type.element) if is_vector else (1, shadow.type)
+        for field, value in (("moved_bits", shadow), ("moved_places", places)):
+            self.ir.store(value, self.context_field(field), align=8)
+        numbers = {"kind": kind, "elements": count, "bytes": element.width // 8, "is_row": not is_scattered}
+        self._tell_undefined(**{field: I32(int(number)) for field, number in numbers.items()})
+
+    def _tell_undefined(self, **fields: Any) -> None:
         place = self.context_field("decided")
-        for field, value in (("lanes", lanes), ("kind", I32(kind)), ("scalar", I32(int(scalar)))):
+        for field, value in fields.items():
             self.ir.store(value, self.address(place, layout.DECIDED[field]))
         observe = self.ir.load(self.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
         self.ir.call(observe, [self.wave, self.record, place, I32(layout.EVENT_UNDEFINED)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from functools import partial
 
+from luthier.emulator.inspection.value_sources import loads_before
 from luthier.errors import DeviceError
 from luthier.findings.calls import AllocationSites, Sites, frames_of_host
 from luthier.findings.collector import (
@@ -15,7 +16,7 @@ from luthier.findings.collector import (
     instruction_site,
     locate,
 )
-from luthier.findings.finding import COPY, Finding, NearbyAllocation, Other, Unchecked
+from luthier.findings.finding import COPY, Finding, NearbyAllocation, Origin, Other, Unchecked
 from luthier.findings.kinds import FindingKind
 from luthier.findings.scope import CheckedScope
 from luthier.run.findings.arguments import ArgumentSizes
@@ -63,13 +64,14 @@ class Collector(FindingSet):
         other: KernelCode | None = None,
         calls: Sites = (),
         memory: AllocationSites = UNKNOWN_MEMORY,
+        origin: Origin | None = None,
     ) -> None:
         """Add a sighting of a process; arguments and errors as for `FindingSet.add`."""
         if seen.kind == FindingKind.ONLY_PAGES and code is not None and not seen.has_other:
             if _OUTSIDE in self.kinds and code.of_program:
                 self.leave(Unchecked(process, code.kernel, *_ONLY_PAGES))
             return
-        super().add(process, seen, code, other, calls, memory)
+        super().add(process, seen, code, other, calls, memory, origin)
 
     def add_copy(self, process: int, seen: Sighting, code: KernelCode, function: str, symbol: str, file: str) -> None:
         """Add a race of a kernel with a copy.
@@ -108,6 +110,7 @@ class Collector(FindingSet):
         symbol: str,
         file: str,
         memory: AllocationSites = UNKNOWN_MEMORY,
+        origin: Origin | None = None,
     ) -> None:
         """Add a sighting of a call of HIP.
 
@@ -116,6 +119,7 @@ class Collector(FindingSet):
             symbol: function that contains the call, if known.
             file: executable or library that contains the call.
             memory: the allocation that it belongs to.
+            origin: from where an undefined value comes.
 
         Raises:
             DeviceError: the kind is unknown.
@@ -139,6 +143,7 @@ class Collector(FindingSet):
         if seen.base:
             finding.allocation = NearbyAllocation(seen.base, seen.extent, 0)
         finding.belongs_to(memory)
+        finding.origin = origin
         self.keep(finding)
 
     def allocation(self, process: int, seen: Sighting) -> NearbyAllocation | None:
@@ -156,7 +161,24 @@ def code_of(plan: KernelPlan) -> KernelCode:
     """Return the code of a planned kernel."""
     of_program = plan.code.object is not None and not is_of_runtime(plan.kernel.name)
     target = plan.code.code.isa.target.target
-    return KernelCode(plan.kernel.name, plan.object, partial(_instruction, plan), of_program, target)
+    loads = partial(_used_loads, plan)
+    return KernelCode(plan.kernel.name, plan.object, partial(_instruction, plan), of_program, loads, target)
+
+
+def _used_loads(plan: KernelPlan, record: int, loads: Collection[int]) -> Collection[int] | None:
+    """Return which of some loads an instruction may use the results of; None if unknown."""
+    code = plan.code.code
+    places = {each: code.place_of(each) for each in (record, *loads, *plan.roots)}
+    own = places[record]
+    if own is None:
+        return None
+    positions = {place[1]: each for each, place in places.items() if place is not None and place[0] == own[0]}
+    if any(load not in positions.values() for load in loads):
+        return None
+    entries = [position for position, each in positions.items() if each in plan.roots]
+    wanted = [position for position, each in positions.items() if each in loads]
+    used = loads_before(code.isa, code.parts[own[0]], own[1], wanted, entries)
+    return None if used is None else [positions[position] for position in used]
 
 
 def _instruction(plan: KernelPlan, record: int) -> InstructionSite:

@@ -1,0 +1,60 @@
+"""Origins of undefined values: what native code has recorded, narrowed down by the code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from luthier.findings.calls import AllocationSites, first_call
+from luthier.findings.collector import KernelCode
+from luthier.findings.finding import NearbyAllocation, Origin, Other
+from luthier.wire.messages import ORIGIN_LDS, ORIGIN_MEMORY, ORIGIN_SCRATCH, OriginSource, OriginStore
+
+_NOT_WRITTEN = {
+    ORIGIN_LDS: "LDS that its work-group never wrote",
+    ORIGIN_SCRATCH: "private memory that was never written: a local variable",
+}
+_REGISTER = "a register that was never written: a local variable"
+
+
+def origin_of(
+    stores: Sequence[OriginStore],
+    code_of: Callable[[int], KernelCode],
+    sites_of: Callable[[OriginSource], AllocationSites],
+) -> Origin | None:
+    """Return from where an undefined value comes; None if nothing is known.
+
+    Of several places from which it may come, that of the oldest store is taken.
+
+    Args:
+        stores: as in `luthier.wire.device_requests.Found`.
+        code_of: returns the code of a kernel by the number of its plan.
+        sites_of: returns what is known of the allocation that a load has read.
+    """
+    if not stores:
+        return None
+    copies: list[Other] = []
+    at, is_certain = stores[0], True
+    while True:
+        sources = list(at.sources)
+        if at.kernel:
+            used = code_of(at.kernel).used_loads(at.record, {source.record for source in sources})
+            sources = [source for source in sources if used is not None and source.record in used] or sources
+            is_certain &= at.is_whole and used is not None and len(sources) < 2
+        if not sources:
+            return Origin(_REGISTER, tuple(copies), is_certain=is_certain)
+        source = min(sources, key=lambda each: each.store)
+        if not source.store:
+            return _of_memory(source, tuple(copies), sites_of(source), is_certain=is_certain)
+        at = stores[source.store]
+        if at.space != ORIGIN_SCRATCH:  # of which compilers make much use for local variables
+            code = code_of(at.kernel)
+            site = code.instruction(at.record)
+            copies.insert(0, Other(code.object, *site, kernel=code.kernel, launch=at.launch))
+
+
+def _of_memory(source: OriginSource, copies: tuple[Other, ...], sites: AllocationSites, *, is_certain: bool) -> Origin:
+    if source.space != ORIGIN_MEMORY:
+        return Origin(_NOT_WRITTEN[source.space], copies, is_certain=is_certain)
+    allocation = NearbyAllocation(source.base, source.extent, source.allocation, name=sites.name)
+    place = f"byte {source.address - source.base} of {allocation.text}, which was never written"
+    return Origin(place, copies, allocation, first_call(sites.allocated), is_certain)
