@@ -46,6 +46,19 @@ def test_right_ones(build_program: Build, tmp_path: Path) -> None:
     assert findings_of(command, tmp_path / "log", "--check", "wave-size", target="gfx90a") == []
 
 
+BEYOND = "reduced", "last_lane"
+"""Kernels that name lanes which waves of 32 lanes do not have."""
+
+
+def test_lanes_beyond_the_wave(build_program: Build, tmp_path: Path) -> None:
+    command = [build_program("lanes", "-g"), *BEYOND, "rotated", "whole_wave", "scanned"]
+    findings = findings_of(command, tmp_path / "log", "--check", "wave-size", target="gfx1030")
+    assert [finding["kind"] for finding in findings] == ["lane-beyond-wave"] * len(BEYOND)
+    lines = {finding["name"]: {frame["line"] for frame in finding["frames"]} for finding in findings}
+    assert all(marked_line("lanes.hip", name) in lines[name] for name in BEYOND), findings
+    assert findings_of(command, tmp_path / "log", "--check", "wave-size", target="gfx90a") == []
+
+
 @pytest.mark.thorough
 def test_waves_of_32_lanes(build_program: Build, tmp_path: Path) -> None:
     command = [build_program("lanes", "-g"), *FAULTS]

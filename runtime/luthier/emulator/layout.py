@@ -141,10 +141,10 @@ DECIDED = FieldLayout(lanes=8, kind=4, scalar=4, elements=4, bytes=4, is_row=4)
 """A decision by an undefined value: lane mask, kind, whether the value belongs to the whole wave. For LOADS_UNDEFINED
 and STORES_UNDEFINED instead: number of elements in `CONTEXT.moved_bits`, bytes of each, whether they are in a row."""
 DECIDES_BRANCH, DECIDES_ADDRESS, DECIDES_MASK, DECIDES_STORE, TAKES_INACTIVE, LOSES_HALF = range(6)
-LOADS_UNDEFINED, STORES_UNDEFINED = 6, 7
+LOADS_UNDEFINED, STORES_UNDEFINED, NAMES_BEYOND = range(6, 9)
 """Kinds: where the wave continues, which memory it accesses, which lanes are active, what it stores to memory. Without
 a decision: lanes that take a value of an inactive lane; lanes of a mask whose upper half may be lost (`USE_HALF`);
-undefined values that memory gives or gets."""
+undefined values that memory gives or gets; lanes that name one of 64 lanes, which their wave does not have."""
 UNWRITTEN_VALUES, LANE_VALUES = 1, 2
 """Sources of undefined values, as bits: registers and memory that were never written; inactive lanes."""
 UNDEFINED_MASK = (1 << 44) - 1

@@ -23,7 +23,7 @@ _IN_MEMORY = "memory:"
 """Prefix of the URIs of code objects that ROCr loaded from memory."""
 USES = ("decides a branch", "decides an address", "decides the active lanes", "is stored to memory")
 """Uses of an undefined value, by `luthier.emulator.layout.DECIDES_BRANCH` and the next numbers."""
-_INACTIVE = FindingKind.INACTIVE_LANE.label
+_INACTIVE, _BEYOND = FindingKind.INACTIVE_LANE.label, FindingKind.BEYOND_WAVE.label
 _OUTSIDE, _NOWHERE, _STOPPED = (kind.label for kind in (FindingKind.OUTSIDE, FindingKind.NOWHERE, FindingKind.STOPPED))
 _RELEASE = FindingKind.MISSING_RELEASE.label
 _FENCES = (_RELEASE, FindingKind.MISSING_ACQUIRE.label)
@@ -145,6 +145,10 @@ class FindingSet:
         if kind == _INACTIVE:
             doubt = ", or that was never written," * bool(self.kinds & DECISIONS)
             finding.detail = f"a value that a shuffle took from an inactive lane{doubt} {USES[seen.operands]}"
+        if kind == _BEYOND:
+            finding.detail = (
+                "it names lanes from 32 on, which a wave of 32 lanes does not have: those 32 lower are taken"
+            )
         if kind in _FENCES and code is not None and code.target is not None:
             finding.detail = _missing_fence(kind, code.target, apart=seen.group != seen.other_group)
         if kind in FLOAT_KINDS:

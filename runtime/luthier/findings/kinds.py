@@ -140,6 +140,10 @@ class FindingKind(enum.IntEnum):
         *(38, "missing-acquire", "race"),
         "read after a flag or lock of another wave, without a fence: it may see what was there before",
     )
+    BEYOND_WAVE = (
+        *(39, "lane-beyond-wave", "wave-size"),
+        "lanes of a shuffle, from 32 on, that a wave of 32 lanes does not have",
+    )
 
 
 KIND_OF_NUMBER = {int(kind): kind for kind in FindingKind}

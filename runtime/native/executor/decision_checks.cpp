@@ -49,6 +49,13 @@ void DecisionChecks::observe(const Instruction &instruction, const char *what, u
       Origins::get().stored(instruction, what, get(plan(), plan::kernel), *launch_);
     return;
   }
+  if (kind == NAMES_BEYOND) {
+    note(instruction, wire::FindingKind::kBeyondWave, lanes, [&](wire::Sighting &sighting) {
+      if (get(what, decided::scalar))
+        sighting.lane = ABSENT;
+    });
+    return;
+  }
   if (kind == LOSES_HALF) {
     if (pointer<const uint16_t *>(plan(), plan::uses)[instruction.record] & USE_HALF)
       note(instruction, wire::FindingKind::kHalfMask, lanes, [](wire::Sighting &) {});

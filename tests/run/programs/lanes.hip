@@ -65,6 +65,22 @@ __global__ void active(const int *in, int *out) {
   }
 }
 
+// Lanes that waves of 32 do not have.
+__global__ void reduced(const int *in, int *out) {
+  int value = in[threadIdx.x];
+  for (int offset = 32; offset; offset /= 2)
+    value += __shfl_xor(value, offset, 64); // line: reduced
+  out[threadIdx.x] = value;
+}
+
+__global__ void last_lane(const int *in, int *out) {
+  out[threadIdx.x] = __builtin_amdgcn_readlane(in[threadIdx.x], 63); // line: last_lane
+}
+
+__global__ void rotated(const int *in, int *out) { // right: modulo the number of lanes
+  out[threadIdx.x] = __builtin_amdgcn_ds_bpermute((threadIdx.x % warpSize + 5) * 4, in[threadIdx.x]);
+}
+
 // Right ones. The first six have 48 lanes.
 __global__ void guarded(const int *in, int *out) {
   int value = in[threadIdx.x];
@@ -151,6 +167,8 @@ int main(int, char **arguments) {
       {"both_halves", {both_halves, 48}}, {"whole_wave", {whole_wave, 64}},
       {"one_bit", {one_bit, 64}},         {"small_group", {small_group, 32}},
       {"any_and_all", {any_and_all, 64}}, {"copied", {copied, 48}},
+      {"reduced", {reduced, 64}},         {"last_lane", {last_lane, 64}},
+      {"rotated", {rotated, 64}},
   };
   std::vector<int> values(kCount);
   for (int i = 0; i < kCount; ++i)

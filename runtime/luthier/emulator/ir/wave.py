@@ -288,6 +288,25 @@ class WaveBuilder(Builder):
         self.taken[id(marked)] = inactive
         return self.wrap(marked, row.type)
 
+    def names_lanes(self, lanes: TypedValue) -> None:
+        """Report a shuffle in a wave of 32 lanes of which all active lanes, lane 0 among them, name lanes 32 to 63.
+
+        If only some name these, they may be meant modulo 32, as in a rotation, in which lane 0 names a lower one.
+
+        Args:
+            lanes: the named lanes; a scalar for all.
+        """
+        if not self.variant.undefined & layout.LANE_VALUES or self.wave_size != 32:
+            return
+        beyond = (lanes >= 32) & (lanes < 64)
+        if not isinstance(lanes.llvm.type, ir.VectorType):
+            with self.when(beyond):
+                self.tell_decided(layout.NAMES_BEYOND, ir.Constant(I64, 1), scalar=True)
+            return
+        bits = self.mask_bits(beyond & self.exec).to("u64")
+        with self.when((bits == self.exec_bits) & ((bits & 1) != 0)):
+            self.tell_decided(layout.NAMES_BEYOND, bits.llvm)
+
     def may_lose_half(self, lanes: TypedValue) -> None:
         """Report lanes of a mask, a scalar, of which the code may drop the upper half (`layout.USE_HALF`)."""
         if self.variant.undefined & layout.LANE_VALUES and self.wave_size == 64:

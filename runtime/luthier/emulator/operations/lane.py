@@ -30,7 +30,9 @@ def readfirstlane(w: WaveBuilder, result: OperandSlot, source: OperandSlot) -> N
 @operations.wave("v_readlane_b32", "u32 u32 -> vdst:u32")
 def readlane(w: WaveBuilder, result: OperandSlot, source: OperandSlot, lane: OperandSlot) -> None:
     """D = S0 of lane S1, independent of EXEC."""
-    result.write_scalar(source.read_lane(lane.scalar() & (w.wave_size - 1)))
+    named = lane.scalar()
+    w.names_lanes(named)
+    result.write_scalar(source.read_lane(named & (w.wave_size - 1)))
 
 
 @operations.wave("v_writelane_b32", "u32 u32 -> vdst:u32")

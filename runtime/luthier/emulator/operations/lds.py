@@ -245,6 +245,7 @@ def _named_lane(w: WaveBuilder, addr: OperandSlot, offset: OperandSlot) -> Typed
 def bpermute(w: WaveBuilder, result: OperandSlot, addr: OperandSlot, data: OperandSlot, offset: OperandSlot) -> None:
     """D[lane] = data[named lane]; inactive source lanes give 0."""
     index = _named_lane(w, addr, offset)
+    w.names_lanes(_place(addr, offset.scalar()) >> 2)
     values = spill(w, w.select(w.exec, data.row(0), 0))
     addresses = index.to("u64") * 4 + w.splat(w.wrap(w.ir.ptrtoint(values, I64), "u64"))
     row = gather(w, addresses)
