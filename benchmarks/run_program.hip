@@ -10,6 +10,7 @@
 #include <fstream>
 #include <string>
 #include <thread>
+#include <utility>
 
 __global__ void empty_kernel(volatile int *begun) {
   if (begun)
@@ -21,6 +22,22 @@ __global__ void long_kernel(float *out, int turns) {
   for (int i = 0; i < turns; ++i)
     x = fminf(x * 1.0001f + 0.5f, 1000.0f);
   out[blockIdx.x * blockDim.x + threadIdx.x] = x;
+}
+
+template <int Number> __global__ void numbered_kernel(float *data) {
+  const int i = blockIdx.x * blockDim.x + threadIdx.x;
+  float x = data[i];
+#pragma unroll
+  for (int step = 0; step < 72; ++step)
+    x = fmaf(x, 1.0f + (Number + 1) * step, data[(i + 64 * step) & 16383]);
+  data[i] = x;
+}
+
+// Launch different kernels of about 500 instructions, each four times.
+template <int... Number> static void launch_different(float *data, std::integer_sequence<int, Number...>) {
+  for (int turn = 0; turn < 4; ++turn)
+    (numbered_kernel<Number><<<64, 256>>>(data), ...);
+  (void)hipDeviceSynchronize();
 }
 
 static double now() {
@@ -78,6 +95,8 @@ int main(int, char **arguments) {
     std::sort(times, times + 101);
     std::printf("start %.3f\n", times[50]);
   }
+  if (!std::strcmp(arguments[1], "different"))
+    launch_different(out, std::make_integer_sequence<int, 36>());
   if (!std::strcmp(arguments[1], "long")) {
     long_kernel<<<8, 256>>>(out, 10);
     (void)hipDeviceSynchronize();

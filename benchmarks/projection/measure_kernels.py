@@ -24,6 +24,7 @@ from kernel_launches import SOURCES, KernelLaunch, Zeros, source_of
 from luthier.emulator.running.storage import DeviceBuffer
 from luthier.errors import LuthierError
 from luthier.projection import LaunchWork, MachineModel, machine_named, measure
+from luthier.projection.work import from_json, to_json
 from luthier.support.files import writing_atomically
 from msgspec import Struct
 from timed_kernels import HUB, TimedKernel, benchmark_hub, mgpusim, mgpusim_mi300x
@@ -121,7 +122,7 @@ class KernelMeter:
         path = self.path(kernel, ".json")
         if path.is_file():
             try:
-                return msgspec.json.decode(path.read_bytes(), type=MeasuredLaunches)
+                return from_json(path.read_bytes(), MeasuredLaunches)
             except msgspec.DecodeError as problem:
                 raise LuthierError(f"{path} is damaged or of another version ({problem}): remove it") from None
         works, sizes = [], []
@@ -132,7 +133,7 @@ class KernelMeter:
             works.append(self._measured(self.compiled(kernel), launch))
         result = MeasuredLaunches(self.toolchain.version.splitlines()[0], works, sizes)
         with writing_atomically(path) as file:
-            file.write(msgspec.json.encode(result))
+            file.write(to_json(result))
         return result
 
     def _measured(self, path: Path, launch: KernelLaunch) -> LaunchWork:

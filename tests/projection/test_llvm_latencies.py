@@ -10,7 +10,7 @@ import pytest
 from assembly import assembled, function, kernel_text
 from luthier.lifting import lift
 from luthier.projection import machine_named
-from luthier.projection.costs import instruction_costs
+from luthier.projection.costs import instruction_costs, instruction_facts
 
 MCA = shutil.which("llvm-mca-22") or shutil.which("llvm-mca")
 LINE = re.compile(r"^ *\d+ +(\d+) .*\b(v_\w+)", re.M)
@@ -39,5 +39,5 @@ def test_latencies(target: str) -> None:
     done = subprocess.run(command, input="\n".join(code) + "\n", capture_output=True, text=True, check=True)
     expected = [unit * int(latency) for latency, _ in LINE.findall(done.stdout.partition("Instruction Info")[2])]
     lifted = lift(assembled(kernel_text(function("k", [*code, "s_endpgm"]), target), target), "k")
-    costs = instruction_costs(lifted, machine, list(range(len(code))))
+    costs = instruction_costs(lifted, machine, instruction_facts(lifted, list(range(len(code)))))
     assert [costs[index].latency for index in range(len(code))] == expected[: len(code)]

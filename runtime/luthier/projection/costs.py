@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
 
 from luthier.errors import LuthierError
-from luthier.isa.instructions import InstructionFlag
+from luthier.isa.opcodes import Opcode
 from luthier.lifting import LiftedRepresentation
-from luthier.lifting.instructions.operations import MATRIX_NAME
+from luthier.lifting.instructions.memory import MemoryAccess
+from luthier.lifting.instructions.operations import MATRIX_NAME, operations_of
 from luthier.projection.machine import MachineModel
 
 Unit = Literal["VALU", "matrix", "SALU", "branch", "LDS", "vector memory", "scalar memory", "none"]
@@ -47,21 +49,52 @@ class InstructionCost(Struct, frozen=True):
     """Time from its issue until its result can be read."""
 
 
+class InstructionFacts(Struct, frozen=True):
+    """Facts of all instructions with an opcode, which are the same on every machine."""
+
+    opcode: Opcode
+    unit: Unit
+    access: MemoryAccess | None
+    lane_operations: int
+    """Floating-point operations of an active lane; likewise of the wave:"""
+    wave_operations: int
+
+
+def instruction_facts(lifted: LiftedRepresentation, indices: list[int]) -> dict[int, InstructionFacts]:
+    """Return the facts of these instructions of a kernel, by index."""
+    calls = {call.index for function in lifted.functions for call in function.calls}
+    by_kind: dict[tuple[int, bool], InstructionFacts] = {}
+    facts = {}
+    for index, number in zip(indices, lifted.code.opcode[indices].tolist(), strict=True):
+        kind = number, index in calls
+        if kind not in by_kind:
+            instruction = lifted.instructions[index]
+            operations = operations_of(instruction)
+            by_kind[kind] = InstructionFacts(
+                instruction.opcode,
+                UNIT_OF_CLASS[instruction.operation_class],
+                instruction.memory,
+                sum(each.count for each in operations if each.per == "lane"),
+                sum(each.count for each in operations if each.per == "wave"),
+            )
+        facts[index] = by_kind[kind]
+    return facts
+
+
 def instruction_costs(
-    lifted: LiftedRepresentation, machine: MachineModel, indices: list[int]
+    lifted: LiftedRepresentation, machine: MachineModel, facts: Mapping[int, InstructionFacts]
 ) -> dict[int, InstructionCost]:
-    """Return the costs of these instructions of a kernel, by index."""
+    """Return the costs of instructions of a kernel, by index.
+
+    Args:
+        facts: of `instruction_facts`.
+    """
     costs = {}
     by_opcode: dict[tuple[int, int], InstructionCost] = {}
-    for index in indices:
-        instruction = lifted.instructions[index]
-        opcode = instruction.opcode
-        unit = UNIT_OF_CLASS[instruction.operation_class]
-        key = int(lifted.code.opcode[index]), _operand(lifted, index) if unit == "none" else 0
+    for index, of_opcode in facts.items():
+        key = id(of_opcode), _operand(lifted, index) if of_opcode.unit == "none" else 0
         if key not in by_opcode:
-            by_opcode[key] = _cost(
-                unit, opcode.mnemonic, opcode.pseudo, opcode.flags, key[1], lifted.wave_size, machine
-            )
+            by_opcode[key] = _cost(of_opcode.unit, of_opcode.opcode, key[1], lifted.wave_size, machine)
         costs[index] = by_opcode[key]
     return costs
 
@@ -72,16 +105,8 @@ def _operand(lifted: LiftedRepresentation, index: int) -> int:
     return values[0] if values else 0
 
 
-def _cost(
-    unit: Unit,
-    mnemonic: str,
-    pseudo: str,
-    flags: InstructionFlag,
-    immediate: int,
-    wave_size: int,
-    machine: MachineModel,
-) -> InstructionCost:
-    value = machine.value
+def _cost(unit: Unit, opcode: Opcode, immediate: int, wave_size: int, machine: MachineModel) -> InstructionCost:
+    value, mnemonic = machine.value, opcode.mnemonic
     issue = value("issue")
     if unit == "VALU":
         plain = max(1.0, wave_size / value("valu_lanes"))
@@ -99,7 +124,7 @@ def _cost(
         busy = plain * factor
         return InstructionCost("VALU", busy, max(issue, plain), busy + latency)
     if unit == "matrix":
-        busy = _matrix_cycles(mnemonic, pseudo, machine)
+        busy = _matrix_cycles(mnemonic, opcode.pseudo, machine)
         return InstructionCost("matrix", busy, max(issue, wave_size / value("valu_lanes")), busy)
     if mnemonic in ("s_barrier", "s_barrier_wait"):
         return InstructionCost("none", 0, max(issue, value("barrier")), issue)

@@ -20,14 +20,14 @@ from luthier.objects import CodeObject
 from luthier.objects.names import spellings
 from luthier.projection.machine import MachineModel, machine_named
 from luthier.projection.model import Projection, project_on_each
-from luthier.projection.work import LaunchWork
+from luthier.projection.work import LaunchWork, from_json, to_json
 from luthier.support.files import write_atomically
 
 FILE = "projection.json"
 _OBJECTS = "objects"
 WRITTEN = (FILE, _OBJECTS)
 """What `write_measured` writes to a folder."""
-_SCHEMA = 3
+_SCHEMA = 4
 _ALIKE = "of launches of a kernel with the same sizes the first was measured: the others count as if they took as long"
 
 
@@ -96,7 +96,7 @@ def write_measured(folder: Path, run: MeasuredRun, objects: Mapping[str, CodeObj
         raise LuthierError(f"cannot write {folder / _OBJECTS}: {problem.strerror or problem}") from None
     for digest in sorted({launch.digest for launch in run.launches}):
         write_atomically(folder / _OBJECTS / digest, objects[digest].data)
-    write_atomically(folder / FILE, msgspec.json.encode(run))
+    write_atomically(folder / FILE, to_json(run))
 
 
 def read_measured_run(folder: Path) -> MeasuredRun | None:
@@ -118,7 +118,7 @@ def read_measured_run(folder: Path) -> MeasuredRun | None:
             raise LuthierError(
                 f"{path} has schema {schema}; this version of Luthier reads {_SCHEMA}: run the program again"
             )
-        return msgspec.json.decode(text, type=MeasuredRun)
+        return from_json(text, MeasuredRun)
     except (msgspec.MsgspecError, RecursionError) as problem:
         raise LuthierError(f"{path} is damaged: {problem}") from None
 

@@ -16,9 +16,8 @@ from msgspec import Struct
 
 from luthier.errors import LuthierError
 from luthier.lifting import LiftedRepresentation
-from luthier.lifting.instructions.operations import operations_of
 from luthier.projection.caches import AccessTraffic, traffic_of
-from luthier.projection.costs import InstructionCost, instruction_costs
+from luthier.projection.costs import InstructionCost, InstructionFacts, instruction_costs, instruction_facts
 from luthier.projection.machine import MachineModel
 from luthier.projection.path import MemoryCost, PathFinder, WavePath
 from luthier.projection.residency import Residency, residency
@@ -43,6 +42,8 @@ UNITS = (
 
 _HALVINGS = 12
 """Of the interval in which a bound falls."""
+_ACCESSING = frozenset(("LDS", "vector memory", "scalar memory"))
+"""Units that execute memory instructions."""
 _OF_SIMD = frozenset(("VALU", "matrix", "SALU", "branch"))
 _OF_DEVICE = frozenset(("L2", "Infinity Cache", "memory"))
 """Units that all compute units share; others are those of a compute unit."""
@@ -196,9 +197,12 @@ class _LaunchModel:
             zip(self.indices, (dict(zip(COLUMNS, row, strict=True)) for row in rows.tolist()), strict=True)
         )
         """Index of each executed instruction -> its counts in a mean work-group."""
-        for index, row in self.rows.items():
-            self._count_scratch(index, row)
-        self.costs: dict[int, InstructionCost] = instruction_costs(lifted, machine, self.indices)
+        self.facts: dict[int, InstructionFacts] = instruction_facts(lifted, self.indices)
+        self.costs: dict[int, InstructionCost] = instruction_costs(lifted, machine, self.facts)
+        self.accessing = [index for index, cost in self.costs.items() if cost.unit in _ACCESSING]
+        """Indices of memory instructions."""
+        for index in self.accessing:
+            self._count_scratch(index, self.rows[index])
         self._let_waves_drift()
         self.waves = work.waves_of_mean_group
         """Of a mean work-group."""
@@ -206,12 +210,12 @@ class _LaunchModel:
         self.unit_count = max(1, int(machine.value("compute_units")) // units)
         self.held = min(self.residency.groups, -(-work.groups // self.unit_count))
         """Work-groups that a compute unit holds at once."""
-        accesses = {index: row for index, row in self.rows.items() if self._is_memory(index)}
+        accesses = {index: self.rows[index] for index in self.accessing}
         resident = min(work.groups, self.held * self.unit_count)
         self.traffic: dict[int, AccessTraffic] = traffic_of(
             work, machine, accesses, self._line, lambda index: lifted.instructions[index].address, resident
         )
-        self.memory = {index: self._memory_cost(index) for index in self.indices if self._is_memory(index)}
+        self.memory = {index: self._memory_cost(index) for index in self.accessing}
         self.path: WavePath = PathFinder(lifted, machine, self.costs, self.memory).follow(
             {index: row["executions"] / self.waves for index, row in self.rows.items()}
         )
@@ -222,7 +226,7 @@ class _LaunchModel:
 
     def _count_scratch(self, index: int, row: dict[str, float]) -> None:
         """Add bytes of scratch instructions, whose accesses the device does not observe."""
-        access = self.lifted.instructions[index].memory
+        access = self.facts[index].access
         if access is not None and access.space == "scratch" and not row["accesses"]:
             lanes = row["executions"] * self.work.wave_size
             row.update(scratch=lanes * (access.size or 4), quads=lanes / 4)
@@ -234,33 +238,30 @@ class _LaunchModel:
         that fit into the cache stay there.
         """
         value, held, line = self.machine.value, self.residency, self.machine.value("l2_line")
-        has_barrier = any(self.lifted.instructions[index].mnemonic.startswith("s_barrier") for index in self.rows)
+        has_barrier = any(facts.opcode.mnemonic.startswith("s_barrier") for facts in self.facts.values())
         groups, lines = min((groups, median(lines)) for groups, lines in self.work.lines_by_groups().items())
         if has_barrier or not lines:
             return
         sharing = -(-held.groups // held.units)  # work-groups that share a vector cache
         data = lines / groups * line * sharing
         lost = value("l1_drift") * (1 - min(1.0, value("l1_size") * 1024 / data))
-        for index, row in self.rows.items():
+        for index in self.accessing:
             if self.costs[index].unit == "vector memory":
-                row["l2"] += lost * row["shared"]
-
-    def _is_memory(self, index: int) -> bool:
-        return self.costs[index].unit in ("LDS", "vector memory", "scalar memory")
+                self.rows[index]["l2"] += lost * self.rows[index]["shared"]
 
     def _line(self, index: int) -> float:
         """Return the bytes of an access's lines."""
         target = self.lifted.target
         if self.costs[index].unit == "scalar memory":
             return self.machine.value("scalar_line")
-        access = self.lifted.instructions[index].memory
+        access = self.facts[index].access
         stores = access is not None and access.kind != "load"
         return target.vector_store_line if stores else target.vector_cache_line
 
     def _lds_cycles(self, index: int) -> float:
         """Return the cycles that LDS is busy with an instruction of a mean work-group."""
         row, pairs = self.rows[index], self.machine.value("lds_pair_lanes")
-        access = self.lifted.instructions[index].memory
+        access = self.facts[index].access
         is_pair = access is not None and access.count > 1
         return max(row["lds"], row["accessing_lanes"] / pairs if pairs and is_pair else 0.0)
 
@@ -268,7 +269,7 @@ class _LaunchModel:
         """Return the cycles that the vector cache is busy with an instruction of a mean work-group."""
         row, value = self.rows[index], self.machine.value
         executions, lanes = row["executions"], self.work.wave_size
-        access = self.lifted.instructions[index].memory
+        access = self.facts[index].access
         returned = 0.0
         if access is not None and access.kind == "load":
             returned = executions * lanes * max(4, access.size or 4) / value("return_width")
@@ -424,15 +425,12 @@ class _LaunchModel:
 
     def _operations(self, index: int) -> float:
         """Return the floating-point operations of an instruction in a mean work-group."""
-        row = self.rows[index]
-        return sum(
-            one.count * row["lanes" if one.per == "lane" else "executions"]
-            for one in operations_of(self.lifted.instructions[index])
-        )
+        row, facts = self.rows[index], self.facts[index]
+        return facts.lane_operations * row["lanes"] + facts.wave_operations * row["executions"]
 
     def _accessed(self, index: int) -> float:
         """Return the bytes outside of LDS and private memory that an instruction of a mean work-group accesses."""
-        access = self.lifted.instructions[index].memory
+        access = self.facts[index].access
         if access is None or access.space in ("lds", "scratch"):
             return 0.0
         return self.rows[index]["accessing_lanes"] * (access.size or 4)
@@ -448,9 +446,9 @@ class _LaunchModel:
         matrix: dict[str, float] = {}
         for index, cost in self.costs.items():
             if cost.unit == "matrix":
-                instruction = self.lifted.instructions[index]
-                count = sum(one.count for one in operations_of(instruction))
-                matrix[instruction.mnemonic] = count / cost.busy * instances * gigahertz
+                facts = self.facts[index]
+                count = facts.lane_operations + facts.wave_operations
+                matrix[facts.opcode.mnemonic] = count / cost.busy * instances * gigahertz
         for name, rate in matrix.items():
             yield Roof(name, rate, False)
         yield Roof("L2", value("l2_width") * gigahertz, True)

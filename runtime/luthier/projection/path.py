@@ -8,7 +8,8 @@ since waits are instructions; a missing wait is a bug of the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from luthier.projection.machine import MachineModel
 
 _PASSES = 3
 """How often blocks are followed: the state of a loop's end reaches its begin."""
+_units = lru_cache(1 << 14)(lambda mask: tuple(bits_of(mask)))
 
 
 class MemoryCost(NamedTuple):
@@ -57,6 +59,18 @@ class _WaveState(Struct):
     """Unit -> when it is idle."""
 
 
+class _BlockTimes(NamedTuple):
+    """Times of a block in one execution that begins in a state."""
+
+    start: _WaveState | None
+    end: _WaveState
+    cycles: float
+    indices: list[int]
+    """Of its executed instructions."""
+    issue: list[float]
+    stall: list[float]
+
+
 class PathFinder:
     """Follows waves of a kernel on a machine.
 
@@ -74,24 +88,30 @@ class PathFinder:
     ) -> None:
         self._lifted, self._machine, self._costs, self._memory = lifted, machine, costs, memory
         self._model: WaitModel = wait_model(lifted.target)
-        self._steps = {index: self._step(index) for index in costs}
+        indices = list(costs)
+        self._waiting: dict[int, bool] = {}
+        """Opcode number -> whether its instructions may issue to streams, or wait for them."""
+        opcodes = lifted.code.opcode[indices].tolist()
+        self._steps = {index: self._step(index, number) for index, number in zip(indices, opcodes, strict=True)}
 
     def _step(
-        self, index: int
+        self, index: int, number: int
     ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[tuple[int, int], ...]]:
-        """Return units read and written, counters of the issue, and limits of a wait."""
-        lifted = self._lifted
-        opcode, values = lifted.isa.opcode(int(lifted.code.opcode[index])), lifted.columns.values(index)
+        """Return units read and written, counters of the issue, and limits of a wait; `number` is of the opcode."""
+        lifted, model = self._lifted, self._model
         effects = lifted.effects(index)
-        issues = self._model.issues(opcode, is_gds(opcode, values)) if self._model.may_issue(opcode) else ()
-        limits = self._model.limits(lifted.isa, opcode, values) if self._model.may_wait(opcode) else ()
-        counters = tuple(dict.fromkeys(self._model.streams[issue.stream].counter for issue in issues))
-        return (
-            tuple(bits_of(effects.reads)),
-            tuple(bits_of(effects.writes)),
-            counters,
-            tuple((limit.counter, limit.value) for limit in limits),
-        )
+        reads, writes = _units(effects.reads), _units(effects.writes)
+        waiting = self._waiting.get(number)
+        if waiting is None:
+            opcode = lifted.isa.opcode(number)
+            waiting = self._waiting[number] = model.may_issue(opcode) or model.may_wait(opcode)
+        if not waiting:
+            return reads, writes, (), ()
+        opcode, values = lifted.isa.opcode(number), lifted.columns.values(index)
+        issues = model.issues(opcode, is_gds(opcode, values)) if model.may_issue(opcode) else ()
+        limits = model.limits(lifted.isa, opcode, values) if model.may_wait(opcode) else ()
+        counters = tuple(dict.fromkeys(model.streams[issue.stream].counter for issue in issues))
+        return reads, writes, counters, tuple((limit.counter, limit.value) for limit in limits)
 
     def follow(self, executions: Mapping[int, float]) -> WavePath:
         """Return the time of a mean wave.
@@ -112,56 +132,47 @@ class PathFinder:
             before[block.index] = max(
                 known, key=lambda number: (min(frequency[number], own), number >= block.index), default=None
             )
-        ends: dict[int, _WaveState] = {}
-        total = 0.0
-        for repetition in range(_PASSES):
-            last = repetition == _PASSES - 1
-            total = 0.0
+        times: dict[int | None, _BlockTimes] = {}
+        for _ in range(_PASSES):
             for block in blocks:
                 previous = before[block.index]
-                start = ends.get(previous) if previous is not None else None
+                start = times[previous].end if previous in times else None
+                if block.index in times and times[block.index].start == start:
+                    continue
                 taken = previous is not None and block.first != lifted.blocks[previous].last + 1
                 indices = [index for index in range(block.first, block.last + 1) if index in self._costs]
-                each: Callable[[int, float, float], None] | None = None
-                if last:
-                    times = frequency[block.index]
+                times[block.index] = self._block(indices, start, taken)
+        cycles = 0.0
+        for number, executed in frequency.items():
+            each = times[number]
+            issue[each.indices] += np.multiply(each.issue, executed)
+            stall[each.indices] += np.multiply(each.stall, executed)
+            cycles += each.cycles * executed
+        return WavePath(cycles, issue, stall)
 
-                    def each(index: int, stalled: float, issued: float, times: float = times) -> None:
-                        issue[index] += times * issued
-                        stall[index] += times * stalled
-
-                ends[block.index], cycles = self._block(indices, start, taken, each)
-                total += cycles * frequency[block.index]
-        return WavePath(total, issue, stall)
-
-    def _block(
-        self,
-        indices: list[int],
-        start: _WaveState | None,
-        taken: bool,
-        each: Callable[[int, float, float], None] | None,
-    ) -> tuple[_WaveState, float]:
-        """Return the state after these instructions and the time that they take.
-
-        Args:
-            taken: the block is entered by a branch that is taken.
-            each: called with the index of each instruction, its stall and its issue.
-        """
+    def _block(self, indices: list[int], start: _WaveState | None, taken: bool) -> _BlockTimes:
+        """Return the times of a block with these instructions; `taken`: it is entered by a branch that is taken."""
         value = self._machine.value
         ready = dict(start.ready) if start else {}
         vectors = dict(start.vectors) if start else {}
         outstanding = {counter: list(times) for counter, times in start.outstanding.items()} if start else {}
         units = dict(start.units) if start else {}
         clock = value("branch_taken") - value("branch_not_taken") if taken else 0.0
-        to_memory = value("vector_to_memory")
+        to_memory, not_taken = value("vector_to_memory"), value("branch_not_taken")
+        issues, stalls = [], []
         for index in indices:
             cost = self._costs[index]
             reads, writes, counters, limits = self._steps[index]
             memory = self._memory.get(index)
-            at = max((ready[unit] for unit in reads if unit in ready), default=clock)
-            if memory is not None and vectors:
-                at = max([at, *(vectors[unit] for unit in reads if unit in vectors)])
-            at = max(at, clock, *(ready[unit] for unit in writes if unit in ready), 0.0)
+            at = max(clock, 0.0)
+            for unit in reads:
+                if unit in ready and ready[unit] > at:
+                    at = ready[unit]
+                if memory is not None and unit in vectors and vectors[unit] > at:
+                    at = vectors[unit]
+            for unit in writes:
+                if unit in ready and ready[unit] > at:
+                    at = ready[unit]
             for counter, limit in limits:
                 times = outstanding.get(counter)
                 if times and len(times) > limit:
@@ -172,7 +183,7 @@ class PathFinder:
                 units[cost.unit] = at + cost.busy
             issued = cost.issue
             if cost.unit == "branch":
-                issued = value("branch_not_taken")
+                issued = not_taken
             if memory is not None:
                 begin = max(at, units.get(cost.unit, 0.0))
                 units[cost.unit] = begin + memory.busy
@@ -186,10 +197,11 @@ class PathFinder:
                     ready[unit] = at + cost.latency
                     if to_memory and cost.unit == "VALU":
                         vectors[unit] = at + max(to_memory, cost.latency)
-            if each is not None:
-                each(index, at - clock, issued)
+            issues.append(issued)
+            stalls.append(at - clock)
             clock = at + issued
-        return (
+        return _BlockTimes(
+            start,
             _WaveState(
                 {unit: time - clock for unit, time in ready.items() if time > clock},
                 {unit: time - clock for unit, time in vectors.items() if time > clock},
@@ -197,4 +209,7 @@ class PathFinder:
                 {name: time - clock for name, time in units.items() if time > clock},
             ),
             clock,
+            indices,
+            issues,
+            stalls,
         )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,19 +19,22 @@ from luthier.capture.replay import PreparedLaunch
 from luthier.emulator import KernelHandle, layout
 from luthier.emulator.binding.program import DecodedCode
 from luthier.emulator.inspection.uses import uses_of
-from luthier.emulator.running.executor import ACCESS_COSTS, Executor, StructureBlock
+from luthier.emulator.running.executor import Executor, StructureBlock
 from luthier.emulator.running.observation import Observation
 from luthier.emulator.running.start import Triple, as_triple
+from luthier.emulator.running.stats import AddressCounts
 from luthier.errors import EmulationError, LuthierError
 from luthier.objects import Kernel
 from luthier.projection.machine import MachineModel
 from luthier.projection.residency import GroupNeeds, residency
+from luthier.support.arrays import counts_array, listed
 
 COLUMNS = (
     *("executions", "lanes", "accesses", "accessing_lanes", "lines"),
     *("l2", "memory", "lds", "scratch", "quads", "shared"),
 )
-"""Columns of `SampleCounts.table`; two more are the `first` and the `end` address of `ACCESS_COSTS`."""
+"""Columns of `SampleCounts.rows`; two more are the `first` and the `end` address of `ACCESS_COSTS`."""
+Kept = TypeVar("Kept")
 
 
 class SampleCounts(Struct, frozen=True, eq=False):
@@ -38,19 +42,28 @@ class SampleCounts(Struct, frozen=True, eq=False):
 
     groups: int
     waves: int
-    table: dict[int, tuple[int, ...]]
-    """Virtual address of each executed instruction -> `COLUMNS` and the bytes that it accesses."""
+    addresses: NDArray[np.int64]
+    """Virtual addresses of executed instructions, in order."""
+    rows: NDArray[np.int64]
+    """`COLUMNS` of each of them, and the bytes that it accesses: first, and the one after the last."""
     weight: float = 1.0
     """Equal parts of the launch that it stands for; 0: it only shows what neighbours share."""
 
     def __post_init__(self) -> None:
-        if any(len(row) != len(COLUMNS) + 2 for row in self.table.values()):
-            raise ValueError(f"rows of counts must have {len(COLUMNS) + 2} numbers")
+        if self.rows.shape != (len(self.addresses), len(COLUMNS) + 2):
+            raise ValueError(f"there must be {len(COLUMNS) + 2} counts for each instruction")
+        if np.any(self.addresses[1:] <= self.addresses[:-1]):
+            raise ValueError("addresses of counted instructions must increase")
+
+    @property
+    def table(self) -> dict[int, tuple[int, ...]]:
+        """Return the rows by address."""
+        return dict(zip(self.addresses.tolist(), map(tuple, self.rows.tolist()), strict=True))
 
     @property
     def instructions(self) -> int:
         """Return the wave-instructions."""
-        return sum(row[0] for row in self.table.values())
+        return int(self.rows[:, 0].sum())
 
 
 class MemoryRegion(NamedTuple):
@@ -63,7 +76,7 @@ class MemoryRegion(NamedTuple):
 
 
 class LaunchWork(GroupNeeds, frozen=True, eq=False, kw_only=True):
-    """Work of a launch. It can be kept as JSON by msgspec."""
+    """Work of a launch. `to_json` and `from_json` keep it."""
 
     target: str
     scratch: int
@@ -107,7 +120,7 @@ class LaunchWork(GroupNeeds, frozen=True, eq=False, kw_only=True):
         memory = COLUMNS.index("memory")
         lines: dict[int, list[float]] = {}
         for sample in self.samples:
-            lines.setdefault(sample.groups, []).append(float(sum(row[memory] for row in sample.table.values())))
+            lines.setdefault(sample.groups, []).append(float(sample.rows[:, memory].sum()))
         return lines
 
     def regions(self) -> list[MemoryRegion]:
@@ -117,18 +130,21 @@ class LaunchWork(GroupNeeds, frozen=True, eq=False, kw_only=True):
         as the work-groups before the first sample and after the last one add at the same rate. Instructions whose
         bytes overlap access the same region.
         """
-        spans: dict[int, list[tuple[int, int]]] = {}
-        for sample in self.samples:
-            for address, row in sample.table.items():
-                first, end = row[len(COLUMNS) :]
-                if first != end:
-                    spans.setdefault(address, []).append((first, end))
+        addresses = np.concatenate([sample.addresses for sample in self.samples])
+        spans = np.concatenate([sample.rows[:, len(COLUMNS) :] for sample in self.samples])
+        accessed = spans[:, 0] != spans[:, 1]
+        addresses, spans = addresses[accessed], spans[accessed]
+        order = np.argsort(addresses, kind="stable")
+        each, starts, counts = np.unique(addresses[order], return_index=True, return_counts=True)
         wide = []
-        for address, each in spans.items():
-            first, end = min(first for first, _ in each), max(end for _, end in each)
-            own = max(end - first for first, end in each)
-            more = 0.0 if self.is_exact or len(each) < 2 else (end - first - own) / (len(each) - 1) / 2
-            wide.append((first - more, end + more, address))
+        if len(each):
+            firsts, ends = spans[order].T
+            first, end = np.minimum.reduceat(firsts, starts), np.maximum.reduceat(ends, starts)
+            own = np.maximum.reduceat(ends - firsts, starts)
+            more = np.zeros(len(each))
+            if not self.is_exact:
+                more = np.where(counts < 2, 0.0, (end - first - own) / np.maximum(counts - 1, 1) / 2)
+            wide = list(zip((first - more).tolist(), (end + more).tolist(), each.tolist(), strict=True))
         regions: list[MemoryRegion] = []
         for start, stop, address in sorted(wide):
             if regions and start < regions[-1].end:
@@ -140,14 +156,27 @@ class LaunchWork(GroupNeeds, frozen=True, eq=False, kw_only=True):
 
     def totals(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the addresses of executed instructions, and `COLUMNS` for each, for a mean work-group."""
-        sums: dict[int, NDArray[np.float64]] = {}
+        addresses = np.unique(np.concatenate([sample.addresses for sample in self.samples]))
+        sums = np.zeros((len(addresses), len(COLUMNS)))
         for sample in self.samples:
-            for address, row in sample.table.items():
-                mean = np.array(row[: len(COLUMNS)], np.float64) * (sample.weight / sample.groups / self._weights)
-                sums[address] = sums[address] + mean if address in sums else mean
-        addresses = np.array(sorted(address for address, row in sums.items() if row[0]), np.int64)
-        rows = np.array([sums[address] for address in addresses.tolist()]).reshape(len(addresses), len(COLUMNS))
-        return addresses, rows
+            mean = sample.rows[:, : len(COLUMNS)] * (sample.weight / sample.groups / self._weights)
+            sums[np.searchsorted(addresses, sample.addresses)] += mean
+        executed = sums[:, 0] != 0
+        return addresses[executed], sums[executed]
+
+
+def to_json(value: object) -> bytes:
+    """Return a record that contains work of launches as JSON."""
+    return msgspec.json.encode(value, enc_hook=listed)
+
+
+def from_json(text: bytes, type: type[Kept]) -> Kept:
+    """Return a record from its JSON.
+
+    Raises:
+        msgspec.MsgspecError: it is damaged.
+    """
+    return msgspec.json.decode(text, type=type, dec_hook=counts_array)
 
 
 def cost_model(work: LaunchWork, machine: MachineModel) -> StructureBlock:
@@ -176,26 +205,31 @@ def cost_model(work: LaunchWork, machine: MachineModel) -> StructureBlock:
 
 
 def counted(
-    groups: int,
-    waves: int,
-    addresses: Sequence[int],
-    executions: Sequence[int],
-    lanes: Sequence[int],
-    costs: Mapping[int, tuple[int, ...]],
-    weight: float = 1.0,
+    groups: int, waves: int, executed: AddressCounts, costs: NDArray[np.void], places: NDArray[np.int64], weight: float
 ) -> SampleCounts:
     """Return the counts of a sample.
 
     Args:
-        costs: address -> `ACCESS_COSTS`; others have none.
+        costs: `ACCESS_COSTS` of records; others have none.
+        places: addresses by record.
         weight: as of `SampleCounts`.
+
+    Raises:
+        ValueError: costs are of records that there are not.
     """
-    empty = (0,) * len(ACCESS_COSTS.names or ())
-    table = {
-        address: (count, active, *costs.get(address, empty))
-        for address, count, active in zip(addresses, executions, lanes, strict=True)
-    }
-    return SampleCounts(groups, waves, table, weight)
+    record, *columns = (costs[name].astype(np.int64) for name in costs.dtype.names or ())
+    if np.any(record >= len(places)):
+        raise ValueError("costs of an instruction that the code does not have")
+    ran = np.flatnonzero(executed.executions)
+    ran = ran[np.argsort(executed.addresses[ran])]
+    addresses = executed.addresses[ran]
+    rows = np.zeros((len(ran), len(COLUMNS) + 2), np.int64)
+    rows[:, 0], rows[:, 1] = executed.executions[ran], executed.active_lanes[ran]
+    place = np.searchsorted(addresses, places[record])
+    known = place < len(addresses)
+    known[known] = addresses[place[known]] == places[record[known]]
+    rows[place[known], 2:] = np.column_stack(columns)[known]
+    return SampleCounts(groups, waves, addresses, rows, weight)
 
 
 class _CostObservation(Observation):
@@ -222,20 +256,9 @@ class _CostObservation(Observation):
         """Take the costs of the finished launch."""
         self._rows.append(executor.costs())
 
-    def counts(
-        self,
-        launch: int,
-        groups: int,
-        waves: int,
-        addresses: Sequence[int],
-        executions: Sequence[int],
-        lanes: Sequence[int],
-        weight: float,
-    ) -> SampleCounts:
+    def counts(self, launch: int, groups: int, waves: int, executed: AddressCounts, weight: float) -> SampleCounts:
         """Return the counts of a launch, with the costs of its accesses."""
-        rows = zip(self._code.addresses().tolist(), self._rows[launch].tolist(), strict=False)
-        costs = {address: row for address, row in rows if any(row)}
-        return counted(groups, waves, addresses, executions, lanes, costs, weight)
+        return counted(groups, waves, executed, self._rows[launch], self._code.addresses(), weight)
 
 
 def measure(
@@ -277,8 +300,7 @@ def measure(
     )
     measured = []
     for number, (stats, weight) in enumerate(zip(results, weights, strict=True)):
-        addresses, executions, lanes = (column.tolist() for column in stats.by_address)
-        measured.append(observation.counts(number, stats.workgroups, stats.waves, addresses, executions, lanes, weight))
+        measured.append(observation.counts(number, stats.workgroups, stats.waves, stats.by_address, weight))
     return replace(needs, groups=math.prod(counts), samples=tuple(measured))
 
 
@@ -314,10 +336,8 @@ def measure_launch(launch: PreparedLaunch, machine: MachineModel, most_groups: i
             places = list(launch.parts())
             groups = sum(math.prod(count) for _, count, _ in places)
             waves = sum(math.prod(count) * launch.waves(size) for _, count, size in places)
-            ran = np.flatnonzero(executions)
-            addresses = launch.code.addresses()[ran].tolist()
-            counts_of_ran = executions[ran].tolist(), lanes[ran].tolist()
-            measured.append(observation.counts(number, groups, waves, addresses, *counts_of_ran, weight))
+            executed = AddressCounts(launch.code.addresses(), executions.astype(np.int64), lanes.astype(np.int64))
+            measured.append(observation.counts(number, groups, waves, executed, weight))
     launched = math.prod(counts) if manifest.groups else 0
     groups = len(manifest.groups) or math.prod(counts)
     return replace(needs, groups=groups, launched_groups=launched, samples=tuple(measured))

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from luthier.errors import LuthierError
+from luthier.support.arrays import counts_array, listed
 from luthier.support.wording import counted
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class Job(Struct, Generic[A], frozen=True, kw_only=True):
 
     def answer(self, text: str) -> A:
         """Return the answer from the text of another process."""
-        answer: Any = msgspec.convert(json.loads(text), self.answers, str_keys=True)
+        answer: Any = msgspec.convert(json.loads(text), self.answers, str_keys=True, dec_hook=counts_array)
         return cast(A, answer)
 
 
@@ -165,7 +166,7 @@ def job_of(text: str) -> Job[Any]:
 
 def _text(value: Any) -> str:
     """Return records as ASCII JSON. msgspec's own encoder would refuse file names that are not Unicode."""
-    return json.dumps(msgspec.to_builtins(value))
+    return json.dumps(msgspec.to_builtins(value, enc_hook=listed))
 
 
 def answered(job: Job[A], run: Callable[[], A] | None = None) -> str:

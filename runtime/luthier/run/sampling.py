@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from luthier.capture.grid import Part, chosen, parts, rest_of
 from luthier.emulator.running.executor import ACCESS_COSTS
 from luthier.emulator.running.start import Triple
+from luthier.emulator.running.stats import AddressCounts
 from luthier.errors import LuthierError
 from luthier.objects import CodeObject
 from luthier.projection import MachineModel, machine_named
@@ -116,9 +117,9 @@ class LaunchSampler:
             return
         if len(samples) != len(alike.weights):
             raise ProtocolError(f"launch {number} has {len(samples)} samples, not {len(alike.weights)}")
-        known: dict[int, _Counts] = {}
+        places = alike.plan.code.code.addresses()
         weighted = zip(samples, alike.weights, strict=True)
-        measured = tuple(_counts_of(*sample, weight, known) for sample, weight in weighted)
+        measured = tuple(_counts_of(*sample, alike.plan.code, places, weight) for sample, weight in weighted)
         alike.work = replace(alike.work, samples=measured)
 
     def ended(self, number: int, launches: int) -> None:
@@ -173,25 +174,26 @@ def _sampled_part(number: int, part: Part) -> requests.SampledPart:
 
 
 def _counts_of(
-    sample: requests.SampleCost, executed: Executions, weight: float, known: dict[int, _Counts]
+    sample: requests.SampleCost, executed: Executions, code: PlannedCode, places: _Counts, weight: float
 ) -> SampleCounts:
     """Return the counts of a sample.
 
     Args:
-        known: receives the addresses of records by number of their code.
+        code: that runs.
+        places: addresses of its records.
+
+    Raises:
+        ProtocolError: the counts are malformed, or of other code.
     """
     if len(sample.costs) % ACCESS_COSTS.itemsize or not sample.groups:
         raise ProtocolError("the costs of a sample are malformed")
-    costs = np.frombuffer(sample.costs, ACCESS_COSTS).tolist()
-    table: dict[int, tuple[int, ...]] = {}
+    counts = AddressCounts(*(np.zeros(0, np.int64),) * 3)
     for planned, record, executions, lanes in executed:
-        ran = executions > 0
-        if planned.number not in known:
-            known[planned.number] = planned.code.addresses()
-        addresses = known[planned.number][record[ran]].tolist()
-        of_address = {
-            address: costs[at] for address, at in zip(addresses, record[ran].tolist(), strict=True) if at < len(costs)
-        }
-        columns = executions[ran].tolist(), lanes[ran].tolist()
-        table |= counted(sample.groups, sample.waves, addresses, *columns, of_address).table
-    return SampleCounts(sample.groups, sample.waves, table, weight)
+        if planned is not code:
+            raise ProtocolError(f"a sample has counts of code {planned.number}, which does not run")
+        counts = AddressCounts(places[record], executions, lanes)
+    try:
+        costs = np.frombuffer(sample.costs, ACCESS_COSTS)
+        return counted(sample.groups, sample.waves, counts, costs, places, weight)
+    except ValueError as problem:
+        raise ProtocolError(f"the counts of a sample are malformed: {problem}") from None

@@ -302,7 +302,7 @@ class SampleCost(Message, frozen=True):
     groups: int
     waves: int
     executed: tuple[CodeCounts, ...]
-    costs: bytes  # rows of `luthier.emulator.running.executor.ACCESS_COSTS` by record; those at the end may be missing
+    costs: bytes  # rows of `luthier.emulator.running.executor.ACCESS_COSTS`
 
 
 @request(34)

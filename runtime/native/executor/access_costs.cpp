@@ -16,19 +16,19 @@ constexpr uint64_t kWays = 16, kNone = ~uint64_t{0}, kBank = 4;
 
 CacheLines::CacheLines(uint64_t lines)
     : ways_(std::clamp<uint64_t>(lines, 1, kWays)), sets_(std::max<uint64_t>(lines / ways_, 1)),
-      lines_(ways_ * sets_, Line{kNone, 0}) {}
+      memory_(ways_ * sets_ * sizeof(Line)), lines_(reinterpret_cast<Line *>(memory_.data())) {}
 
 CacheLines::Touch CacheLines::touch(uint64_t line, unsigned user) {
   Line *first = &lines_[line % sets_ * ways_], *last = first + ways_;
-  Line *its = std::find_if(first, last, [line](const Line &held) { return held.number == line; });
+  Line *its = std::find_if(first, last, [line](const Line &held) { return held.next == line + 1; });
   const bool hit = its != last;
   const uint64_t own = uint64_t{1} << user % 64, users = hit ? its->users : 0;
   std::copy_backward(first, hit ? its : last - 1, hit ? its + 1 : last);
-  *first = {line, users | own};
+  *first = {line + 1, users | own};
   return !hit ? kMiss : users & own ? kHit : kHitOfOthers;
 }
 
-void CacheLines::clear() { std::ranges::fill(lines_, Line{kNone, 0}); }
+void CacheLines::clear() { std::fill_n(lines_, ways_ * sets_, Line{}); }
 
 AccessCosts::AccessCosts(const char *plan, const char *model)
     : plan_(plan), line_(get(model, cost_model::line)), store_line_(get(model, cost_model::store_line)),
@@ -46,9 +46,7 @@ void AccessCosts::observe(const Instruction &instruction, const char *access, ui
     group_ = number; // another compute unit's
     vector_.clear();
   }
-  if (rows_.size() <= instruction.record)
-    rows_.resize(instruction.record + 1);
-  Row &row = rows_[instruction.record];
+  Row &row = row_of(instruction.record);
   const unsigned use = pointer<const uint16_t *>(plan_, plan::uses)[instruction.record];
   const auto *addresses = reinterpret_cast<const uint64_t *>(access + access::addresses.offset);
   const uint64_t lds = get(wave, wave::lds), lds_size = get(wave, wave::lds_size);
@@ -89,6 +87,17 @@ void AccessCosts::observe(const Instruction &instruction, const char *access, ui
     row.end = std::max(row.end, most);
     through_caches(row, scalar ? scalar_ : vector_, use, line, get(wave, wave::index));
   }
+}
+
+AccessCosts::Row &AccessCosts::row_of(uint64_t record) {
+  if (places_.size() <= record)
+    places_.resize(record + 1);
+  uint32_t &place = places_[record];
+  if (!place) {
+    rows_.push_back({.record = record});
+    place = static_cast<uint32_t>(rows_.size());
+  }
+  return rows_[place - 1];
 }
 
 void AccessCosts::add(std::vector<uint64_t> &lines, uint64_t address, uint64_t size, uint64_t line) const {

@@ -37,6 +37,11 @@ Tally ExecutionCounters::take() {
   return tally;
 }
 
+void ExecutionCounters::move(Worker &worker, bool keep, Tally &tally) {
+  std::lock_guard lock(mutex_);
+  worker.move_counts(tally, keep ? &gone_ : nullptr);
+}
+
 Tally ExecutionCounters::take_frequent(uint64_t least) {
   std::lock_guard lock(mutex_);
   Tally tally;

@@ -560,8 +560,8 @@ LUTHIER_EXPORT uint64_t luthier_footprint(void *executor, char *rows, uint64_t m
   return count;
 }
 
-// Copy what the accesses of each record cost in an observed launch, and return how many records there are. If there is
-// not enough room for all, copy nothing.
+// Copy what the accesses of records cost in an observed launch, and return how many records have any. If there is not
+// enough room for all, copy nothing.
 LUTHIER_EXPORT uint64_t luthier_costs(void *executor, char *rows, uint64_t most) {
   const AccessCosts *costs = of(executor)->costs();
   const uint64_t count = costs ? costs->rows().size() : 0;

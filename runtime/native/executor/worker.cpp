@@ -359,6 +359,26 @@ void Worker::add_to(Tally &tally, uint64_t least) const {
         }
 }
 
+void Worker::move_counts(Tally &tally, Tally *kept) {
+  std::lock_guard lock(mutex_);
+  const uint64_t code = get(plan_, plan::code);
+  for (auto &[key, copy] : tables_->copies)
+    for (uint64_t at = 0; at + record::kSize <= copy.records.size(); at += record::kSize) {
+      char *place = copy.records.data() + at;
+      const uint64_t count = get(place, record::count), lanes = get(place, record::lanes);
+      if (!count)
+        continue;
+      for (Tally *sums : {&tally, kept})
+        if (sums) {
+          Executed &sum = (*sums)[code][at / record::kSize];
+          sum.count += count;
+          sum.lanes += lanes;
+        }
+      put(place, record::count, uint64_t{0});
+      put(place, record::lanes, uint64_t{0});
+    }
+}
+
 std::string_view Worker::wave_bytes() const { return {first_wave_, waves_count_ * stride_}; }
 
 const char *Worker::table(uint64_t key) const {

@@ -86,6 +86,8 @@ public:
 
   // Add the counts so far of records that were executed at least `least` times. For any thread.
   void add_to(Tally &tally, uint64_t least = 1) const;
+  // Add the counts of the code that runs to `tally`, and to `kept` unless it is null, and reset them.
+  void move_counts(Tally &tally, Tally *kept);
   // Use the functions of runs of instructions that exist now, also in the launch that is under way. For any thread.
   void take_runs();
 

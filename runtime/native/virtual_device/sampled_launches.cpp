@@ -85,8 +85,8 @@ void SampleWorkers::give(std::unique_ptr<Worker> worker) {
 LaunchSample::LaunchSample(Host &launch, Memory &memory, unsigned node, SampleWorkers &workers, const Engine &engine,
                            const Dispatch &dispatch, const std::string &model)
     : launch_(launch), memory_(memory), node_(node), wave_size_(get(dispatch.plan, plan::wave_size)),
-      cooperative_(dispatch.cooperative), workers_(workers), more_(engine), costs_(dispatch.plan, model.data()),
-      execution_(*this, dispatch) {}
+      cooperative_(dispatch.cooperative), keeps_(engine.counts_wanted), workers_(workers), more_(engine),
+      costs_(dispatch.plan, model.data()), execution_(*this, dispatch) {}
 
 LaunchSample::~LaunchSample() {
   if (thread_.joinable()) {
@@ -106,7 +106,6 @@ void LaunchSample::start(Triple whole, ThreadPool &pool) {
   execution_.set_up(grid_, 1, cooperative_ ? count : 0);
   thread_ = quiet_thread([this, &pool] {
     std::unique_ptr<Worker> own = workers_.take();
-    own->add_to(before_);
     try {
       execution_.run(pool, *own, more_, 0);
     } catch (const std::exception &problem) {
@@ -127,25 +126,13 @@ void LaunchSample::wait(std::chrono::milliseconds time) {
 void LaunchSample::finished(Worker &worker) {
   launch_.finished(worker);
   std::lock_guard lock(mutex_);
-  worker.add_to(tally_);
+  ExecutionCounters::get().move(worker, keeps_, tally_);
 }
 
 wire::SampleCost LaunchSample::finish() {
   if (!thread_.joinable())
     return {};
   thread_.join();
-  for (auto &[code, records] : tally_) { // the worker may have forgotten other code
-    const auto before = before_.find(code);
-    if (before == before_.end())
-      continue;
-    for (const auto &[record, executed] : before->second)
-      if (const auto after = records.find(record); after != records.end()) {
-        after->second.count -= executed.count;
-        after->second.lanes -= executed.lanes;
-      }
-    std::erase_if(records, [](const auto &row) { return !row.second.count; });
-  }
-  std::erase_if(tally_, [](const auto &code) { return code.second.empty(); });
   wire::SampleCost cost{0, 0, counts_of(tally_), {}};
   for (const GridPart &part : grid_.parts) {
     const uint64_t waves = round_up(part.items.product(), wave_size_) / wave_size_;

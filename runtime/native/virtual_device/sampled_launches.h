@@ -91,7 +91,7 @@ private:
   Memory &memory_;
   const unsigned node_;
   const uint64_t wave_size_;
-  const bool cooperative_;
+  const bool cooperative_, keeps_; // the latter: executions count among all of the process
   SampleWorkers &workers_;
   Workers more_;
   AccessCosts costs_;
@@ -101,7 +101,7 @@ private:
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;
-  Tally before_, tally_; // counts of its workers when it began and ended
+  Tally tally_; // counts of its workers
   std::thread thread_;
 };
 

@@ -38,10 +38,11 @@ _REASON, _CONTEXT, _GROUP, _KEY, _RECORD = (
 
 FOOTPRINT = np.dtype([("address", "<u8"), ("read", "u1", 512), ("written", "u1", 512)])
 """Address of a page, and a bit for each of its bytes, lowest bit first."""
-_COSTS = ("accesses", "lanes", "lines", "l2", "memory", "lds", "scratch", "quads", "shared", "first", "end")
+_COSTS = ("record", "accesses", "lanes", "lines", "l2", "memory", "lds", "scratch", "quads", "shared", "first", "end")
 ACCESS_COSTS = np.dtype([(name, "<u8") for name in _COSTS])
 """Costs of the memory accesses of an instruction, one field each:
 
+- ``record``: index of the instruction's record;
 - ``accesses`` of waves, and their ``lanes``;
 - ``lines`` of the first cache; of stores, requests to L2;
 - ``l2``: requests of these lines that reach L2;
@@ -268,7 +269,7 @@ class Executor:
         return self._rows("footprint", FOOTPRINT.itemsize).view(FOOTPRINT)
 
     def costs(self) -> NDArray[np.void]:
-        """Return `ACCESS_COSTS` of the last launch observed so, by record; records at the end may be missing."""
+        """Return `ACCESS_COSTS` of the last launch observed so, in any order; others accessed no memory."""
         return self._rows("costs", ACCESS_COSTS.itemsize).view(ACCESS_COSTS)
 
     def _rows(self, what: str, size: int) -> NDArray[np.uint8]:
