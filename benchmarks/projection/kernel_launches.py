@@ -50,6 +50,8 @@ class KernelSource(Struct, frozen=True):
     """Prefix of parameters that Kernel Tuner removes with their ``#pragma unroll`` if they are 0."""
     memsets: int = 0
     """Times that the measured time includes a memset of a small buffer."""
+    is_compiled: bool = True
+    """False: the file is a code object; its name may have parameters in braces."""
 
     def text(self, checkout: Path, parameters: Mapping[str, int]) -> str:
         """Return the source as it is compiled.
@@ -246,6 +248,22 @@ def _black_scholes(sizes: Mapping[str, int]) -> Iterator[KernelLaunch]:
     yield KernelLaunch("blackscholes_kernel", (*[buffer] * 4, 0.02, buffer, buffer, n), _blocks(n, block), (block, 1))
 
 
+# Kernels of aiter in assembly -----------------------------------------------------------------------------------------
+
+
+def _f4gemm(sizes: Mapping[str, int]) -> Iterator[KernelLaunch]:
+    m, n, k, tile_m, tile_n = sizes.values()
+    padded = 4096
+    scales = [Zeros(-(-rows // 256) * 256 * k // 32 + padded) for rows in (m, n)]
+    values: list[Zeros | int | float] = [Zeros(size + padded) for size in (2 * m * n, 0, m * k // 2, n * k // 2)]
+    values += [1.0, 0.0, 0, 0, n, 0, k, 0, k, 0, m, n, k, *scales, k // 32, 0, k // 32, 0, 0]
+    arguments: list[Zeros | NDArray[Any] | int | float | bytes] = []
+    for value in values:
+        arguments += [value, 0] if isinstance(value, Zeros) else [value, 0, 0, 0]
+    name = f"f4gemm_bf16_per1x32Fp4_BpreShuffle_{tile_m}x{tile_n}"
+    yield KernelLaunch(f"_ZN5aiter{len(name)}{name}E", arguments, (-(-n // tile_n), -(-m // tile_m)), (256, 1))
+
+
 def _second_tier(name: str, launches: Callable[[Mapping[str, int]], Iterator[KernelLaunch]]) -> KernelSource:
     return KernelSource(f"benchmarks/tier2/{name}/{name}.hip", launches, ("-O3",))
 
@@ -287,6 +305,9 @@ SOURCES: Mapping[str, KernelSource] = {
     "polybench_3dconv": _second_tier("polybench_3dconv", _convolution_3d),
     "polybench_syr2k": _second_tier("polybench_syr2k", _syr2k),
     "tango_blackscholes": _second_tier("tango_blackscholes", _black_scholes),
+    "f4gemm": KernelSource(
+        "hsa/gfx950/f4gemm/f4gemm_bf16_per1x32Fp4_BpreShuffle_{tile_m}x{tile_n}.co", _f4gemm, (), is_compiled=False
+    ),
 }
 """How kernels are compiled and launched. Programs of MGPUSim are not here if their time includes copies from the host
 (fastwalshtransform, floydwarshall), or if what they execute depends on data that host code prepares."""

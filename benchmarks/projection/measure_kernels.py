@@ -27,7 +27,7 @@ from luthier.projection import LaunchWork, MachineModel, machine_named, measure
 from luthier.projection.work import from_json, to_json
 from luthier.support.files import writing_atomically
 from msgspec import Struct
-from timed_kernels import HUB, TimedKernel, benchmark_hub, mgpusim, mgpusim_mi300x
+from timed_kernels import HUB, TimedKernel, aiter, benchmark_hub, mgpusim, mgpusim_mi300x
 
 from luthier_build.compile import compile_application
 from luthier_build.toolchain import Toolchain
@@ -37,6 +37,8 @@ PROGRAMS = "programs"
 """All programs of MGPUSim together."""
 OF_MGPUSIM = {"MI300A": mgpusim, "MI300X": mgpusim_mi300x}
 """GPU -> reader of its times of programs."""
+READERS = {**OF_MGPUSIM, "MI350X": aiter}
+"""GPU -> reader of its times, but for those of benchmark_hub."""
 MOST_BYTES = 1 << 30
 """Of a launch's buffers."""
 
@@ -61,9 +63,9 @@ def timed(checkout: Path, name: str, gpu: str) -> list[TimedKernel]:
     Raises:
         LuthierError: they cannot be read, or there are none.
     """
-    if gpu in OF_MGPUSIM:
+    if gpu in READERS:
         names = SOURCES if name == PROGRAMS else (name,)
-        kernels = [kernel for kernel in OF_MGPUSIM[gpu](checkout) if kernel.name in names]
+        kernels = [kernel for kernel in READERS[gpu](checkout) if kernel.name in names]
     else:
         kernels = list(benchmark_hub(checkout, name, gpu)) if name in HUB else []
     if not kernels:
@@ -102,6 +104,8 @@ class KernelMeter:
             BuildError: the compiler fails.
         """
         source = source_of(kernel)
+        if not source.is_compiled:
+            return self.checkout / source.file.format_map(kernel.parameters)
         output = self.path(kernel, ".hsaco") if source.defines else self.folder / f"{kernel.name}.hsaco"
         if not output.is_file():
             text = output.with_suffix(".hip")
@@ -183,9 +187,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("cache", type=Path)
     parser.add_argument(
-        "--kernel", required=True, help="convolution, dedispersion, a program of MGPUSim, or programs: all of them"
+        "--kernel",
+        required=True,
+        help="convolution, dedispersion, f4gemm, a program of MGPUSim, or programs: all of them",
     )
-    parser.add_argument("--gpu", choices=("MI250X", "W6600", "W7800", *OF_MGPUSIM), required=True)
+    parser.add_argument("--gpu", choices=("MI250X", "W6600", "W7800", *READERS), required=True)
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--clang", help="compiler; default: the one that `luthier doctor` names")
     options = parser.parse_args(arguments)

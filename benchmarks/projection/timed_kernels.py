@@ -7,6 +7,8 @@ Nothing of these records is in this repository: a reader takes the folder of a c
 - `mgpusim`: https://github.com/sarchlab/mgpusim (MIT), ``gpu_perf_scripts``: programs timed on an MI300A for several
   problem sizes, and for some of them the time that the simulator MGPUSim gives.
 - `mgpusim_mi300x`: other programs that the same repository has times of, on an MI300X.
+- `aiter`: https://github.com/ROCm/aiter (MIT): products of matrices of 4-bit numbers by kernels in assembly, whose code
+  objects are in the repository, each timed for the sizes for which it is the fastest.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ HUB = {"convolution": {"use_shmem": 1}, "dedispersion": dict[str, int]()}
 version that is not published."""
 MEASURED = "gpu_perf_scripts/mi300a.csv"
 SIMULATED = "gpu_perf_scripts/comparison_m9.1_v2.csv"
+MEASURED_GFX950 = "aiter/configs/a4w4_blockscale_tuned_gemm.csv"
 MEASURED_MI300X = "gpu_perf_scripts/calibration/mi300x_ground_truth.csv"
 
 
@@ -128,6 +131,23 @@ def mgpusim_mi300x(checkout: Path) -> Iterator[TimedKernel]:
         kernel = TimedKernel(row["benchmark"], "MI300X", label, parameters, time)
         kernels[kernel.key] = kernel
     yield from kernels.values()
+
+
+def aiter(checkout: Path) -> Iterator[TimedKernel]:
+    """Yield the products of matrices that were timed on a GPU with gfx950 and 256 compute units, in the file's order.
+
+    Raises:
+        LuthierError: the file is missing or is not in aiter's form.
+    """
+    path = checkout / MEASURED_GFX950
+    for row in _rows(path, "gfx", "cu_num", "M", "N", "K", "splitK", "us", "kernelName"):
+        tiles = re.fullmatch(r"_ZN5aiter\d+f4gemm_bf16_per1x32Fp4_BpreShuffle_(\d+)x(\d+)E", row["kernelName"])
+        if tiles is None or (row["gfx"], row["cu_num"], row["splitK"]) != ("gfx950", "256", "0"):
+            continue
+        parameters = {name: int(_number(path, row, name.upper())) for name in "mnk"}
+        parameters |= {"tile_m": int(tiles[1]), "tile_n": int(tiles[2])}
+        label = "-".join(map(str, parameters.values()))
+        yield TimedKernel("f4gemm", "MI350X", label, parameters, _number(path, row, "us") / 1000)
 
 
 def _rows(path: Path, *columns: str) -> Iterator[dict[str, str]]:

@@ -35,7 +35,8 @@ from luthier.errors import LuthierError
 from luthier.lifting import LiftedRepresentation
 from luthier.projection import LaunchWork, MachineModel, project
 from luthier.projection.calibration import calibrated
-from measure_kernels import OF_MGPUSIM, SEED, KernelMeter, drawn, timed
+from luthier.projection.costs import instruction_costs, instruction_facts
+from measure_kernels import READERS, SEED, KernelMeter, drawn, timed
 from msgspec import Struct
 from timed_kernels import HUB, TimedKernel
 
@@ -49,7 +50,7 @@ NUMBERS = {
     "MI250X": ("lds_pair_lanes", "return_width", "quad_rate", "l2_width", "l2_latency", "memory_efficiency"),
     "W6600": _RDNA,
     "W7800": _RDNA,
-    **dict.fromkeys(OF_MGPUSIM, ("mall_bandwidth", "memory_efficiency", "launch_overhead")),
+    **dict.fromkeys(READERS, ("mall_bandwidth", "memory_efficiency", "launch_overhead")),
 }
 """Numbers of a machine that are fitted: at most ten."""
 OF_COMPUTE_UNIT = frozenset(("lds_pair_lanes", "return_width", "quad_rate", "address_lanes"))
@@ -134,12 +135,17 @@ class Projector:
         total = 0.0
         for work, size in zip(measured.works, measured.buffers, strict=True):
             lifted, (addresses, rows) = self.lifted(kernel, work), work.totals()
-            operations = sum(
-                floating_operations(lifted.instructions[index].opcode.mnemonic) * row[1]
-                for address, row in zip(addresses.tolist(), rows.tolist(), strict=True)
-                if (index := lifted.index_at(address)) is not None
-            )
-            total += max(operations * work.groups / rate, size / machine.value("memory_bandwidth") / 1e6)
+            indices = [index for address in addresses.tolist() if (index := lifted.index_at(address)) is not None]
+            facts = instruction_facts(lifted, indices)
+            costs = instruction_costs(lifted, machine, facts)
+            operations = cycles = 0.0
+            for index, row in zip(indices, rows.tolist(), strict=True):
+                operations += floating_operations(facts[index].opcode.mnemonic) * row[1]
+                cycles += costs[index].busy * row[0] if costs[index].unit == "matrix" else 0.0
+            units = machine.target.simds_per_cu * machine.value("compute_units")
+            matrix = cycles / units / machine.value("clock") / 1e3
+            arithmetic = operations / rate + matrix
+            total += max(arithmetic * work.groups, size / machine.value("memory_bandwidth") / 1e6)
         return total
 
     def projected(self, kernels: Iterable[TimedKernel], machine: MachineModel) -> list[Projected]:

@@ -12,7 +12,17 @@ from agreement import agreement, best_constant, halves
 from kernel_launches import SOURCES, KernelLaunch, Zeros, source_of
 from luthier.errors import LuthierError
 from measure_kernels import KernelMeter, drawn
-from timed_kernels import MEASURED, MEASURED_MI300X, SIMULATED, TimedKernel, benchmark_hub, mgpusim, mgpusim_mi300x
+from timed_kernels import (
+    MEASURED,
+    MEASURED_GFX950,
+    MEASURED_MI300X,
+    SIMULATED,
+    TimedKernel,
+    aiter,
+    benchmark_hub,
+    mgpusim,
+    mgpusim_mi300x,
+)
 
 FIR = """
 #include <hip/hip_runtime.h>
@@ -83,6 +93,27 @@ def test_programs_of_the_mi300x_are_read(tmp_path: Path) -> None:
         path.write_text(f"{header}fir,size,{values},soon,3\n")
         with pytest.raises(LuthierError, match=message):
             list(mgpusim_mi300x(tmp_path))
+
+
+def test_kernels_in_assembly_are_read(tmp_path: Path) -> None:
+    """Rows of other kernels, other GPUs and split products are left out; the launch is that of aiter's host code."""
+    name = "_ZN5aiter41f4gemm_bf16_per1x32Fp4_BpreShuffle_32x128E"
+    rows = [
+        f"gfx950,256,40,200,512,0,3.5,{name}\n",
+        f"gfx942,256,40,200,512,0,4,{name}\n",
+        f"gfx950,256,40,200,512,1,4,{name}\n",
+        "gfx950,256,40,200,512,0,4,another\n",
+    ]
+    path = tmp_path / MEASURED_GFX950
+    path.parent.mkdir(parents=True)
+    path.write_text("gfx,cu_num,M,N,K,splitK,us,kernelName\n" + "".join(rows))
+    (kernel,) = aiter(tmp_path)
+    assert (kernel.time_ms, kernel.label, kernel.gpu) == (0.0035, "40-200-512-32-128", "MI350X")
+    (launch,) = launches(kernel.name, dict(kernel.parameters))
+    assert (launch.kernel, launch.grid, launch.block) == (name, (2, 2), (256, 1))
+    sizes = [argument for argument in launch.arguments if not isinstance(argument, Zeros)]
+    assert len(launch.arguments) == 84  # of the kernel
+    assert [value for value in sizes if value] == [1.0, 200, 512, 512, 40, 200, 512, 16, 16]
 
 
 def test_programs_are_read_with_simulated_times(tmp_path: Path) -> None:
