@@ -71,6 +71,34 @@ def test_fewer_bytes_and_what_was_decoded_before_make_no_difference(target: str,
             assert np.array_equal(quick, patient)
 
 
+_REGISTER_FIELDS = ((0, 8), (9, 8), (17, 8), (16, 7), (8, 8), (32, 8), (40, 8), (41, 8), (48, 8), (50, 8), (56, 8))
+"""First bit and size of fields that are numbers of registers in some encodings."""
+
+
+@pytest.mark.rows(8)
+@pytest.mark.parametrize(("target", "wave"), EVERY_ISA)
+def test_other_registers(target: str, wave: int) -> None:
+    """Instructions of learned forms are those that LLVM decodes, or none, as some numbers are none of registers."""
+    native = Isa.of(target, wave)._native
+    rng = np.random.default_rng([4, *target.encode(), wave])
+    chosen = rng.integers(0, 1 << 63, 400 * FUZZ, dtype=np.uint64)
+    # Encodings with few bits of their own: a first or second word that is all in fields, scalar and vector ones.
+    chosen[::4] &= np.uint64(0xFFFFFFFFFE03FFFF)
+    chosen[1::4] = chosen[1::4] & np.uint64(0xFFFFFFFF_00FFFFFF) | np.uint64(0x80000000)
+    chosen[2::4] = chosen[2::4] & np.uint64(0xFFFFFFFF_03FFFFFF) | rng.choice(
+        np.array([0x33, 0x34, 0x35, 0x36, 0x37, 0x38, 0x3A], np.uint64) << np.uint64(26), len(chosen[2::4])
+    )
+    words = np.repeat(chosen, 8)
+    for first, bits in _REGISTER_FIELDS:
+        mask = np.uint64(((1 << bits) - 1) << first)
+        values = rng.integers(0, 1 << bits, len(words), dtype=np.uint64) << np.uint64(first)
+        words = np.where(rng.integers(0, 4, len(words)) == 0, words & ~mask | values, words)
+    data = words.tobytes()
+    for _ in range(2):
+        for quick, patient in zip(native.decode(data, 0), native.decode(data, 0, True), strict=True):
+            assert np.array_equal(quick, patient)
+
+
 def test_threads_decode_at_once() -> None:
     """One of them goes by what was decoded before, and keeps what it finds."""
     native = Isa.of("gfx90a")._native

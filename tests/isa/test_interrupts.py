@@ -20,11 +20,9 @@ class Stop(Exception):
 
 
 def different(isa: Isa, count: int) -> bytes:
-    """Return instructions that all differ: equal ones are decoded once."""
-    (first, second) = np.frombuffer(isa.assemble("v_fma_f32 v0, v0, v0, v0").instructions.code, "<u4")
-    numbers = np.arange(count, dtype=np.uint32)
-    registers = (numbers & 0xFF) | (numbers >> 8 & 0xFF) << 9 | (numbers >> 16 & 0xFF) << 18
-    return np.stack([np.full(count, first), second | registers], 1).astype("<u4").tobytes()
+    """Return instructions with literals that all differ: those that differ in registers alone are learned."""
+    (first, _) = np.frombuffer(isa.assemble("s_mov_b32 s0, 0x12345678").instructions.code, "<u4")
+    return np.stack([np.full(count, first), 1000 + np.arange(count)], 1).astype("<u4").tobytes()
 
 
 def test_decoding_is_interrupted() -> None:

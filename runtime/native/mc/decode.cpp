@@ -250,6 +250,14 @@ const char *Isa::operand_problem(const MCInst &inst, unsigned index) const {
   return "a register is not of the class that the operand takes";
 }
 
+bool Isa::takes(unsigned opcode, size_t operand, unsigned number, int64_t index) const {
+  if (flags_[opcode] & kMatrixFlag || number >= register_info_->getNumRegs())
+    return false;
+  const int id = register_class(instr_info_->get(opcode).operands()[operand]);
+  return id >= 0 && register_info_->getRegClass(unsigned(id)).contains(MCRegister(number)) &&
+         (register_info_->getEncodingValue(MCRegister(number)) & 0xff) == index;
+}
+
 const char *Isa::selection_problem(const MCInst &inst) const {
   const OperandNames &names = operand_names();
   const auto above = [&](unsigned name, int64_t most) {
@@ -275,7 +283,9 @@ private:
 
   void decode_rest();
   void decode_next();
-  bool attempt(ArrayRef<uint8_t> bytes);
+  bool attempt(ArrayRef<uint8_t> bytes) { return attempt(bytes, code_.size() - offset_); }
+  bool attempt(ArrayRef<uint8_t> bytes, size_t most);
+  bool probe(uint64_t word, size_t given, Instructions &out);
   bool attempt_cleared(const Words &original);
   bool append_repeat();
   ArrayRef<uint8_t> some() const;
@@ -329,7 +339,9 @@ Isa::Decoder::Decoder(const Isa &isa, ArrayRef<uint8_t> code, uint64_t address, 
     repeats_ = std::move(isa.repeats_);
   }
   if (!repeats_)
-    repeats_ = std::make_unique<Repeats>();
+    repeats_ = std::make_unique<Repeats>([&isa](int32_t opcode, size_t operand, int64_t reg, int64_t index) {
+      return isa.takes(unsigned(opcode), operand, unsigned(reg), index);
+    });
 }
 
 Isa::Decoder::~Decoder() {
@@ -392,21 +404,30 @@ void Isa::Decoder::decode_next() {
     is_enough = attempt(first);
     decoded = is_enough || (first.size() < all.size() && attempt(all)) || attempt_cleared(words_of(all));
   }
-  for (unsigned i = 0; decoded && i < inst_->getNumOperands(); ++i)
-    decoded = isa_.append(inst_->getOperand(i), out_);
-  if (!decoded)
+  if (!decoded || !isa_.append(*inst_, out_))
     return append_undecodable();
   finish(size_, int32_t(inst_->getOpcode()), isa_.flags_[inst_->getOpcode()],
          isa_.branch_target(*inst_, address_ + offset_, size_));
   if (is_short(first) && is_enough && out_.target.back() == kNoTarget)
-    repeats_->note(first, out_);
+    repeats_->note(first, out_, [&](uint64_t word, Instructions &out) { return probe(word, first.size(), out); });
 }
 
-/// Decode `bytes`; return whether this processor has the instruction.
-bool Isa::Decoder::attempt(ArrayRef<uint8_t> bytes) {
+/// Decode the first bytes of a word, and append opcode, size and operands.
+bool Isa::Decoder::probe(uint64_t word, size_t given, Instructions &out) {
+  std::array<uint8_t, sizeof(word)> bytes;
+  support::endian::write64le(bytes.data(), word);
+  if (!attempt(ArrayRef<uint8_t>(bytes).take_front(given), given) || !isa_.append(*inst_, out))
+    return false;
+  out.opcode.push_back(int32_t(inst_->getOpcode()));
+  out.size.push_back(int32_t(size_));
+  return true;
+}
+
+/// Decode `bytes`; return whether this processor has the instruction, in at most `most` bytes.
+bool Isa::Decoder::attempt(ArrayRef<uint8_t> bytes, size_t most) {
   inst_->clear();
   if (disassembler_->getInstruction(*inst_, size_, bytes, address_ + offset_, nulls()) == MCDisassembler::Fail ||
-      size_ == 0 || size_ > code_.size() - offset_)
+      size_ == 0 || size_ > most)
     return false;
   isa_.complete(*inst_, bytes, size_);
   return isa_.problem(*inst_) == nullptr;
@@ -460,6 +481,10 @@ void Isa::Decoder::finish(size_t size, int32_t opcode, uint32_t flags, int64_t t
   out_.target.push_back(target);
   out_.operand_start.push_back(int32_t(out_.operand_kind.size()));
   offset_ += size;
+}
+
+bool Isa::append(const MCInst &inst, Instructions &out) const {
+  return llvm::all_of(inst, [&](const MCOperand &operand) { return append(operand, out); });
 }
 
 bool Isa::append(const MCOperand &operand, Instructions &out) const {

@@ -34,14 +34,6 @@ public:
   int line; ///< 1-based source line, 0 where there is none.
 };
 
-enum OperandKind : uint8_t {
-  kKindRegister = 1,   ///< value: LLVM register number
-  kKindImmediate = 2,  ///< value: the immediate as LLVM holds it
-  kKindExpression = 3, ///< value: index of the fixup
-  kKindLiteral = 4,    ///< value: an immediate that must be encoded as a 32-bit literal although it would fit inline
-  kKindLiteral64 = 5,  ///< the same as a 64-bit literal
-};
-
 // Bits of instruction_flags that are needed outside of flags.cpp.
 constexpr uint32_t kFlatFlag = 1u << 15, kDsFlag = 1u << 16, kExportFlag = 1u << 17, kMatrixFlag = 1u << 18,
                    kSegmentFlags = (1u << 20) | (1u << 21), kScratchFlag = 1u << 21, kSdwaFlag = 1u << 24,
@@ -142,8 +134,12 @@ public:
   void complete(llvm::MCInst &inst) const;
   /// Complete an instruction that was decoded from `size` of the bytes, with inline floats as the encoder takes them.
   void complete(llvm::MCInst &inst, llvm::ArrayRef<uint8_t> bytes, uint64_t size) const;
+  /// Return whether an operand of an opcode may be this register, and the register's number in encodings is `index`.
+  /// False for matrix operations: equal registers make some of them other opcodes.
+  bool takes(unsigned opcode, size_t operand, unsigned number, int64_t index) const;
   /// Append a register, immediate or literal to the operand columns; return false for other operands.
   bool append(const llvm::MCOperand &operand, Instructions &out) const;
+  bool append(const llvm::MCInst &inst, Instructions &out) const;
   /// Return kKindLiteral or kKindLiteral64 for an expression that forces a literal.
   OperandKind literal_kind(const llvm::MCExpr &expression) const;
   /// Return the address to which an instruction at `address` branches, kNoTarget if it names none.

@@ -1,7 +1,7 @@
 // A cache of decoded instructions.
 #pragma once
 
-#include "instructions.h"
+#include "shapes.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/Endian.h"
@@ -15,10 +15,14 @@ namespace luthier {
 /// instructions, and LLVM is slow. An instruction replaces another one in the same slot.
 class Repeats {
 public:
+  explicit Repeats(Shapes::Takes takes) : shapes_(std::move(takes)) {}
+
   /// Append the instruction of these bytes to all columns except `offset` and `target`, and return its size; 0 if it is
   /// not known, or has more than `most` bytes.
   size_t find(llvm::ArrayRef<uint8_t> bytes, size_t most, Instructions &out) const {
     const uint64_t word = word_of(bytes);
+    if (const size_t size = shapes_.find(word, bytes.size(), most, out))
+      return size;
     const Slot &slot = slots_[place_of(word)];
     if (slot.word != word || slot.given != bytes.size() || slot.size > most)
       return 0;
@@ -31,7 +35,8 @@ public:
     return slot.size;
   }
   /// Keep the last instruction of `from`, which was decoded from these bytes.
-  void note(llvm::ArrayRef<uint8_t> bytes, const Instructions &from) {
+  void note(llvm::ArrayRef<uint8_t> bytes, const Instructions &from, const Shapes::Decode &decode) {
+    shapes_.note(word_of(bytes), bytes.size(), from, decode);
     const size_t last = from.opcode.size() - 1, first = size_t(from.operand_start[last]);
     const size_t operands = size_t(from.operand_start[last + 1]) - first;
     const auto fits = [](int64_t value) { return value == int32_t(value); };
@@ -66,6 +71,7 @@ private:
     return (word * 0x9e3779b97f4a7c15u >> 40) % kSlots; // of Fibonacci hashing
   }
 
+  Shapes shapes_;
   std::vector<Slot> slots_ = std::vector<Slot>(kSlots);
 };
 
