@@ -83,19 +83,22 @@ def named_operand_positions(opcode: int, names: int) -> list[int]: ...
 _Block = TypeVar("_Block")
 _Edge = TypeVar("_Edge")
 
+class OpcodeTraits:
+    """How control leaves the instructions of each opcode, and its marks (`luthier.lifting.instructions.semantics`)."""
+
+    def __init__(self, traits_of: Callable[[int], tuple[int, int]]) -> None: ...
+
 class Piece:
     """A run of text decoded from its first byte."""
 
-    def __init__(
-        self,
-        start: int,
-        end: int,
-        offset: NDArray[np.int64],
-        size: NDArray[np.int32],
-        target: NDArray[np.int64],
-        control: NDArray[np.int8],
-    ) -> None:
-        """`control`: `luthier.lifting.instructions.semantics.Control` of each instruction, -1 where there is none."""
+    end: int
+    """Address behind it."""
+    def __init__(self, isa: Isa, code: bytes, start: int, traits: OpcodeTraits) -> None: ...
+    def __len__(self) -> int:
+        """Number of instructions."""
+    def columns(self) -> _Columns: ...
+    def first_register(self, index: int) -> int:
+        """LLVM's number of an instruction's first operand; 0 unless it is a register."""
 
 class TextMap:
     """The executable sections of an object, its functions, and the addresses at which pieces begin, all ascending."""
@@ -122,7 +125,14 @@ class Explorer:
         there."""
     def parts(self) -> list[tuple[int, int, int]]:
         """Start of each piece of which something is reached, how many instructions of it count, and where they end."""
+    marks: int
+    """Marks of all opcodes in these pieces together."""
+    def columns(self) -> _Columns:
+        """These pieces put together, with offsets from the start of the first one."""
     def cut(self, decode: _Decode) -> tuple[Blocks, _Problem | None]: ...
+
+class ArrangedBlocks:
+    """Blocks in the order of functions, then of addresses."""
 
 class Blocks:
     """All blocks of the reached code, in address order; instructions count in the parts put together."""
@@ -151,9 +161,9 @@ class Blocks:
         kinds: tuple[str, ...],
         block: Callable[[int, int, int, int, Any, tuple[_Edge, ...], tuple[int, ...]], _Block],
         edge: Callable[[Any, int], _Edge],
-    ) -> tuple[list[int], list[_Block], NDArray[np.int32]]:
-        """In the order of functions: the place of each block; the blocks as `block` and `edge` make them; the place of
-        each instruction's block."""
+    ) -> tuple[ArrangedBlocks, list[int], list[_Block], NDArray[np.int32]]:
+        """In the order of functions: the blocks; the place of each; as `block` and `edge` make them; the place of each
+        instruction's block."""
 
 # Data flow of lifting (runtime/native/lifting). Sets of units are 192 bytes, the lowest unit first.
 
@@ -203,10 +213,8 @@ class Code:
         and whether any other; the rest as in `luthier.lifting.addresses.analysis.World`."""
     def flow(
         self,
-        blocks: tuple[Any, ...],  # luthier.lifting.BasicBlock
-        exits: tuple[str, ...],
-        kinds: tuple[str, ...],
-        functions: list[tuple[int, list[int], list[int]]],  # entry block, blocks, calls
+        blocks: ArrangedBlocks,
+        functions: list[tuple[int, list[int]]],  # entry block, calls
         calls: list[tuple[int, bool, bool, list[int]]],  # block, whether a tail call, all callees known, callees
         entries: list[int],
         overrides: dict[int, OverrideRow],
@@ -214,8 +222,7 @@ class Code:
         unknown: bool,
         longest: int,
     ) -> Flow:
-        """`exits`, `kinds`: names of exits of blocks, of kinds of edges; `longest`: instructions of a block, from which
-        on it is followed as several."""
+        """`longest`: instructions of a block, from which on it is followed as several."""
 
 OverrideRow = tuple[bytes, bytes, bytes, bytes, bytes, int, bool, bool]
 """`luthier.lifting.Effects`; whether its opcode does not tell what it does to masks; whether inserted code before it

@@ -86,6 +86,10 @@ class Isa:
         code = bytes(code)
         return InstructionArray(address, code, *self._native.decode(code, address & (2**64 - 1)))
 
+    def piece(self, code: bytes, address: int, traits: _mc.OpcodeTraits) -> _mc.Piece:
+        """Decode all of `code`, at least one byte, for the native explorer; see `decode`."""
+        return _mc.Piece(self._native, code, address, traits)
+
     def texts(self, code: InstructionArray, which: Sequence[int] | None = None) -> list[str]:
         """Return the assembly text of every instruction, or of those with the indices `which`.
 

@@ -6,11 +6,9 @@ import bisect
 import os
 import weakref
 from collections.abc import Collection, Hashable, Iterable, Mapping
-from functools import lru_cache
 from itertools import islice
 from typing import Literal
 
-import numpy as np
 from msgspec.structs import replace
 
 from luthier.cache.memory import BoundedCache
@@ -26,9 +24,8 @@ from luthier.lifting.code.graph import Graph, build_graph, leaves_function
 from luthier.lifting.code.regions import Regions, find_regions
 from luthier.lifting.code.text import Text, text_of
 from luthier.lifting.code.vgpr_banks import VgprBanks
-from luthier.lifting.instructions.by_opcode import ByOpcode
-from luthier.lifting.instructions.effects import Columns, EffectTable, listed
-from luthier.lifting.instructions.semantics import Control
+from luthier.lifting.instructions.effects import Columns, EffectTable, effect_table, listed
+from luthier.lifting.instructions.semantics import Control, Mark
 from luthier.lifting.model import (
     EDGE_KINDS,
     EXITS,
@@ -114,7 +111,7 @@ class _Lifter:
         self.explorer = Explorer(self.text, kernel.name)
         descriptor = kernel.descriptor
         vectors = r.mask_of(r.VGPRS[: descriptor.architected_vgprs]) | r.mask_of(r.AGPRS[: descriptor.agprs])
-        self.table = EffectTable(self.isa, kernel.wave_size, vectors)
+        self.table = effect_table(self.isa, vectors)
         self.slots = CodeSlots(object, self.text)
         kept = _analyses.get(self.text)
         self.kept = _analyses.setdefault(self.text, BoundedCache(MOST_ANALYSES)) if kept is None else kept
@@ -209,13 +206,13 @@ class _Lifter:
         Args:
             alone: whether the graph is of these functions and those that they call directly.
         """
-        indices = _address_operations(self.isa).indices(columns.code.opcode)
+        indices = graph.marked(Mark.ADDRESS, columns.code, self.isa)
         if not indices:
             return False
         world = World(self._clobbered, self.slots.value, self.slots.table, self.text)
         analysis = AddressAnalysis(columns, graph, self.table, world, self.effort)
         changed = False
-        marked = {graph.block_of(index) for index in indices}
+        marked = graph.blocks_of(indices)
         for entry in entries:
             members = graph.members[entry]
             if marked.isdisjoint(members):
@@ -297,7 +294,7 @@ class _Lifter:
         is_call = self.table.opcode(columns.opcode[index]).control == Control.CALL_REGISTER
         for target in resolution.targets:
             if is_call:
-                self.explorer.add_function(target, self.explorer.link_of(columns, index), address)
+                self.explorer.add_function(target, self.explorer.link_of(columns.registers(index)[0]), address)
             elif leaves_function(self.explorer, address, target):
                 # A tail call: the callee returns with the caller's own return address.
                 for entry, members in graph.members.items():
@@ -312,11 +309,11 @@ class _Lifter:
     def _represent(
         self, code: InstructionArray, columns: Columns, graph: Graph, regions: Regions
     ) -> LiftedRepresentation:
-        references = self._references(columns, graph)
+        references = self._references(columns, graph) if self.analyses else ()
         computed = {columns.address[reference.getpc] for reference in references if reference.low < 0}
         direct_jumps = self._direct_jumps(columns, graph, computed)
         reference_of = {columns.address[reference.getpc]: number for number, reference in enumerate(references)}
-        numbers, blocks, block_of = graph.native.arrange(
+        arranged, numbers, blocks, block_of = graph.native.arrange(
             list(graph.members.values()), len(code), EXITS, EDGE_KINDS, BasicBlock, Edge
         )
         function_at = {entry: number for number, entry in enumerate(graph.members)}
@@ -326,7 +323,7 @@ class _Lifter:
         functions: list[Function] = []
         for number, (entry, members) in enumerate(graph.members.items()):
             calls: list[CallSite] = []
-            for member in members:
+            for member in members if graph.jumps else ():
                 jump = graph.jumps.get(member)
                 if jump is None:
                     continue
@@ -345,7 +342,7 @@ class _Lifter:
                         tuple(function_at[target] for target in jump.targets if target in function_at),
                         resolution is None or not resolution.reason,
                         next((numbers[to] for _, to in graph.successors(member)), None),
-                        self.explorer.link_of(columns, last) if exit == "call" else None,
+                        self.explorer.link_of(columns.registers(last)[0]) if exit == "call" else None,
                         pointer_pair(self.isa, self.table, columns, last)
                         if by_pointer and last not in replaced
                         else None,
@@ -379,6 +376,7 @@ class _Lifter:
             code=code,
             functions=tuple(functions),
             blocks=tuple(blocks),
+            arranged=arranged,
             block_of=listed(block_of),
             pc_references=references,
             direct_jumps=direct_jumps,
@@ -417,7 +415,7 @@ class _Lifter:
         computed |= escapes
         direct = {  # flows into jumps that cannot be redirected
             getpc
-            for last, exit, resolution in graph.resolved()
+            for last, exit, resolution in (graph.resolved() if values else ())
             if exit == "branch" or pointer_pair(self.isa, self.table, columns, last) is None
             for getpc in resolution.references
         }
@@ -475,13 +473,6 @@ class _Lifter:
                 tables.append(CodeTable(run[0][0], tuple(target for _, target in run), by))
                 run = []
         return tuple(tables)
-
-
-@lru_cache(maxsize=64)
-def _address_operations(isa: Isa) -> ByOpcode:
-    """Return whether each opcode reads the program counter, or is an indirect jump or call."""
-    names = ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64")
-    return ByOpcode(lambda number: isa.opcode(number).pseudo in names, False, np.bool_)
 
 
 def pointer_pair(isa: Isa, table: EffectTable, columns: Columns, index: int) -> int | None:

@@ -38,7 +38,7 @@ from luthier import _mc
 from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Effects, unit_bytes
 from luthier.lifting.live import Live, LivePoints
-from luthier.lifting.model import EDGE_KINDS, EXITS, BasicBlock, LiftedKernel
+from luthier.lifting.model import BasicBlock, LiftedKernel
 
 LONGEST = 2048
 """Number of instructions between two points of a block whose liveness is stored; for others it is computed on
@@ -114,17 +114,8 @@ def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:
     call_number = {index: number for number, index in enumerate(calls)}
     entries = [lifted.index_at(address) for address in lifted.hardware_entries]
     return lifted.effect_table.code(lifted.columns).flow(
-        lifted.blocks,
-        EXITS,
-        EDGE_KINDS,
-        [
-            (
-                function.entry_block,
-                [block.index for block in function.blocks],
-                [call_number[call.index] for call in function.calls],
-            )
-            for function in lifted.functions
-        ],
+        lifted.arranged,
+        [(function.entry_block, [call_number[call.index] for call in function.calls]) for function in lifted.functions],
         [(lifted.block_of[call.index], call.kind == "tail", call.known, list(call.callees)) for call in calls.values()],
         [lifted.block_of[index] for index in entries if index is not None],
         override_rows(lifted, {index: lifted.effects(index) for index in {*lifted.index_mode, *lifted.skipped}}),

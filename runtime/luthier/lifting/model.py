@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
+from luthier import _mc
 from luthier.cache.memory import BoundedCache
 from luthier.isa import InstructionArray, InstructionFlag, Isa, Opcode, OperandKind
 from luthier.isa.registers import UnitSet
@@ -416,6 +417,8 @@ class LiftedKernel(Struct, frozen=True, eq=False, dict=True, weakref=True):
     """The kernel first."""
     blocks: tuple[BasicBlock, ...]
     """In the order of functions, then of addresses."""
+    arranged: _mc.ArrangedBlocks
+    """`blocks` for the native analyses."""
     block_of: Sequence[int]
     """[n] block index of each instruction, -1 if unreachable."""
     pc_references: tuple[PcReference, ...]

@@ -225,9 +225,8 @@ struct BoundFlow {
   }
 };
 
-using CallRow = std::tuple<int, bool, bool, std::vector<int>>;           // block, tail, known, callees
-using FunctionRow = std::tuple<int, std::vector<int>, std::vector<int>>; // entry block, blocks, calls
-enum EdgeKind { kFallthroughEdge, kTakenEdge, kIndirectEdge };
+using CallRow = std::tuple<int, bool, bool, std::vector<int>>; // block, tail, known, callees
+using FunctionRow = std::pair<int, std::vector<int>>;          // entry block, calls
 
 /// reads, cross reads, writes, kills, hard kills, lanes, opaque, whether what is inserted sets lanes
 using OverrideRow = std::tuple<py::bytes, py::bytes, py::bytes, py::bytes, py::bytes, int, bool, bool>;
@@ -265,35 +264,14 @@ void add_block(Program &program, int first, int last, Exit exit, int longest) {
     add_edge(program, int(part) - 1, {int(part), false, true, true});
 }
 
-/// An attribute of Python's objects, a number or one of some names.
-class Attribute {
-public:
-  explicit Attribute(const char *name) : name_(py::reinterpret_steal<py::str>(PyUnicode_InternFromString(name))) {}
-  Attribute(const char *name, const py::tuple &names) : Attribute(name) {
-    for (size_t number = 0; number < names.size(); ++number)
-      numbers_[names[number]] = number;
-  }
-  py::object of(py::handle object) const { return py::getattr(object, name_); }
-  int number(py::handle object) const {
-    const py::object value = of(object);
-    return numbers_.empty() ? value.cast<int>() : numbers_[value].cast<int>();
-  }
-
-private:
-  py::str name_;
-  py::dict numbers_; ///< by name
-};
-
-/// @param blocks luthier.lifting.BasicBlock, @param exits, kinds names of their exits and of their edges' kinds
-std::shared_ptr<BoundFlow> make_flow(const std::shared_ptr<BoundCode> &code, const py::tuple &blocks,
-                                     const py::tuple &exits, const py::tuple &kinds,
+std::shared_ptr<BoundFlow> make_flow(const std::shared_ptr<BoundCode> &code, const code::ArrangedBlocks &blocks,
                                      const std::vector<FunctionRow> &functions, const std::vector<CallRow> &calls,
                                      const std::vector<int> &entries, const Overrides &overrides, int launched,
                                      bool unknown, int longest) {
   if (longest < 1)
     throw std::invalid_argument("blocks of no instruction");
-  const Attribute first_of_block("first"), last_of_block("last"), exit_of_block("exit", exits),
-      edges_of_block("successors"), to("to"), kind_of_edge("kind", kinds);
+  if (functions.size() != blocks.arrangement.functions.size())
+    throw std::invalid_argument("blocks of other functions");
   auto flow = std::make_shared<BoundFlow>();
   flow->code = code;
   flow->longest = longest;
@@ -304,26 +282,21 @@ std::shared_ptr<BoundFlow> make_flow(const std::shared_ptr<BoundCode> &code, con
   program.everything = code->everything;
   program.launched = launched;
   program.unknown = unknown;
-  for (const py::handle block : blocks) {
-    const int first = first_of_block.number(block), last = last_of_block.number(block),
-              exit = exit_of_block.number(block);
-    if (first > last)
-      throw std::invalid_argument("a block without instructions");
-    for (int index = first; index <= last; ++index)
+  for (size_t place = 0; place < blocks.count(); ++place) {
+    const code::Block &block = blocks.at(place);
+    for (int index = block.first; index <= block.last; ++index)
       code->check(index);
-    within(exit, size_t(Exit::kUnknown) + 1, "exit");
     flow->parts.push_back(int(program.blocks.size()));
-    add_block(program, first, last, Exit(exit), longest);
+    add_block(program, block.first, block.last, block.exit, longest);
   }
   flow->parts.push_back(int(program.blocks.size()));
   const auto first_of = [&](int block) { return flow->parts[within(block, flow->parts.size() - 1, "block")]; };
   const auto last_of = [&](int block) { return flow->parts[within(block, flow->parts.size() - 1, "block") + 1] - 1; };
-  for (size_t number = 0; number < blocks.size(); ++number)
-    for (const py::handle edge : edges_of_block.of(blocks[number])) {
-      const int kind = kind_of_edge.number(edge);
-      add_edge(program, last_of(int(number)),
-               {first_of(to.number(edge)), kind == kTakenEdge, kind == kFallthroughEdge});
-    }
+  for (size_t place = 0; place < blocks.count(); ++place)
+    for (const code::Block::Edge &edge : blocks.at(place).successors)
+      add_edge(
+          program, last_of(int(place)),
+          {first_of(blocks.to(edge)), edge.kind == code::EdgeKind::kTaken, edge.kind == code::EdgeKind::kFallthrough});
   program.call_of.assign(program.blocks.size(), -1);
   for (const auto &[block, tail, known, callees] : calls) {
     program.call_of[size_t(last_of(block))] = int(program.calls.size());
@@ -331,9 +304,9 @@ std::shared_ptr<BoundFlow> make_flow(const std::shared_ptr<BoundCode> &code, con
       within(callee, functions.size(), "function");
     program.calls.push_back({last_of(block), tail, known, callees});
   }
-  for (const auto &[entry, members, made] : functions) {
+  for (const auto &[entry, made] : functions) {
     std::vector<int> own;
-    for (const int block : members)
+    for (const int block : blocks.arrangement.functions[program.functions.size()])
       for (int part = first_of(block); part <= last_of(block); ++part) {
         program.blocks[size_t(part)].owners.push_back(int(program.functions.size()));
         own.push_back(part);
@@ -563,9 +536,8 @@ void bind_flow(py::module_ &m, const std::string &prefix) {
       .def("address_search", &make_search, py::arg("blocks"), py::arg("addresses"), py::arg("sizes"), py::arg("roles"),
            py::arg("filled"), py::arg("callees"), py::arg("text").none(false), py::arg("clobbers"),
            py::arg("slot_value"), py::arg("table"))
-      .def("flow", &make_flow, py::arg("blocks"), py::arg("exits"), py::arg("kinds"), py::arg("functions"),
-           py::arg("calls"), py::arg("entries"), py::arg("overrides"), py::arg("launched"), py::arg("unknown"),
-           py::arg("longest"));
+      .def("flow", &make_flow, py::arg("blocks"), py::arg("functions"), py::arg("calls"), py::arg("entries"),
+           py::arg("overrides"), py::arg("launched"), py::arg("unknown"), py::arg("longest"));
   py::class_<BoundSearch>(m, named("AddressSearch").c_str())
       .def("run", &search_function, py::arg("roots"), py::arg("links"), py::arg("left"), py::arg("followed"));
   py::class_<BoundFlow, std::shared_ptr<BoundFlow>>(m, named("Flow").c_str())

@@ -3,6 +3,7 @@
 
 #include "../lifting/bindings.h"
 #include "amdgpu_private.h"
+#include "columns.h"
 #include "unit_numbers.h"
 
 #include "llvm/ADT/Sequence.h"
@@ -18,21 +19,6 @@ namespace py = pybind11;
 using namespace luthier;
 
 namespace {
-
-template <typename T> py::array_t<T> column(std::vector<T> &&values) {
-  auto *owned = new std::vector<T>(std::move(values));
-  py::capsule owner(owned, [](void *pointer) { delete static_cast<std::vector<T> *>(pointer); });
-  py::array_t<T> array(static_cast<py::ssize_t>(owned->size()), owned->data(), owner);
-  py::detail::array_proxy(array.ptr())->flags &= ~py::detail::npy_api::NPY_ARRAY_WRITEABLE_;
-  return array;
-}
-
-py::tuple columns(Instructions &&instructions) {
-  return py::make_tuple(column(std::move(instructions.offset)), column(std::move(instructions.size)),
-                        column(std::move(instructions.opcode)), column(std::move(instructions.flags)),
-                        column(std::move(instructions.target)), column(std::move(instructions.operand_start)),
-                        column(std::move(instructions.operand_kind)), column(std::move(instructions.operand_value)));
-}
 
 template <typename T> using In = py::array_t<T, py::array::c_style | py::array::forcecast>;
 
@@ -177,7 +163,7 @@ PYBIND11_MODULE(_mc, m) {
       .def(
           "decode",
           [](const Isa &isa, const py::buffer &code, uint64_t address, bool patient) {
-            return columns(decoded(isa, code, address, patient));
+            return columns(std::make_shared<Instructions>(decoded(isa, code, address, patient)));
           },
           py::arg("code"), py::arg("address"), py::arg("patient") = false)
       .def("listing", &listing, py::arg("code"), py::arg("address"))
@@ -209,8 +195,8 @@ PYBIND11_MODULE(_mc, m) {
             for (const Fixup &fixup : result.fixups)
               fixups.append(py::make_tuple(fixup.instruction, fixup.byte, fixup.kind, fixup.symbol, fixup.subtrahend,
                                            fixup.addend, fixup.modifier));
-            return py::make_tuple(columns(std::move(result.instructions)), py::bytes(result.code), result.labels,
-                                  fixups);
+            return py::make_tuple(columns(std::make_shared<Instructions>(std::move(result.instructions))),
+                                  py::bytes(result.code), result.labels, fixups);
           },
           py::arg("source"))
       .def("describe_opcode", &describe_opcode)

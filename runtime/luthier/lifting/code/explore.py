@@ -11,8 +11,8 @@ from msgspec import Struct
 from luthier import _mc
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray
-from luthier.lifting.code.text import Extent, Text, TextRun, concatenate
-from luthier.lifting.instructions.effects import Columns
+from luthier.lifting.code.text import Extent, Text, TextRun
+from luthier.lifting.instructions.effects import Columns, register_lists
 
 _Problem = tuple[str, int, int | None, int | None]
 
@@ -45,6 +45,7 @@ class Explorer:
         self.kernel = kernel
         self.entries: dict[int, set[int]] = {}
         self._native = _mc.Explorer(text.native)
+        self._first_unit = register_lists(text.isa)[0]
         self._pieces: dict[int, TextRun] = {}
         self._whole: tuple[list[tuple[int, int, int]], InstructionArray, Columns] | None = None
         """Last result of `code`, with its parts."""
@@ -107,7 +108,7 @@ class Explorer:
         """
         calls, problem = self._native.reach(address, origin, self._decode)
         for target, start, index in calls:
-            link = self.link_of(self._pieces[start].columns, index)
+            link = self.link_of(self._pieces[start].native.first_register(index))
             self.entries.setdefault(target, set()).update([link] if link is not None else [])
         self._check(problem)
 
@@ -116,10 +117,15 @@ class Explorer:
         piece = self._pieces[start] = self.text.piece(start) if end is None else self.text.decode(start, end)
         return piece.native
 
-    def link_of(self, columns: Columns, index: int) -> int | None:
-        """Return the first unit of the registers that receive the return address of a call."""
-        first = int(self.text.isa.register_first_unit[columns.registers(index)[0]])
+    def link_of(self, register: int) -> int | None:
+        """Return the first unit of the registers that receive the return address of a call, by LLVM's number."""
+        first = self._first_unit[register]
         return first if first >= 0 else None
+
+    @property
+    def marks(self) -> int:
+        """Return the `Mark`s of all opcodes in the text that contains the reachable code together."""
+        return self._native.marks
 
     def sizes(self) -> dict[int, int]:
         """Return the first address of each run of text that contains reachable code -> number of instructions."""
@@ -129,10 +135,14 @@ class Explorer:
         """Return the text that contains the reachable code, as instructions and as lists."""
         parts = self._native.parts()
         if self._whole is None or self._whole[0] != parts:
-            codes = [_cut(self._pieces[start].code, count, end) for start, count, end in parts]
-            code = concatenate(self.text, codes)
-            columns = self._pieces[parts[0][0]].columns if code is self._pieces[parts[0][0]].code else Columns(code)
-            self._whole = parts, code, columns
+            start, count, end = parts[0]
+            first = self._pieces[start]
+            if len(parts) == 1 and (count, end) == (len(first), first.native.end):
+                self._whole = parts, first.code, first.columns
+            else:
+                image = self.text.image([(start, end) for start, _, end in parts])
+                code = InstructionArray(start, image, *self._native.columns())
+                self._whole = parts, code, Columns(code)
         return self._whole[1:]
 
     def cut(self) -> _mc.Blocks:
@@ -144,22 +154,3 @@ class Explorer:
         blocks, problem = self._native.cut(self._decode)
         self._check(problem)
         return blocks
-
-
-def _cut(code: InstructionArray, count: int, end: int) -> InstructionArray:
-    """Return the first `count` instructions, which end at the address `end`."""
-    if end >= code.address + len(code.code):
-        return code
-    operands = int(code.operand_start[count])
-    return InstructionArray(
-        code.address,
-        code.code[: end - code.address],
-        code.offset[:count],
-        code.size[:count],
-        code.opcode[:count],
-        code.flags[:count],
-        code.target[:count],
-        code.operand_start[: count + 1],
-        code.operand_kind[:operands],
-        code.operand_value[:operands],
-    )

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
+import numpy as np
 from msgspec import Struct
 
 from luthier import _mc
+from luthier.isa import InstructionArray, Isa
 from luthier.lifting.code.effort import Effort
 from luthier.lifting.code.explore import Explorer, Resolution
-from luthier.lifting.instructions.semantics import Control
+from luthier.lifting.instructions.by_opcode import ByOpcode
+from luthier.lifting.instructions.semantics import Control, Mark, marks_of
 from luthier.lifting.model import EDGE_KINDS, EXITS, BlockExit, EdgeKind
 
 
@@ -36,6 +40,8 @@ class Graph(Struct):
     """By block."""
     members: dict[int, list[int]]
     """Entry address of a function -> its blocks in address order."""
+    marks: int
+    """The `Mark`s of all opcodes in the text together."""
 
     def successors(self, number: int) -> list[tuple[int, int]]:
         """Return the edges from a block as (index in `EDGE_KINDS`, block); that of a call leads to its return point."""
@@ -52,10 +58,29 @@ class Graph(Struct):
         number = bisect.bisect_right(self.first, index) - 1
         return number if number >= 0 and index <= self.last[number] else -1
 
+    def blocks_of(self, indices: list[int]) -> set[int]:
+        """Return the numbers of the blocks that contain some instructions, which may include -1."""
+        if len(indices) < _FEW:
+            return {self.block_of(index) for index in indices}
+        numbers = np.searchsorted(self.first, indices, "right") - 1
+        return set(np.where(np.array(self.last)[numbers] >= indices, numbers, -1).tolist())
+
+    def marked(self, mark: Mark, code: InstructionArray, isa: Isa) -> list[int]:
+        """Return the instructions of the text whose opcode has a mark."""
+        return _marks(isa, mark).indices(code.opcode) if self.marks & mark else []
+
+
+@lru_cache(maxsize=64)
+def _marks(isa: Isa, mark: Mark) -> ByOpcode:
+    """Return whether each opcode has a mark."""
+    return ByOpcode(lambda number: bool(marks_of(isa.opcode(number).pseudo) & mark), False, np.bool_)
+
 
 MOST_BLOCKS = 1 << 17
 """Maximum blocks of a kernel and its callees: each takes four kilobytes until liveness is known."""
 
+_FEW = 64
+"""Number of instructions up to which arrays are slower than lists."""
 _NODES, _MEMBERS = 64, 256
 """Blocks created, and blocks assigned to a function, per unit of `Effort`."""
 
@@ -97,7 +122,7 @@ def build_graph(
         effort.spend(1 + count // _MEMBERS + max(0, count - alone))
         alone = max(0, alone - count)
     exits = [EXITS[number] for number in blocks.exits()]
-    return Graph(blocks, blocks.first(), blocks.last(), exits, jumps, members)
+    return Graph(blocks, blocks.first(), blocks.last(), exits, jumps, members, explorer.marks)
 
 
 def _register_jump(

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 
-import numpy as np
 from msgspec import Struct, field
 
 from luthier.errors import LiftError
-from luthier.isa import Isa
 from luthier.isa import registers as r
 from luthier.lifting.code.graph import Graph
-from luthier.lifting.instructions.by_opcode import ByOpcode
 from luthier.lifting.instructions.effects import Columns, EffectTable, IndexMode, SkipMode
+from luthier.lifting.instructions.semantics import MODE_SWITCHES, Mark
 from luthier.lifting.model import Clause, Restriction
 
 _MODE_NUMBER = 1
@@ -38,7 +35,6 @@ _FIRST_SOURCE = 21
 """First of the bits for each s_setvskip that may turn vector skip mode on: the mode is as it left it, and repeating it
 restores the mode."""
 _MODES_OFF = _NOT_INDEXED | _NOT_SKIPPING
-_SWITCHES = {"S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF", "S_SET_GPR_IDX_MODE", "S_SET_GPR_IDX_IDX", "S_SETVSKIP"}
 
 
 class Regions(Struct):
@@ -52,17 +48,6 @@ class Regions(Struct):
     released: set[int] = field(default_factory=set)
     """Instructions that may run after such a message."""
     clauses: list[Clause] = field(default_factory=list)
-
-
-@lru_cache(maxsize=64)
-def _interesting(isa: Isa) -> ByOpcode:
-    """Return whether each opcode changes or delimits regions."""
-
-    def is_interesting(number: int) -> bool:
-        name = isa.opcode(number).pseudo
-        return name in ("S_CLAUSE", "S_SENDMSG") or name in _SWITCHES or name.startswith("S_SETREG")
-
-    return ByOpcode(is_interesting, False, np.bool_)
 
 
 def find_regions(
@@ -84,7 +69,7 @@ def find_regions(
     """
     regions = Regions()
     interesting: dict[int, str] = {}
-    for index in _interesting(table.isa).indices(columns.code.opcode):
+    for index in graph.marked(Mark.REGION, columns.code, table.isa):
         if graph.block_of(index) >= 0:
             interesting[index] = table.pseudos[columns.opcode[index]]
     _check_mode_writes(interesting, columns, table, fail)
@@ -132,7 +117,8 @@ class _RegionFlow:
         self.columns = columns
         self.table = table
         self.fail = fail
-        self._marks = sorted(index for index, name in interesting.items() if name in _SWITCHES or name == "S_SENDMSG")
+        marks = MODE_SWITCHES | {"S_SENDMSG"}
+        self._marks = sorted(index for index, name in interesting.items() if name in marks)
         self._dealloc_vgprs = table.isa.target.target.dealloc_vgprs_message
         self._sources: list[SkipMode] = []
         """Sources of vector skip mode, in the order of the bits from `_FIRST_SOURCE` on."""
@@ -142,7 +128,7 @@ class _RegionFlow:
         before: dict[int, int] = {}
         everywhere = 0
         first = {graph.native.at(entry) for entry in {*graph.members, *starts}}
-        if not any(name in _SWITCHES for name in self.interesting.values()):
+        if not any(name in MODE_SWITCHES for name in self.interesting.values()):
             # The modes are off in all blocks: only blocks with messages, and their successors, have further bits.
             everywhere = _MODES_OFF
             first = {graph.block_of(index) for index in self._marks} & set().union(*graph.members.values())

@@ -8,55 +8,58 @@ from __future__ import annotations
 
 import bisect
 import weakref
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
-
-import numpy as np
 
 from luthier import _mc
 from luthier.cache.memory import BoundedCache
 from luthier.errors import LiftError, ObjectError
-from luthier.isa import InstructionArray, InstructionFlag, Isa
-from luthier.lifting.instructions.by_opcode import ByOpcode
+from luthier.isa import InstructionArray, Isa
 from luthier.lifting.instructions.effects import Columns
-from luthier.lifting.instructions.semantics import Control, control_of
+from luthier.lifting.instructions.semantics import control_of, marks_of
 from luthier.objects import CodeObject
 
 MOST_KEPT = 1 << 16
 """Maximum number of cached instructions over all objects; the next kernel may call the same functions."""
 _END = 1 << 63
 """Addresses from here on are not code: hardware has 57 bits."""
-_KNOWN_LENGTH = int(InstructionFlag.KNOWN_LENGTH)
-UNDECODABLE = -1
-"""In place of a `Control`: the bytes are not an instruction."""
 
 
 class TextRun:
     """A run of text decoded from its first byte.
 
     Attributes:
-        code: the instructions.
-        columns: the same as lists.
-        native: the same with their controls, for the explorer.
+        native: the instructions with their controls, for the explorer.
     """
 
     def __init__(self, isa: Isa, data: bytes, address: int) -> None:
         self.start = address
-        self.code = isa.decode(data, address)
-        control = _controls(isa).of(self.code.opcode)
-        undecodable = self.code.opcode < 0
-        if np.count_nonzero(undecodable):
-            control[undecodable & (self.code.flags & _KNOWN_LENGTH != 0)] = int(Control.NEXT)
-        self.columns = Columns(self.code)
-        self.native = _mc.Piece(
-            address, address + len(data), self.code.offset, self.code.size, self.code.target, control
-        )
+        self.native = isa.piece(data, address, _traits(isa))
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self.native)
+
+    @cached_property
+    def code(self) -> InstructionArray:
+        """Return the instructions."""
+        return InstructionArray(self.start, self._data, *self.native.columns())
+
+    @cached_property
+    def columns(self) -> Columns:
+        """Return the instructions as lists."""
+        return Columns(self.code)
 
 
 @lru_cache(maxsize=64)
-def _controls(isa: Isa) -> ByOpcode:
-    """Return the `Control` of each opcode."""
-    return ByOpcode(lambda number: control_of(isa.opcode(number).pseudo, isa.target.target), UNDECODABLE, np.int8)
+def _traits(isa: Isa) -> _mc.OpcodeTraits:
+    """Return the `Control` and the `Mark`s of each opcode."""
+
+    def traits_of(number: int) -> tuple[int, int]:
+        pseudo = isa.opcode(number).pseudo
+        return int(control_of(pseudo, isa.target.target)), int(marks_of(pseudo))
+
+    return _mc.OpcodeTraits(traits_of)
 
 
 class Extent(NamedTuple):
@@ -117,6 +120,17 @@ class Text:
         except ObjectError:
             raise LiftError("executable code that no segment holds", object=self.name, offset=first) from None
 
+    def image(self, runs: list[tuple[int, int]]) -> bytes:
+        """Return the bytes of runs of text, given by first and last address in ascending order, and those between."""
+        address, end = runs[0][0], runs[-1][1]
+        section = self.range_of(address)
+        if section is not None and end <= section[1]:
+            return self.bytes_between(address, end)
+        image = bytearray(end - address)  # several sections: the bytes between them belong to no instruction
+        for first, behind in runs:
+            image[first - address : behind - address] = self.bytes_between(first, behind)
+        return bytes(image)
+
     def piece(self, start: int) -> TextRun:
         """Return the piece from `start`, a member of `starts`, to the next member or the end of the section."""
         known = self._pieces.get(start)
@@ -144,7 +158,7 @@ def _drop(piece: TextRun, owner: weakref.ref[Text]) -> None:
         text.drop(piece.start)
 
 
-_kept: BoundedCache[TextRun, weakref.ref[Text]] = BoundedCache(MOST_KEPT, lambda piece, _: len(piece.code), _drop)
+_kept: BoundedCache[TextRun, weakref.ref[Text]] = BoundedCache(MOST_KEPT, lambda piece, _: len(piece), _drop)
 """The cached pieces of all texts."""
 
 _texts: weakref.WeakKeyDictionary[CodeObject, dict[Isa, Text]] = weakref.WeakKeyDictionary()
@@ -157,39 +171,3 @@ def text_of(object: CodeObject, isa: Isa) -> Text:
     if text is None:
         text = by_isa[isa] = Text(object, isa)
     return text
-
-
-def concatenate(text: Text, pieces: list[InstructionArray]) -> InstructionArray:
-    """Concatenate arrays that are in ascending order and do not overlap."""
-    if len(pieces) == 1:
-        return pieces[0]
-    address = pieces[0].address
-    end = pieces[-1].address + len(pieces[-1].code)
-    section = text.range_of(address)
-    if section is not None and end <= section[1]:
-        code = text.bytes_between(address, end)
-    else:  # several sections: the bytes between them belong to no instruction
-        image = bytearray(end - address)
-        for piece in pieces:
-            image[piece.address - address : piece.address - address + len(piece.code)] = piece.code
-        code = bytes(image)
-    return joined(pieces, code, address)
-
-
-def joined(pieces: list[InstructionArray], code: bytes, address: int) -> InstructionArray:
-    """Concatenate arrays that are in ascending order in `code`, which begins at `address`."""
-    counts = np.cumsum([0, *(len(piece.operand_value) for piece in pieces)])
-    starts = [piece.operand_start[:-1] + base for piece, base in zip(pieces, counts[:-1], strict=True)]
-    columns = (
-        np.concatenate([piece.offset + (piece.address - address) for piece in pieces]),
-        np.concatenate([piece.size for piece in pieces]),
-        np.concatenate([piece.opcode for piece in pieces]),
-        np.concatenate([piece.flags for piece in pieces]),
-        np.concatenate([piece.target for piece in pieces]),
-        np.concatenate([*starts, counts[-1:]]).astype(np.int32),
-        np.concatenate([piece.operand_kind for piece in pieces]),
-        np.concatenate([piece.operand_value for piece in pieces]),
-    )
-    for column in columns:
-        column.flags.writeable = False
-    return InstructionArray(address, code, *columns)

@@ -187,6 +187,7 @@ class EffectTable:
         self.wave_size = wave_size
         self.vector_universe = vector_universe
         self.everything = r.TRACKED_SCALARS | vector_universe
+        self._native_units = unit_bytes(vector_universe), unit_bytes(self.everything)
         self.exec = r.EXEC_MASK if wave_size == 64 else 1 << r.EXEC_LO
         self.pseudos = _pseudos(isa)
         """LLVM's generic name of each opcode number."""
@@ -210,17 +211,19 @@ class EffectTable:
         if known is not None and known[0] is self:
             return known[1]
         code = columns.code
-        if np.count_nonzero(code.opcode < 0) and self._native.missing(np.array([UNKNOWN_OPCODE], np.int32)):
-            self._native.tell(UNKNOWN_OPCODE, _UNKNOWN_FORM)
+        opcodes = code.opcode
+        if np.count_nonzero(opcodes < 0):
+            opcodes = np.where(opcodes < 0, UNKNOWN_OPCODE, opcodes).astype(np.int32)
+            if self._native.missing(np.array([UNKNOWN_OPCODE], np.int32)):
+                self._native.tell(UNKNOWN_OPCODE, _UNKNOWN_FORM)
         for number in self._native.missing(code.opcode):
             self._native.tell(number, _described(opcode_effects(self.isa, number)))
         native = self._native.code(
-            np.where(code.opcode < 0, UNKNOWN_OPCODE, code.opcode).astype(np.int32),
+            opcodes,
             code.operand_start,
             code.operand_kind,
             code.operand_value,
-            unit_bytes(self.vector_universe),
-            unit_bytes(self.everything),
+            *self._native_units,
         )
         columns.native = self, native
         return native
@@ -280,10 +283,10 @@ class EffectTable:
         return self.vector_universe & -(units & -units)
 
 
-@lru_cache(maxsize=64)
-def effect_table(isa: Isa) -> EffectTable:
-    """Return a table of effects for any code, such as that of payloads."""
-    return EffectTable(isa, isa.wave_size, r.VECTOR_MASK)
+@lru_cache(maxsize=256)
+def effect_table(isa: Isa, vector_universe: int = r.VECTOR_MASK) -> EffectTable:
+    """Return the table for code that may access these vector units: by default any code, such as that of payloads."""
+    return EffectTable(isa, isa.wave_size, vector_universe)
 
 
 class _Pseudos(dict[int, str]):

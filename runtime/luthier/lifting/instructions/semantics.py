@@ -60,6 +60,31 @@ def control_of(pseudo: str, target: Target) -> Control:
     return _CONTROL.get(pseudo, Control.NEXT)
 
 
+class Mark(IntFlag):
+    """Properties of opcodes that lifting looks for in whole runs of code."""
+
+    ADDRESS = 1
+    """It reads the program counter, or is an indirect jump or call."""
+    REGION = 2
+    """It begins or ends a region in which code cannot be inserted or a mode is on (`luthier.lifting.code.regions`)."""
+
+
+MODE_SWITCHES = frozenset(
+    {"S_SET_GPR_IDX_ON", "S_SET_GPR_IDX_OFF", "S_SET_GPR_IDX_MODE", "S_SET_GPR_IDX_IDX", "S_SETVSKIP"}
+)
+"""Operations that change VGPR index mode or vector skip mode."""
+
+
+def marks_of(pseudo: str) -> Mark:
+    """Return the marks of the operation with this generic name."""
+    marks = Mark(0)
+    if pseudo in ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64"):
+        marks |= Mark.ADDRESS
+    if pseudo in ("S_CLAUSE", "S_SENDMSG") or pseudo in MODE_SWITCHES or pseudo.startswith("S_SETREG"):
+        marks |= Mark.REGION
+    return marks
+
+
 class LaneChange(IntFlag):
     """Changes of a lane's activity that an EXEC write can make."""
 

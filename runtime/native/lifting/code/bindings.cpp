@@ -1,9 +1,11 @@
 #include "../bindings.h"
 
+#include "../../mc/columns.h"
+#include "../../mc/isa.h"
 #include "blocks.h"
 
+#include <optional>
 #include <pybind11/functional.h>
-#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 namespace py = pybind11;
@@ -11,29 +13,71 @@ namespace py = pybind11;
 namespace luthier::code {
 namespace {
 
-template <typename T> using Column = py::array_t<T, py::array::c_style | py::array::forcecast>;
+/// How control leaves the instructions of each opcode, and its marks: asked of Python when one first occurs.
+class OpcodeTraits {
+public:
+  struct Traits {
+    Control control;
+    uint8_t marks;
+  };
+  explicit OpcodeTraits(py::function traits_of) : traits_of_(std::move(traits_of)) {}
+  const Traits &of(int32_t opcode) {
+    if (known_.size() <= size_t(opcode))
+      known_.resize(size_t(opcode) + 1);
+    std::optional<Traits> &traits = known_[size_t(opcode)];
+    if (!traits) {
+      const auto [control, marks] = traits_of_(opcode).cast<std::pair<int8_t, uint8_t>>();
+      traits = {Control(control), marks};
+    }
+    return *traits;
+  }
 
-std::shared_ptr<Piece> make_piece(int64_t start, int64_t end, const Column<int64_t> &offset,
-                                  const Column<int32_t> &size, const Column<int64_t> &target,
-                                  const Column<int8_t> &control) {
-  if (size.size() != offset.size() || target.size() != offset.size() || control.size() != offset.size())
-    throw std::invalid_argument("instruction columns have inconsistent lengths");
-  if (!offset.size() || offset.data()[0] != 0)
+private:
+  py::function traits_of_;
+  std::vector<std::optional<Traits>> known_;
+};
+
+std::shared_ptr<Piece> make_piece(const Isa &isa, const py::bytes &code, int64_t start, OpcodeTraits &traits) {
+  const std::string_view bytes = code;
+  if (bytes.empty())
     throw std::invalid_argument("a piece without an instruction at its start");
   auto piece = std::make_shared<Piece>();
+  auto decoded = std::make_shared<Instructions>();
+  {
+    const py::gil_scoped_release release;
+    const llvm::ArrayRef<uint8_t> given(reinterpret_cast<const uint8_t *>(bytes.data()), bytes.size());
+    *decoded = isa.decode(given, uint64_t(start), false);
+  }
   piece->start = start;
-  piece->end = end;
-  piece->count = int(offset.size());
-  piece->offset = offset.data();
-  piece->size = size.data();
-  piece->target = target.data();
-  piece->control = reinterpret_cast<const Control *>(control.data());
-  piece->columns =
-      std::make_shared<std::tuple<py::object, py::object, py::object, py::object>>(offset, size, target, control);
-  for (int index = 0; index < piece->count; ++index)
-    if (piece->control[index] != Control::kNext)
+  piece->end = start + int64_t(bytes.size());
+  piece->count = int(decoded->opcode.size());
+  piece->offset = decoded->offset.data();
+  piece->size = decoded->size.data();
+  piece->target = decoded->target.data();
+  piece->control.resize(size_t(piece->count), Control::kNext);
+  for (int index = 0; index < piece->count; ++index) {
+    Control &control = piece->control[size_t(index)];
+    if (const int32_t opcode = decoded->opcode[size_t(index)]; opcode >= 0) {
+      const OpcodeTraits::Traits &known = traits.of(opcode);
+      control = known.control;
+      piece->marks |= known.marks;
+    } else if (!(decoded->flags[size_t(index)] & kLengthFlag)) {
+      control = Control::kUndecodable;
+    }
+    if (control != Control::kNext)
       piece->stops.push_back(index);
+  }
+  piece->code = std::move(decoded);
   return piece;
+}
+
+/// Return LLVM's number of an instruction's first operand, a register; 0 where it is none.
+int64_t first_register(const Piece &piece, int index) {
+  if (index < 0 || index >= piece.count)
+    throw py::index_error("no such instruction");
+  const auto at = size_t(piece.code->operand_start[size_t(index)]);
+  const bool is_there = at < size_t(piece.code->operand_start[size_t(index) + 1]);
+  return is_there && piece.code->operand_kind[at] == kKindRegister ? piece.code->operand_value[at] : 0;
 }
 
 std::shared_ptr<TextMap> make_text(const std::vector<std::pair<int64_t, int64_t>> &sections,
@@ -74,9 +118,43 @@ py::list parts(Explorer &explorer) {
   return result;
 }
 
+/// Return the columns of all parts put together, with offsets from the first one's start.
+py::tuple whole(Explorer &explorer) {
+  auto all = std::make_shared<Instructions>();
+  const std::vector<const Explorer::Part *> parts = explorer.parts();
+  all->operand_start.push_back(0);
+  for (const Explorer::Part *part : parts) {
+    const Instructions &code = *part->piece->code;
+    const auto operands = ptrdiff_t(code.operand_start[size_t(part->count)]);
+    const int64_t begin = part->piece->start - parts.front()->piece->start;
+    const auto before = int32_t(all->operand_kind.size());
+    const auto append = [](auto &to, const auto &from, ptrdiff_t count) {
+      to.insert(to.end(), from.begin(), from.begin() + count);
+    };
+    for (int index = 0; index < part->count; ++index) {
+      all->offset.push_back(begin + code.offset[size_t(index)]);
+      all->operand_start.push_back(before + code.operand_start[size_t(index) + 1]);
+    }
+    append(all->size, code.size, part->count);
+    append(all->opcode, code.opcode, part->count);
+    append(all->flags, code.flags, part->count);
+    append(all->target, code.target, part->count);
+    append(all->operand_kind, code.operand_kind, operands);
+    append(all->operand_value, code.operand_value, operands);
+  }
+  return columns(std::move(all));
+}
+
+uint8_t marks_of(Explorer &explorer) {
+  uint8_t marks = 0;
+  for (const Explorer::Part *part : explorer.parts())
+    marks |= part->piece->marks;
+  return marks;
+}
+
 py::tuple cut(Explorer &explorer, const Explorer::Decode &decode) {
-  std::unique_ptr<Blocks> blocks;
-  py::object problem = problem_of([&] { blocks = std::make_unique<Blocks>(explorer, decode); });
+  std::shared_ptr<Blocks> blocks;
+  py::object problem = problem_of([&] { blocks = std::make_shared<Blocks>(explorer, decode); });
   return py::make_tuple(py::cast(std::move(blocks)), problem);
 }
 
@@ -107,30 +185,30 @@ py::bytes shape(const Blocks &blocks, const std::vector<int> &members) {
   return py::bytes(reinterpret_cast<const char *>(words.data()), words.size() * sizeof(int64_t));
 }
 
-/// Return the places of blocks in the order of functions; the blocks in that order, as luthier.lifting.model has them;
-/// for each of `instructions` instructions the place of its block.
+/// Return the blocks in the order of functions; the place of each; as luthier.lifting.model has them; and for each of
+/// `instructions` instructions the place of its block.
 ///
 /// @param exits, kinds their names
 /// @param make_block, make_edge luthier.lifting.BasicBlock and Edge
-py::tuple arrange(const Blocks &blocks, const std::vector<std::vector<int>> &functions, int instructions,
+py::tuple arrange(const std::shared_ptr<Blocks> &blocks, std::vector<std::vector<int>> functions, int instructions,
                   const py::tuple &exits, const py::tuple &kinds, const py::object &make_block,
                   const py::object &make_edge) {
-  const Blocks::Arrangement arrangement = blocks.arrange(functions);
-  py::list made(arrangement.order.size());
+  auto arranged = std::make_shared<ArrangedBlocks>(ArrangedBlocks{blocks, blocks->arrange(std::move(functions))});
+  const Blocks::Arrangement &arrangement = arranged->arrangement;
+  py::list made(arranged->count());
   std::vector<int32_t> place_of(size_t(instructions), -1);
-  for (size_t place = 0; place < arrangement.order.size(); ++place) {
-    const Block &block = blocks.all[size_t(arrangement.order[place])];
+  for (size_t place = 0; place < arranged->count(); ++place) {
+    const Block &block = arranged->at(place);
     std::fill(place_of.begin() + block.first, place_of.begin() + block.last + 1, int32_t(place));
     py::tuple successors(block.successors.size()), predecessors(arrangement.predecessors[place].size());
     for (size_t at = 0; at < successors.size(); ++at)
-      successors[at] =
-          make_edge(kinds[size_t(block.successors[at].kind)], arrangement.numbers[size_t(block.successors[at].to)]);
+      successors[at] = make_edge(kinds[size_t(block.successors[at].kind)], arranged->to(block.successors[at]));
     for (size_t at = 0; at < predecessors.size(); ++at)
       predecessors[at] = arrangement.predecessors[place][at];
     made[place] = make_block(place, arrangement.owners[place], block.first, block.last, exits[size_t(block.exit)],
                              successors, predecessors);
   }
-  return py::make_tuple(arrangement.numbers, made, py::array_t<int32_t>(py::ssize_t(place_of.size()), place_of.data()));
+  return py::make_tuple(arranged, arrangement.numbers, made, column(std::move(place_of)));
 }
 
 void lead(Blocks &blocks, int block, int exit, int kind, const std::vector<int64_t> &targets) {
@@ -143,9 +221,13 @@ void lead(Blocks &blocks, int block, int exit, int kind, const std::vector<int64
 } // namespace luthier::code
 
 void luthier::code::bind_code(py::module_ &m) {
+  py::class_<OpcodeTraits>(m, "OpcodeTraits").def(py::init<py::function>(), py::arg("traits_of"));
   py::class_<Piece, std::shared_ptr<Piece>>(m, "Piece")
-      .def(py::init(&make_piece), py::arg("start"), py::arg("end"), py::arg("offset"), py::arg("size"),
-           py::arg("target"), py::arg("control"));
+      .def(py::init(&make_piece), py::arg("isa"), py::arg("code"), py::arg("start"), py::arg("traits"))
+      .def_readonly("end", &Piece::end)
+      .def("__len__", [](const Piece &self) { return self.count; })
+      .def("columns", [](const Piece &self) { return columns(self.code); })
+      .def("first_register", &first_register, py::arg("index"));
   py::class_<TextMap, std::shared_ptr<TextMap>>(m, "TextMap")
       .def(py::init(&make_text), py::arg("sections"), py::arg("functions"), py::arg("starts"))
       .def(
@@ -159,9 +241,12 @@ void luthier::code::bind_code(py::module_ &m) {
       .def(py::init<std::shared_ptr<TextMap>>(), py::arg("text"))
       .def_property_readonly("leaders", [](const Explorer &self) { return self.leaders.size(); })
       .def("reach", &reach, py::arg("address"), py::arg("origin"), py::arg("decode"))
+      .def_property_readonly("marks", &marks_of)
       .def("parts", &parts)
+      .def("columns", &whole)
       .def("cut", &cut, py::arg("decode"));
-  py::class_<Blocks>(m, "Blocks")
+  py::class_<ArrangedBlocks, std::shared_ptr<ArrangedBlocks>>(m, "ArrangedBlocks");
+  py::class_<Blocks, std::shared_ptr<Blocks>>(m, "Blocks")
       .def("first", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.first; }); })
       .def("last", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.last; }); })
       .def("exits", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.exit; }); })

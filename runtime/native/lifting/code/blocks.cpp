@@ -164,7 +164,7 @@ int Blocks::at(int64_t address) const {
   return begin != begins_.end() && *begin == address ? int(begin - begins_.begin()) : -1;
 }
 
-Blocks::Arrangement Blocks::arrange(const std::vector<std::vector<int>> &functions) const {
+Blocks::Arrangement Blocks::arrange(std::vector<std::vector<int>> functions) const {
   Arrangement result;
   result.numbers.assign(all.size(), -1);
   for (size_t function = 0; function < functions.size(); ++function)
@@ -181,6 +181,10 @@ Blocks::Arrangement Blocks::arrange(const std::vector<std::vector<int>> &functio
       if (known.empty() || known.back() != int(place))
         known.push_back(int(place));
     }
+  for (std::vector<int> &blocks : functions)
+    for (int &block : blocks)
+      block = result.numbers[size_t(block)];
+  result.functions = std::move(functions);
   return result;
 }
 

@@ -50,9 +50,10 @@ public:
     std::vector<int> numbers;                   ///< by block, its place in `order`, -1 where it has none
     std::vector<int> owners;                    ///< by place, the first function
     std::vector<std::vector<int>> predecessors; ///< by place, ascending places
+    std::vector<std::vector<int>> functions;    ///< the places of each one's blocks
   };
   /// @param functions the blocks of each
-  Arrangement arrange(const std::vector<std::vector<int>> &functions) const;
+  Arrangement arrange(std::vector<std::vector<int>> functions) const;
 
   std::vector<Block> all;
   std::vector<Jump> jumps;
@@ -63,6 +64,17 @@ private:
   void leave(const Cursor &place, Explorer &explorer, const Explorer::Decode &decode);
 
   std::vector<int64_t> begins_; ///< of blocks, ascending
+};
+
+/// The blocks of a lifted kernel in the order of luthier.lifting.model.
+struct ArrangedBlocks {
+  std::shared_ptr<const Blocks> blocks;
+  Blocks::Arrangement arrangement;
+
+  size_t count() const { return arrangement.order.size(); }
+  const Block &at(size_t place) const { return blocks->all[size_t(arrangement.order[place])]; }
+  /// Return the place to which an edge of one of these blocks leads.
+  int to(const Block::Edge &edge) const { return arrangement.numbers[size_t(edge.to)]; }
 };
 
 } // namespace luthier::code

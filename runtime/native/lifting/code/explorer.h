@@ -12,6 +12,10 @@
 #include <string>
 #include <vector>
 
+namespace luthier {
+struct Instructions;
+}
+
 namespace luthier::code {
 
 /// How control leaves an instruction: luthier.lifting.instructions.semantics.Control, or that it is undecodable.
@@ -28,16 +32,17 @@ enum class Control : int8_t {
   kRefused
 };
 
-/// A run of text decoded from its first byte: borrowed columns.
+/// A run of text decoded from its first byte.
 struct Piece {
   int64_t start, end;
-  int count;
+  std::shared_ptr<const Instructions> code;
+  int count;             ///< of instructions, with these columns of `code`
   const int64_t *offset; ///< from `start`, ascending
   const int32_t *size;
   const int64_t *target; ///< address that a branch or call encodes
-  const Control *control;
-  std::vector<int> stops;        ///< ascending: instructions after which control may not go on to the next
-  std::shared_ptr<void> columns; ///< keeps what is borrowed
+  std::vector<Control> control;
+  std::vector<int> stops; ///< ascending: instructions after which control may not go on to the next
+  uint8_t marks = 0;      ///< of all opcodes together: luthier.lifting.instructions.semantics.Mark
 
   int64_t address(int index) const { return start + offset[index]; }
   int64_t behind(int index) const { return address(index) + size[index]; }
