@@ -101,16 +101,10 @@ def unallocated(lifted: LiftedRepresentation) -> tuple[Unallocated, ...]:
 def unallocated_registers(lifted: LiftedRepresentation) -> tuple[Unallocated, ...]:
     """Return the uses of registers that the kernel descriptor does not allocate, one entry per file."""
     descriptor = lifted.kernel.descriptor
-    named = lifted.named_units
-    uses_agprs = bool(((named >= r.AGPRS.start) & (named < r.AGPRS.stop)).any())
-    limits = descriptor.register_limits(uses_agprs=uses_agprs)
+    limits = descriptor.register_limits(uses_agprs=lifted.named_in(r.AGPRS) > 0)
     if descriptor.enable_dynamic_vgpr or descriptor.shared_vgpr_count:  # the wave may have more
         del limits["v"]
-    short = {
-        file: limit
-        for file, limit in limits.items()
-        if ((named >= _FILES[file].start + limit) & (named < _FILES[file].stop)).any()
-    }
+    short = {file: limit for file, limit in limits.items() if lifted.named_in(_FILES[file]) > limit}
     return tuple(finding for file, limit in short.items() for finding in _in_file(lifted, file, limit))
 
 

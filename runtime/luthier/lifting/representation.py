@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
@@ -35,12 +36,24 @@ class LiftedRepresentation(LiftedKernel, frozen=True, eq=False):
     def named_units(self) -> NDArray[np.int32]:
         """Return the last unit of each register that an instruction names, ascending by LLVM's register number."""
         code, isa = self.code, self.isa
-        reached = np.repeat(self.reached, np.diff(code.operand_start))
+        registers = code.operand_kind == int(OperandKind.REGISTER)
+        if not self.reached.all():
+            registers &= np.repeat(self.reached, code.operand_start[1:] - code.operand_start[:-1])
         named = np.zeros(isa.register_count, bool)
-        named[code.operand_value[reached & (code.operand_kind == int(OperandKind.REGISTER))]] = True
-        registers = np.flatnonzero(named)
-        last: NDArray[np.int32] = isa.register_first_unit[registers] + isa.register_unit_count[registers] - 1
+        named[code.operand_value[registers]] = True
+        numbers = named.nonzero()[0]
+        last: NDArray[np.int32] = isa.register_first_unit[numbers] + isa.register_unit_count[numbers] - 1
         return last
+
+    @cached_property
+    def _last_units(self) -> list[int]:
+        """Return `named_units`, ascending."""
+        return sorted(self.named_units.tolist())
+
+    def named_in(self, file: range) -> int:
+        """Return the number of registers of a file up to the last one that an instruction of the kernel names."""
+        at = bisect.bisect_left(self._last_units, file.stop)
+        return max(0, self._last_units[at - 1] - file.start + 1) if at else 0
 
     @cached_property
     def loops(self) -> tuple[Loop, ...]:

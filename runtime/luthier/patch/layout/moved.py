@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Mapping
+from functools import lru_cache
 
 from msgspec import Struct
 
 from luthier.errors import PatchError
+from luthier.isa import Isa
 from luthier.lifting import LiftedRepresentation
 from luthier.lifting.code.text import text_of
 from luthier.objects.elf import R_AMDGPU_ABS32_HI, R_AMDGPU_ABS32_LO
@@ -48,13 +50,18 @@ def replacements(lifted: LiftedRepresentation, edited: Mapping[int, bytes]) -> d
     replaced |= {index: Replacement(code) for index, code in edited.items()}
     values = (one for one in lifted.pc_references if one.kind == "value")
     replaced |= {one.getpc: _counter(lifted, one.getpc, one.target) for one in values}
-    end = lifted.isa.assemble("s_endpgm").instructions.code
     for block in lifted.blocks:
         if block.exit in ("call", "trap") and not block.successors:
             # The call does not return, but in the new code other code follows it, so end the wave.
             code = edited.get(block.last, lifted.code.bytes_of(block.last))
-            replaced[block.last] = Replacement(code + end)
+            replaced[block.last] = Replacement(code + _end(lifted.isa))
     return replaced
+
+
+@lru_cache(maxsize=64)
+def _end(isa: Isa) -> bytes:
+    """Return the instruction that ends a wave."""
+    return isa.assemble("s_endpgm").instructions.code
 
 
 def _filled(lifted: LiftedRepresentation) -> dict[int, Replacement]:

@@ -55,6 +55,8 @@ class SharedPayloads(NamedTuple):
 
     def links(self, spliced: Spliced) -> NDArray[np.int64]:
         """Return [b] the first SGPR of the pair for the return address of each body, which all its calls share."""
+        if not len(self.callers):
+            return self.callers
         _, first = np.unique(self.callees, return_index=True)
         calls = zip(spliced.placements.numbers[self.callers[first]].tolist(), self.places[first].tolist(), strict=True)
         words = [int.from_bytes(spliced.payloads[number].code[at : at + 4], "little") for number, at in calls]
@@ -63,6 +65,8 @@ class SharedPayloads(NamedTuple):
 
 def calls_of(spliced: Spliced) -> SharedPayloads:
     """Return the calls of shared payloads."""
+    if not spliced.called:
+        return SharedPayloads(*(np.zeros(0, np.int64) for _ in range(4)))
     body = np.full(len(spliced.payloads), -1)
     place = np.zeros(len(spliced.payloads), np.int64)
     for number, callee in spliced.called.items():
@@ -147,10 +151,11 @@ class Placement:
         before = np.bincount(slot, np.where(behind, 0, sizes), len(self.old_sizes)).astype(np.int64)
 
         place = 2 * slot + behind
-        order = np.argsort(place, kind="stable")
-        ends = np.cumsum(sizes[order])
-        starts = ends - sizes[order]
-        first = np.diff(place[order], prepend=-1) != 0
+        order = place.argsort(kind="stable")
+        ordered, in_order = place[order], sizes[order]
+        starts = in_order.cumsum() - in_order
+        first = np.ones(len(order), bool)
+        first[1:] = ordered[1:] != ordered[:-1]
         from_instruction = np.where(behind, self.old_sizes[slot], -before[slot])
         from_instruction[order] += starts - starts[first][np.cumsum(first) - 1]
         call_at = from_instruction[calls.callers] + calls.places

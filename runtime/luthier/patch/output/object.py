@@ -119,13 +119,18 @@ class _Work:
         self.refused_kernels: list[PatchRefusal] = []
         self._modules: dict[int, LoadedModule] = {}
         self._patched: list[PatchedKernel] = []
+        self._owners: dict[int, str] = {}
+        """Address of a descriptor -> the changed kernel that has it."""
 
     def add(self, task: InstrumentationTask) -> None:
         """Patch one kernel."""
         self._modules.update((id(module), module) for module in task.modules)
         try:
             self._check_descriptor(task.lifted.kernel)
-            self._patched.append(patch_kernel(task))
+            patched = patch_kernel(task)
+            self._patched.append(patched)
+            if patched.report.changed:
+                self._owners[patched.kernel.descriptor_address] = patched.name
         except LuthierError as problem:
             if self.strict:
                 raise
@@ -134,14 +139,13 @@ class _Work:
 
     def _check_descriptor(self, kernel: Kernel) -> None:
         """Raise an error if another patched kernel has the same descriptor, which has only one entry point."""
-        address = kernel.descriptor_address
-        for other in self._patched:
-            if other.report.changed and other.kernel.descriptor_address == address:
-                raise PatchError(
-                    f"its descriptor {kernel.symbol} belongs to {other.name}, too, which is already patched",
-                    object=self.object.name,
-                    kernel=kernel.name,
-                )
+        other = self._owners.get(kernel.descriptor_address)
+        if other is not None:
+            raise PatchError(
+                f"its descriptor {kernel.symbol} belongs to {other}, too, which is already patched",
+                object=self.object.name,
+                kernel=kernel.name,
+            )
 
     def finish(self) -> PatchedObject:
         """Write the object.

@@ -82,5 +82,4 @@ def named_registers(lifted: LiftedRepresentation, file: range) -> int:
     FLAT_SCRATCH use its registers. Hand-written kernels for targets with a unified register file may name AGPRs as
     VGPRs at or above ``accum_offset``: v(accum_offset + n) is a(n).
     """
-    last = lifted.named_units
-    return int(last[(last >= file.start) & (last < file.stop)].max(initial=file.start - 1)) - file.start + 1
+    return lifted.named_in(file)
