@@ -31,12 +31,21 @@ TURNS = 5
 """The smallest counts, because other programs use the machine, too."""
 
 
-def _cpu_seconds(*command: str) -> float:
+def cpu_seconds(*command: str) -> float:
     """Return the CPU time of Luthier and all that it starts."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-c", MAIN, *command], check=True, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def build(folder: Path) -> Path:
+    """Compile the program, and return its path."""
+    program = folder / "program"
+    offload = [f"--offload-arch={target}" for target in TARGETS]
+    command = ["hipcc", *offload, "-O2", "-w", str(SOURCE), "-o", str(program)]
+    subprocess.run(command, check=True, env={**os.environ, "HIP_PLATFORM": "amd"})
+    return program
 
 
 def _paired(folder: Path, device: str, program: Sequence[str]) -> tuple[float, float, float]:
@@ -51,7 +60,7 @@ def _paired(folder: Path, device: str, program: Sequence[str]) -> tuple[float, f
     for _ in range(TURNS):
         for way, times in zip(ways, took, strict=True):
             shutil.rmtree(kept, ignore_errors=True)
-            times.append(_cpu_seconds(*way))
+            times.append(cpu_seconds(*way))
     return min(took[0]), min(took[1]), min(took[2])
 
 
@@ -59,10 +68,7 @@ def measure() -> Iterable[Row]:
     """Yield the rows; the peer is the program under `luthier run`."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        program = folder / "program"
-        offload = [f"--offload-arch={target}" for target in TARGETS]
-        command = ["hipcc", *offload, "-O2", "-w", str(SOURCE), "-o", str(program)]
-        subprocess.run(command, check=True, env={**os.environ, "HIP_PLATFORM": "amd"})
+        program = build(folder)
         for name, arguments in PROGRAMS.items():
             for target in TARGETS:
                 plain, unreplayed, replayed = _paired(folder, f"emu:{target}", [str(program), *arguments])
