@@ -210,6 +210,20 @@ def test_diff(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "nowhere" in capsys.readouterr().err
 
 
+CYTHON_NAMES = {
+    "__pyx_pw_4rocm_8bindings_3hip_579hipModuleLaunchKernel": "rocm.bindings.hip.hipModuleLaunchKernel",
+    "__pyx_f_4rocm_8bindings_3hip_10ulonglong1_fromPtr__pyx_wrap_1": "rocm.bindings.hip.ulonglong1.fromPtr",
+    "__pyx_pf_4cupy_5_core_4core_13_ndarray_base_4fill_x": "cupy._core.core._ndarray_base.fill_x",
+    "__pyx_f_4cupy_4cuda_8function__launch.isra.0": "cupy.cuda.function._launch",
+    "__pyx_f_3a": "__pyx_f_3a",
+    "__pyx_tp_new_4rocm_x": "__pyx_tp_new_4rocm_x",
+}
+
+
+def test_names_of_cython() -> None:
+    assert {symbol: spellings(symbol)[-1] for symbol in CYTHON_NAMES} == CYTHON_NAMES
+
+
 def test_short_names() -> None:
     """What is no parameter is kept, and a name that cannot be told from its return type is shown whole."""
     assert {symbol: spellings(symbol)[-1] for symbol in SHORT_NAMES} == SHORT_NAMES

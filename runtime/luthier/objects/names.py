@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _AFTER_PARAMETERS = re.compile(r"(?: const)?(?: \[clone [^]]*\])?$")
 _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 """The end of a demangled name of Rust in its older mangling."""
+_CYTHON = re.compile(r"__pyx_(?:fuse_\d+__pyx_)?(pw|pf|f)_(\d\w*?)(?:__pyx_wrap_\d+)?(?:\.[\w.]+)?$")
+"""A function that Cython compiled: of Python (with a number before its name) or of C, in the scopes of a module."""
 _SYMBOL = re.compile(r"\b_Z\w+")
 """A mangled symbol somewhere in a text."""
 
@@ -35,9 +37,26 @@ def spellings(name: str) -> tuple[str, ...]:
     """
     whole = _mc.demangle(name)
     if whole == name:
-        return (name,)
+        function = _of_cython(name)
+        return (name, function) if function else (name,)
     short = _RUST_HASH.sub("", whole) if _RUST_HASH.search(whole) else _without_parameters(whole)
     return (name, whole, short) if short else (name, whole)
+
+
+def _of_cython(symbol: str) -> str:
+    """Return the name of a function that Cython compiled, ``package.module.function``; empty for others."""
+    match = _CYTHON.match(symbol)
+    kind, rest = match.groups() if match else ("", "")
+    names: list[str] = []
+    while number := re.match(r"\d+", rest):
+        end = number.end() + int(number[0])
+        is_scope = rest[end : end + 1] == "_" and (kind == "f" or rest[end + 1 : end + 2].isdigit())
+        if not is_scope:
+            break
+        names.append(rest[number.end() : end])
+        rest = rest[end + 1 :]
+    last = rest if kind == "f" else rest.lstrip("0123456789")
+    return ".".join([*names, last]) if names and last else ""
 
 
 def _without_parameters(whole: str) -> str:
