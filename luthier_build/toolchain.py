@@ -166,7 +166,7 @@ def _find(settings: tuple[str, ...]) -> Toolchain:
     if major < OLDEST_LLVM:
         raise BuildError(
             f"{clang} is clang {major}; Luthier needs {OLDEST_LLVM} or later: "
-            "set LUTHIER_CLANG, or apt install clang-22"
+            "set LUTHIER_CLANG, or on Debian apt install hipcc"
         )
     resource_dir = Path(run([clang, "-print-resource-dir"]).strip())
 
@@ -213,8 +213,8 @@ def _find_clang(setting: str, roots: list[Path], search: str) -> Path:
         if clang := shutil.which(name, path=search or None):
             return Path(clang)
     raise BuildError(
-        f"no clang in {_listed(roots)} or on the path: install ROCm and set LUTHIER_ROCM_PATH, or apt install "
-        "clang-22 clang-tools-22 lld-22 llvm-22-dev, or set LUTHIER_CLANG"
+        f"no clang in {_listed(roots)} or on the path: install ROCm and set LUTHIER_ROCM_PATH, or set LUTHIER_CLANG, or "
+        "on Debian apt install hipcc g++"
     )
 
 

@@ -75,7 +75,7 @@ def examine() -> Iterator[DoctorLine]:
     try:
         toolchain = Toolchain.find()
     except LuthierError as problem:
-        yield DoctorLine("compiler", "missing", str(problem))
+        yield DoctorLine("compiler", "missing", str(problem), "needed only to write tools: installed ones run without")
     else:
         yield from _toolchain(toolchain)
     for subject, names in (
@@ -245,8 +245,8 @@ def _programs() -> Iterator[DoctorLine]:
             raise BuildError(f"not found: luthier run supports {without}")
         return f"{installed.path}, version {installed.version}"
 
-    yield _attempt("ROCr", lambda: library(rocm.ROCR, "no programs"), "install ROCm", "optional")
-    yield _attempt("HIP", lambda: library(rocm.HIP, "no HIP programs"), "install ROCm's HIP runtime", "optional")
+    yield _attempt("ROCr", lambda: library(rocm.ROCR, "no programs"), "install ROCm (Debian: apt install hipcc)", "optional")
+    yield _attempt("HIP", lambda: library(rocm.HIP, "no HIP programs"), "install ROCm's HIP runtime (Debian: apt install hipcc)", "optional")
     taken = os.environ.get("HSA_TOOLS_LIB")
     if taken:
         missing = [path for path in taken.split() if os.sep in path and not Path(path).exists()]

@@ -162,6 +162,8 @@ def test_the_summary_says_what_is_lacking(tmp_path: Path, capsys: pytest.Capture
     assert len(lines) <= LINES
     assert main(["report", str(run)]) == 0
     assert capsys.readouterr().out.startswith(text)
+    empty = write_run(tmp_path / "empty", {"exit_code": 127})
+    assert "nothing was measured: no kernel was launched" in RunDigest.of(AnalysedRun.of(RunFolder(empty))).lines()
 
 
 def test_details_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

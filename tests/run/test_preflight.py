@@ -55,6 +55,7 @@ def test_a_limit_is_said_first(limit: str, says: str) -> None:
         ("folder", None, "No such file or directory\n"),
         ("./beside", "\x7fELF", "Exec format error; it is an ELF file for another processor, or damaged"),
         ("./beside", "echo started\n", "Exec format error; a script begins with a line such as #!/bin/sh"),
+        ("./script.py", None, "Permission denied; a script needs its interpreter (python3 ./script.py)"),
     ],
 )
 def test_a_program_that_cannot_start(tmp_path: Path, name: str, contents: str | None, says: str) -> None:
@@ -62,6 +63,7 @@ def test_a_program_that_cannot_start(tmp_path: Path, name: str, contents: str | 
         (tmp_path / "beside").write_text(contents)
         (tmp_path / "beside").chmod(0o700)
     (tmp_path / "folder").mkdir()
+    (tmp_path / "script.py").touch(mode=0o600)
     outcome = run("--", name, prefix=f"cd {tmp_path}")
     assert outcome.code == 1
     assert says in outcome.err

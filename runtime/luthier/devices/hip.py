@@ -103,7 +103,7 @@ def _runtime(name: str) -> tuple[Any, int]:
     try:
         from hip import hip as runtime
     except ImportError as problem:
-        raise DeviceError(f"{name} needs hip-python: pip install luthier[hip] ({problem})") from problem
+        raise DeviceError(f"{name} needs hip-python: pip install 'luthier[hip]' ({problem})") from problem
     hip: Any = runtime
     try:
         error, count = hip.hipGetDeviceCount()

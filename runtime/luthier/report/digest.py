@@ -119,7 +119,7 @@ class RunDigest(Struct, frozen=True):
         elif self.is_measured:
             yield "no findings: lanes, cache lines and LDS banks are used well"
         else:
-            yield "no findings"
+            yield "no findings" if self.kernels else "nothing was measured: no kernel was launched"
         for first, *rest in shown:
             where = f"{first.place} {first.kernel}".strip()
             places = list(dict.fromkeys(other.place for other in rest if other.place not in ("", first.place)))

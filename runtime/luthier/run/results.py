@@ -191,7 +191,7 @@ def check(instrumentation: Instrumentation) -> None:
     if not instrumentation.sessions:
         raise ToolError(
             "nothing was instrumented: the program did not load ROCr (libhsa-runtime64.so.1), with which programs use "
-            "AMD GPUs"
+            "AMD GPUs; `luthier doctor` shows whether this machine has it"
         )
     if instrumentation.faults:
         raise LuthierError(f"nothing was instrumented: {instrumentation.faults[0]}")

@@ -107,6 +107,8 @@ def start(command: Sequence[str], *, env: Mapping[str, str]) -> subprocess.Popen
 def _start_hint(program: str, problem: OSError) -> str:
     """Return what a user who cannot start a program can do, if that is known."""
     is_program = os.path.isfile(program) and os.access(program, os.X_OK)
+    if problem.errno == errno.EACCES and os.path.isfile(program):
+        return f"; a script needs its interpreter (python3 {program}), a program its permission (chmod +x {program})"
     if problem.errno == errno.ENOENT and is_program:
         return "; its interpreter is missing" if "/" in program else f"; did you mean ./{program}?"
     if problem.errno == errno.ENOEXEC and is_program:
