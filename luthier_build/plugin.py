@@ -126,7 +126,8 @@ def _host_compiler(toolchain: Toolchain) -> list[str]:
     for name in ("g++", "c++", "clang++", os.fspath(beside)):
         if compiler := shutil.which(name):
             return [compiler]
-    raise BuildError("no C++ compiler to build Luthier's compiler plugin: apt install g++, or set CXX")
+    packages = f"g++ llvm-{toolchain.llvm_major}-dev"
+    raise BuildError(f"no C++ compiler to build Luthier's compiler plugin: apt install {packages}, or set CXX")
 
 
 def plugin_flags(toolchain: Toolchain) -> list[str]:

@@ -213,8 +213,8 @@ def _find_clang(setting: str, roots: list[Path], search: str) -> Path:
         if clang := shutil.which(name, path=search or None):
             return Path(clang)
     raise BuildError(
-        f"no clang in {_listed(roots)} or on the path: install ROCm and set LUTHIER_ROCM_PATH, or set LUTHIER_CLANG, or "
-        "on Debian apt install hipcc g++"
+        f"no clang in {_listed(roots)} or on the path: install ROCm and set LUTHIER_ROCM_PATH, or set LUTHIER_CLANG, "
+        "or on Debian apt install hipcc g++"
     )
 
 

@@ -245,8 +245,9 @@ def _programs() -> Iterator[DoctorLine]:
             raise BuildError(f"not found: luthier run supports {without}")
         return f"{installed.path}, version {installed.version}"
 
-    yield _attempt("ROCr", lambda: library(rocm.ROCR, "no programs"), "install ROCm (Debian: apt install hipcc)", "optional")
-    yield _attempt("HIP", lambda: library(rocm.HIP, "no HIP programs"), "install ROCm's HIP runtime (Debian: apt install hipcc)", "optional")
+    fix = "install ROCm; on Debian: apt install hipcc"
+    yield _attempt("ROCr", lambda: library(rocm.ROCR, "no programs"), fix, "optional")
+    yield _attempt("HIP", lambda: library(rocm.HIP, "no HIP programs"), fix, "optional")
     taken = os.environ.get("HSA_TOOLS_LIB")
     if taken:
         missing = [path for path in taken.split() if os.sep in path and not Path(path).exists()]

@@ -192,9 +192,15 @@ def run(args: argparse.Namespace) -> int:
     # Not a bare name, which pip would look up as a distribution.
     place = shlex.quote(os.fspath(folder) if folder.is_absolute() else os.path.join(".", folder))
     say(f"{folder} is ready: pip install --no-build-isolation {place}, then luthier tools")
+    try:
+        Toolchain.find()
+    except BuildError as problem:
+        say(f"luthier new: warning: pip needs a compiler: {problem}", file=sys.stderr)
     return 0
 
 
+_KNOWN_TO_ALL = ("gfx90a", "gfx1100")
+"""Targets that every supported compiler knows."""
 _MODULES = ("luthier", "luthier_build", "test", "clang", "hip")
 """Modules that are not in `sys.stdlib_module_names`, and modules of optional requirements under their import names."""
 
@@ -307,9 +313,10 @@ def make_tool(name: str, directory: Path) -> Path:
 
 
 def _targets() -> tuple[str, ...]:
-    """Return those default targets that this machine's compiler knows; all if it knows none or there is no compiler."""
+    """Return those default targets that this machine's compiler knows, or if there is none, the oldest; all if it knows
+    none."""
     try:
         toolchain = Toolchain.find()
     except BuildError:
-        return DEFAULT_TARGETS
+        return _KNOWN_TO_ALL
     return tuple(filter(toolchain.knows, DEFAULT_TARGETS)) or DEFAULT_TARGETS

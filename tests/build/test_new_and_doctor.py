@@ -69,6 +69,17 @@ def test_what_it_tells_to_install_is_a_folder_not_somebodys_package(
     assert "pip install --no-build-isolation .\n" in (tmp_path / "requests/README.md").read_text()
 
 
+def test_a_new_tool_without_a_compiler(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so, and the tool builds with the oldest compiler that is installed later."""
+    monkeypatch.setenv("LUTHIER_CLANG", "/none/clang")
+    assert main(["new", "early", "--directory", str(tmp_path)]) == 0
+    assert "pip needs a compiler: LUTHIER_CLANG is /none/clang" in capsys.readouterr().err
+    project = tomllib.loads((tmp_path / "early/pyproject.toml").read_text())
+    assert project["tool"]["luthier"]["targets"] == ["gfx90a", "gfx1100"]
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from luthier.cli.main import main
-from luthier.errors import ToolError
+from luthier.errors import LuthierError, ToolError
 from luthier.module import DeviceVariable, Hook, ModuleManifest, Parameter
 from luthier.tool import parse_tool, parse_tools
 
@@ -153,6 +153,12 @@ def test_a_broken_tool_is_a_row_with_the_reason(
     assert main(["tools"]) == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("! broken: ")]
     assert any(problem in line for line in lines)
+
+
+def test_an_error_of_luthier_keeps_its_lines(install: Install) -> None:
+    install("broken", "broken_tool", code="from luthier import LuthierError\nraise LuthierError('first\\nsecond')")
+    with pytest.raises(LuthierError, match=r"broken_tool:Example\) cannot be imported: first\nsecond"):
+        parse_tool("broken")
 
 
 def test_two_tools_of_one_name(install: Install, capsys: pytest.CaptureFixture[str]) -> None:

@@ -102,7 +102,8 @@ def load(
         loaded = point.load()
     except (Exception, SystemExit) as problem:  # modules of packages may raise anything
         where = f"{what} of {package_of(point)} ({point.value})"
-        raise error(f"{where} cannot be imported: {problem!r}") from problem
+        text = problem if isinstance(problem, LuthierError) else repr(problem)  # the former may have a compiler's lines
+        raise error(f"{where} cannot be imported: {text}") from problem
     if kind is not None and not isinstance(loaded, kind[0]):
         raise error(f"{what} of {package_of(point)}: {point.value} is not a {kind[1]}")
     return loaded
