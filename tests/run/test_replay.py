@@ -27,6 +27,23 @@ def spoil(file: Path, output: Path) -> Path:
     return output
 
 
+def test_loads_of_arguments_may_read_beyond_them(
+    captured: Callable[..., list[Path]], luthier: Luthier, temporary: Path
+) -> None:
+    """As a load of four words of which three are arguments: the last argument's word is outside of the memory."""
+    capture = read_capture(captured("histogram")[0])
+    manifest = capture.manifest
+    explicit = (argument for argument in manifest.arguments if not argument.kind.startswith("hidden"))
+    size = max(argument.offset + argument.size for argument in explicit) - 4
+    (pool,) = (place for place in manifest.ranges if 0 <= manifest.kernarg - place[0] < place[1])
+    parts = (pool[0], manifest.kernarg - pool[0]), (manifest.kernarg, size)
+    ranges = sorted([*(place for place in manifest.ranges if place != pool), *(part for part in parts if part[1])])
+    shorter = msgspec.structs.replace(manifest, ranges=ranges)
+    write_capture(temporary / "short.lcap", msgspec.structs.replace(capture, manifest=shorter))
+    done = luthier("replay", temporary / "short.lcap")
+    assert done.returncode == 0, done
+
+
 # Tools --------------------------------------------------------------------------------------------------------------
 
 

@@ -35,6 +35,8 @@ COUNTS = np.dtype([("address", "<u8"), ("executions", "<u8"), ("lanes", "<u8")])
 
 LARGEST_KERNARG = 1 << 20
 """The most bytes of a kernel's arguments."""
+KERNARG_ALIGNMENT = 64
+"""Bytes: compilers widen scalar loads of arguments to this alignment, so that they read beyond the last argument."""
 _HEXADECIMAL = re.compile("[0-9a-f]*")
 
 Pages = NDArray[np.uint8]

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from luthier.capture.form import COUNTS, PAGE, Capture, Triple
+from luthier.capture.form import COUNTS, KERNARG_ALIGNMENT, PAGE, USER_SPACE, Capture, Triple
 from luthier.capture.grid import Part, chosen, parts, whole_groups
 from luthier.capture.pages import Difference, by_address, compared, stretches, with_pages, without
 from luthier.capture.place import mapped, pieces, present
@@ -329,12 +329,20 @@ class PreparedLaunch:
         """Allow access to the captured memory."""
         taken = []
         try:
-            for address, size in without(self.capture.manifest.ranges, self.capture.manifest.left_out):
+            for address, size in without([*self._readable()], self.capture.manifest.left_out):
                 taken.append(self.accessible.register(address, size, "captured memory"))
             yield self.accessible
         finally:
             for allocation in taken:
                 self.accessible.free(allocation)
+
+    def _readable(self) -> Iterator[tuple[int, int]]:
+        """Yield the captured ranges, that of the arguments with what loads of arguments may read beyond it."""
+        manifest = self.capture.manifest
+        following = [*(address for address, _ in manifest.ranges[1:]), USER_SPACE]
+        for (address, size), limit in zip(manifest.ranges, following, strict=True):
+            beyond = -(address + size) % KERNARG_ALIGNMENT if 0 <= manifest.kernarg - address < size else 0
+            yield address, min(size + beyond, limit - address)
 
     @contextmanager
     def _dispatch(self, memory: AllocationTable, threads: int) -> Iterator[dict[str, int]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from luthier.capture.form import Capture
+from luthier.capture.form import KERNARG_ALIGNMENT, Capture
 from luthier.capture.pages import without
 from luthier.capture.program import Program, device_of, isa_of
 from luthier.capture.replay import Executed, PreparedLaunch
@@ -26,9 +26,6 @@ from luthier.errors import DeviceError, LuthierError
 from luthier.objects import CodeObject, Kernel, KernelArgument, Symbol
 from luthier.objects.origins import teller
 from luthier.support.wording import enumerated
-
-KERNARG_ALIGNMENT = 64
-"""Bytes: compilers widen scalar loads of arguments to this alignment."""
 
 
 class SubstitutedLaunch(PreparedLaunch):
