@@ -54,6 +54,9 @@ SHORT_NAMES = {
     "_ZlsIiEvRKT_": "void operator<<<int>(int const&)",
     "_ZN1AcviEv": "A::operator int()",
     "_Z1fIiEPFvfEi": "void (*f<int>(int))(float)",
+    "__shapes_MOD_scale_all._omp_fn.0": "shapes::scale_all._omp_fn.0",  # gfortran
+    "__omp_offloading_fe00_2804dc__QMshapesPscale_all_l6": "__omp_offloading_fe00_2804dc_shapes::scale_all_l6",  # flang
+    "__no_MODULE_here": "__no_MODULE_here",
 }
 """Symbol -> its last spelling."""
 PATTERNS: dict[tuple[str, ...], set[str]] = {
@@ -102,6 +105,11 @@ def test_tables_for_people() -> None:
         "calls overloaded(unsigned int*, int), math::scale<math::Box<int, 3>*> and _Znonsense"
     )
     assert as_in_source(tables[:1])[0].rows[0][0] == "overloaded"
+    fortran = Table("in __a_MOD_b._omp_fn.0: 3", ("what",), [("_RNvCs1234_7mycrate3foo",)])
+    assert (as_in_source([fortran])[0].title, as_in_source([fortran])[0].rows[0][0]) == (
+        "in a::b._omp_fn.0: 3",
+        "mycrate::foo",
+    )
     assert tables[0].rows[0][0] == first
 
 

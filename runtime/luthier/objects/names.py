@@ -24,7 +24,9 @@ _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 """The end of a demangled name of Rust in its older mangling."""
 _CYTHON = re.compile(r"__pyx_(?:fuse_\d+__pyx_)?(pw|pf|f)_(\d\w*?)(?:__pyx_wrap_\d+)?(?:\.[\w.]+)?$")
 """A function that Cython compiled: of Python (with a number before its name) or of C, in the scopes of a module."""
-_SYMBOL = re.compile(r"\b_Z\w+")
+_FORTRAN = re.compile(r"_(?:_([a-z]\w*)_MOD_([a-z]\w*)|QM([a-z][a-z0-9_]*)P([a-z][a-z0-9_]*))")
+"""A procedure of a module, as gfortran and flang mangle it."""
+_SYMBOL = re.compile(r"\b(?:_[ZR]|__[a-z]\w*_MOD_|\w*_QM[a-z])\w+")
 """A mangled symbol somewhere in a text."""
 
 
@@ -33,12 +35,15 @@ def spellings(name: str) -> tuple[str, ...]:
     """Return the spellings of a kernel's name.
 
     They are its symbol and, if it is mangled, the demangled name with and without parameters
-    (``_ZN4math5scaleIfEEvPT_i``, ``void math::scale<float>(float*, int)``, ``math::scale<float>``).
+    (``_ZN4math5scaleIfEEvPT_i``, ``void math::scale<float>(float*, int)``, ``math::scale<float>``); for a procedure of
+    a Fortran module, the symbol with both names (``math::scale._omp_fn.0``).
     """
     whole = _mc.demangle(name)
     if whole == name:
-        function = _of_cython(name)
-        return (name, function) if function else (name,)
+        function = _of_cython(name) or _FORTRAN.sub(
+            lambda match: f"{match[1] or match[3]}::{match[2] or match[4]}", name
+        )
+        return (name,) if function == name else (name, function)
     short = _RUST_HASH.sub("", whole) if _RUST_HASH.search(whole) else _without_parameters(whole)
     return (name, whole, short) if short else (name, whole)
 
