@@ -36,7 +36,6 @@ WRONG = re.compile(
     r"\bFAIL|\b[Ff]ailed\b|\bfail\b|[Mm]ismatch|NOT PASSED|\bincorrect\b|INVALID|\bError at\b"
     r"|\b(?:Error|ERROR): (?![\d.])"
 )
-NOT_THERE = re.compile(r"'([^']+)' file not found|cannot find -l(\w+)|library not found for -l(\w+)")
 
 REPEATED = 8
 """How often a program runs without a tool, to see whether its number of instructions is always the same."""
@@ -85,20 +84,8 @@ def compile_program(setting: Setting, folder: Path) -> Path:
     match = re.search(r"^(?:program|EXE|TARGET)\s*:?=\s*(\S+)", (folder / "Makefile").read_text(), re.MULTILINE)
     program = folder / (match[1] if match else "main")
     if done.returncode or not program.is_file():
-        raise NotTried(complaint_of_compiler(output, folder))
+        raise NotTried(run_matrix.complaint_of_compiler(output, folder))
     return program
-
-
-def complaint_of_compiler(output: str, folder: Path) -> str:
-    """Return why a program was not compiled, without where it lies."""
-    missing = NOT_THERE.search(output)
-    if missing:
-        return f"wants what is not there: {next(filter(None, missing.groups()))}"
-    for pattern in (r"error: (.*)", r"(undefined (?:reference|symbol).*)", r"(make: \*\*\* .*)"):
-        match = re.search(pattern, output)
-        if match:
-            return f"does not compile: {match[1].replace(str(folder), '')[:110]}"
-    return "does not compile"
 
 
 def run(setting: Setting, folder: Path, options: Sequence[str], command: Sequence[str]) -> tuple[int, str]:

@@ -1,12 +1,13 @@
-"""Run test suites on virtual devices with releases of ROCm (scripts/rocm-stack), and record the results.
+"""Run test suites and programs on virtual devices with releases of ROCm (scripts/rocm-stack), and record the results.
 
     python benchmarks/run_matrix.py --release 6.4 --target gfx90a,gfx1100 --suite rocRAND,llama.cpp
     python benchmarks/run_matrix.py --suite MIGraphX --tool ",instr_count,opcode_histogram,memcheck,sanitize,capture"
 
-Instead of a tool, `sanitize` runs the program under `luthier sanitize`, and `capture` captures its launches and replays
-them. Under `instr_count`, as many instructions must be counted as the same case executed without a tool. Cases with an
-outcome run only with --again. Outcomes are in matrix.json next to this file, and each run makes the table between the
-markers in docs/what-runs.md from them; without --suite, it does only that.
+matrix.toml next to this file has the suites, and where they are from. Instead of a tool, `sanitize` runs the program
+under `luthier sanitize`, and `capture` captures its launches and replays them. Under `instr_count`, as many
+instructions must be counted as the same case executed without a tool. A case that fails alone is not tried under tools,
+and cases with an outcome run only with --again. Outcomes are in matrix.json next to this file, and each run makes the
+table between the markers in docs/what-runs.md from them; without --suite, it does only that.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import fcntl
 import itertools
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,6 +90,12 @@ def read_nothing(output: str) -> Tally | None:
     return Tally(1, 0)
 
 
+def read_clblast(output: str) -> Tally | None:
+    """Return the results of a program that compares CLBlast with another BLAS; None if it did not end."""
+    counts = {what: re.findall(rf"^ +(\d+) test\(s\) {what}", output, re.MULTILINE) for what in ("passed", "failed")}
+    return Tally(*(sum(map(int, numbers)) for numbers in counts.values())) if counts["passed"] else None
+
+
 def read_migraphx(output: str) -> Tally | None:
     """Return the result of `migraphx-driver verify`, which compares a network's results with the processor's."""
     if "MIGraphX verification passed successfully" in output:
@@ -95,33 +104,64 @@ def read_migraphx(output: str) -> Tally | None:
 
 
 @dataclass(frozen=True)
+class Case:
+    """One program with its arguments."""
+
+    command: Sequence[str]
+    folder: str = ""
+    """Of a checkout, in which it runs."""
+    build: str = ""
+    """Shell command that compiles the program."""
+    program: Path | None = None
+    """What it compiles."""
+    right: str = ""
+    """Regular expression that the output of a right run has."""
+
+    def read(self, suite: Suite, output: str) -> Tally | None:
+        """Return the results of the program."""
+        tally = suite.read(output)
+        if tally is not None and self.right and not re.search(self.right, output, re.MULTILINE):
+            return Tally(0, 1, ("the program does not say that its results are right",))
+        return tally
+
+
+@dataclass(frozen=True)
 class Suite:
-    """Test programs, each of which is a case of a table."""
+    """Programs of one origin, as matrix.toml describes them."""
 
     packages: Mapping[str, str]
-    """Debian's, by release of ROCm, with commas; the first one's folder has the programs of GoogleTest's."""
     programs: str = ""
-    """Which of that folder are tried."""
-    filters: Mapping[str, str] = field(default_factory=lambda: {"": "*"})
-    """Case -> GoogleTest's filter; without one, all tests run."""
+    filters: Mapping[str, str] = field(default_factory=dict)
     read: Callable[[str], Tally | None] = field(default=read_gtest)
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Additional variables of the environment."""
-    repair: str = "true"
-    """Shell command that repairs defects of the packages in the root."""
+    repairs: Sequence[str] = ()
     devices: int = 1
-    """Number of devices of a target."""
-    cases: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Case -> command line, if these are not programs of GoogleTest's."""
+    cases: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
     wheels: str = ""
-    """PyPI's packages, with versions and spaces."""
     with_required: bool = False
-    """Whether what the wheels require is installed, too."""
+    checkout: str = ""
+    compiler: str = ""
+    right: str = ""
+    package: str = ""
 
     @property
-    def folder(self) -> Path:
+    def installed(self) -> Path:
         """Return where its wheels are installed."""
         return ROOT / "build/matrix/wheels" / self.wheels.replace(" ", "+")
+
+    @property
+    def clone(self) -> Path:
+        """Return where its checkout is."""
+        return ROOT / "build/matrix/checkouts" / self.checkout
+
+
+def suites() -> tuple[dict[str, Suite], dict[str, str]]:
+    """Return the suites of matrix.toml, and the commands that repair defects of packages."""
+    declared = tomllib.loads((ROOT / "benchmarks/matrix.toml").read_text())
+    for fields in declared["suites"].values():
+        fields["read"] = globals()[f"read_{fields.get('read', 'gtest')}"]
+        fields["packages"] = {of: declared["packages"].get(names, names) for of, names in fields["packages"].items()}
+    return {name: Suite(**fields) for name, fields in declared["suites"].items()}, declared["repairs"]
 
 
 HARMLESS = (
@@ -129,196 +169,10 @@ HARMLESS = (
     "|Failed to load kernel source"
 )
 """Messages that also correct runs print."""
-LARGE = {
-    "CONV_2D": r"ne_input=\[1,1,1,2\],",
-    "FLASH_ATTN_EXT": r"hsk=64,hsv=64,.*kv=113,nb=1,",
-    "MUL_MAT": r"type_a=(f32|f16|q4_0|q8_0),type_b=f32,m=16,n=(1|8),k=256,bs=\[1,1\],",
-    "MUL_MAT_ID": r"type_a=(f32|q4_0),type_b=f32,n_mats=4,n_used=2,",
-    "ROPE": r"type=f32,ne_a=\[128,32,2,1\]",
-}
-"""Operations of llama.cpp that are tested partly -> regular expression of their parameters."""
+NOT_THERE = re.compile(r"'([^']+)' file not found|cannot find -l(\w+)|library not found for -l(\w+)")
 OPERATIONS = "/usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-backend-ops"
-EVERYWHERE = ("5.7", "6.4", "7.2")
-FIRST_TYPES = {"": "*/0.*:*/1.*"}
-"""Of suites that are instantiated for dozens of types the first two, in each program."""
-TRANSFORMS = {
-    "pow2_1D": "len_64_*",
-    "pow3_1D": "len_81_*",
-    "pow5_1D": "len_125_*",
-    "prime_1D": "len_17_*",
-    "mix_1D": "len_300_*",
-    "pow2_2D": "len_16_16_*",
-    "pow2_3D": "len_4_8_4_*",
-}
-FACTORIZATIONS = ("POTF2", "POTRF", "GETF2", "GETRF", "GEQR2", "GEQRF", "GETRS", "SYTF2", "STEDC", "BDSQR")
-LAYERS = {
-    "BatchNorm": "BNInferSmall2D_FP32*",
-    "Fused": "bn_infer_fused_spatial_FP32*/1?",
-    "Kthvalue": "Kthvalue_fwd_FP32*",
-    "MultiMarginLoss": "MultiMarginLoss_FP32*",
-    "PReLU": "PReLU_bwd_FP32*",
-    "TensorOps": "unaryTensorOps_*:Smoke/GPU_binaryTensorOps_*_FP32*",
-    "VecAdd": "VecAddTest_FP32*",
-    "Naive": "UnitTestConvSolverDirectNaive*",
-    "OpenCL": "UnitTestConvSolverOcl*FP32*",
-    "GEMM": "UnitTestConvSolverGemm*FP32*",
-}
-COLLECTIVES = {
-    "ProxyTraceTestFixture": "*",
-    "CollTraceUtilsTest": "*",
-    "Recorder": "*",
-    "Standalone": "SplitComms_*:Standalone.CommCuDevice_Check",
-    **dict.fromkeys(("AllGather", "AllReduce", "Broadcast"), "OutOfPlace"),
-}
-SMALL_COLLECTIVES = {
-    "HSA_NO_SCRATCH_RECLAIM": "1",
-    "UT_DATATYPES": "ncclFloat32",
-    "UT_MIN_GPUS": "2",
-    "UT_REDOPS": "ncclSum",
-    "UT_TIMEOUT_US": "200000000",
-}
-"""Settings of RCCL's tests on gfx942: one type and operation each, and the time of a call."""
-NETWORKS = {name: f"build/matrix/{name}.onnx" for name in ("convolutional", "transformer")}
-"""Network -> file that the suites which run it write."""
-WRITTEN = "mkdir -p build/matrix && " + " && ".join(
-    f"/usr/bin/python3 tests/run/foreign/onnx_networks.py {name} {path}" for name, path in NETWORKS.items()
-)
-# MIOpen calls the compiler of OpenCL where Debian built MIOpen.
-OPENCL_COMPILER = "d=/build/reproducible-path/miopen-6.4.3+dfsg/build && mkdir -p $d && ln -sf /usr/bin/clang-21 $d"
-# Debian's MIOpen gives -isystem /usr/include, behind which C++ headers do not find those of C.
-WITHOUT_HEADERS = {"CCC_OVERRIDE_OPTIONS": "# x-isystem x/usr/include"}
 PYTHON = str(ROOT / ".venv/bin/python")
-# Without these, each run tries MIOpen's solvers whose intrinsics clang 21 does not have any more.
-SOLVERS = {"MIOPEN_DEBUG_CONV_IMPLICIT_GEMM": "0", "MIOPEN_DEBUG_DISABLE_FIND_DB": "1"}
-# A library that Debian does not have, whose functions do nothing.
-PROFILER = (
-    "echo 'ROCTRACER_4.0 { global: *; };' > build/matrix/map"
-    " && echo 'void roctracer_start() {} void roctracer_stop() {}' | gcc -shared -fPIC -xc -"
-    " -Wl,-soname,libroctracer64.so.4,--version-script=build/matrix/map -o build/matrix/libroctracer64.so.4"
-)
-COMPILER = "clang-21,lld-21,rocm-device-libs-21"
-"""Of MIOpen and MIGraphX, which compile when programs run."""
-MIGRAPHX = {"6.4": f"migraphx,migraphx-tests,{COMPILER},python3-onnx"}
-SUITES = {
-    "MIGraphX": Suite(
-        MIGRAPHX,
-        cases={name: ("migraphx-driver", "verify", path) for name, path in NETWORKS.items()},
-        read=read_migraphx,
-        # Debian's hipBLASLt 7.1.1 lacks kernels for gfx1100 that its own tables name.
-        environment=WITHOUT_HEADERS | SOLVERS | {"MIGRAPHX_SET_GEMM_PROVIDER": "rocblas"},
-        repair=f"{OPENCL_COMPILER} && {WRITTEN}",
-    ),
-    "ONNX Runtime": Suite(
-        {"7.2": f"python3-onnx,libhipblas3,libmiopen1,libhipfft0,librocm-smi64-1,{COMPILER},clang-tools-21,llvm-21"},
-        cases={
-            name: (PYTHON, "tests/run/foreign/onnx_networks.py", "compare", path, "ROCMExecutionProvider")
-            for name, path in NETWORKS.items()
-        },
-        read=read_nothing,
-        wheels="onnxruntime-rocm==1.22.2.post3",
-        environment=WITHOUT_HEADERS | SOLVERS | {"LD_LIBRARY_PATH": "build/matrix"},
-        repair=f"{OPENCL_COMPILER} && {WRITTEN} && {PROFILER}",
-    ),
-    "PennyLane": Suite(
-        {"7.2": ""},
-        cases={"circuit": (PYTHON, "tests/run/foreign/pennylane_circuit.py")},
-        read=read_nothing,
-        wheels="pennylane-lightning-amdgpu==0.45.0",
-        with_required=True,
-    ),
-    "MIGraphX's tests": Suite(
-        MIGRAPHX,
-        cases={
-            name: (f"/usr/libexec/migraphx/migraphx-tests/test_gpu_{name}",)
-            for name in ("codegen_literal", "manage_host_buffer", "quantization", "stream_sync")
-        },
-        read=read_migraphx_tests,
-    ),
-    "our programs": Suite(dict.fromkeys(("5.2", *EVERYWHERE), ""), read=read_nothing),
-    "llama.cpp": Suite({"6.4": "llama.cpp-tests,libggml0-backend-hip,librocrand1-tests"}, read=read_operations),
-    "rocRAND": Suite(
-        dict.fromkeys(("5.7", "7.2"), "librocrand1-tests")
-        | {"6.4": "librocrand1-tests,llama.cpp-tests,libggml0-backend-hip"},
-        "test_*",
-    ),
-    "rocPRIM": Suite(dict.fromkeys(EVERYWHERE, "librocprim-tests"), "test_*", FIRST_TYPES),
-    "rocThrust": Suite(dict.fromkeys(EVERYWHERE, "librocthrust-tests"), "test_*", read=read_thrust),
-    "hipCUB": Suite(dict.fromkeys(EVERYWHERE, "libhipcub-tests"), "test_*", FIRST_TYPES),
-    "rocFFT": Suite(
-        dict.fromkeys(EVERYWHERE, "librocfft0-tests"),
-        "rocfft-test",
-        {name: f"{name}/*_forward_{sizes}" for name, sizes in TRANSFORMS.items()},
-    ),
-    "rocSPARSE": Suite(
-        {"5.7": "librocsparse0-tests", "6.4": "librocsparse1-tests", "7.2": "librocsparse1-tests"},
-        "rocsparse-test",
-        {"vectors": "*quick*axpyi*:*quick*gthr_*:*quick*doti*", "products": "*quick*csrmv_f32*:*quick*coomv_f32*"},
-    ),
-    "rocBLAS": Suite(
-        {"5.7": "librocblas0-tests", "6.4": "librocblas4-tests,librocsolver0-tests", "7.2": "librocblas5-tests"},
-        "rocblas-test",
-        {
-            "vectors": "*quick*axpy_f32*:*quick*dot_f32*:*quick*scal_f32*",
-            "products": "*quick*gemv_*f32*:*quick*gemm_*f32*",
-        },
-    ),
-    "rocSOLVER": Suite(
-        dict.fromkeys(("5.7", "7.2"), "librocsolver0-tests") | {"6.4": "librocsolver0-tests,librocblas4-tests"},
-        "rocsolver-test",
-        {name: f"checkin_lapack/{name}.__float/*" for name in FACTORIZATIONS},
-    ),
-    "hipRAND": Suite(
-        {"7.2": "libhiprand1-tests"},
-        "test_hiprand_kernel",
-        {
-            generator: f"hiprand_kernel_h_{generator}.hiprand_{'uniform' if 'mtgp' in generator else 'init'}"
-            for generator in ("philox4x32_10", "mrg32k3a", "xorwow", "mtgp_32")
-        },
-    ),
-    "hipSPARSE": Suite(
-        {"7.2": "libhipsparse4-tests"},
-        "hipsparse-test",
-        {
-            "products": "pre_checkin/doti.level1/f32_r_15332_1543_0b",
-            "formats": "quick/csr2csc.conversion/f32_r_10_33_num_?b:quick/hyb2csr.conversion/f32_r_10_33_?b",
-        },
-    ),
-    "hipSPARSELt": Suite(
-        {"7.2": "hipsparselt-tests"},
-        cases={
-            name: ("hipsparselt-test", f"--gtest_filter=*quick_{tests}")
-            for name, tests in {
-                "prune": "prune_small_tile_f16_r_S?_NN_8_8_8_8_CCCC",
-                "compress": "compress_small_f16_r_S?_NN_8_8_8_8_CCCC",
-                "products": "spmm_small_f16_rf16_rf16_rf16_rf32_r_SA_NN_8_8_8_5_8_8_0_8_8_CCCC",
-            }.items()
-        },
-    ),
-    "hipBLASLt": Suite(
-        {"7.2": "libhipblaslt1-tests"},
-        "hipblaslt-test",
-        {
-            "helpers": "_/aux_test*",
-            "extensions": "ExtOpTest*",
-            "vectors": "*quick_matmul_one_f32_r*_1_1_*_0_*",
-            "products": "*quick_matmul_8_f32_r*",
-        },
-    ),
-    "MIOpen": Suite(
-        {"6.4": f"libmiopen1-tests,{COMPILER}"},
-        "miopen_gtest",
-        {name: f"Smoke/GPU_{tests}" for name, tests in LAYERS.items()},
-        environment=WITHOUT_HEADERS,
-        repair=OPENCL_COMPILER,
-    ),
-    "RCCL": Suite(
-        {"7.2": "librccl1-tests,librccl-dev,libopenmpi-dev,openmpi-bin"},
-        "rccl-UnitTests",
-        {name: f"{name}.{tests}" for name, tests in COLLECTIVES.items()},
-        environment=SMALL_COLLECTIVES,
-        devices=2,
-    ),
-}
+SUITES, REPAIRS = suites()
 
 
 def stack(release: str, packages: str, *command: str, bind: Path | None = None) -> list[str]:
@@ -327,45 +181,71 @@ def stack(release: str, packages: str, *command: str, bind: Path | None = None) 
     return [str(ROOT / "scripts/rocm-stack"), release, *more, "--", *command]
 
 
-def commands(name: str, release: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield each case of a suite, with its command line."""
+def cases_of(name: str, release: str, target: str) -> Iterator[tuple[str, Case]]:
+    """Yield each case of a suite, with its name."""
     suite = SUITES[name]
-    packages = suite.packages[release]
+    packages, programs = suite.packages[release], ROOT / "build/matrix" / release
     if name == "our programs":
         for source in sorted(PROGRAMS.glob("*.hip")):
             if "int main()" in source.read_text() and source.stem not in NOT_ALONE:
-                yield source.stem, build(source, release)
+                yield source.stem, own_program(source, release, programs / source.stem)
     elif name == "llama.cpp":
         text = subprocess.run(stack(release, packages, OPERATIONS, "--list-ops"), capture_output=True, text=True).stdout
         for operation in re.findall(r"^  (\w+)$", text, re.MULTILINE):
-            part = ["-p", LARGE[operation]] if operation in LARGE else []
-            yield operation, [OPERATIONS, "test", "-b", "ROCm0", "-o", operation, *part]
+            part = ["-p", suite.filters[operation]] if operation in suite.filters else []
+            yield operation, Case([OPERATIONS, "test", "-b", "ROCm0", "-o", operation, *part])
     elif suite.cases:
-        yield from ((case, list(line)) for case, line in suite.cases.items())
+        for case, given in suite.cases.items():
+            yield case, case_of(suite, given, target, programs / target / name / case)
     else:
         folder = f"/usr/libexec/rocm/{packages.partition(',')[0]}"
         listing = stack(release, packages, "sh", "-c", f"cd {folder} && ls -d {suite.programs}")
         for program in subprocess.run(listing, check=True, stdout=subprocess.PIPE, text=True).stdout.split():
-            for case, wanted in suite.filters.items():
+            for case, wanted in (suite.filters or {"": "*"}).items():
                 chosen = [f"--gtest_filter={wanted}"] if wanted != "*" else []
-                yield case or program, [f"{folder}/{program}", *chosen]
+                yield case or program, Case([f"{folder}/{program}", *chosen])
 
 
-def build(source: Path, release: str) -> list[str]:
-    """Return the command line of one of our programs, built by the hipcc of a release."""
-    output = ROOT / "build/matrix" / release / source.stem
-    output.parent.mkdir(parents=True, exist_ok=True)
+def case_of(suite: Suite, given: str | Mapping[str, str], target: str, program: Path) -> Case:
+    """Return a case of matrix.toml for a target.
+
+    Args:
+        suite: of the case.
+        given: the case in the file.
+        target: of the devices.
+        program: where it is compiled to, if it has sources.
+    """
+    fields = {"command": given} if isinstance(given, str) else given
+    command, build = fields.get("command", f"{{program}} {fields.get('arguments', '')}"), fields.get("build", "")
+    if "sources" in fields:
+        build = f"{fields.get('compiler', suite.compiler)} {fields['sources']} -o {{program}}"
+    for name, value in (("python", PYTHON), ("program", f"'{program}'"), ("target", target)):
+        command, build = command.replace(f"{{{name}}}", value), build.replace(f"{{{name}}}", value)
+    folder = str(suite.clone / fields.get("folder", "")) if suite.checkout else ""
+    return Case(shlex.split(command), folder, build, program if build else None, fields.get("right", suite.right))
+
+
+def own_program(source: Path, release: str, program: Path) -> Case:
+    """Return one of our programs, built by the hipcc of a release."""
     # Compilers of earlier releases do not know all targets, and have hiprtc in the library of HIP.
-    targets = OFFLOADED if release > "5.7" else [one for one in OFFLOADED if one not in NEWER]
+    targets = OFFLOADED if release > "5.7" else [target for target in OFFLOADED if target not in NEWER]
     options = [*(f"--offload-arch={target}" for target in targets), "-O1", "-w", "-pthread"]
     linked = ["-lhiprtc"] if release > "7" else []
-    if not output.exists():
-        subprocess.run(stack(release, "", "hipcc", *options, str(source), *linked, "-o", str(output)))
-    return [str(output)]
+    return Case([str(program)], "", shlex.join(["hipcc", *options, str(source), *linked, "-o", str(program)]), program)
+
+
+def compile_program(suite: Suite, release: str, case: Case) -> str:
+    """Compile a case's program if it is not there, and return why that failed; empty if it did not."""
+    if case.program is None or case.program.exists():
+        return ""
+    case.program.parent.mkdir(parents=True, exist_ok=True)
+    line = stack(release, suite.packages[release], "sh", "-c", case.build)
+    done = subprocess.run(line, cwd=case.folder or ROOT, capture_output=True, text=True, errors="replace")
+    return complaint_of_compiler(done.stdout + done.stderr, case.folder) if done.returncode else ""
 
 
 def attempt(
-    suite: Suite, release: str, target: str, tool: str, limit: int, command: Sequence[str], plain: Mapping[str, object]
+    suite: Suite, release: str, target: str, tool: str, limit: int, case: Case, plain: Mapping[str, object]
 ) -> dict[str, object]:
     """Run one case, and return its outcome.
 
@@ -375,17 +255,18 @@ def attempt(
         target: of the devices.
         tool: a tool, `sanitize`, `capture`, or nothing.
         limit: seconds for the program.
-        command: of the program.
+        case: of the suite.
         plain: outcome of the same case without a tool, if it has run.
     """
     begun = time.monotonic()
+    outcome: dict[str, object] = {"date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+    if reason := compile_program(suite, release, case):
+        return outcome | {"passed": 0, "failed": 0, "seconds": round(time.monotonic() - begun), "reason": reason}
     with tempfile.TemporaryDirectory() as folder:
-        code, output = run(suite, release, target, options(tool, limit, folder), limit, command)
-        tally = suite.read(output)
-        outcome: dict[str, object] = {"date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+        code, output = run(suite, release, target, options(tool, limit, folder), case)
+        tally = case.read(suite, output)
         if tally is not None:
             outcome |= {"passed": tally.passed, "failed": tally.failed}
-        reason = ""
         if code == 124:
             reason = f"not ended after {limit} s"
         elif tally is None or (code and not tally.failed):
@@ -399,7 +280,7 @@ def attempt(
             reason = str(measured.pop("reason", ""))
             outcome |= measured
             if reason and reason == miscount(measured, plain):  # of programs that choose by time, each run may differ
-                code, output = run(suite, release, target, options("", limit, folder), limit, command)
+                code, output = run(suite, release, target, options("", limit, folder), case)
                 if code:
                     reason += f"; another run failed: {complaint(output) or f'exit code {code}'}"
                 else:
@@ -420,17 +301,24 @@ def options(tool: str, limit: int, folder: str) -> list[str]:
     return [*wanted, "--time-limit", str(limit)]
 
 
-def run(
-    suite: Suite, release: str, target: str, luthier: Sequence[str], limit: int, command: Sequence[str]
-) -> tuple[int, str]:
+def run(suite: Suite, release: str, target: str, luthier: Sequence[str], case: Case) -> tuple[int, str]:
     """Return the exit code and the output of a program under Luthier."""
-    repaired = ["sh", "-c", f'{suite.repair} && exec env "$@"', "sh"]
-    repaired += [f"{name}={value}" for name, value in suite.environment.items()]
-    repaired += [f"PYTHONPATH={suite.folder}"] if suite.wheels else []
+    steps = [*(REPAIRS[name].strip() for name in suite.repairs), *([f"cd '{case.folder}'"] if case.folder else [])]
+    words = ["sh", "-c", " && ".join([*steps, 'exec env "$@"']), "sh"]
+    words += [f"{name}={value}" for name, value in suite.environment.items()]
+    words += [f"PYTHONPATH={suite.installed}"] if suite.wheels else []
     devices = ["--device", ",".join([f"emu:{target}"] * suite.devices)]
-    words = [*repaired, str(ROOT / ".venv/bin/luthier"), *luthier, *devices, "--", *command]
     done = subprocess.run(
-        stack(release, suite.packages[release], *words),
+        stack(
+            release,
+            suite.packages[release],
+            *words,
+            str(ROOT / ".venv/bin/luthier"),
+            *luthier,
+            *devices,
+            "--",
+            *case.command,
+        ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -475,19 +363,25 @@ def facts(tool: str, folder: Path, plain: Mapping[str, object]) -> dict[str, obj
     """
     results = json.loads((folder / "results.json").read_text())
     if not tool:
-        own = [kernel for kernel in results["executed"] if kernel["kernel"] and not is_of_runtime(kernel["kernel"])]
-        return {"kernels": len(own), "executed": sum(int(kernel["wave_instructions"]) for kernel in own)}
+        # Rows of an object without a kernel are functions that kernels call; a row without an object is the runtime's.
+        own = [row for row in results["executed"] if row["object"] and not is_of_runtime(row["kernel"] or "")]
+        executed = sum(int(row["wave_instructions"]) for row in own)
+        return {"kernels": sum(row["kernel"] is not None for row in own), "executed": executed}
     if tool == "sanitize":
         return {"findings": len(results["findings"])}
     own = [kernel for kernel in results["kernels"] if not is_of_runtime(kernel["kernel"])]
     # A tool may want nothing of a kernel, as memcheck of one without accesses.
-    missed = [kernel["kernel"] for kernel in own if not kernel["covered"] and kernel["reason"] != NOTHING_REQUESTED]
+    missed = [
+        ": ".join(filter(None, (kernel["kernel"], kernel["reason"])))
+        for kernel in own
+        if not kernel["covered"] and kernel["reason"] != NOTHING_REQUESTED
+    ]
     measured: dict[str, object] = {"kernels": len(own)}
     if tool == "instr_count":
         measured["counted"] = sum(int(variable["value"]) for variable in results["variables"])
     reason = miscount(measured, plain)
     if missed:
-        reason = f"not fully instrumented: {', '.join(missed)[:110]}"
+        reason = f"not fully instrumented: {', '.join(missed)[:200]}"
     elif tool == "instr_count" and "executed" not in plain:
         reason = "not compared: the number that the case executes without a tool is not known"
     return measured | ({"reason": reason} if reason else {})
@@ -500,21 +394,24 @@ def is_of_runtime(kernel: str) -> bool:
 
 def install(suite: Suite) -> None:
     """Install a suite's wheels, if they are not there."""
-    if suite.wheels and not suite.folder.exists():
-        new = suite.folder.with_name(f"{suite.folder.name}.new")
+    if suite.wheels and not suite.installed.exists():
+        new = suite.installed.with_name(f"{suite.installed.name}.new")
         shutil.rmtree(new, ignore_errors=True)  # of a run that was interrupted
         options = ["--quiet", "--only-binary=:all:", "--target", str(new)]
         options += [] if suite.with_required else ["--no-deps"]
         subprocess.run([sys.executable, "-m", "pip", "install", *options, *suite.wheels.split()], check=True)
-        new.rename(suite.folder)
+        new.rename(suite.installed)
 
 
 def version(suite: Suite, release: str) -> str:
-    """Return the version of the first of a suite's wheels, or of Debian's packages in its root."""
+    """Return the version of a suite's first wheel or Debian package, or the commit of its checkout."""
     if suite.wheels:
         return suite.wheels.partition("==")[2].partition(" ")[0]
+    if suite.checkout:
+        commit = ["git", "-C", str(suite.clone), "rev-parse", "--short=8", "HEAD"]
+        return subprocess.run(commit, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     packages = suite.packages[release]
-    first = packages.partition(",")[0]
+    first = suite.package or packages.partition(",")[0]
     query = stack(release, packages, "dpkg-query", "--show", "--showformat", "${Version}", first)
     return subprocess.run(query, check=True, stdout=subprocess.PIPE, text=True).stdout if first else ""
 
@@ -531,6 +428,18 @@ def complaint(output: str) -> str:
             if re.search(wanted, line, re.IGNORECASE) and not re.search(HARMLESS, line):
                 return line.strip()[:110]
     return ""
+
+
+def complaint_of_compiler(output: str, folder: Path | str) -> str:
+    """Return why a program was not compiled, without where it lies."""
+    missing = NOT_THERE.search(output)
+    if missing:
+        return f"wants what is not there: {next(filter(None, missing.groups()))}"
+    for pattern in (r"error: (.*)", r"(undefined (?:reference|symbol).*)", r"(make: \*\*\* .*)"):
+        match = re.search(pattern, output)
+        if match:
+            return f"does not compile: {match[1].replace(str(folder), '')[:110]}"
+    return "does not compile"
 
 
 def recorded(path: Path = RESULTS) -> dict[str, dict[str, object]]:
@@ -657,14 +566,18 @@ def main() -> None:
     for suite, release in itertools.product(asked, given.release.split(",")):
         if suite not in SUITES or release not in SUITES[suite].packages:
             sys.exit(f"there is no suite {suite} of ROCm {release}")
-        cases = [(case, line) for case, line in commands(suite, release) if re.fullmatch(given.case, case)]
+        if SUITES[suite].checkout and not SUITES[suite].clone.exists():
+            sys.exit(f"clone github.com/{SUITES[suite].checkout} to {SUITES[suite].clone}")
         install(SUITES[suite])
         of_package = version(SUITES[suite], release)
-        for target, (case, line), tool in itertools.product(given.target.split(","), cases, given.tool.split(",")):
-            key, results = "/".join((release, target, suite, case, tool)), recorded()
-            if given.again or key not in results:
-                plain = results.get("/".join((release, target, suite, case, "")), {})
-                outcome = attempt(SUITES[suite], release, target, tool, given.time_limit, line, plain)
+        tried = [(target, *case) for target in given.target.split(",") for case in cases_of(suite, release, target)]
+        for (target, name, case), tool in itertools.product(tried, given.tool.split(",")):
+            key, results = "/".join((release, target, suite, name, tool)), recorded()
+            plain = results.get("/".join((release, target, suite, name, "")), {})
+            if tool and "reason" in plain:
+                continue  # what fails alone also fails under a tool
+            if re.fullmatch(given.case, name) and (given.again or key not in results):
+                outcome = attempt(SUITES[suite], release, target, tool, given.time_limit, case, plain)
                 outcome |= {"version": of_package} if of_package else {}
                 record(key, outcome)
                 print(key, outcome, flush=True)

@@ -122,9 +122,10 @@ def test_rows(matrix: ModuleType) -> None:
 def test_what_a_count_must_be(
     matrix: ModuleType, tmp_path: Path, counted: int, covered: bool, reason: str | None
 ) -> None:
-    """The runtime's own kernels are left out, as tools leave them out."""
+    """Functions count, and the runtime's own kernels are left out, as tools leave them out."""
     results = tmp_path / "results.json"
-    executed = [{"kernel": "add", "wave_instructions": 70}, {"kernel": "__amd_copy", "wave_instructions": 9}]
+    waves = [("add", "a.co", 60), (None, "a.co", 10), ("__amd_copy", "b.co", 9), (None, None, 8)]
+    executed = [{"kernel": kernel, "object": path, "wave_instructions": number} for kernel, path, number in waves]
     results.write_text(json.dumps({"executed": executed}))
     plain = matrix.facts("", tmp_path, {})
     assert plain == {"kernels": 1, "executed": 70}
@@ -151,7 +152,7 @@ def test_wheels_are_whole(matrix: ModuleType, monkeypatch: pytest.MonkeyPatch, t
     suite = matrix.Suite({}, wheels="./absent-1.0-py3-none-any.whl")
     with pytest.raises(subprocess.CalledProcessError):
         matrix.install(suite)
-    assert not suite.folder.exists()
+    assert not suite.installed.exists()
 
 
 @pytest.mark.parametrize(
@@ -172,14 +173,14 @@ def test_what_programs_of_hecbench_say(hecbench: ModuleType, code: int, output: 
     assert hecbench.judge(setting, code, output) == outcome
 
 
-def test_why_a_program_does_not_compile(hecbench: ModuleType) -> None:
+def test_why_a_program_does_not_compile(matrix: ModuleType) -> None:
     folder = ROOT / "src/a-hip"
     missing = f"{folder}/main.cu:4:10: fatal error: 'hipblas/hipblas.h' file not found\n"
-    assert hecbench.complaint_of_compiler(missing, folder) == "wants what is not there: hipblas/hipblas.h"
-    assert hecbench.complaint_of_compiler("ld: cannot find -lrccl: none\n", folder) == "wants what is not there: rccl"
+    assert matrix.complaint_of_compiler(missing, folder) == "wants what is not there: hipblas/hipblas.h"
+    assert matrix.complaint_of_compiler("ld: cannot find -lrccl: none\n", folder) == "wants what is not there: rccl"
     unknown = f"{folder}/main.cu:4:10: error: use of undeclared identifier '__syncwarp'\n1 error generated.\n"
     why = "does not compile: use of undeclared identifier '__syncwarp'"
-    assert hecbench.complaint_of_compiler(unknown, folder) == why
+    assert matrix.complaint_of_compiler(unknown, folder) == why
 
 
 def test_outcomes_of_hecbench(hecbench: ModuleType) -> None:

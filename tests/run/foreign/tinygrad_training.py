@@ -1,7 +1,7 @@
 """Run under `luthier run`: three training steps by tinygrad's HIP back end, compared with the same in NumPy.
 
-tinygrad wants HIP 6. On HIP 5 it gets its device's name from here, and compiles by the clang that is given; how it
-allocates, copies, loads and launches is its own.
+tinygrad wants HIP 6, and its library in HIP_PATH. On HIP 5 it gets its device's name from here, and compiles by the
+clang that is given; how it allocates, copies, loads and launches is its own.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-target, library, *clang = sys.argv[1:]
-os.environ["HIP_PATH"] = library
+if sys.argv[1:]:
+    target, library, *clang = sys.argv[1:]
+    os.environ["HIP_PATH"] = library
 
-import numpy as np  # noqa: E402
-from tinygrad import Tensor  # noqa: E402
-from tinygrad.helpers import TRAINING  # noqa: E402
-from tinygrad.nn.optim import SGD  # noqa: E402
-from tinygrad.runtime.autogen import hip  # noqa: E402
-from tinygrad.runtime.support.compiler_amd import HIPCompiler  # noqa: E402
+import numpy as np
+from tinygrad import Tensor
+from tinygrad.helpers import TRAINING
+from tinygrad.nn.optim import SGD
 
 
 def properties(state: Any, number: int) -> int:
@@ -39,8 +38,12 @@ def compile_source(self: Any, source: str) -> bytes:
         return output.read_bytes()
 
 
-hip.hipGetDeviceProperties = properties
-HIPCompiler.compile = compile_source
+if sys.argv[1:]:
+    from tinygrad.runtime.autogen import hip
+    from tinygrad.runtime.support.compiler_amd import HIPCompiler
+
+    hip.hipGetDeviceProperties = properties
+    HIPCompiler.compile = compile_source
 
 STEPS, RATE, BATCH = 3, 0.1, 32
 rng = np.random.default_rng(0)
