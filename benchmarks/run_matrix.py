@@ -165,8 +165,9 @@ def suites() -> tuple[dict[str, Suite], dict[str, str]]:
 
 
 HARMLESS = (
-    "nothing was instrumented|were replaced by counters|were not kept|are not checked by|Expect performance degradation"
-    "|Failed to load kernel source"
+    "(?<!error: )nothing was instrumented|were replaced by counters|were not kept|are not checked by"
+    "|Expect performance degradation|Failed to load kernel source"
+    r"|luthier: (checked|not checked|not looked for|\d+ findings?)"
 )
 """Messages that also correct runs print."""
 NOT_THERE = re.compile(r"'([^']+)' file not found|cannot find -l(\w+)|library not found for -l(\w+)")
