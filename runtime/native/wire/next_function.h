@@ -58,13 +58,14 @@ inline std::string loaded_library(std::string_view name) {
 }
 
 // Return the next function of this name; null if there is none. `library` is the beginning of a file name: a program or
-// plugin may have loaded that library with RTLD_LOCAL, where RTLD_NEXT does not look.
+// plugin may have loaded that library with RTLD_LOCAL, where RTLD_NEXT does not look. The library then stays loaded, as
+// callers keep the function.
 template <typename Function> Function *next_function(const char *name, const char *library) {
   void *function = dlsym(RTLD_NEXT, name);
   const std::string path = function ? "" : loaded_library(library);
-  if (void *own = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
+  if (void *own = path.empty() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE)) {
     function = dlsym(own, name);
-    dlclose(own); // the program has it loaded still
+    dlclose(own);
   }
   return reinterpret_cast<Function *>(function);
 }
