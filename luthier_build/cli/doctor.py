@@ -75,7 +75,12 @@ def examine() -> Iterator[DoctorLine]:
     try:
         toolchain = Toolchain.find()
     except LuthierError as problem:
-        yield DoctorLine("compiler", "missing", str(problem), "needed only to write tools: installed ones run without")
+        yield DoctorLine(
+            "compiler",
+            "missing",
+            str(problem),
+            "follow the above to write tools; installed tools run without a compiler",
+        )
     else:
         yield from _toolchain(toolchain)
     for subject, names in (

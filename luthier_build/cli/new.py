@@ -313,8 +313,8 @@ def make_tool(name: str, directory: Path) -> Path:
 
 
 def _targets() -> tuple[str, ...]:
-    """Return those default targets that this machine's compiler knows, or if there is none, the oldest; all if it knows
-    none."""
+    """Return the default targets that this machine's compiler knows, or all if it knows none of them; without a compiler,
+    `_KNOWN_TO_ALL`."""
     try:
         toolchain = Toolchain.find()
     except BuildError:

@@ -208,7 +208,7 @@ def test_what_a_gpu_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missi
         (tmp_path / "hip").mkdir()
         (tmp_path / "hip" / "__init__.py").write_text("raise ImportError('not here')")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        expected = "hip needs hip-python: pip install luthier[hip] (not here)"
+        expected = "hip needs hip-python: pip install 'luthier[hip]' (not here)"
     code, steps = selftest(tmp_path, "--device", "hip")
     gpus.gpus_of.cache_clear()
     assert code == 1

@@ -167,7 +167,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
             Toolchain.find({"PATH": search, **environment})
         return str(caught.value)
 
-    assert "apt install clang-22" in message(PATH=str(tmp_path))
+    assert "apt install hipcc g++" in message(PATH=str(tmp_path))
     assert "LUTHIER_ROCM_PATH is /no/where" in message(LUTHIER_ROCM_PATH="/no/where")
     assert "LUTHIER_CLANG is /no/clang" in message(LUTHIER_CLANG="/no/clang")
     assert "is not clang" in message(LUTHIER_CLANG="/bin/echo")

@@ -57,6 +57,7 @@ SHORT_NAMES = {
     "__shapes_MOD_scale_all._omp_fn.0": "shapes::scale_all._omp_fn.0",  # gfortran
     "__omp_offloading_fe00_2804dc__QMshapesPscale_all_l6": "__omp_offloading_fe00_2804dc_shapes::scale_all_l6",  # flang
     "__no_MODULE_here": "__no_MODULE_here",
+    "my_QMathPow": "my_QMathPow",
 }
 """Symbol -> its last spelling."""
 PATTERNS: dict[tuple[str, ...], set[str]] = {
@@ -224,6 +225,7 @@ CYTHON_NAMES = {
     "__pyx_pf_4cupy_5_core_4core_13_ndarray_base_4fill_x": "cupy._core.core._ndarray_base.fill_x",
     "__pyx_f_4cupy_4cuda_8function__launch.isra.0": "cupy.cuda.function._launch",
     "__pyx_f_3a": "__pyx_f_3a",
+    "__pyx_f_" + "9" * 5000: "__pyx_f_" + "9" * 5000,
     "__pyx_tp_new_4rocm_x": "__pyx_tp_new_4rocm_x",
 }
 

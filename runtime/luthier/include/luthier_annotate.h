@@ -3,7 +3,7 @@
  * Without Luthier the functions do nothing. They need nothing but dlsym (with glibc before 2.34: -ldl).
  *
  * From its first part on, only the live parts of an allocation may be accessed. Live parts must not overlap. Under
- * `luthier sanitize` both functions wait for the work of the current device, so that accesses of kernels that still run
+ * `luthier sanitize` these functions wait for the work of the current device, so that accesses of kernels that still run
  * are not compared with later parts. They must not be called while a stream is captured, or in a callback of a stream.
  * Contents of a new part count as never written.
  */
@@ -38,7 +38,7 @@ static inline void luthier_alloc(const void *address, size_t size) {
     does(address, size);
 }
 
-/* The same with a name, which findings give: of a tensor, or of what asks for it. */
+/* The same with a name that findings show: that of a tensor, or of the code that asks for the memory. */
 static inline void luthier_alloc_named(const void *address, size_t size, const char *name) {
   static void *known;
   void (*does)(const void *, size_t, const char *);

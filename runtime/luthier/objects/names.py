@@ -24,7 +24,7 @@ _RUST_HASH = re.compile(r"::h[0-9a-f]{16}$")
 """The end of a demangled name of Rust in its older mangling."""
 _CYTHON = re.compile(r"__pyx_(?:fuse_\d+__pyx_)?(pw|pf|f)_(\d\w*?)(?:__pyx_wrap_\d+)?(?:\.[\w.]+)?$")
 """A function that Cython compiled: of Python (with a number before its name) or of C, in the scopes of a module."""
-_FORTRAN = re.compile(r"_(?:_([a-z]\w*)_MOD_([a-z]\w*)|QM([a-z][a-z0-9_]*)P([a-z][a-z0-9_]*))")
+_FORTRAN = re.compile(r"(?<![A-Za-z0-9])_(?:_([a-z]\w*)_MOD_([a-z]\w*)|QM([a-z][a-z0-9_]*)P([a-z][a-z0-9_]*))")
 """A procedure of a module, as gfortran and flang mangle it."""
 _SYMBOL = re.compile(r"\b(?:_[ZR]|__[a-z]\w*_MOD_|\w*_QM[a-z])\w+")
 """A mangled symbol somewhere in a text."""
@@ -53,7 +53,7 @@ def _of_cython(symbol: str) -> str:
     match = _CYTHON.match(symbol)
     kind, rest = match.groups() if match else ("", "")
     names: list[str] = []
-    while number := re.match(r"\d+", rest):
+    while number := re.match(r"[0-9]{1,6}(?![0-9])", rest):
         end = number.end() + int(number[0])
         is_scope = rest[end : end + 1] == "_" and (kind == "f" or rest[end + 1 : end + 2].isdigit())
         if not is_scope:

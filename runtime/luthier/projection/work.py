@@ -50,7 +50,9 @@ class SampleCounts(Struct, frozen=True, eq=False):
     """Equal parts of the launch that it stands for; 0: it only shows what neighbours share."""
 
     def __post_init__(self) -> None:
-        if self.rows.shape != (len(self.addresses), len(COLUMNS) + 2):
+        if self.groups <= 0:
+            raise ValueError("a sample must have work-groups")
+        if self.addresses.ndim != 1 or self.rows.shape != (len(self.addresses), len(COLUMNS) + 2):
             raise ValueError(f"there must be {len(COLUMNS) + 2} counts for each instruction")
         if np.any(self.addresses[1:] <= self.addresses[:-1]):
             raise ValueError("addresses of counted instructions must increase")
@@ -156,6 +158,8 @@ class LaunchWork(GroupNeeds, frozen=True, eq=False, kw_only=True):
 
     def totals(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """Return the addresses of executed instructions, and `COLUMNS` for each, for a mean work-group."""
+        if not self.samples:
+            raise LuthierError("nothing of the launch was measured")
         addresses = np.unique(np.concatenate([sample.addresses for sample in self.samples]))
         sums = np.zeros((len(addresses), len(COLUMNS)))
         for sample in self.samples:
@@ -210,6 +214,7 @@ def counted(
     """Return the counts of a sample.
 
     Args:
+        executed: in any order; rows without executions are left out.
         costs: `ACCESS_COSTS` of records; others have none.
         places: addresses by record.
         weight: as of `SampleCounts`.
@@ -218,7 +223,7 @@ def counted(
         ValueError: costs are of records that there are not.
     """
     record, *columns = (costs[name].astype(np.int64) for name in costs.dtype.names or ())
-    if np.any(record >= len(places)):
+    if np.any((record < 0) | (record >= len(places))):
         raise ValueError("costs of an instruction that the code does not have")
     ran = np.flatnonzero(executed.executions)
     ran = ran[np.argsort(executed.addresses[ran])]

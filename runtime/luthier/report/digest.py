@@ -118,8 +118,11 @@ class RunDigest(Struct, frozen=True):
             yield f"findings: {len(groups)}{more} (luthier explain NAME has more about each)"
         elif self.is_measured:
             yield "no findings: lanes, cache lines and LDS banks are used well"
+        elif self.kernels:
+            yield "no findings"
         else:
-            yield "no findings" if self.kernels else "nothing was measured: no kernel was launched"
+            why = "no launched kernel was selected" if self.names else "no kernel was launched"
+            yield f"nothing was measured: {why}"
         for first, *rest in shown:
             where = f"{first.place} {first.kernel}".strip()
             places = list(dict.fromkeys(other.place for other in rest if other.place not in ("", first.place)))

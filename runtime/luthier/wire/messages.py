@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from luthier.wire.structures import File, Message, PathText
+from luthier.wire.structures import File, ForeignText, Message, PathText
 
 SOCKET_VARIABLE = "LUTHIER_RUN_SOCKET"
 """Environment variable with the service's socket for the virtual device."""
@@ -125,7 +125,7 @@ class Sighting(Message, frozen=True):
 class AllocationHistory(Message, frozen=True):
     """An allocation's name, and the calls that allocated and freed it; all empty if unknown."""
 
-    name: PathText
+    name: ForeignText
     """Of a part, by `luthier_annotate.h`."""
     allocated: tuple[HostCall, ...]
     """The calls that allocated it, innermost first."""

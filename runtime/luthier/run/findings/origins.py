@@ -8,6 +8,7 @@ from luthier.findings.calls import AllocationSites, first_call
 from luthier.findings.collector import KernelCode
 from luthier.findings.finding import NearbyAllocation, Origin, Other
 from luthier.wire.messages import ORIGIN_LDS, ORIGIN_MEMORY, ORIGIN_SCRATCH, OriginSource, OriginStore
+from luthier.wire.structures import ProtocolError
 
 _NOT_WRITTEN = {
     ORIGIN_LDS: "LDS that its work-group never wrote",
@@ -23,28 +24,34 @@ def origin_of(
 ) -> Origin | None:
     """Return from where an undefined value comes; None if nothing is known.
 
-    Of several places from which it may come, that of the oldest store is taken.
+    Of several loads that may have given it, one of memory that was never written is taken, otherwise the first in the list.
 
     Args:
         stores: as in `luthier.wire.device_requests.Found`.
         code_of: returns the code of a kernel by the number of its plan.
         sites_of: returns what is known of the allocation that a load has read.
+
+    Raises:
+        ProtocolError: the stores are malformed.
     """
     if not stores:
         return None
     copies: list[Other] = []
-    at, is_certain = stores[0], True
+    at, is_certain, followed = stores[0], True, {0}
     while True:
         sources = list(at.sources)
         if at.kernel:
             used = code_of(at.kernel).used_loads(at.record, {source.record for source in sources})
             sources = [source for source in sources if used is not None and source.record in used] or sources
-            is_certain &= at.is_whole and used is not None and len(sources) < 2
+            is_certain &= at.is_whole and used is not None and len(sources) == len(used) < 2
         if not sources:
-            return Origin(_REGISTER, tuple(copies), is_certain=is_certain)
+            return Origin(_REGISTER, tuple(copies), is_certain=is_certain) if at.is_whole else None
         source = min(sources, key=lambda each: each.store)
         if not source.store:
             return _of_memory(source, tuple(copies), sites_of(source), is_certain=is_certain)
+        if source.store >= len(stores) or source.store in followed:
+            raise ProtocolError("the stores of an undefined value are malformed")
+        followed.add(source.store)
         at = stores[source.store]
         if at.space != ORIGIN_SCRATCH:  # of which compilers make much use for local variables
             code = code_of(at.kernel)
@@ -53,6 +60,8 @@ def origin_of(
 
 
 def _of_memory(source: OriginSource, copies: tuple[Other, ...], sites: AllocationSites, *, is_certain: bool) -> Origin:
+    if source.space not in (ORIGIN_MEMORY, *_NOT_WRITTEN):
+        raise ProtocolError(f"an undefined value was in memory of unknown kind {source.space}")
     if source.space != ORIGIN_MEMORY:
         return Origin(_NOT_WRITTEN[source.space], copies, is_certain=is_certain)
     allocation = NearbyAllocation(source.base, source.extent, source.allocation, name=sites.name)
