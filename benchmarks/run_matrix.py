@@ -496,8 +496,8 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
     passed, failures = (sum(int(str(one.get(what, 0))) for one in results.values()) for what in ("passed", "failed"))
     yield ""
     yield (
-        f"{runs_passed:,} of {runs:,} runs passed: each case alone, and under each tool. In them {passed:,} tests passed "
-        f"and {failures:,} failed."
+        f"{runs_passed:,} of {runs:,} runs passed: each case alone, and under each tool. In them {passed:,} tests "
+        f"passed and {failures:,} failed."
     )
 
 

@@ -313,8 +313,10 @@ def make_tool(name: str, directory: Path) -> Path:
 
 
 def _targets() -> tuple[str, ...]:
-    """Return the default targets that this machine's compiler knows, or all if it knows none of them; without a compiler,
-    `_KNOWN_TO_ALL`."""
+    """Return the default targets that this machine's compiler knows, or all if it knows none of them.
+
+    Without a compiler, return `_KNOWN_TO_ALL`.
+    """
     try:
         toolchain = Toolchain.find()
     except BuildError:

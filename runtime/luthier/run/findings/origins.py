@@ -24,7 +24,8 @@ def origin_of(
 ) -> Origin | None:
     """Return from where an undefined value comes; None if nothing is known.
 
-    Of several loads that may have given it, one of memory that was never written is taken, otherwise the first in the list.
+    Of several loads that may have given it, one of memory that was never written is taken, otherwise the first in the
+    list.
 
     Args:
         stores: as in `luthier.wire.device_requests.Found`.
