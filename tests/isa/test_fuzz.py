@@ -99,6 +99,17 @@ def test_other_registers(target: str, wave: int) -> None:
             assert np.array_equal(quick, patient)
 
 
+@pytest.mark.parametrize("target", ["gfx900", "gfx90a", "gfx942", "gfx1030"])
+def test_scalar_results_that_are_no_sgprs(target: str) -> None:
+    """Encodings 102 to 105 of a result are FLAT_SCRATCH and XNACK_MASK on GFX9, also in a learned form."""
+    isa = Isa.of(target)
+    first = int.from_bytes(isa.assemble("v_readfirstlane_b32 s0, v1").instructions.code, "little")
+    words = np.array([first | sgpr << 17 for sgpr in (1, 2, 3, *range(96, 108))], "<u4").tobytes()
+    for _ in range(2):
+        for quick, patient in zip(isa._native.decode(words, 0), isa._native.decode(words, 0, True), strict=True):
+            assert np.array_equal(quick, patient)
+
+
 def test_threads_decode_at_once() -> None:
     """One of them goes by what was decoded before, and keeps what it finds."""
     native = Isa.of("gfx90a")._native

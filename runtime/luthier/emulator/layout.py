@@ -112,8 +112,8 @@ EXEC = r.EXEC_LO * 4
 
 ACCESS = FieldLayout(mask=8, size=4, kind=4, follows=8, repeats=8, addresses=64 * 8)
 """One checked memory access of a stepped instruction: lanes, bytes per lane, kind, addresses (one if scalar). Observed
-code also gives, of accesses by lanes, those whose address is the end of the access of the lane before, or equal to that
-lane's address; they and the lane before need not access."""
+code also gives, for accesses by lanes, which lanes begin where the lane before ends (`follows`), and which have its
+address (`repeats`). Either lane may be inactive."""
 ACCESS_LANES, ACCESS_SCALAR, ACCESS_OUTSIDE, ACCESS_ROW = range(4)
 """Kinds: by lanes at host addresses; by the wave at a host address; by lanes at offsets outside LDS; by lanes at
 consecutive host addresses, of which only that of lane 0 is given."""

@@ -164,7 +164,8 @@ template <typename Each> void AccessChecks::each_span(const Lanes &lanes, Each e
   each_span(lanes, each, [](const Run &, const Shadow::Whole &, uint64_t) { return false; });
 }
 
-// Replace the history of each cell by what `make(change)` sets, and set the lanes in that role.
+// Replace the history of each cell by what `make(change)` sets, and set the lanes in that role where it changes: of
+// equal accesses to single cells the first lane stays.
 template <typename Make> void AccessChecks::change(const Where &where, const Lanes &lanes, Role role, Make make) {
   const auto change_of = [&](uint32_t from) -> const Change & {
     Change &made = changes_[from % changes_.size()];

@@ -28,7 +28,8 @@ public:
   void leave(Worker &worker, bool keep);
   // Return the counts of all workers, and the kept counts of former ones.
   Tally take();
-  // Add the counts of the code that a worker ran last to `tally`, and reset them; `keep`: keep them here.
+  // Add the counts of the code that a worker ran last to `tally`, and reset them. With `keep`, `take` still returns
+  // them.
   void move(Worker &worker, bool keep, Tally &tally);
   // Return the counts of records that a worker has executed at least `least` times.
   Tally take_frequent(uint64_t least);

@@ -106,11 +106,11 @@ void Origins::fresh(uint64_t address, uint64_t size) {
   constexpr uint64_t kPage = 4096;
   if (!base_)
     return;
-  char *first = number_of(address), *last = first + size;
+  char *first = number_of(address), *last = first + round_up(size + (address & 3), 4); // of whole dwords
   char *const pages = reinterpret_cast<char *>(round_up(reinterpret_cast<uint64_t>(first), kPage));
   char *const end = reinterpret_cast<char *>(reinterpret_cast<uint64_t>(last) & ~(kPage - 1));
   if (pages >= end) {
-    std::memset(first, 0, size);
+    std::memset(first, 0, static_cast<size_t>(last - first));
     return;
   }
   std::memset(first, 0, static_cast<size_t>(pages - first));
@@ -125,12 +125,16 @@ uint32_t Origins::number_at(uint64_t address) const {
   return number;
 }
 
-uint32_t Origins::intern(const Source &found) {
-  const auto [entry, is_new] = source_numbers_.try_emplace(
-      {found.kernel, found.record, found.store, found.space, found.allocation}, sources_.size());
-  if (is_new)
-    sources_.push_back(found);
-  return entry->second;
+uint32_t Origins::intern(const Source &source) {
+  const Key key{source.kernel, source.record, source.store, source.space, source.allocation};
+  if (const auto known = source_numbers_.find(key); known != source_numbers_.end())
+    return known->second;
+  if (sources_.size() >= kMostSets)
+    return 0; // no room
+  const auto number = static_cast<uint32_t>(sources_.size());
+  source_numbers_.emplace(key, number);
+  sources_.push_back(source);
+  return number;
 }
 
 uint32_t Origins::with(uint32_t set, uint32_t source) {
@@ -140,8 +144,6 @@ uint32_t Origins::with(uint32_t set, uint32_t source) {
   const auto place = std::lower_bound(old.begin(), old.end(), source);
   if (place != old.end() && *place == source)
     return set;
-  if (sets_.size() >= kMostSets)
-    return 1;
   std::vector<uint32_t> wider(old.begin(), place);
   wider.push_back(source);
   wider.insert(wider.end(), place, old.end());

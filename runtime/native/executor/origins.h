@@ -1,8 +1,8 @@
 // Where undefined values of memory come from: memory that was never written, and the stores that copied such values.
 //
 // Compiled code reports loads and stores of undefined values alone. For each wave this records which loads have met
-// some, and for each dword that holds a copy which store made it. What of a wave's loads a store or a decision uses is
-// not known here: the instructions tell.
+// some, and for each dword that holds a copy which store made it. Which of a wave's loads a store or a decision uses is
+// not recorded: luthier.emulator.inspection.value_sources finds that in the code.
 #pragma once
 
 #include <atomic>
@@ -59,8 +59,8 @@ private:
   uint32_t number_at(uint64_t address) const;
   // Return a set with one more source.
   uint32_t with(uint32_t set, uint32_t source);
-  // Return the number of a source, of which `found` is the first.
-  uint32_t intern(const Source &found);
+  // Return the number of a source; 0 if there is no room for another one.
+  uint32_t intern(const Source &source);
 
   std::mutex mutex_;
   std::atomic<char *> base_{nullptr}; // numbers of stores, by address; null: no store was met

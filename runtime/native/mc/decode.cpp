@@ -251,7 +251,7 @@ const char *Isa::operand_problem(const MCInst &inst, unsigned index) const {
 }
 
 bool Isa::takes(unsigned opcode, size_t operand, unsigned number, int64_t index) const {
-  if (flags_[opcode] & kMatrixFlag || number >= register_info_->getNumRegs())
+  if (flags_[opcode] & kMatrixFlag || number >= register_info_->getNumRegs() || lacks_sgpr(number, index, 1))
     return false;
   const int id = register_class(instr_info_->get(opcode).operands()[operand]);
   return id >= 0 && register_info_->getRegClass(unsigned(id)).contains(MCRegister(number)) &&

@@ -253,10 +253,13 @@ bool Isa::encodes(uint32_t number, const RegisterUnits &units) const {
   if (units.first < 0 || units.half || real_register(number) != number)
     return false;
   const StringRef name = register_info_->getName(MCRegister(number));
-  if (name.starts_with("SRC_"))
-    return false;
+  return !name.starts_with("SRC_") && !lacks_sgpr(number, units.first, units.count);
+}
+
+bool Isa::lacks_sgpr(uint32_t number, int64_t first, int64_t count) const {
   // GFX9 has FLAT_SCRATCH and XNACK_MASK where later generations have SGPR 102 to 105.
-  return generation_ > 9 || !name.starts_with("SGPR") || units.first + units.count <= 102 || units.first > 105;
+  return generation_ <= 9 && first + count > 102 && first <= 105 &&
+         StringRef(register_info_->getName(MCRegister(number))).starts_with("SGPR");
 }
 
 OperandKind Isa::literal_kind(const MCExpr &expression) const {

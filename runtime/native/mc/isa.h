@@ -157,6 +157,8 @@ public:
   unsigned generic_opcode(unsigned opcode) const { return tables_.generic[opcode]; }
   /// Return whether this processor's encoder takes this register for these units.
   bool encodes(uint32_t number, const RegisterUnits &units) const;
+  /// Return whether a register of these units is an SGPR that this processor does not have.
+  bool lacks_sgpr(uint32_t number, int64_t first, int64_t count) const;
 
 private:
   /// Parts of `problem`: why an operand cannot be as it is, and why the SDWA selections cannot.

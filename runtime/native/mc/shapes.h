@@ -35,7 +35,7 @@ private:
     uint64_t mask() const { return ((uint64_t(1) << bits) - 1) << shift; }
     int64_t of(uint64_t word) const { return int64_t((word & mask()) >> shift); }
   };
-  /// The fields of a word that may be numbers of registers, which the others show.
+  /// The fields of a word that may be numbers of registers. The word's other bits show which fields it has.
   struct Fields {
     std::array<Field, kMostFields> all;
     size_t count = 0;
@@ -50,7 +50,8 @@ private:
     uint8_t kind;
   };
   struct Slot {
-    uint64_t base, fixed, varying; ///< the word without all fields; its other bits, and which these are not
+    /// The word with 0 in all fields; its bits outside of `varying`; the fields that name registers of operands.
+    uint64_t base, fixed, varying;
     int32_t opcode;
     uint32_t flags;
     State state = State::kEmpty;

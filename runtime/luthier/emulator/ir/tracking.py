@@ -397,6 +397,7 @@ class Tracker:
         self._stored(pointer, value, lambda what, at: self.b.call(call.callee, [what, at, *rest]), rest[-1])
 
     def _copied(self, call: Any) -> None:
+        # Origins are not copied: an undefined value that a tensor copy moved counts as never written where it is now.
         target, source, *rest = call.args
         for apart in (0, layout.UNDEFINED_COPY):
             places = [self._shadow_of_memory(pointer, apart) for pointer in (target, source)]

@@ -21,15 +21,15 @@ public:
     uint8_t marks;
   };
   explicit OpcodeTraits(py::function traits_of) : traits_of_(std::move(traits_of)) {}
-  const Traits &of(int32_t opcode) {
-    if (known_.size() <= size_t(opcode))
-      known_.resize(size_t(opcode) + 1);
-    std::optional<Traits> &traits = known_[size_t(opcode)];
-    if (!traits) {
+  Traits of(int32_t opcode) {
+    const auto place = size_t(opcode);
+    if (known_.size() <= place || !known_[place]) {
       const auto [control, marks] = traits_of_(opcode).cast<std::pair<int8_t, uint8_t>>();
-      traits = {Control(control), marks};
+      if (known_.size() <= place) // asked only now: in Python, another thread may have resized it
+        known_.resize(place + 1);
+      known_[place] = Traits{Control(control), marks};
     }
-    return *traits;
+    return *known_[place];
   }
 
 private:
@@ -58,7 +58,7 @@ std::shared_ptr<Piece> make_piece(const Isa &isa, const py::bytes &code, int64_t
   for (int index = 0; index < piece->count; ++index) {
     Control &control = piece->control[size_t(index)];
     if (const int32_t opcode = decoded->opcode[size_t(index)]; opcode >= 0) {
-      const OpcodeTraits::Traits &known = traits.of(opcode);
+      const OpcodeTraits::Traits known = traits.of(opcode);
       control = known.control;
       piece->marks |= known.marks;
     } else if (!(decoded->flags[size_t(index)] & kLengthFlag)) {
