@@ -145,7 +145,8 @@ def test_interrupted_at_once(name: str, tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         began = time.monotonic()
         _, error = process.communicate(timeout=20)
-        assert (process.returncode, error) == (130, "")
+        # Before Python has a handler, the signal itself ends the process.
+        assert (process.returncode in (130, -signal.SIGINT), error) == (True, "")
         assert time.monotonic() - began < 3
 
 
