@@ -107,7 +107,7 @@ def test_rows(matrix: ModuleType) -> None:
         "| llama.cpp | 0.7 | 6.4 | gfx942 | 1 of 1 | 5 | instr_count 0 of 1, sanitize 1 of 1 (3 findings) "
         "| ADD (instr_count): 6 counted | 2026-12-01 |",
         "",
-        "In all 4 of 6 runs, of each case alone and under each tool; in these 27 tests passed and 1 failed.",
+        "4 of 6 runs passed: each case alone, and under each tool. In them 27 tests passed and 1 failed.",
     ]
 
 
