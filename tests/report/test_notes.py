@@ -58,7 +58,7 @@ def test_notes_on_the_page(tmp_path: Path, open_page: Open) -> None:
     assert "gone (not in this run)" in opened.text("#note-list")
     assert opened.text("#note-state") == ""
     page.click("#note-editor summary")
-    assert page.input_value("#note-place") == "k"
+    sync_api.expect(page.locator("#note-place")).to_have_value("k")
     page.fill("#note-place", "k.hip:3")
     text = "Pad the rows.\n## not a heading\n\\## nor this\nA\u00a0B\u202f\U0001f469\u200d\U0001f680"
     page.fill("#note-text", text)
@@ -98,6 +98,7 @@ def test_names_of_several_files_and_kernels(tmp_path: Path, open_page: Open) -> 
     opened.page.click("#note-list >> text=k.hip:99")
     sync_api.expect(opened.page.locator("#note-list")).to_contain_text("k.hip:99 (no code of a kernel on this page)")
     opened.page.click("#note-editor summary")
+    sync_api.expect(opened.page.locator("#note-place")).to_have_value("k")
     opened.page.fill("#note-place", "*")
     opened.page.fill("#note-text", "Whole.")
     opened.page.click("#note-editor button[type=submit]")
