@@ -116,7 +116,7 @@ public:
     const auto [sources, is_whole] = Origins::get().sources(set);
     add({kernel, record, launch, space, is_whole, {}}, sources);
   }
-  void add(wire::OriginStore store, const std::vector<Origins::Source> &sources) {
+  void add(const wire::OriginStore &store, const std::vector<Origins::Source> &sources) {
     const size_t at = all_.size();
     all_.push_back(store);
     for (const Origins::Source &source : sources) {

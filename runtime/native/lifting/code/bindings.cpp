@@ -23,13 +23,12 @@ public:
   explicit OpcodeTraits(py::function traits_of) : traits_of_(std::move(traits_of)) {}
   Traits of(int32_t opcode) {
     const auto place = size_t(opcode);
-    if (known_.size() <= place || !known_[place]) {
-      const auto [control, marks] = traits_of_(opcode).cast<std::pair<int8_t, uint8_t>>();
-      if (known_.size() <= place) // asked only now: in Python, another thread may have resized it
-        known_.resize(place + 1);
-      known_[place] = Traits{Control(control), marks};
-    }
-    return *known_[place];
+    if (place < known_.size() && known_[place])
+      return *known_[place];
+    const auto [control, marks] = traits_of_(opcode).cast<std::pair<int8_t, uint8_t>>();
+    if (known_.size() <= place) // asked only now: in Python, another thread may have resized it
+      known_.resize(place + 1);
+    return known_[place].emplace(Traits{Control(control), marks});
   }
 
 private:
@@ -245,7 +244,7 @@ void luthier::code::bind_code(py::module_ &m) {
       .def("parts", &parts)
       .def("columns", &whole)
       .def("cut", &cut, py::arg("decode"));
-  py::class_<ArrangedBlocks, std::shared_ptr<ArrangedBlocks>>(m, "ArrangedBlocks");
+  const py::class_<ArrangedBlocks, std::shared_ptr<ArrangedBlocks>> arranged(m, "ArrangedBlocks");
   py::class_<Blocks, std::shared_ptr<Blocks>>(m, "Blocks")
       .def("first", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.first; }); })
       .def("last", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.last; }); })
