@@ -23,8 +23,9 @@ public:
   explicit OpcodeTraits(py::function traits_of) : traits_of_(std::move(traits_of)) {}
   Traits of(int32_t opcode) {
     const auto place = size_t(opcode);
-    if (place < known_.size() && known_[place])
-      return *known_[place];
+    if (place < known_.size())
+      if (const std::optional<Traits> &traits = known_[place])
+        return *traits;
     const auto [control, marks] = traits_of_(opcode).cast<std::pair<int8_t, uint8_t>>();
     if (known_.size() <= place) // asked only now: in Python, another thread may have resized it
       known_.resize(place + 1);
