@@ -63,4 +63,5 @@ def test_origins(build_program: Build, tmp_path: Path, way: str, target: str) ->
         related = [origin["allocated"]["stack"][0]["line"]]
     (result,) = json.loads((tmp_path / "sarif").read_text())["runs"][0]["results"]
     shown = [one["physicalLocation"]["region"]["startLine"] for one in result.get("relatedLocations", [])]
-    assert shown == [*related, *(marked_line("origins.hip", store) for store in stores)], result
+    expected = [*related, *(marked_line("origins.hip", store) for store in stores)]
+    assert shown[len(shown) - len(expected) :] == expected, result

@@ -34,7 +34,8 @@ def loads_before(
         entries: positions at which waves begin.
 
     Returns:
-        Those of `loads`; None if unknown: the value may come from a caller or a called function.
+        Those of `loads`; None if unknown: the value may come from a caller or a called function, or from before a jump
+        by register.
     """
     columns, table = Columns(part), effect_table(isa)
     before = _Predecessors(isa, part, columns, entries)
@@ -76,12 +77,16 @@ class _Predecessors:
     def __init__(self, isa: Isa, part: InstructionArray, columns: Columns, entries: Collection[int]) -> None:
         self._part, self._columns, self._entries = part, columns, entries
         self._table = effect_table(isa)
+        opcodes = {opcode for opcode in part.opcode.tolist() if opcode >= 0}
+        self._all_known = all(self._table.opcode(opcode).control is not Control.JUMP_REGISTER for opcode in opcodes)
         self._jumps: defaultdict[int, list[int]] = defaultdict(list)
         for index in np.flatnonzero(part.target != NO_TARGET).tolist():
             self._jumps[int(part.target[index])].append(index)
 
     def of(self, index: int) -> list[int] | None:
         """Return the positions of instructions that control leaves for this one; None if some are unknown."""
+        if not self._all_known:
+            return None
         is_entry = index in self._entries
         previous = []
         if index and not is_entry and self._columns.opcode[index - 1] >= 0:

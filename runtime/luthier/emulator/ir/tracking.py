@@ -355,7 +355,7 @@ class Tracker:
         return merged
 
     def _moves(self, kind: int, pointer: Any, shadow: Any) -> None:
-        """Emit a call that reports undefined bits of elements in memory, if there are any, for their origins.
+        """Emit a call that reports which elements in memory have undefined bits, if any has, to keep their origins.
 
         Args:
             pointer: to the elements, one after the other; or one to each.
