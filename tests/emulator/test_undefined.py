@@ -146,6 +146,14 @@ def test_decisions(target: str, source: str, kind: FindingKind | None) -> None:
     assert [seen.kind for seen in state.sightings] == ([] if kind is None else [kind])
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("source", ["s_mov_b64 exec, vcc", "s_mov_b32 exec_hi, vcc_hi"])
+def test_upper_half_of_exec_decides_only_in_waves_of_64_lanes(target: str, source: str) -> None:
+    state = run_assembly(target, f"s_mov_b32 vcc_lo, -1\n{source}", {1: 3}, undefined=True)
+    expected = [FindingKind.UNDEFINED_MASK] if Isa.of(target).wave_size == 64 else []
+    assert [seen.kind for seen in state.sightings] == expected
+
+
 @pytest.mark.parametrize("source", ["ds_bpermute_b32 v5, v1, v2", "ds_swizzle_b32 v5, v2 offset:0x401f"])
 def test_values_of_inactive_lanes(source: str) -> None:
     """With only that source, nothing else is undefined: VCC, and registers that are not given."""

@@ -275,7 +275,8 @@ class Tracker:
             return
         shadow = self.shadow(value)
         if place.is_exec:
-            self._tell(layout.DECIDES_MASK, shadow)
+            if place.offset == layout.EXEC or self.w.wave_size == 64:
+                self._tell_mask(shadow)
         elif place.kind == "wave" and place.is_tracked:
             if place.offset is None and shadow is not None and not lanes_of(value.type):
                 shadow = self._but_exec(pointer, shadow)
@@ -289,10 +290,18 @@ class Tracker:
         """Return the shadow to write for a scalar register. If the register is EXEC, report it and return 0."""
         base, place = (self.b.ptrtoint(one, I64) for one in (self.w.wave, pointer))
         offset = self.b.sub(self.b.sub(place, base), ir.Constant(I64, layout.EXEC))
-        is_exec = self.b.icmp_unsigned("<", offset, ir.Constant(I64, 8))
+        is_exec, is_mask = (
+            self.b.icmp_unsigned("<", offset, ir.Constant(I64, size)) for size in (8, self.w.wave_size // 8)
+        )
         nothing = every(shadow.type, 0)
-        self._tell(layout.DECIDES_MASK, self.b.select(is_exec, shadow, nothing))
+        self._tell_mask(self.b.select(is_mask, shadow, nothing))
         return self.b.select(is_exec, nothing, shadow)
+
+    def _tell_mask(self, shadow: Shadow) -> None:
+        """Emit a call that reports undefined bits of EXEC, if it has any that mean a lane."""
+        if shadow is not None and not lanes_of(shadow.type) and shadow.type.width > self.w.wave_size:
+            shadow = self.b.trunc(shadow, I32)
+        self._tell(layout.DECIDES_MASK, shadow)
 
     # Memory ---------------------------------------------------------------------------------------------------------
 
