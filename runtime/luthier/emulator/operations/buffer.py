@@ -48,8 +48,8 @@ class BufferAccess(Struct):
     index: TypedValue
     offset: TypedValue
     records: TypedValue
-    """Scalar: number of records to compare bytes with, u64, without the scalar offset, which GFX9 excludes from its
-    bounds check (CDNA4 document, 9.1.5.1)."""
+    """Scalar: number of records to compare bytes with, u64, less the scalar offset. For GFX9 this and the end of the
+    access follow pull request 10928 of ROCm/rocm-systems, measured on gfx950; CDNA4's document (9.1.5.1) differs."""
     all_records: TypedValue
     stride: TypedValue
     structured: TypedValue
@@ -70,7 +70,7 @@ class BufferAccess(Struct):
     def in_bounds(self, skip: int, size: int | TypedValue) -> TypedValue:
         """Return the active lanes whose `size` bytes at `skip` the descriptor allows."""
         w = self.w
-        payload = size if w.major >= 11 else 1  # earlier generations check only the first byte
+        payload = 1 if w.major == 10 else size  # GFX10 checks only the first byte
         linear = self.place + skip + payload <= w.splat(self.records)
         index_good = self.index < w.splat(self.all_records)
         field_good = self.offset + skip + payload <= w.splat(self.stride)
@@ -157,7 +157,7 @@ def buffer_access(
         place=w.select(swizzled, twisted, linear),
         index=index,
         offset=lane_offset,
-        records=w.select(records > scalar_offset, records - scalar_offset, 0) if w.major >= 10 else records,
+        records=w.select(records > scalar_offset, records - scalar_offset, 0),
         all_records=records,
         stride=stride,
         structured=(stride != 0) & (yes if w.major == 9 and form & 2 else swizzled),
