@@ -36,6 +36,7 @@ RESULTS = ROOT / "benchmarks/matrix.json"
 DOCUMENT = ROOT / "docs/what-runs.md"
 MARKERS = "<!-- matrix: made by benchmarks/run_matrix.py -->", "<!-- end of matrix -->"
 PROGRAMS = ROOT / "tests/run/programs"
+PYTHON = str(ROOT / ".venv/bin/python")
 NOT_ALONE = ("devices", "ranges", "two_units")
 """Programs that need several devices or a roctx library, or have several sources."""
 OFFLOADED = ("gfx906", "gfx908", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
@@ -139,6 +140,8 @@ class Suite:
     cases: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
     wheels: str = ""
     with_required: bool = False
+    python: str = PYTHON
+    linked: str = ""
     checkout: str = ""
     compiler: str = ""
     right: str = ""
@@ -148,6 +151,11 @@ class Suite:
     def installed(self) -> Path:
         """Return where its wheels are installed."""
         return ROOT / "build/matrix/wheels" / self.wheels.replace(" ", "+")
+
+    @property
+    def stand_ins(self) -> Path:
+        """Return where libraries are that a module of its wheels is linked with and the packages do not have."""
+        return self.installed.with_name(f"{self.installed.name}.stand-ins")
 
     @property
     def clone(self) -> Path:
@@ -160,6 +168,8 @@ def suites() -> tuple[dict[str, Suite], dict[str, str]]:
     declared = tomllib.loads((ROOT / "benchmarks/matrix.toml").read_text())
     for fields in declared["suites"].values():
         fields["read"] = globals()[f"read_{fields.get('read', 'gtest')}"]
+        if "python" in fields:
+            fields["python"] = shutil.which(fields["python"]) or fields["python"]
         fields["packages"] = {of: declared["packages"].get(names, names) for of, names in fields["packages"].items()}
     return {name: Suite(**fields) for name, fields in declared["suites"].items()}, declared["repairs"]
 
@@ -172,7 +182,6 @@ HARMLESS = (
 """Messages that also correct runs print."""
 NOT_THERE = re.compile(r"'([^']+)' file not found|cannot find -l(\w+)|library not found for -l(\w+)")
 OPERATIONS = "/usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-backend-ops"
-PYTHON = str(ROOT / ".venv/bin/python")
 SUITES, REPAIRS = suites()
 
 
@@ -220,7 +229,7 @@ def case_of(suite: Suite, given: str | Mapping[str, str], target: str, program: 
     command, build = fields.get("command", f"{{program}} {fields.get('arguments', '')}"), fields.get("build", "")
     if "sources" in fields:
         build = f"{fields.get('compiler', suite.compiler)} {fields['sources']} -o {{program}}"
-    for name, value in (("python", PYTHON), ("program", f"'{program}'"), ("target", target)):
+    for name, value in (("python", suite.python), ("program", f"'{program}'"), ("target", target)):
         command, build = command.replace(f"{{{name}}}", value), build.replace(f"{{{name}}}", value)
     folder = str(suite.clone / fields.get("folder", "")) if suite.checkout else ""
     return Case(shlex.split(command), folder, build, program if build else None, fields.get("right", suite.right))
@@ -305,9 +314,12 @@ def options(tool: str, limit: int, folder: str) -> list[str]:
 def run(suite: Suite, release: str, target: str, luthier: Sequence[str], case: Case) -> tuple[int, str]:
     """Return the exit code and the output of a program under Luthier."""
     steps = [*(REPAIRS[name].strip() for name in suite.repairs), *([f"cd '{case.folder}'"] if case.folder else [])]
+    if suite.linked:
+        script = ROOT / "tests/run/foreign/stand_ins.py"
+        steps.insert(0, shlex.join([PYTHON, str(script), str(suite.installed / suite.linked), str(suite.stand_ins)]))
     words = ["sh", "-c", " && ".join([*steps, 'exec env "$@"']), "sh"]
     words += [f"{name}={value}" for name, value in suite.environment.items()]
-    words += [f"PYTHONPATH={suite.installed}"] if suite.wheels else []
+    words += [f"LD_LIBRARY_PATH={suite.stand_ins}"] if suite.linked else []
     devices = ["--device", ",".join([f"emu:{target}"] * suite.devices)]
     done = subprocess.run(
         stack(
@@ -318,7 +330,9 @@ def run(suite: Suite, release: str, target: str, luthier: Sequence[str], case: C
             *luthier,
             *devices,
             "--",
+            *(["env", f"PYTHONPATH={suite.installed}"] if suite.wheels else []),
             *case.command,
+            bind=None if suite.python == PYTHON else Path(suite.python).resolve().parents[1],
         ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -400,7 +414,7 @@ def install(suite: Suite) -> None:
         shutil.rmtree(new, ignore_errors=True)  # of a run that was interrupted
         options = ["--quiet", "--only-binary=:all:", "--target", str(new)]
         options += [] if suite.with_required else ["--no-deps"]
-        subprocess.run([sys.executable, "-m", "pip", "install", *options, *suite.wheels.split()], check=True)
+        subprocess.run([suite.python, "-m", "pip", "install", *options, *suite.wheels.split()], check=True)
         new.rename(suite.installed)
 
 
