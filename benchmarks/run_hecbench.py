@@ -1,11 +1,15 @@
 """Run the programs of HeCBench on a virtual device with a release of ROCm, without a tool and under one that counts.
 
     python benchmarks/run_hecbench.py --checkout HeCBench --case "a.*"
+    python benchmarks/run_hecbench.py --checkout HeCBench --case "a.*" --check default,all
 
 Fetch HeCBench (github.com/zjin-lcf/HeCBench) by hand; no part of it is in this repository. hecbench.toml has arguments
 for short runs. Programs with an outcome run only with --again. Outcomes are in hecbench.json next to this file, and
 each run makes the table between the markers in docs/what-runs.md from them; without --checkout, it does only that. The
 output of programs is in build/hecbench/said.
+
+With --check, programs run under `luthier sanitize` instead, once for each of the names. Outcomes are in
+hecbench_checks.json, and the table is in docs/sanitize-evidence.md. hecbench.toml has the reason of each finding.
 """
 
 from __future__ import annotations
@@ -15,9 +19,11 @@ import json
 import re
 import shlex
 import shutil
+import statistics
 import subprocess
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +33,8 @@ from run_matrix import ROOT
 
 RESULTS = ROOT / "benchmarks/hecbench.json"
 MARKERS = "<!-- HeCBench: made by benchmarks/run_hecbench.py -->", "<!-- end of HeCBench -->"
+CHECKED = ROOT / "benchmarks/hecbench_checks.json"
+CHECKED_DOCUMENT = ROOT / "docs/sanitize-evidence.md"
 WORK = ROOT / "build/hecbench"
 GIVEN = tomllib.loads((ROOT / "benchmarks/hecbench.toml").read_text())
 PACKAGES = "libhipcub-dev,libhiprand-dev,libomp-21-dev,librocrand-dev,librocthrust-dev,make"
@@ -50,6 +58,8 @@ class Setting:
     target: str
     limit: int
     """Seconds for a run."""
+    flags: str = ""
+    """More options of hipcc."""
 
     def command(self, *words: str) -> list[str]:
         """Return the command line of a command above the release."""
@@ -76,7 +86,7 @@ def compile_program(setting: Setting, folder: Path) -> Path:
     """Return a program as its own Makefile builds it."""
     if not (folder / "Makefile").exists():
         raise NotTried("has no Makefile in its folder")
-    hipcc = f"hipcc --offload-arch={setting.target} -w"
+    hipcc = f"hipcc --offload-arch={setting.target} -w {setting.flags}".strip()
     make = setting.command("timeout", "240", "make", f"CC={hipcc}", f"HIPCC={hipcc}", f"CXX={hipcc}")
     done = subprocess.run(make, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     output = done.stdout + done.stderr
@@ -88,11 +98,40 @@ def compile_program(setting: Setting, folder: Path) -> Path:
     return program
 
 
-def run(setting: Setting, folder: Path, options: Sequence[str], command: Sequence[str]) -> tuple[int, str]:
-    """Return the exit code and the output of a program."""
-    luthier = [str(ROOT / ".venv/bin/luthier"), "run", *options, "--time-limit", str(setting.limit)]
+def prepare(setting: Setting, name: str) -> tuple[Path, list[str]]:
+    """Return a program's folder, and its command line."""
+    (WORK / "said").mkdir(parents=True, exist_ok=True)
+    if name in GIVEN["not_tried"]:
+        raise NotTried(GIVEN["not_tried"][name])
+    folder = unpack(setting, name)
+    arguments = shlex.split(GIVEN["arguments"].get(name, ""))
+    absent = [word for word in arguments if word.startswith("../") and not (folder / word).exists()]
+    if absent:
+        raise NotTried(f"wants data that is not there: {absent[0].removeprefix('../')}")
+    return folder, [str(compile_program(setting, folder)), *arguments]
+
+
+def run(
+    setting: Setting,
+    folder: Path,
+    options: Sequence[str],
+    command: Sequence[str],
+    how: str = "run",
+    before: Sequence[str] = (),
+) -> tuple[int, str]:
+    """Return the exit code and the output of a program under `luthier run`, or another command of `luthier`.
+
+    Args:
+        setting: of the runs.
+        folder: the program runs in it.
+        options: of the command of `luthier`.
+        command: the program, with its arguments.
+        how: the command of `luthier`.
+        before: the words before it.
+    """
+    luthier = [str(ROOT / ".venv/bin/luthier"), how, *options, "--time-limit", str(setting.limit)]
     done = subprocess.run(
-        setting.command(*luthier, "--device", f"emu:{setting.target}", "--", *command),
+        setting.command(*before, *luthier, "--device", f"emu:{setting.target}", "--", *command),
         cwd=folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -151,19 +190,11 @@ def compare(setting: Setting, folder: Path, command: Sequence[str], alone: Mappi
 def attempt(setting: Setting, name: str) -> dict[str, object]:
     """Compile and run a program, and return its outcome."""
     begun = time.monotonic()
-    (WORK / "said").mkdir(parents=True, exist_ok=True)
     try:
-        if name in GIVEN["not_tried"]:
-            raise NotTried(GIVEN["not_tried"][name])
-        folder = unpack(setting, name)
-        arguments = shlex.split(GIVEN["arguments"].get(name, ""))
-        absent = [word for word in arguments if word.startswith("../") and not (folder / word).exists()]
-        if absent:
-            raise NotTried(f"wants data that is not there: {absent[0].removeprefix('../')}")
-        program = compile_program(setting, folder)
+        folder, command = prepare(setting, name)
     except NotTried as error:
         return {"what": "not tried", "reason": str(error), "seconds": round(time.monotonic() - begun)}
-    command, summary = [str(program), *arguments], WORK / "executed.json"
+    summary = WORK / "executed.json"
     summary.unlink(missing_ok=True)
     code, output = run(setting, folder, ("--executed", "--json", str(summary)), command)
     (WORK / "said" / folder.name).write_text(output)
@@ -174,6 +205,53 @@ def attempt(setting: Setting, name: str) -> dict[str, object]:
             outcome |= compare(setting, folder, command, outcome)
     shutil.rmtree(WORK / "src")
     return outcome | {"seconds": round(time.monotonic() - begun)}
+
+
+def timed(
+    setting: Setting, folder: Path, options: Sequence[str], command: Sequence[str], how: str = "run"
+) -> tuple[int, str, float]:
+    """Return what `run` does, and the seconds of processor time that the program took with all its processes."""
+    times = WORK / "times"
+    timing = ["sh", "-c", '"$@"; code=$?; times > "$0"; exit $code', str(times)]
+    code, output = run(setting, folder, options, command, how, timing)
+    of_children = times.read_text().splitlines()[1]
+    seconds = sum(60 * float(minutes) + float(rest) for minutes, rest in re.findall(r"(\d+)m([\d.]+)s", of_children))
+    return code, output, round(seconds, 2)
+
+
+def attempt_checked(setting: Setting, name: str, names: Sequence[str]) -> dict[str, dict[str, object]]:
+    """Compile a program, run it without and with checks, and return its outcome under each."""
+    try:
+        folder, command = prepare(setting, name)
+    except NotTried as error:
+        return {checks: {"what": "not tried", "reason": str(error)} for checks in names}
+    code, output, alone = timed(setting, folder, (), command)
+    (WORK / "said" / folder.name).write_text(output)
+    plain, outcomes = judge(setting, code, output), {}
+    for checks in names:
+        outcomes[checks] = dict(plain)
+        if plain["what"] in ("passed", "ended", "failed"):
+            outcomes[checks] = {"alone": alone, **check(setting, folder, command, checks, plain)}
+    shutil.rmtree(WORK / "src")
+    return outcomes
+
+
+def check(
+    setting: Setting, folder: Path, command: Sequence[str], checks: str, plain: Mapping[str, object]
+) -> dict[str, object]:
+    """Return the outcome of a program under checks: how it ends, and how many findings of each kind there are."""
+    summary = WORK / "said" / f"{folder.name}.{setting.target}.{checks}.json"
+    summary.unlink(missing_ok=True)
+    options = ("--check", checks, "--error-exitcode", "0", "--json", str(summary))
+    code, output, seconds = timed(setting, folder, options, command, how="sanitize")
+    (WORK / "said" / f"{folder.name}.{setting.target}.{checks}").write_text(output)
+    outcome = judge(setting, code, output) | {"seconds": seconds}
+    if summary.exists():
+        kinds = Counter(finding["kind"] for finding in json.loads(summary.read_text())["findings"])
+        outcome["findings"] = dict(sorted(kinds.items()))
+    if outcome["what"] != plain["what"] and plain["what"] != "failed":
+        outcome["alone_was"] = plain["what"]
+    return outcome
 
 
 OUTCOMES = {
@@ -217,19 +295,97 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
         yield ""
 
 
+OTHER = "other results"
+"""What is in place of a kind, if a program's own check fails under checks and not alone."""
+
+
+def table_of_checks(
+    results: Mapping[str, Mapping[str, object]], reasons: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    """Yield the lines of the document about checks: programs and their times, then each finding with its reason.
+
+    Args:
+        results: outcomes by release, target, program and checks with slashes.
+        reasons: why there is a finding, by program and kind.
+    """
+    runs: dict[tuple[str, str, str], dict[str, Mapping[str, object]]] = {}
+    reported: dict[tuple[str, str], set[str]] = {}
+    for key, outcome in results.items():
+        release, target, name, checks = key.split("/")
+        if "alone" not in outcome:
+            continue  # nothing to compare with: not compiled, or not ended without checks
+        runs.setdefault((release, target, checks), {})[name] = outcome
+        kinds = {f"`{kind}`" for kind in kinds_of(outcome) - {"leak"}}
+        for kind in kinds | ({OTHER} if "alone_was" in outcome else set()):
+            reported.setdefault((name, kind), set()).add(f"{target} {checks}")
+    yield "| ROCm | target | checks | programs | no finding | only leaks | others | not ended | CPU time | the most |"
+    yield "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
+    for setting, programs in runs.items():
+        yield f"| {' | '.join(setting)} | {' | '.join(counts_of_checks(programs))} |"
+    yield from ("", "| program | finding | reported | why |", "| --- | --- | --- | --- |")
+    for (name, kind), where in sorted(reported.items()):
+        why = reasons.get(name, {}).get(kind.strip("`"), "not explained")
+        yield f"| {name} | {kind} | {', '.join(sorted(where))} | {why} |"
+    yield ""
+
+
+def kinds_of(outcome: Mapping[str, object]) -> set[str]:
+    """Return the kinds of findings of a program."""
+    findings = outcome.get("findings", {})
+    assert isinstance(findings, dict)
+    return set(findings)
+
+
+def counts_of_checks(programs: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
+    """Yield the cells of a row: how many programs have findings, and how much longer programs take."""
+    ended = {name: outcome for name, outcome in programs.items() if outcome["what"] != "not ended"}
+    kinds = [kinds_of(outcome) for outcome in ended.values()]
+    yield str(len(programs))
+    yield str(kinds.count(set()))
+    yield str(kinds.count({"leak"}))
+    yield str(sum(bool(those - {"leak"}) for those in kinds))
+    yield str(len(programs) - len(ended))
+    factors = {name: float(str(outcome["seconds"])) / float(str(outcome["alone"])) for name, outcome in ended.items()}
+    worst = max(factors, key=factors.__getitem__)
+    yield f"{statistics.median(factors.values()):.1f} times"
+    yield f"{worst}: {factors[worst]:.1f} times, {ended[worst]['alone']} s alone"
+
+
 def main() -> None:
-    """Try what is asked for, and write the table."""
-    given = run_matrix.parser_of(__doc__, "HeCBench", "programs").parse_args()
+    """Try what is asked for, and write the tables."""
+    parser = run_matrix.parser_of(__doc__, "HeCBench", "programs")
+    parser.add_argument("--check", default="", help="checks of `luthier sanitize`, separated by commas: default,all")
+    given = parser.parse_args()
+    flags = "-g" * bool(given.check)
     if given.checkout:
-        setting = Setting(given.checkout.resolve(), given.release, given.target, given.time_limit)
+        setting = Setting(given.checkout.resolve(), given.release, given.target, given.time_limit, flags)
         for folder in sorted((setting.checkout / "src").glob("*-hip")):
             name = folder.name.removesuffix("-hip")
-            key = f"{setting.release}/{setting.target}/{name}"
-            if re.fullmatch(given.case, name) and (given.again or key not in run_matrix.recorded(RESULTS)):
-                outcome = attempt(setting, name)
-                run_matrix.record(key, outcome, RESULTS)
-                print(key, outcome, flush=True)
+            if re.fullmatch(given.case, name):
+                record(setting, name, given.check.split(",") if given.check else [], given.again)
     run_matrix.write_table(table(run_matrix.recorded(RESULTS)), MARKERS)
+    lines = table_of_checks(run_matrix.recorded(CHECKED), GIVEN["findings"])
+    run_matrix.write_table(lines, MARKERS, CHECKED_DOCUMENT)
+
+
+def record(setting: Setting, name: str, checks: Sequence[str], again: bool) -> None:
+    """Try a program, and record its outcomes.
+
+    Args:
+        setting: of the runs.
+        name: of the program.
+        checks: it runs under each of these, or without checks if there are none.
+        again: also if there is an outcome.
+    """
+    path, key = CHECKED if checks else RESULTS, f"{setting.release}/{setting.target}/{name}"
+    keys = {f"{key}/{one}": one for one in checks} or {key: ""}
+    wanted = {key: one for key, one in keys.items() if again or key not in run_matrix.recorded(path)}
+    if not wanted:
+        return
+    outcomes = attempt_checked(setting, name, list(wanted.values())) if checks else {"": attempt(setting, name)}
+    for key, one in wanted.items():
+        run_matrix.record(key, outcomes[one], path)
+        print(key, outcomes[one], flush=True)
 
 
 if __name__ == "__main__":

@@ -534,13 +534,13 @@ def listed(reasons: Mapping[str, object]) -> str:
     return "; ".join(texts) or "–"
 
 
-def write_table(lines: Iterable[str], markers: tuple[str, str] = MARKERS) -> None:
-    """Put a table into the document."""
-    before, begin, rest = DOCUMENT.read_text().partition(markers[0])
+def write_table(lines: Iterable[str], markers: tuple[str, str] = MARKERS, document: Path = DOCUMENT) -> None:
+    """Put a table into a document."""
+    before, begin, rest = document.read_text().partition(markers[0])
     _, end, after = rest.partition(markers[1])
     if not (begin and end):
-        raise SystemExit(f"{DOCUMENT} has no {markers[0]} … {markers[1]}")
-    DOCUMENT.write_text("\n".join([before + begin, "", *lines, "", end + after]))
+        raise SystemExit(f"{document} has no {markers[0]} … {markers[1]}")
+    document.write_text("\n".join([before + begin, "", *lines, "", end + after]))
 
 
 def parser_of(text: str | None, repository: str, cases: str) -> argparse.ArgumentParser:

@@ -200,6 +200,32 @@ def test_outcomes_of_hecbench(hecbench: ModuleType) -> None:
     assert f"| {hecbench.COUNTS['vary']} | 1 | b |" in lines
 
 
+def test_the_table_of_checks_is_of_the_outcomes(matrix: ModuleType, hecbench: ModuleType) -> None:
+    between = hecbench.CHECKED_DOCUMENT.read_text().partition(hecbench.MARKERS[0])[2].partition(hecbench.MARKERS[1])[0]
+    results = matrix.recorded(hecbench.CHECKED)
+    assert between.strip() == "\n".join(hecbench.table_of_checks(results, hecbench.GIVEN["findings"])).strip()
+
+
+def test_outcomes_under_checks(hecbench: ModuleType) -> None:
+    """Programs are counted by what they end with, and each finding but leaks has a row with its reason."""
+    outcomes = {
+        "6.4/gfx90a/a/all": {"what": "passed", "alone": 1.0, "seconds": 3.0, "findings": {}},
+        "6.4/gfx90a/b/all": {"what": "passed", "alone": 2.0, "seconds": 8.0, "findings": {"leak": 2}},
+        "6.4/gfx90a/c/all": {"what": "ended", "alone": 2.0, "seconds": 2.0, "findings": {"leak": 1, "race": 3}},
+        "6.4/gfx90a/c/default": {"what": "ended", "alone": 2.0, "seconds": 2.0, "findings": {"nan": 1, "race": 3}},
+        "6.4/gfx1100/a/all": {"what": "failed", "alone_was": "passed", "alone": 1.0, "seconds": 3.0, "findings": {}},
+        "6.4/gfx90a/d/all": {"what": "not ended", "reason": "so", "alone": 2.0, "seconds": 60.0},
+        "6.4/gfx90a/e/all": {"what": "not tried", "reason": "wants MPI"},
+    }
+    reasons = {"a": {"other results": "unwritten memory"}, "c": {"race": "true: no barrier"}}
+    lines = list(hecbench.table_of_checks(outcomes, reasons))
+    assert "| a | other results | gfx1100 all | unwritten memory |" in lines
+    assert "| 6.4 | gfx90a | all | 4 | 1 | 1 | 1 | 1 | 3.0 times | b: 4.0 times, 2.0 s alone |" in lines
+    assert "| c | `race` | gfx90a all, gfx90a default | true: no barrier |" in lines
+    assert "| c | `nan` | gfx90a default | not explained |" in lines
+    assert not any(line.startswith(("| b |", "| d |", "| e |")) for line in lines)
+
+
 REPORT = """<Catch name="t"><Group name="t">
 <TestCase name="Unit_good" tags="[a]"><OverallResult success="true"/></TestCase>
 <TestCase name="Unit_bad"><Expression success="false" type="REQUIRE"><Original>
