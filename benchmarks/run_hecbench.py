@@ -378,14 +378,14 @@ def record(setting: Setting, name: str, checks: Sequence[str], again: bool) -> N
         again: also if there is an outcome.
     """
     path, key = CHECKED if checks else RESULTS, f"{setting.release}/{setting.target}/{name}"
-    keys = {f"{key}/{one}": one for one in checks} or {key: ""}
-    wanted = {key: one for key, one in keys.items() if again or key not in run_matrix.recorded(path)}
+    keys = {f"{key}/{names}": names for names in checks} or {key: ""}
+    wanted = {key: names for key, names in keys.items() if again or key not in run_matrix.recorded(path)}
     if not wanted:
         return
     outcomes = attempt_checked(setting, name, list(wanted.values())) if checks else {"": attempt(setting, name)}
-    for key, one in wanted.items():
-        run_matrix.record(key, outcomes[one], path)
-        print(key, outcomes[one], flush=True)
+    for key, names in wanted.items():
+        run_matrix.record(key, outcomes[names], path)
+        print(key, outcomes[names], flush=True)
 
 
 if __name__ == "__main__":
