@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from functools import partial
@@ -94,6 +95,20 @@ def test_text(build_program: Build) -> None:
     assert ", kernel writes, launch 1\n" in done.stderr
     assert "the other access is a copy that reads 4096 bytes from 0x" in done.stderr
     assert "by hipMemcpyAsync, last called at 0x" in done.stderr
+
+
+def test_fill_around_what_a_kernel_accesses(build_program: Build, tmp_path: Path) -> None:
+    """The fill is described by its own first byte. What races with it in one line of the kernel is one error, also
+    where the host's calls have no names."""
+    program, log = build_program("stream_races", "-Xarch_device", "-g", "-Xarch_host", "-s"), tmp_path / "log"
+    done = run_luthier("sanitize", "--check", "race", "--json", log, "--", program, "fill-around")
+    races = json.loads(log.read_text())["findings"]
+    assert sorted(race["address"] - race["allocation"]["address"] for race in races) == [1024, 2048]
+    for race in races:
+        assert race["other"]["frames"] == []
+        assert (race["other"]["address"], race["other"]["size"]) == (race["allocation"]["address"], 4096)
+    assert done.stderr.count("luthier: race: ") == 1, done.stderr
+    assert "luthier:     the same at 1 other instruction of the line: 0x" in done.stderr
 
 
 def test_launches_that_are_not_observed(build_program: Build, tmp_path: Path) -> None:

@@ -77,8 +77,10 @@ def _line(finding: Finding) -> tuple[str | int, ...]:
     frame = source_of(finding.frames)
     if not finding.kernel or frame is None or not frame.line:
         return (id(finding),)
-    other = source_of(finding.other.frames) if finding.other is not None else None
-    beside = (other.file, other.line) if other is not None else ("" if finding.other is None else id(finding),)
+    beside: tuple[str | int, ...] = ()
+    if finding.other is not None:
+        other = source_of(finding.other.frames)
+        beside = (finding.other.object, finding.other.offset) if other is None else (other.file, other.line)
     # Instructions of one line that access memory differently are two errors: one reads too far, one writes.
     access = finding.access if finding.check == "memory" and finding.size else finding.rule
     base = 0 if finding.allocation is None else finding.allocation.address

@@ -145,7 +145,7 @@ void LaunchTrace::compare(const Bytes &bytes, bool is_written, Races &races) con
           race = sighting(own, address);
           race.has_copy = true;
           race.copy_writes = is_written;
-          race.other_address = std::max(address, bytes.address);
+          race.other_address = bytes.address;
           race.other_size = bytes.size;
         }
         break;

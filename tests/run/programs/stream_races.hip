@@ -23,6 +23,12 @@ __global__ void reads(const int *from, int *sums) {
   sums[place()] += from[place()]; // line: reads
 }
 
+// The second quarter of the numbers becomes what the third one is.
+__global__ void moves(int *to) {
+  int *const own = to + kItems + place();
+  own[0] = own[kItems]; // line: moves
+}
+
 __global__ void adds(int *to) {
   atomicAdd(&to[place()], 1); // line: adds
 }
@@ -117,6 +123,9 @@ static bool race(const std::string &what, Setting &s) {
   } else if (what == "fill") {
     write_first(s);
     HIP(hipMemsetAsync(s.data, 1, size, s.second)); // line: fill
+  } else if (what == "fill-around") {
+    moves<<<1, kItems, 0, s.first>>>(s.data);
+    HIP(hipMemsetAsync(s.data, 1, size, s.second));
   } else if (what == "fill-behind") {
     write_first(s);
     HIP(hipMemsetAsync(s.others, 1, size, s.second));
