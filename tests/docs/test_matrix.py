@@ -201,7 +201,7 @@ def test_outcomes_of_hecbench(hecbench: ModuleType) -> None:
 
 
 def test_the_table_of_checks_is_of_the_outcomes(matrix: ModuleType, hecbench: ModuleType) -> None:
-    between = hecbench.CHECKED_DOCUMENT.read_text().partition(hecbench.MARKERS[0])[2].partition(hecbench.MARKERS[1])[0]
+    between = matrix.FINDINGS_DOCUMENT.read_text().partition(hecbench.MARKERS[0])[2].partition(hecbench.MARKERS[1])[0]
     results = matrix.recorded(hecbench.CHECKED)
     assert between.strip() == "\n".join(hecbench.table_of_checks(results, hecbench.GIVEN["findings"])).strip()
 

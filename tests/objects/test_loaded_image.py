@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from luthier import CodeObject
 from luthier.errors import LuthierError
 from luthier.objects import elf as E
 from luthier.objects.loaded_image import file_of_image
+from luthier.run.planner import Planner
+from luthier.run.space import SharedSpace
 
 from luthier_build.compile import compile_application
 
@@ -45,6 +48,34 @@ def test_kernels_and_code_are_those_of_the_file(object: CodeObject) -> None:
         assert again.read(kernel.entry, kernel.code_size) == object.read(kernel.entry, kernel.code_size)
     dynamic = {(one.name, one.address, one.size) for one in object.symbols if one.dynamic}
     assert {(one.name, one.address, one.size) for one in again.symbols} == dynamic
+
+
+def with_more_code(object: CodeObject, address: int, size: int) -> bytes:
+    """Return an object that has one more executable section, in place of its comment."""
+    data = bytearray(object.view)
+    number, comment = next(
+        (number, one) for number, one in enumerate(object.elf.sections) if not one.flags and one.type == E.SHT_PROGBITS
+    )
+    flags = E.SHF_EXECINSTR | E.SHF_ALLOC
+    at = object.elf.header.sections_offset + number * E.SECTION_HEADER.size
+    changed = comment._replace(address=address, size=size, flags=flags)
+    data[at : at + E.SECTION_HEADER.size] = E.SECTION_HEADER.pack(changed)
+    return bytes(data)
+
+
+def test_empty_code_may_lie_in_no_segment(object: CodeObject) -> None:
+    changed = CodeObject(with_more_code(object, 1 << 24, 0))
+    assert changed.text_ranges == object.text_ranges
+    assert changed.text_as_loaded(lambda name: None) == object.text_as_loaded(lambda name: None)
+
+
+def test_an_object_whose_memory_was_reused_has_no_plan(object: CodeObject) -> None:
+    """The device then takes the code that was loaded."""
+    kernel = next(iter(object.kernels.values()))
+    changed = with_more_code(object, 1 << 24, 64)
+    no_space = cast(SharedSpace, None)  # it gets plans, of which there is none
+    plan = Planner(no_space).plan_file(object.target, kernel.descriptor_address, 0, "memory://1", changed)
+    assert plan is None
 
 
 def test_what_the_program_writes_changes_nothing(object: CodeObject) -> None:

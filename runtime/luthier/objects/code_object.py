@@ -331,7 +331,7 @@ class CodeObject:
     def text_ranges(self) -> tuple[tuple[int, int], ...]:
         """Return (address, size) of all executable sections, or of segments if there are no sections.
 
-        Overlapping ones are merged.
+        Overlapping ones are merged, and empty ones left out: no segment need contain their addresses.
         """
         executable = [
             (s.address, s.size)
@@ -344,7 +344,7 @@ class CodeObject:
                 address, size = ranges[-1][0], max(sum(ranges.pop()), address + size)
                 size -= address
             ranges.append((address, size))
-        return tuple(ranges)
+        return tuple((address, size) for address, size in ranges if size)
 
     @functools.cached_property
     def text_relocations(self) -> tuple[Relocation, ...]:

@@ -178,6 +178,7 @@ class Planner:
     ) -> KernelPlan | None:
         """Return the plan of a kernel in a code object that a program has loaded; None if it has no such kernel.
 
+        It has none, either, if it is damaged: a program may reuse the memory of an object that it has loaded.
         The kernel's descriptor is at `address` of the program's memory, and the object at its virtual addresses plus
         `load_address`.
 
@@ -198,7 +199,10 @@ class Planner:
             object = self._object(target, digest, contents, uri)
             if object is None:
                 return None
-            ranges = _text(object, load_address, read)
+            try:
+                ranges = _text(object, load_address, read)
+            except ObjectError:
+                return None
             # Code with relocations differs by load address.
             written = b"".join(data for _, data in ranges) if object.text_relocations else b""
             place = (load_address, hashlib.blake2b(written).digest()) if written else ()

@@ -77,7 +77,7 @@ class Text:
         self.isa = isa
         self.name = object.name
         self.ranges = [
-            (address, address + size) for address, size in object.text_ranges if size > 0 and address + size <= _END
+            (address, address + size) for address, size in object.text_ranges if address + size <= _END
         ]
         self._object = weakref.ref(object)  # `_texts` refers from the object to this
         self.functions: dict[int, Extent] = {}
