@@ -34,7 +34,6 @@ from run_matrix import ROOT
 RESULTS = ROOT / "benchmarks/hecbench.json"
 MARKERS = "<!-- HeCBench: made by benchmarks/run_hecbench.py -->", "<!-- end of HeCBench -->"
 CHECKED = ROOT / "benchmarks/hecbench_checks.json"
-CHECKED_DOCUMENT = ROOT / "docs/sanitize-evidence.md"
 WORK = ROOT / "build/hecbench"
 GIVEN = tomllib.loads((ROOT / "benchmarks/hecbench.toml").read_text())
 PACKAGES = "libhipcub-dev,libhiprand-dev,libomp-21-dev,librocrand-dev,librocthrust-dev,make"
@@ -335,11 +334,7 @@ def table_of_checks(
     yield "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"
     for setting, programs in runs.items():
         yield f"| {' | '.join(setting)} | {' | '.join(counts_of_checks(programs))} |"
-    yield from ("", "| program | finding | reported | why |", "| --- | --- | --- | --- |")
-    for (name, kind), where in sorted(reported.items()):
-        why = reasons.get(name, {}).get(kind, "not explained")
-        yield f"| {name} | {kind} | {', '.join(sorted(where))} | {why} |"
-    yield ""
+    yield from run_matrix.explained(reported, reasons)
 
 
 def kinds_of(outcome: Mapping[str, object]) -> set[str]:
@@ -378,7 +373,7 @@ def main() -> None:
                 record(setting, name, given.check.split(",") if given.check else [], given.again)
     run_matrix.write_table(table(run_matrix.recorded(RESULTS)), MARKERS)
     lines = table_of_checks(run_matrix.recorded(CHECKED), GIVEN["findings"])
-    run_matrix.write_table(lines, MARKERS, CHECKED_DOCUMENT)
+    run_matrix.write_table(lines, MARKERS, run_matrix.FINDINGS_DOCUMENT)
 
 
 def record(setting: Setting, name: str, checks: Sequence[str], again: bool) -> None:

@@ -25,6 +25,7 @@ import sys
 import tempfile
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,8 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks/matrix.json"
 DOCUMENT = ROOT / "docs/what-runs.md"
 MARKERS = "<!-- matrix: made by benchmarks/run_matrix.py -->", "<!-- end of matrix -->"
+FINDINGS_MARKERS = "<!-- findings: made by benchmarks/run_matrix.py -->", "<!-- end of findings -->"
+FINDINGS_DOCUMENT = ROOT / "docs/sanitize-evidence.md"
 PROGRAMS = ROOT / "tests/run/programs"
 PYTHON = str(ROOT / ".venv/bin/python")
 NOT_ALONE = ("devices", "ranges", "two_units")
@@ -163,15 +166,15 @@ class Suite:
         return ROOT / "build/matrix/checkouts" / self.checkout
 
 
-def suites() -> tuple[dict[str, Suite], dict[str, str]]:
-    """Return the suites of matrix.toml, and the commands that repair defects of packages."""
+def suites() -> tuple[dict[str, Suite], dict[str, str], dict[str, dict[str, str]]]:
+    """Return the suites of matrix.toml, the commands that repair defects of packages, and why there are findings."""
     declared = tomllib.loads((ROOT / "benchmarks/matrix.toml").read_text())
     for fields in declared["suites"].values():
         fields["read"] = globals()[f"read_{fields.get('read', 'gtest')}"]
         if "python" in fields:
             fields["python"] = shutil.which(fields["python"]) or fields["python"]
         fields["packages"] = {of: declared["packages"].get(names, names) for of, names in fields["packages"].items()}
-    return {name: Suite(**fields) for name, fields in declared["suites"].items()}, declared["repairs"]
+    return {name: Suite(**fields) for name, fields in declared["suites"].items()}, declared["repairs"], declared["findings"]
 
 
 HARMLESS = (
@@ -182,7 +185,7 @@ HARMLESS = (
 """Messages that also correct runs print."""
 NOT_THERE = re.compile(r"'([^']+)' file not found|cannot find -l(\w+)|library not found for -l(\w+)")
 OPERATIONS = "/usr/libexec/x86_64-linux-gnu/llama.cpp-tests/test-backend-ops"
-SUITES, REPAIRS = suites()
+SUITES, REPAIRS, FINDINGS = suites()
 
 
 def stack(release: str, packages: str, *command: str, bind: Path | None = None) -> list[str]:
@@ -383,7 +386,7 @@ def facts(tool: str, folder: Path, plain: Mapping[str, object]) -> dict[str, obj
         executed = sum(int(row["wave_instructions"]) for row in own)
         return {"kernels": sum(row["kernel"] is not None for row in own), "executed": executed}
     if tool == "sanitize":
-        return {"findings": len(results["findings"])}
+        return {"findings": dict(Counter(finding["kind"] for finding in results["findings"]))}
     own = [kernel for kernel in results["kernels"] if not is_of_runtime(kernel["kernel"])]
     # A tool may want nothing of a kernel, as memcheck of one without accesses.
     missed = [
@@ -496,8 +499,9 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
             cases = {key.split("/")[3]: results[key] for key in those}
             failed = {name: case["reason"] for name, case in cases.items() if "reason" in case}
             reasons += [f"{name}{f' ({tool})' * bool(tool)}: {escape(reason)}" for name, reason in failed.items()]
-            findings = sum(int(str(case.get("findings", 0))) for case in cases.values())
-            counts[tool] = f"{len(cases) - len(failed)} of {len(cases)}{f' ({findings} findings)' * bool(findings)}"
+            seen = sum((Counter(findings_of(case)) for case in cases.values()), Counter())
+            kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(seen.items()))
+            counts[tool] = f"{len(cases) - len(failed)} of {len(cases)}{f' ({kinds})' * bool(kinds)}"
             runs_passed, runs = runs_passed + len(cases) - len(failed), runs + len(cases)
         tests = sum(int(str(results[key].get("passed", 0))) for key in tried if not tool_of(key))
         under = ", ".join(f"{tool} {count}" for tool, count in counts.items() if tool)
@@ -513,6 +517,38 @@ def table(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
         f"{runs_passed:,} of {runs:,} runs passed: each case alone, and under each tool. In them {passed:,} tests "
         f"passed and {failures:,} failed."
     )
+
+
+def findings_of(outcome: Mapping[str, object]) -> Mapping[str, int]:
+    """Return the number of findings of each kind under `sanitize`."""
+    findings = outcome.get("findings", {})
+    assert isinstance(findings, dict)
+    return findings
+
+
+def explained(
+    reported: Mapping[tuple[str, str], Iterable[str]], reasons: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    """Yield the lines of a table of findings.
+
+    Args:
+        reported: where a program, or suite, has a finding of a kind.
+        reasons: why, by program and kind.
+    """
+    yield from ("", "| program | finding | reported | why |", "| --- | --- | --- | --- |")
+    for (name, kind), where in sorted(reported.items()):
+        yield f"| {name} | {kind} | {', '.join(sorted(where))} | {reasons.get(name, {}).get(kind, 'not explained')} |"
+    yield ""
+
+
+def table_of_findings(results: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
+    """Yield the lines of the table of what `sanitize` reports in the suites."""
+    reported: dict[tuple[str, str], set[str]] = {}
+    for key, outcome in results.items():
+        _, target, suite, case, _ = key.split("/")
+        for kind in findings_of(outcome):
+            reported.setdefault((suite, kind), set()).add(f"{case} ({target})")
+    return explained(reported, FINDINGS)
 
 
 def tool_of(key: str) -> str:
@@ -597,6 +633,7 @@ def main() -> None:
                 record(key, outcome)
                 print(key, outcome, flush=True)
     write_table(table(recorded()))
+    write_table(table_of_findings(recorded()), FINDINGS_MARKERS, FINDINGS_DOCUMENT)
 
 
 if __name__ == "__main__":

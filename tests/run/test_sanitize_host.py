@@ -159,8 +159,8 @@ def test_formats(build_program: Build, tmp_path: Path) -> None:
     assert (again.returncode, "0 findings, 1 suppressed" in again.stderr) == (0, True), again
 
 
-@pytest.mark.rows(1)
-@pytest.mark.parametrize("name", ["streams", "graph"])
+@pytest.mark.rows(3)
+@pytest.mark.parametrize("name", ["streams", "graph", "modules"])
 def test_clean(build_program: Build, name: str) -> None:
     done = sanitize("--check", "host", "--", build_program(name))
     assert (done.returncode, "luthier: 0 findings" in done.stderr) == (0, True), done

@@ -32,6 +32,8 @@ namespace {
 using wire::FindingKind;
 
 constexpr int kNotReady = 600;
+constexpr int kFileNotFound = 301;
+constexpr int kNotFound = 500;
 
 // Passed in the C ABI as HIP's own type is.
 struct Dim3 {
@@ -365,8 +367,10 @@ void copies_later(const Copy &copy, const void *stream) {
 } // namespace
 
 void note_result(const char *function, int result, const void *site) {
-  // kNotReady is an answer, not an error.
-  if (!inside && result != kSuccess && result != kNotReady)
+  // These are answers, not errors: rocBLAS and hipBLASLt look for a kernel in one module, and one file, after another.
+  // Whoever goes on without what was not found gets another error.
+  const bool is_answer = result == kNotReady || result == kNotFound || result == kFileNotFound;
+  if (!inside && result != kSuccess && !is_answer)
     complain(FindingKind::kCallError, function, result, site);
 }
 

@@ -43,6 +43,7 @@ void check_denormals() {
     hipModule_t module;
     hipFunction_t kernel;
     HIP(hipModuleLoadData(&module, codes[turn & 1].data()));
+    EXPECT(hipModuleGetFunction(&kernel, module, "third") == hipErrorNotFound);
     HIP(hipModuleGetFunction(&kernel, module, "halve"));
     float *x = on_device(std::vector<float>{least});
     void *arguments[] = {&x};
