@@ -23,6 +23,10 @@ lift: the listing of the lifted kernel, or the error. ``show: instructions regis
 check: the findings of static checks in a kernel of one line. The file's name begins with the check. The findings of
 hazards.test also appear while the kernel runs.
 
+spliced: what a kernel of one line has more after hooks and edits are spliced in where marks say (spliced_lines.py), of
+the instructions that the file's ``# Shows: pattern`` matches. The patched kernel must not have more hazards or missing
+waits than the original.
+
 plugin: every ``; RUN:`` line of an .ll file is a shell command, as in LLVM's own tests. ``%s`` is the file, ``%t`` a
 scratch file, ``%plugin`` the plugin, ``%opt`` an opt with the plugin and the option that clang gives it for non-RDC
 HIP, ``%bare-opt`` an opt with the plugin alone, ``%manifest`` a printer of the manifest in the bitcode it reads.
@@ -57,9 +61,10 @@ from luthier.lifting.listing import as_text
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
 from luthier.patch import patch_object
-from luthier.tool.task import HookArgument, InstrumentationTask, reg
+from luthier.tool.task import InstrumentationTask
 from pair_findings import distance
 from patched_listing import Patched
+from spliced_lines import added, arguments, inserting, marked
 from wait_kernels import kernel
 
 PATCH, LIFT = CaseFiles("patch"), CaseFiles("lift")
@@ -90,16 +95,6 @@ def code_object(case: Case, target: str, source: str, *, prologue: str = "  begi
 # patch
 
 
-def argument(text: str) -> HookArgument:
-    """Return a number or a register."""
-    for number in (lambda text: int(text, 0), float):
-        try:
-            return number(text)
-        except ValueError:
-            pass
-    return reg(text)
-
-
 def insert(task: InstrumentationTask, case: Case, module: ToolModule, which: str = "") -> None:
     """Insert hooks where the case's settings say; `which` precedes the names of these settings."""
     for key, hooks in case.settings.items():
@@ -111,8 +106,8 @@ def insert(task: InstrumentationTask, case: Case, module: ToolModule, which: str
         insert_hook = task.insert_hook_before if place == "before" else task.insert_hook_after
         for point in points:
             for hook in hooks.split("; "):
-                name, arguments = re.fullmatch(r"(\w+)(?:\((.*)\))?", hook).groups()  # type: ignore[union-attr]
-                insert_hook(point, module.hook(name), *map(argument, arguments.split(", ") if arguments else []))
+                name, given = re.fullmatch(r"(\w+)(?:\((.*)\))?", hook).groups()  # type: ignore[union-attr]
+                insert_hook(point, module.hook(name), *arguments(given))
 
 
 def without_paths(text: str) -> str:
@@ -193,7 +188,8 @@ def waits(lifted: LiftedRepresentation) -> list[str]:
 def hazards(lifted: LiftedRepresentation) -> list[str]:
     report = check_hazards(lifted)
     texts = [
-        "no wait states help" if finding.needed is None else f"{finding.distance} of {finding.needed} wait states"
+        ("no wait states help" if finding.needed is None else f"{finding.distance} of {finding.needed} wait states")
+        + (f" on {' and '.join(finding.only_on)} only" if finding.only_on else "")
         for finding in report.findings
     ]
     texts += [f"possible {', '.join(finding.registers.names())}" for finding in report.possible]
@@ -207,8 +203,11 @@ def order(lifted: LiftedRepresentation) -> list[str]:
 CHECKS = {"waits": waits, "hazards": hazards, "order": order}
 
 
-def kernel_of(line: Line) -> CodeObject:
-    return kernel(line.target, re.sub(r"func (\w+);", r"=functions= \1: ;", line.body), **line.settings)
+def kernel_of(line: Line, body: str | None = None) -> CodeObject:
+    """Return the code object of a case, with another body if one is given."""
+    name, _, wave = line.target.partition("/")
+    text = re.sub(r"func (\w+);", r"=functions= \1: ;", line.body if body is None else body)
+    return kernel(name, text, wave_size=int(wave) if wave else None, **line.settings)
 
 
 @pytest.mark.rows(32)
@@ -231,6 +230,31 @@ def test_hazards_while_a_kernel_runs(line: Line) -> None:
         (finding.consumer.address, finding.producer and finding.producer.address) for finding in findings
     ]
     assert all(finding.group == 0 and finding.check == "hazards" for finding in device.findings)
+
+
+# spliced
+
+
+@pytest.mark.rows(40)
+@pytest.mark.parametrize("line", line_cases("spliced"))
+def test_spliced(line: Line, make_module: MakeModule, bless: bool) -> None:
+    names = {row.values[0].target.partition("/")[0] for row in line_cases("spliced", line.path.stem)}
+    hooks = line.path.with_suffix(".hip")
+    module = make_module(hooks.read_text(), *sorted(names), both_wave_sizes=True) if hooks.exists() else None
+    body, marks = marked(line.body)
+    object = kernel_of(line, body)
+    patched = patch_object(object, inserting(object, marks, module), ["k"], strict=True)
+    before, after = lift(object, "k"), lift(load_object(patched.data), "k")
+    check_nothing_is_missing(before, after)
+    (shown,) = re.findall("^# Shows: (.*)$", line.path.read_text(), re.MULTILINE)
+    line.check(added(before, after, shown), bless=bless)
+
+
+def check_nothing_is_missing(before: LiftedRepresentation, after: LiftedRepresentation) -> None:
+    """Check that a patched kernel has no more hazards and missing waits than the original."""
+    for check in (check_hazards, check_waits):
+        findings = [[str(one) for one in check(lifted, unneeded=False).findings] for lifted in (before, after)]
+        assert len(findings[1]) <= len(findings[0]), findings[1]
 
 
 # plugin

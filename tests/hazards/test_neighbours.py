@@ -74,16 +74,6 @@ def test_what_follows_does_not_come_too_early(hooks: ToolModule, target: str, na
         _patched(around(target, "s_nop 7", reader), hooks, name, marker)
 
 
-STORE = "global_store_dwordx4 v[2:3], v[4:7], off"
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("target", TARGETS)
-def test_data_of_stores_is_not_overwritten_at_once(hooks: ToolModule, target: str, name: str) -> None:
-    object = kernel(target, f"s_nop 7; {STORE}; s_nop 1; s_waitcnt vmcnt(0)")
-    _patched(object, hooks, name)
-
-
 @pytest.mark.parametrize("free", [1, 2, 3])
 @pytest.mark.parametrize("target", ["gfx1030", "gfx1201", "gfx1250"])
 def test_registers_come_back_in_all_lanes(make_module, target: str, free: int) -> None:
@@ -106,100 +96,6 @@ def test_registers_come_back_in_all_lanes(make_module, target: str, free: int) -
     assert "s_not_b32 exec_lo, exec_lo" in texts
     assert any(text.startswith("scratch_load") for text in texts)
     assert not check_waits(lifted, unneeded=False).findings
-
-
-MODE = "s_setreg_imm32_b32 hwreg(HW_REG_WAVE_MODE, 25, 1), 1"
-WRITES_OF_MODE = [
-    f"{MODE}; v_mov_b32 v1, v2; v_mov_b32 v3, v2; v_nop; v_nop; {MODE}; v_mov_b32 v4, v2",
-    f"s_nop 0; v_nop; s_nop 0; v_nop; {MODE}",
-    f"s_cmp_eq_u32 s0, 0; s_cbranch_scc1 a; v_nop; s_nop 0; a: ; v_nop; s_nop 0; s_branch b; c: ; v_nop; {MODE}; "
-    f"s_branch d; b: ; s_nop 0; s_branch c; d: ; v_mov_b32 v1, v2",
-    f"s_nop 0; s_nop 0; a: ; v_mov_b32 v4, v5; v_nop; v_nop; {MODE}; s_nop 0; s_cbranch_scc0 a",
-]
-
-
-@pytest.mark.parametrize("only_if", [[], ["v_cmp_eq_u32 {vcc}, 5, v5"]])
-@pytest.mark.parametrize("code", WRITES_OF_MODE)
-def test_payloads_are_not_too_near_to_writes_of_mode(make_module, code: str, only_if: list[str]) -> None:
-    """At all points of code that keeps its own instructions away from them, on GFX1250."""
-    module = make_module(HOOKS, "gfx1250")
-    object = kernel("gfx1250", code)
-    assert not check_hazards(lift(object, "k"), unneeded=False).findings
-
-    def instrument(task: InstrumentationTask) -> None:
-        task.insert_hook_at_kernel_entry(module.every, reg("v0"))
-        for instruction in task.instructions:
-            task.insert_hook_before(instruction, module.every, reg("v5"), only_if=only_if)
-        for edge in task.lifted.edges:
-            if edge.kind in ("taken", "branch"):
-                task.insert_hook_on_edge(edge, module.every, reg("v5"))
-
-    patched = load_object(patch_object(object, instrument, ["k"], strict=True).data)
-    lifted = lift(patched, "k")
-    assert not check_hazards(lifted, unneeded=False).findings
-
-
-PARTIAL = """
-__device__ uint64_t ran;
-__device__ uint32_t seen[1000];
-LUTHIER_HOOK_ANNOTATE both(uint32_t value) {
-  atomicAdd((unsigned long long *)&ran, 1ull);
-  seen[value % 1000] = value;
-}
-LUTHIER_HOOK_ANNOTATE large(uint32_t value) {
-  atomicAdd((unsigned long long *)&ran, 1ull);
-  uint32_t x = value % 1000;
-#pragma unroll
-  for (uint32_t bit = 0; bit < 24; ++bit) x = (x ^ x >> 7) * 2654435761u + bit;
-  seen[x % 1000] = value;
-}
-"""
-
-
-@pytest.mark.parametrize("name", ["both", "large"])
-@pytest.mark.parametrize("target", ["gfx1100", "gfx1151"])
-def test_copies_of_inputs_are_there_before_exec_changes(make_module, target: str, name: str) -> None:
-    """In waves of 64, one register from before a change of EXEC is not read at once with one from behind it."""
-    module = make_module(PARTIAL, target, both_wave_sizes=True)
-    object = kernel(target, "; ".join([*["s_nop 1; v_xor_b32 v5, v5, v4"] * 8, "v_xor_b32 v3, v3, v5"]), wave_size=64)
-
-    def instrument(task: InstrumentationTask) -> None:
-        for instruction in task.instructions:
-            if instruction.text == "s_nop 1":
-                task.insert_hook_before(instruction, module.hook(name), reg("v5"))
-
-    lifted = lift(load_object(patch_object(object, instrument, ["k"], strict=True).data), "k")
-    assert not check_hazards(lifted, unneeded=False).findings
-
-
-TRANSCENDENTAL = """
-LUTHIER_HOOK_ANNOTATE turned(float value) {
-  luthier::writeReg(luthier::vgpr(2), __builtin_bit_cast(uint32_t, __builtin_amdgcn_rcpf(value)));
-}
-__device__ float last;
-LUTHIER_HOOK_ANNOTATE kept(float value) { last = __builtin_amdgcn_rsqf(value); }
-"""
-
-
-@pytest.mark.parametrize("name", ["turned", "kept"])
-def test_payloads_are_not_too_near_to_transcendental_operations(make_module, name: str) -> None:
-    """On GFX1250 vector instructions use registers of these no sooner than behind another one: those of the
-    application that a hook reads and overwrites, and those of a hook."""
-    hook = make_module(TRANSCENDENTAL, "gfx1250").hook(name)
-    object = kernel(
-        "gfx1250",
-        "v_rcp_f32 v0, v0; v_nop; v_mov_b32 v2, v0; v_exp_f32 v1, v2; v_nop; v_mov_b32 v3, v1; v_mov_b32 v4, v2",
-    )
-    assert not check_hazards(lift(object, "k"), unneeded=False).findings
-
-    def instrument(task: InstrumentationTask) -> None:
-        for instruction in task.instructions:
-            task.insert_hook_before(instruction, hook, reg("v0"))
-            if instruction.mnemonic.startswith("v_"):
-                task.insert_hook_after(instruction, hook, reg("v1"))
-
-    patched = load_object(patch_object(object, instrument, ["k"], strict=True).data)
-    assert not check_hazards(lift(patched, "k"), unneeded=False).findings
 
 
 def _patched(object: CodeObject, hooks: ToolModule, name: str, marker: str = "s_nop 1") -> int:

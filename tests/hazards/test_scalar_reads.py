@@ -1,4 +1,5 @@
-"""SGPRs on GFX12 where payloads meet the application: no hazard between the two, and no cost where none is possible."""
+"""SGPRs on GFX12 where payloads meet the application: no hazard between the two, and no cost where none is possible
+(cases: ../filetests/spliced/scalar_reads.test)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,6 @@ import random
 import luthier
 import pytest
 from effort import sample
-from luthier.arch.parties import DS_NOPS
 from luthier.hazards.wait_states import check_hazards
 from luthier.lifting import lift
 from luthier.objects import CodeObject, load_object
@@ -27,84 +27,10 @@ LUTHIER_HOOK_ANNOTATE see(uint32_t value) {
 LUTHIER_HOOK_ANNOTATE change(uint32_t value) { luthier::writeReg<uint32_t>(luthier::SGPR6, value + 1); }
 LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint32_t>(&seen[1], 3); }
 """
-NOP = "ds_nop"
-
-
-def nops(data: bytes) -> int:
-    lifted = lift(load_object(data), "k")
-    return sum(lifted.isa.text(lifted.code, index) == NOP for index in range(len(lifted.code)))
 
 
 def found(object: CodeObject) -> list[str]:
     return [str(finding) for finding in check_hazards(lift(object, "k"), unneeded=False).findings]
-
-
-# What the application does behind a vector read of s4 that a payload does, and whether it must be undone.
-BEHIND = [
-    ("s_mov_b32 s4, 1; v_mov_b32 v1, s4", True),
-    ("s_mov_b32 s5, 1; v_mov_b32 v1, s5", True),  # of the same pair
-    ("s_mov_b32 s6, 1; v_mov_b32 v1, s6", False),
-    ("s_mov_b32 s4, 1; s_add_co_u32 s8, s4, 1", True),
-    ("v_readfirstlane_b32 s4, v0; v_mov_b32 v1, s4", True),
-    ("v_readfirstlane_b32 s4, v0; s_mov_b32 s8, s4", False),  # a scalar instruction waits for vector ones
-    ("v_mov_b32 v1, s4", False),
-    ("s_mov_b32 s4, 1; s_wait_alu depctr_sa_sdst(0); v_mov_b32 v1, s4", False),
-    ("s_mov_b32 s4, 1; s_load_b32 s8, s[0:1], 0x0; s_wait_kmcnt 0x0; v_mov_b32 v1, s4", False),
-    ("s_cbranch_scc1 b; s_mov_b32 s4, 1; b: ; v_mov_b32 v1, s4", True),
-    ("a: ; v_mov_b32 v1, s4; s_mov_b32 s4, 1; s_wait_alu depctr_sa_sdst(0); s_cbranch_scc1 a", False),
-    ("s_call_b64 s[30:31], f; v_mov_b32 v1, s4; =functions= f: ; s_mov_b32 s4, 2; s_setpc_b64 s[30:31]", True),
-]
-
-
-@pytest.mark.rows(2)
-@pytest.mark.parametrize("lanes", [32, 64])
-@pytest.mark.parametrize(("behind", "needed"), BEHIND)
-def test_reads_of_a_payload(make_module, behind: str, needed: bool, lanes: int) -> None:
-    module = make_module(HOOKS, "gfx1201", both_wave_sizes=True)
-    object = kernel("gfx1201", f"s_mov_b32 s4, 7; s_nop 0; {behind}", wave_size=lanes)
-    assert found(object) == []
-
-    def instrument(task: InstrumentationTask) -> None:
-        task.insert_hook_before(1 + first_of(task), module.see, reg("s4"))
-
-    patched = patch_object(object, instrument, ["k"], strict=True)
-    assert found(load_object(patched.data)) == []
-    assert nops(patched.data) == DS_NOPS[lanes] * needed
-
-
-@pytest.mark.parametrize("lanes", [32, 64])
-def test_instructions_in_a_row(make_module, lanes: int) -> None:
-    """What was found of a row of them, kept for the next kernel, does not hold in a shorter one."""
-    module = make_module(HOOKS, "gfx1201", both_wave_sizes=True)
-    for count in (DS_NOPS[lanes], DS_NOPS[lanes] - 1):
-        row = "; ".join([NOP] * count)
-        object = kernel("gfx1201", f"s_mov_b32 s4, 7; {row}; s_mov_b32 s4, 1; v_mov_b32 v1, s4", wave_size=lanes)
-
-        def instrument(task: InstrumentationTask) -> None:
-            task.insert_hook_before(1 + first_of(task), module.see, reg("s4"))
-
-        patched = patch_object(object, instrument, ["k"], strict=True)
-        assert found(load_object(patched.data)) == []
-        assert nops(patched.data) == count + DS_NOPS[lanes] * (count < DS_NOPS[lanes])
-
-
-def first_of(task: InstrumentationTask) -> int:
-    return next(one.index for one in task.instructions if one.text == "s_mov_b32 s4, 7")
-
-
-@pytest.mark.parametrize("lanes", [32, 64])
-@pytest.mark.parametrize("where", range(6))
-def test_values_that_a_payload_gives(make_module, where: int, lanes: int) -> None:
-    """The application relies on no read or write of s6 right before."""
-    module = make_module(HOOKS, "gfx1201", both_wave_sizes=True)
-    body = "s_mov_b32 s6, 0; v_mov_b32 v1, s6; s_nop 0; v_mov_b32 v2, s6; s_add_co_u32 s8, s6, 1; s_nop 0"
-    object = kernel("gfx1201", body, wave_size=lanes)
-
-    def instrument(task: InstrumentationTask) -> None:
-        first = next(one.index for one in task.instructions if one.text == "s_mov_b32 s6, 0")
-        task.insert_hook_before(first + where, module.change, reg("s6"))
-
-    assert found(load_object(patch_object(object, instrument, ["k"], strict=True).data)) == []
 
 
 LINES = [
