@@ -21,7 +21,8 @@ variables must have their values, so a blessed listing cannot hide a fault.
 lift: the listing of the lifted kernel, or the error. ``show: instructions registers`` says what the listing has.
 
 check: the findings of static checks in a kernel of one line. The file's name begins with the check. The findings of
-hazards.test also appear while the kernel runs.
+hazards.test also appear while the kernel runs. operations: the class of the first instruction, and its floating-point
+operations. effects: the registers that it reads, writes, and writes only in part or not always.
 
 spliced: what a kernel of one line has more after hooks and edits are spliced in where marks say (spliced_lines.py), of
 the instructions that the file's ``# Shows: pattern`` matches. The patched kernel must not have more hazards or missing
@@ -55,8 +56,13 @@ from luthier.emulator import CheckWarning
 from luthier.errors import LiftError, LuthierError
 from luthier.hazards.wait_counters import check_order, check_waits
 from luthier.hazards.wait_states import check_hazards
+from luthier.isa import Isa
+from luthier.isa.registers import AGPRS, VGPRS, UnitSet, mask_of
 from luthier.isa.targets import target_named
 from luthier.lifting import LiftedRepresentation, lift
+from luthier.lifting.allocation import unallocated_memory, unallocated_registers
+from luthier.lifting.instructions.effects import Columns, EffectTable
+from luthier.lifting.instructions.semantics import LaneChange
 from luthier.lifting.listing import as_text
 from luthier.module import ToolModule
 from luthier.objects import CodeObject, load_object
@@ -200,7 +206,45 @@ def order(lifted: LiftedRepresentation) -> list[str]:
     return [str(finding.enough) for finding in check_order(lifted)]
 
 
-CHECKS = {"waits": waits, "hazards": hazards, "order": order}
+def unallocated(lifted: LiftedRepresentation) -> list[str]:
+    memory = [(one, re.search(r"byte \d+", one.shortage)) for one in unallocated_memory(lifted)]
+    texts = ["possibly " * bool(one.only_if) + (byte[0] if byte else "any byte") for one, byte in memory]
+    return [str(one.register) for one in unallocated_registers(lifted)] + texts
+
+
+def operations(lifted: LiftedRepresentation) -> list[str]:
+    first = next(iter(lifted.instructions))
+    count = sum(each.count for each in first.operations)
+    return [first.operation_class] + ["float"] * first.is_float + [f"{count} operations"] * bool(count)
+
+
+CHECKS = {
+    "waits": waits,
+    "hazards": hazards,
+    "order": order,
+    "unallocated": unallocated,
+    "operations": operations,
+}
+
+
+def effects(line: Line) -> str:
+    """Return the effects of one instruction, which need not be one that lifting allows in a kernel."""
+    name, _, wave = line.target.partition("/")
+    isa = Isa.of(name, int(wave) if wave else None)
+    columns = Columns(isa.decode(isa.assemble(line.body).instructions.code))
+    table = EffectTable(isa, isa.wave_size, mask_of(VGPRS[:256]))
+    effect = table.of(columns, 0)
+    vectors = mask_of((*VGPRS, *AGPRS))
+    units = {
+        "reads": effect.reads,
+        "perhaps": effect.reads & ~table.certain_reads(columns, 0) & vectors,
+        "across lanes": effect.cross_reads & vectors,
+        "writes": effect.writes,
+        "not always": effect.writes & ~effect.kills,
+        "in all lanes": effect.hard_kills & vectors,
+    }
+    parts = [f"{what} {', '.join(UnitSet(bits).names())}" for what, bits in units.items() if bits]
+    return "; ".join(parts) + (f"; lanes {effect.lanes.name}" if effect.lanes != LaneChange.UNCHANGED else "")
 
 
 def kernel_of(line: Line, body: str | None = None) -> CodeObject:
@@ -213,8 +257,9 @@ def kernel_of(line: Line, body: str | None = None) -> CodeObject:
 @pytest.mark.rows(32)
 @pytest.mark.parametrize("line", line_cases("check"))
 def test_check(line: Line, bless: bool) -> None:
-    findings = CHECKS[line.path.stem.partition("_")[0]](lift(kernel_of(line), "k"))
-    line.check(", ".join(findings), bless=bless)
+    name = line.path.stem.partition("_")[0]
+    text = effects(line) if name == "effects" else ", ".join(CHECKS[name](lift(kernel_of(line), "k")))
+    line.check(text, bless=bless)
 
 
 @pytest.mark.parametrize("line", [case for case in line_cases("check", "hazards") if "scc1" not in case.values[0].body])
