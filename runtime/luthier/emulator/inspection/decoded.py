@@ -8,8 +8,7 @@ from typing import NamedTuple
 from luthier import _mc
 from luthier.arch.parties import DS_NOPS
 from luthier.emulator.binding.program import DecodedCode
-from luthier.isa import registers as r
-from luthier.lifting.instructions.effects import Columns, EffectTable
+from luthier.lifting.instructions.effects import Columns, effect_table
 
 CONTEXT = max(DS_NOPS.values())
 """Instructions before one that may affect its meaning."""
@@ -29,7 +28,7 @@ class Decoded:
 
     def __init__(self, code: DecodedCode) -> None:
         self._code = code
-        self.table = EffectTable(code.isa, code.isa.wave_size, r.VECTOR_MASK)
+        self.table = effect_table(code.isa)
         self._columns = [Columns(part) for part in code.parts]
         self._rewritten: dict[int, tuple[Columns, int]] = {}
 
