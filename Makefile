@@ -79,4 +79,4 @@ matrix: setup ## run test suites of ROCm's libraries: MATRIX="--release 6.4 --ta
 	@$(PYTHON) benchmarks/run_matrix.py $(MATRIX)
 
 clean: ## remove build products, keep .venv
-	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

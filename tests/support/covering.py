@@ -11,14 +11,20 @@ Place = tuple[int, int]
 """The number of a factor, and of one of its values."""
 
 
-def covering(factors: Mapping[str, Sequence[Any]], seed: str = "") -> list[dict[str, Any]]:
-    """Return rows with a value of each factor, the same each time; the first ones have the most pairs."""
+def covering(factors: Mapping[str, Sequence[Any]], seed: str = "", most: int | None = None) -> list[dict[str, Any]]:
+    """Return rows with a value of each factor, the same each time; the first ones have the most pairs.
+
+    Args:
+        factors: their values.
+        seed: of the random choices.
+        most: how many rows to return at most, by default all.
+    """
     randomness = random.Random(seed)
     sizes = [len(values) for values in factors.values()]
     places = [[(factor, value) for value in range(size)] for factor, size in enumerate(sizes)]
     left = {pair for one, other in itertools.combinations(places, 2) for pair in itertools.product(one, other)}
-    rows = []
-    while left:
+    rows: list[dict[str, Any]] = []
+    while left and len(rows) != most:
         first = sorted(left)
         made = [_row(randomness.choice(first), places, left, randomness) for _ in range(8)]
         best = max(made, key=lambda row: len(left.intersection(itertools.combinations(row, 2))))
