@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 import pytest
+from effort import FUZZ
 from kept import ROOT, kept, run
 from luthier.emulator import agreement
 from luthier.wire.structures import File, Message, ProtocolError, pack
@@ -140,7 +141,7 @@ template <typename Message> bool read(const std::string &data, std::string &foun
 }
 
 // Reads a message, refuses what is shorter, and survives what is changed.
-template <typename Message> void check(std::string data, std::ofstream &out) {
+template <typename Message> void check(std::string data, std::ofstream &out, int rounds) {
   std::string found;
   if (!read<Message>(data, found))
     found = "refused";
@@ -149,7 +150,7 @@ template <typename Message> void check(std::string data, std::ofstream &out) {
     if (std::string shorter; read<Message>(data.substr(0, size), shorter))
       out << "not refused: " << size << '\n';
   std::mt19937 random(data.size());
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     std::string changed = data;
     changed[random() % changed.size()] = static_cast<char>(random());
     changed[random() % std::min<size_t>(changed.size(), 12)] = static_cast<char>(random());
@@ -162,6 +163,7 @@ int main(int, char **paths) {
   std::ofstream requests(paths[1], std::ios::binary), replies(paths[3]);
   std::ifstream file(paths[2], std::ios::binary);
   const std::string all(std::istreambuf_iterator<char>(file), {});
+  const int rounds = std::stoi(paths[4]);
   size_t at = 0;
   const auto next = [&] {
     uint64_t size;
@@ -214,7 +216,7 @@ def text(value: Any) -> str:
 def exchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[str]]:
     """Return the requests of a program generated from the declarations, and the messages that it reads."""
     body = [f"  write(requests, {literal(one, kind)});" for kind in REQUESTS for one, _, _ in SENT[kind]]
-    body += [f"  check<{kind.__name__}>(next(), replies);" for kind in REPLIES for _ in SENT[kind]]
+    body += [f"  check<{kind.__name__}>(next(), replies, rounds);" for kind in REPLIES for _ in SENT[kind]]
     source = PROGRAM.replace("@BODY@", "\n".join(body))
     native = ROOT / "runtime" / "native" / "wire"
 
@@ -231,7 +233,9 @@ def exchanged(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[str
     paths = [folder / name for name in ("requests", "sent", "read")]
     # AddressSanitizer and the limit of addresses of other tests exclude each other; what cannot be allocated throws.
     environment = {**os.environ, "ASAN_OPTIONS": "allocator_may_return_null=0", "UBSAN_OPTIONS": "halt_on_error=1"}
-    done = subprocess.run([kept(key, build, "messages"), *paths], capture_output=True, text=True, env=environment)
+    done = subprocess.run(
+        [kept(key, build, "messages"), *paths, str(500 * FUZZ)], capture_output=True, text=True, env=environment
+    )
     assert done.returncode == 0, done.stderr
     return paths[0].read_bytes(), paths[2].read_text().splitlines()
 
