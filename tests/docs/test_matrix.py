@@ -98,13 +98,13 @@ def test_rows(matrix: ModuleType) -> None:
         "6.4/gfx90a/llama.cpp/MUL/": {"seconds": 1, "passed": 2, "failed": 1, "reason": "a|b"},
         "6.4/gfx90a/llama.cpp/ADD/instr_count": {"seconds": 1, "passed": 5, "failed": 0},
         "6.4/gfx942/llama.cpp/ADD/": new | {"passed": 5},
-        "6.4/gfx942/llama.cpp/ADD/sanitize": new | {"passed": 5, "findings": 3},
+        "6.4/gfx942/llama.cpp/ADD/sanitize": new | {"passed": 5, "findings": {"race": 1, "leak": 2}},
         "6.4/gfx942/llama.cpp/ADD/instr_count": new | {"passed": 5, "reason": "6 counted"},
     }
     rows = list(matrix.table(outcomes))[2:]
     assert rows == [
         r"| llama.cpp | – | 6.4 | gfx90a | 1 of 2 | 7 | instr_count 1 of 1 | MUL: a\|b | – |",
-        "| llama.cpp | 0.7 | 6.4 | gfx942 | 1 of 1 | 5 | instr_count 0 of 1, sanitize 1 of 1 (3 findings) "
+        "| llama.cpp | 0.7 | 6.4 | gfx942 | 1 of 1 | 5 | instr_count 0 of 1, sanitize 1 of 1 (2 leak, 1 race) "
         "| ADD (instr_count): 6 counted | 2026-12-01 |",
         "",
         "4 of 6 runs passed: each case alone, and under each tool. In them 27 tests passed and 1 failed.",
@@ -198,6 +198,14 @@ def test_outcomes_of_hecbench(hecbench: ModuleType) -> None:
     assert "| not tried | 2 | c, d: wants MPI |" in lines
     assert "| failed | 1 | e: FAIL |" in lines
     assert f"| {hecbench.COUNTS['vary']} | 1 | b |" in lines
+
+
+def test_findings_of_suites(matrix: ModuleType) -> None:
+    """The table is of the outcomes, and each finding but leaks has a row with its reason."""
+    between = matrix.FINDINGS_DOCUMENT.read_text().partition(matrix.FINDINGS_MARKERS[0])[2]
+    lines = list(matrix.table_of_findings(matrix.recorded()))
+    assert between.partition(matrix.FINDINGS_MARKERS[1])[0].strip() == "\n".join(lines).strip()
+    assert [line for line in lines if line.endswith("| not explained |")] == []
 
 
 def test_the_table_of_checks_is_of_the_outcomes(matrix: ModuleType, hecbench: ModuleType) -> None:
