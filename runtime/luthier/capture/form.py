@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-import io
 import os
 import re
 import struct
+import threading
 import zipfile
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from luthier.emulator.running.memory import host_memory
 from luthier.errors import LuthierError
+from luthier.support.archives import stored_archive
 from luthier.support.files import PRIVATE, write_atomically
 
 SCHEMA = 1
@@ -130,17 +131,22 @@ def write_capture(path: str | os.PathLike[str], capture: Capture) -> None:
         "after": _compressed(capture.after.tobytes()),
         "counts": _compressed(capture.counts.tobytes()),
     }
-    held = io.BytesIO()
-    with zipfile.ZipFile(held, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in members.items():
-            archive.writestr(zipfile.ZipInfo(name), data)  # a fixed date makes the file reproducible
-    write_atomically(path, held.getvalue(), PRIVATE)
+    write_atomically(path, stored_archive(members), PRIVATE)
 
 
 def _compressed(data: bytes) -> bytes:
-    return zstandard.ZstdCompressor(level=3, write_checksum=True).compress(data)
+    return _compressor().compress(data)
 
 
+def _compressor() -> zstandard.ZstdCompressor:
+    """Return the compressor of this thread: making one takes longer than compressing a small member."""
+    if not hasattr(_own, "compressor"):
+        _own.compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
+    compressor: zstandard.ZstdCompressor = _own.compressor
+    return compressor
+
+
+_own = threading.local()
 _compressed_object = functools.lru_cache(maxsize=4)(_compressed)
 """`_compressed` for code objects, which many launches share."""
 

@@ -9,7 +9,7 @@ import itertools
 import mmap
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,19 @@ class AddressTaken(DeviceError):
 
 @contextmanager
 def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pages: Pages) -> Iterator[None]:
-    """Map memory at these ranges, rounded to pages: with `pages` at `addresses`, and zeros elsewhere.
+    """Map memory as `MappedMemory` does, with `pages` at `addresses`, and zeros elsewhere.
+
+    Raises:
+        AddressTaken: this process uses some of the addresses.
+        LackError: the host does not have the memory.
+    """
+    with closing(MappedMemory(ranges)) as memory:
+        memory.write(addresses, pages)
+        yield
+
+
+class MappedMemory:
+    """Memory of this process at ranges, rounded to pages, which is zero until `write`.
 
     A page is present only after an access to it, or to another one less than 64 KiB away.
 
@@ -46,33 +58,54 @@ def mapped(ranges: Sequence[tuple[int, int]], addresses: NDArray[np.uint64], pag
         AddressTaken: this process uses some of the addresses.
         LackError: the host does not have the memory.
     """
-    library = _library()
-    flags = mmap.MAP_PRIVATE | _NORESERVE | _FIXED_NOREPLACE
-    made: list[tuple[int, int]] = []
-    stretches = pieces(ranges)
-    offsets = [0, *itertools.accumulate(end - begin for begin, end in stretches)]
-    with lacking(f"no memory of {offsets[-1]} bytes"):
-        file = os.memfd_create("luthier-capture")
-    try:
-        with lacking(f"no memory of {offsets[-1]} bytes"):
-            os.ftruncate(file, offsets[-1])
-            _fill(file, stretches, offsets, addresses, pages)
-        for (begin, end), offset in zip(stretches, offsets, strict=False):
-            got = library.mmap(begin, end - begin, mmap.PROT_READ | mmap.PROT_WRITE, flags, file, offset)
-            if got == begin:
-                made.append((begin, end))
-                continue
-            if got not in (None, ctypes.c_void_p(-1).value):  # the system does not know the flag
-                library.munmap(got, end - begin)
-            elif ctypes.get_errno() not in (_EXISTS, _NOT_PERMITTED):
-                why = os.strerror(ctypes.get_errno())
-                raise LackError(f"cannot map {end - begin} bytes of memory at {begin:#x}: {why}")
-            raise AddressTaken(f"this process already uses some of the {end - begin} bytes at {begin:#x}")
-        yield
-    finally:
-        os.close(file)
-        for begin, end in made:
-            library.munmap(begin, end - begin)
+
+    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        self._stretches = pieces(ranges)
+        self._offsets = [0, *itertools.accumulate(end - begin for begin, end in self._stretches)]
+        self._made: list[tuple[int, int]] = []
+        with lacking(f"no memory of {self._offsets[-1]} bytes"):
+            self._file = os.memfd_create("luthier-capture")
+        try:
+            with lacking(f"no memory of {self._offsets[-1]} bytes"):
+                os.ftruncate(self._file, self._offsets[-1])
+            for (begin, end), offset in zip(self._stretches, self._offsets, strict=False):
+                self._map(begin, end, offset)
+        except BaseException:
+            self.close()
+            raise
+
+    def _map(self, begin: int, end: int, offset: int) -> None:
+        library = _library()
+        flags = mmap.MAP_PRIVATE | _NORESERVE | _FIXED_NOREPLACE
+        got = library.mmap(begin, end - begin, mmap.PROT_READ | mmap.PROT_WRITE, flags, self._file, offset)
+        if got == begin:
+            self._made.append((begin, end))
+            return
+        if got not in (None, ctypes.c_void_p(-1).value):  # the system does not know the flag
+            library.munmap(got, end - begin)
+        elif ctypes.get_errno() not in (_EXISTS, _NOT_PERMITTED):
+            why = os.strerror(ctypes.get_errno())
+            raise LackError(f"cannot map {end - begin} bytes of memory at {begin:#x}: {why}")
+        raise AddressTaken(f"this process already uses some of the {end - begin} bytes at {begin:#x}")
+
+    def write(self, addresses: NDArray[np.uint64], pages: Pages) -> None:
+        """Set the initial contents of pages; those outside of the ranges are skipped.
+
+        Raises:
+            LackError: the host does not have the memory.
+        """
+        with lacking(f"no memory of {self._offsets[-1]} bytes"):
+            _fill(self._file, self._stretches, self._offsets, addresses, pages)
+
+    def reset(self) -> None:
+        """Reset all memory to its initial contents; no page is present any more."""
+        _forget(self._stretches)
+
+    def close(self) -> None:
+        """Unmap the memory."""
+        os.close(self._file)
+        for begin, end in self._made:
+            _library().munmap(begin, end - begin)
 
 
 def runs(addresses: NDArray[np.uint64]) -> list[tuple[int, int]]:
@@ -175,8 +208,12 @@ def fresh(ranges: Sequence[tuple[int, int]]) -> None:
     Raises:
         DeviceError: madvise(2) fails.
     """
+    _forget(pieces(ranges))
+
+
+def _forget(stretches: Iterable[tuple[int, int]]) -> None:
     library = _library()
-    for begin, end in pieces(ranges):
+    for begin, end in stretches:
         if library.madvise(begin, end - begin, mmap.MADV_DONTNEED):
             raise DeviceError(f"cannot reset {end - begin} bytes at {begin:#x}: {os.strerror(ctypes.get_errno())}")
 

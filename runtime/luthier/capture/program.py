@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from luthier.cache.memory import BoundedCache
 from luthier.capture.form import Capture
 from luthier.emulator.binding.program import DecodedCode
+from luthier.emulator.running.executor import resident_groups
+from luthier.emulator.running.plan import kernel_plan
 from luthier.errors import DeviceError, LuthierError
 from luthier.isa import Isa
-from luthier.isa.targets import TargetId
+from luthier.isa.targets import Target, TargetId
 from luthier.objects import CodeObject, Kernel
 from luthier.objects.origins import teller
 
@@ -91,3 +93,28 @@ def _decoded(object: CodeObject, isa: Isa, load_address: int) -> DecodedCode:
 def isa_of(object: CodeObject, device: TargetId, kernel: Kernel) -> Isa:
     """Return the ISA of a kernel of an object on a device."""
     return Isa.of(replace(object.target, target=device.target), kernel.wave_size)
+
+
+class PlannedKernel:
+    """The plan of a kernel, and how many of its work-groups fit on a device."""
+
+    def __init__(self, kernel: Kernel, target: Target, code: DecodedCode) -> None:
+        self.kernel = kernel
+        self.fields = kernel_plan(kernel, target, code)
+        """Fields of `layout.PLAN`."""
+        self.resident = functools.cache(functools.partial(resident_groups, self.fields))
+        """As `resident_groups` for waves, bytes of LDS and of scratch."""
+
+
+_plans = BoundedCache[tuple[int, int, str], PlannedKernel](16)
+"""Plans by the number of the code, the identity of the kernel, and the target."""
+
+
+def planned(kernel: Kernel, target: Target, code: DecodedCode) -> PlannedKernel:
+    """Return the plan of a kernel; it is cached, since making it takes longer than running a small launch.
+
+    Raises:
+        LuthierError: the kernel cannot run.
+    """
+    key = code.number, id(kernel), target.name
+    return _plans.use(key) or _plans.put(key, PlannedKernel(kernel, target, code))

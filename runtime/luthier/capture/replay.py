@@ -20,11 +20,12 @@ from luthier.capture.form import COUNTS, KERNARG_ALIGNMENT, PAGE, USER_SPACE, Ca
 from luthier.capture.grid import Part, chosen, parts, whole_groups
 from luthier.capture.pages import Difference, by_address, compared, stretches, with_pages, without
 from luthier.capture.place import mapped, pieces, present
-from luthier.capture.program import Program, device_of, recorded_program
+from luthier.capture.program import Program, device_of, planned, recorded_program
+from luthier.capture.room import ReplayRoom
 from luthier.emulator.running.execution import QUANTUM, Observer, execute
-from luthier.emulator.running.executor import Executor, resident_groups
+from luthier.emulator.running.executor import Executor
 from luthier.emulator.running.memory import AllocationTable, host_bytes
-from luthier.emulator.running.plan import find_beyond, kernel_plan
+from luthier.emulator.running.plan import find_beyond
 from luthier.emulator.running.worker import WorkerState
 from luthier.errors import DeviceError, EmulationError
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 STEP_LIMIT = 1 << 20
 """Quanta after which a work-group counts as never ending."""
+_SMALL = 1 << 14
+"""Wave-instructions that one thread runs in some 0.1 ms."""
 RESIDENT_GROUPS = 1024
 """Work-groups of the largest cooperative launch."""
 
@@ -139,6 +142,8 @@ class PreparedLaunch:
         """The captured code runs."""
         program = program or recorded_program(capture, target)
         self.device = device_of(capture, target, program.object)
+        self.room: ReplayRoom | None = None
+        """What it shares with other launches; only for the recorded code."""
         self.accessible = AllocationTable(limit=1 << 62) if memory is None else memory
         """Everything that the launch may access; while it runs, also the captured memory and scratch."""
         self._take(program, step_limit)
@@ -146,7 +151,8 @@ class PreparedLaunch:
     def _take(self, program: Program, step_limit: int) -> None:
         self.program, self.step_limit = program, step_limit
         self.object, self.kernel, self.code = program.object, program.kernel, program.code
-        self.plan = kernel_plan(self.kernel, self.device.target, self.code)
+        self._planned = planned(self.kernel, self.device.target, self.code)
+        self.plan = self._planned.fields
         self._check()
 
     def with_program(self, program: Program, step_limit: int) -> Self:
@@ -277,8 +283,12 @@ class PreparedLaunch:
         Raises:
             AddressTaken: this process uses addresses of it.
         """
-        before = self.capture.before
-        with mapped(self.capture.manifest.ranges, before["address"], self.capture.pages[before["page"]]):
+        capture, before = self.capture, self.capture.before
+        if self.room is not None:
+            memory = self.room.memory(capture)
+        else:
+            memory = mapped(capture.manifest.ranges, before["address"], capture.pages[before["page"]])
+        with memory:
             self.prepare()
             yield
 
@@ -312,6 +322,7 @@ class PreparedLaunch:
                 parts=self._parts(),
                 step_limit=self.step_limit,
                 observer=observer,
+                stepped=not looked_at and self._is_small,
                 observed=0 if observed is None else observed.what,
                 quantum=QUANTUM if observed is None else observed.quantum,
             )
@@ -324,12 +335,22 @@ class PreparedLaunch:
             fault.source = "" if line is None else str(line)
         return counts, lanes, outcome.seconds, fault
 
+    @property
+    def _is_small(self) -> bool:
+        """Return whether the launch takes less time than waking threads for it."""
+        capture = self.capture
+        return self.recorded and capture.manifest.counted and int(capture.counts["executions"].sum()) < _SMALL
+
     @contextmanager
     def _accessible(self) -> Iterator[AllocationTable]:
         """Allow access to the captured memory."""
+        ranges = without([*self._readable()], self.capture.manifest.left_out)
+        if self.room is not None:
+            yield self.room.table(self.capture.manifest, ranges)
+            return
         taken = []
         try:
-            for address, size in without([*self._readable()], self.capture.manifest.left_out):
+            for address, size in ranges:
                 taken.append(self.accessible.register(address, size, "captured memory"))
             yield self.accessible
         finally:
@@ -355,7 +376,7 @@ class PreparedLaunch:
             message = f"a cooperative launch of {count} work-groups; at most {RESIDENT_GROUPS} are allowed"
             raise DeviceError(message, kernel=manifest.kernel)
         waves = max(self.waves(items) for *_, items in self.parts())
-        held = count if manifest.cooperative else resident_groups(plan, waves, program.group, lane)
+        held = count if manifest.cooperative else self._planned.resident(waves, program.group, lane)
         resident = min(count, max(threads, held))
         scratch = memory.allocate(resident * waves * self.kernel.wave_size * lane, "scratch")
         try:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from luthier.capture import write_capture
 from luthier.capture.place import AddressTaken
 from luthier.capture.replay import reduced
+from luthier.capture.room import ReplayRoom
 from luthier.errors import LuthierError
 from luthier.findings.finding import Finding
 from luthier.replay.jobs import CaptureJob, Job, ReplayOutcome, ReplayStatus, compared, is_gpu
@@ -34,11 +35,16 @@ class Replay(CaptureJob[ReplayOutcome], frozen=True, kw_only=True):
         """Replay in this process."""
         return self.replay(self.capture())
 
-    def replay(self, capture: Capture) -> ReplayOutcome:
-        """Replay a capture, which may not be in a file yet."""
+    def replay(self, capture: Capture, room: ReplayRoom | None = None) -> ReplayOutcome:
+        """Replay a capture, which may not be in a file yet.
+
+        Args:
+            room: what it shares with other replays.
+        """
         if self.device is not None and is_gpu(self.device):
             return self._on_gpu(capture, self.device)
         launch = self.launch(capture)
+        launch.room = room if self.object is None else None
         done = launch.run(self.threads, self.checks, keep=self.reduce)
         if not self.reduce:
             return self.outcome(capture, launch.with_store(done))
@@ -93,14 +99,15 @@ class SeveralReplays(Job[SeveralOutcomes], frozen=True, kw_only=True):
         """Replay them in this process; captures in `held` are in no file yet."""
         rows: dict[str, ReplayOutcome] = {}
         taken = []
-        for file in self.files:
-            job = replace(self.replay, file=file)
-            try:
-                rows[file] = job.replay(held[file]) if file in held else job.run()
-            except AddressTaken:
-                taken.append(file)
-            except LuthierError as problem:
-                rows[file] = ReplayOutcome(status=ReplayStatus.IMPOSSIBLE, what=str(problem))
+        with ReplayRoom() as room:
+            for file in self.files:
+                job = replace(self.replay, file=file)
+                try:
+                    rows[file] = job.replay(held[file] if file in held else job.capture(), room)
+                except AddressTaken:
+                    taken.append(file)
+                except LuthierError as problem:
+                    rows[file] = ReplayOutcome(status=ReplayStatus.IMPOSSIBLE, what=str(problem))
         return SeveralOutcomes(rows, tuple(taken))
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _REPLAY_SECONDS, _REPLAY_FACTOR = 60, 10
 """Time limit of the replay of a new capture: seconds, plus a multiple of the time of the launch."""
-_TOGETHER = 64
+_TOGETHER = 1024
 """Captures that one process replays."""
 
 

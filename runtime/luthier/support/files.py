@@ -87,6 +87,8 @@ def writing_atomically(path: str | os.PathLike[str], mode: int | None = None) ->
             with os.fdopen(descriptor, "wb") as file:
                 yield file
                 file.flush()
+                if name is None and target.is_new and _has_name(descriptor, target.path):
+                    return
                 name = name or _named(descriptor, target.path)
             target.take(name)
         finally:
@@ -142,6 +144,11 @@ class _Target:
             self.path = path  # links in /proc may not have a real path
 
     @property
+    def is_new(self) -> bool:
+        """Return whether the file did not exist."""
+        return self.status is None
+
+    @property
     def is_regular(self) -> bool:
         return self.status is None or stat.S_ISREG(self.status.st_mode)
 
@@ -150,11 +157,13 @@ class _Target:
         if self.descriptor is not None or not self.is_regular or (self.status and self.status.st_nlink > 1):
             return None
         try:
-            descriptor, name = _new_file(os.path.dirname(self.path))
+            descriptor, name = _new_file(os.path.dirname(self.path), self._new_permissions())
         except PermissionError:
             if self.status is None:
                 raise
             return None
+        if self.is_new and name is None:  # it has its owner and permissions
+            return descriptor, name
         try:
             made = os.fstat(descriptor)
             if self.status is not None and (self.status.st_uid, self.status.st_gid) != (made.st_uid, made.st_gid):
@@ -185,8 +194,11 @@ class _Target:
         Set-user-ID and set-group-ID bits are dropped, so that new contents do not run with the owner's rights.
         """
         if self.status is None:
-            return (0o666 if self.mode is None else self.mode) & 0o777 & ~umask()
+            return self._new_permissions() & ~umask()
         return self.status.st_mode & 0o777 | ((self.mode or 0) & 0o111 & ~umask())
+
+    def _new_permissions(self) -> int:
+        return (0o666 if self.mode is None else self.mode) & 0o777
 
     def in_place(self) -> IO[bytes]:
         """Open the existing file for writing."""
@@ -198,11 +210,15 @@ class _Target:
         return os.fdopen(os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOCTTY | cut), "wb")
 
 
-def _new_file(folder: str) -> tuple[int, str | None]:
-    """Make a file in a folder; return its descriptor and path. None: it has no name, and ends with the process."""
+def _new_file(folder: str, mode: int) -> tuple[int, str | None]:
+    """Make a file in a folder; return its descriptor and path. None: it has no name, and ends with the process.
+
+    Args:
+        mode: permissions before the umask of a file without a name; others are private.
+    """
     if os.path.isdir("/proc/self/fd"):  # needed to name it later
         try:
-            return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600), None
+            return os.open(folder, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, mode), None
         except OSError as problem:
             if problem.errno not in _NO_NAMELESS_FILES:
                 raise
@@ -212,9 +228,22 @@ def _new_file(folder: str) -> tuple[int, str | None]:
 def _named(descriptor: int, beside: str) -> str:
     """Give an unnamed file a name in the folder of another file, and return it."""
     name = os.path.join(os.path.dirname(beside), f"{_NEW}{os.urandom(8).hex()}")
+    _name(descriptor, name)
+    return name
+
+
+def _has_name(descriptor: int, name: str) -> bool:
+    """Give an unnamed file this name; return False if another file has it by now."""
+    try:
+        _name(descriptor, name)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _name(descriptor: int, name: str) -> None:
     # With src_dir_fd, which a full path ignores, Python follows the link; otherwise it links the link, like link(2).
     os.link(f"/proc/self/fd/{descriptor}", name, src_dir_fd=descriptor)
-    return name
 
 
 def _error(number: int) -> OSError:
