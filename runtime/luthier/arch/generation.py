@@ -314,7 +314,9 @@ class Generation(Struct, frozen=True, eq=False, kw_only=True, dict=True):
             if value is INHERITED and self.parent is not None:
                 raise TargetError(f"{self} neither sets nor inherits {name}")
             force_setattr(self, name, value)
-        inherited = {row.name for row in self.parent.hazards} if self.parent is not None else set()
+        inherited: set[str] = set()
+        if self.hazards_ended and self.parent is not None:
+            inherited = {row.name for row in self.parent.hazards}
         if missing := [name for name in self.hazards_ended if name not in inherited]:
             raise TargetError(f"{self} ends hazards that it does not inherit: {', '.join(missing)}")
 

@@ -77,9 +77,28 @@ class Command(Protocol):
         """Run the command and return its exit status."""
 
 
+_ANY_WIDTH = 80
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose error messages quote arguments, since these may be file names, and that accepts values that begin
     with a dash for the options in `DASHED`."""
+
+    _is_shown = False
+
+    def format_help(self) -> str:
+        """Return the help for a terminal of this width."""
+        self._is_shown = True
+        return super().format_help()
+
+    def format_usage(self) -> str:
+        """Return the usage for a terminal of this width."""
+        self._is_shown = True
+        return super().format_usage()
+
+    def _get_formatter(self) -> argparse.HelpFormatter:
+        # `add_argument` checks each argument with one. To ask for the terminal's width, it would import `shutil`.
+        return super()._get_formatter() if self._is_shown else argparse.HelpFormatter(self.prog, width=_ANY_WIDTH)
 
     def parse_args(self, words: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
         """Parse the arguments of a command."""

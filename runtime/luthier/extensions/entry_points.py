@@ -7,11 +7,10 @@ repeated only after something was installed, removed or changed.
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
-import pkgutil
 import sys
 import time
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import PathFinder
@@ -43,7 +42,7 @@ _METADATA = (".dist-info", ".egg-info")
 """Suffixes of the metadata of installed packages: mostly folders, for distutils files."""
 _OF_EGG = "EGG-INFO"
 """Name of the metadata folder in an egg, which is itself on the search path."""
-_FORM = 2
+_FORM = 3
 """Version of the cache's format."""
 _SETTLED = 2_000_000_000
 """Nanoseconds after which another write to a file certainly changes its time."""
@@ -67,6 +66,8 @@ class EntryPoint(Struct, frozen=True):
 
     def load(self) -> Any:
         """Import the module and return the object; exceptions of the module are passed on."""
+        import pkgutil
+
         target = self.value.partition("[")[0]  # old packages have extras after it
         return pkgutil.resolve_name("".join(target.split()))
 
@@ -114,14 +115,14 @@ def _read(folders: tuple[tuple[str, _State], ...]) -> Mapping[str, Sequence[Entr
     with suppress(OSError, msgspec.DecodeError):
         if kept is not None and is_own(kept):
             index = msgspec.json.decode(kept.read_bytes(), type=_Index)
-            if index.state == _digest_of(states):
+            if index.state == _text_of(_FORM, paths, states):
                 if kept.stat().st_mtime < time.time() - UNUSED_FOR / 30:
                     os.utime(kept)  # other versions remove files that were not used for long
                 return index.points
     points, is_whole = _installed()
     last = max((stamp for *_, written, put in states.values() for stamp in (written, put)), default=0)
     if kept is not None and is_whole and last < time.time_ns() - _SETTLED:
-        _keep(kept, _Index(_digest_of(states), points))
+        _keep(kept, _Index(_text_of(_FORM, paths, states), points))
     return points
 
 
@@ -130,7 +131,7 @@ def _read(folders: tuple[tuple[str, _State], ...]) -> Mapping[str, Sequence[Entr
 
 class _Index(Struct, frozen=True):
     state: str
-    """Digest of the state of each file and folder with package metadata."""
+    """The search path, and the state of each file and folder with package metadata."""
     points: dict[str, tuple[EntryPoint, ...]]
     """The entry points by group."""
 
@@ -144,11 +145,12 @@ def _kept_for(folders: Sequence[str]) -> Path | None:
     except OSError:  # the current folder was removed
         return None
     folder = cache_folder("entry-points")
-    return folder and folder / f"{_digest_of(_FORM, current, folders)}.json"
+    key = zlib.crc32(_text_of(_FORM, current, folders).encode())  # equal keys of two search paths only cost time
+    return folder and folder / f"{key:08x}.json"
 
 
-def _digest_of(*values: object) -> str:
-    return hashlib.sha256(repr(values).encode()).hexdigest()[:24]
+def _text_of(*values: object) -> str:
+    return ascii(values)  # names of folders may have bytes that are no text
 
 
 def _sources(folders: Sequence[str]) -> Iterator[str]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -76,6 +74,9 @@ def writing_atomically(path: str | os.PathLike[str], mode: int | None = None) ->
         target = _Target(os.fspath(path), mode)
         made = target.replacement()
         if made is None:
+            import shutil
+            import tempfile
+
             with tempfile.SpooledTemporaryFile(_IN_MEMORY) as waiting:
                 yield waiting
                 waiting.seek(0)
@@ -185,6 +186,8 @@ class _Target:
         except OSError as problem:
             if problem.errno != errno.EBUSY:
                 raise
+            import shutil
+
             with open(name, "rb") as file, self.in_place() as out:  # a mount point, as for single files in containers
                 shutil.copyfileobj(file, out)
 
@@ -222,6 +225,8 @@ def _new_file(folder: str, mode: int) -> tuple[int, str | None]:
         except OSError as problem:
             if problem.errno not in _NO_NAMELESS_FILES:
                 raise
+    import tempfile
+
     return tempfile.mkstemp(prefix=_NEW, dir=folder)
 
 
