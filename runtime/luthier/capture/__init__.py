@@ -4,10 +4,12 @@
 | --- | --- |
 | `form` | a capture as data, and its file (docs/capture.md) |
 | `pages` | contents of pages by address, and differences |
+| `page_store` | pages of captures in memory, equal ones of launches once |
 | `grid` | parts of a launch's grid |
 | `place` | memory of this process at the addresses of a capture |
 | `program` | the code that runs |
 | `replay` | replay of a launch, and comparison with the recorded results |
+| `room` | memory that replays share |
 | `substitute` | replay with the kernel of another code object |
 | `against` | other expected contents of memory |
 | `minimise` | the smallest part of a launch that still fails |

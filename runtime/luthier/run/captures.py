@@ -24,6 +24,7 @@ from luthier.capture.form import (
     room_for,
     write_capture,
 )
+from luthier.capture.page_store import PageStore
 from luthier.capture.pages import compact
 from luthier.emulator import layout
 from luthier.emulator.running.worker import get_field
@@ -51,6 +52,14 @@ _HELD_PART = 4
 """Fraction of the memory for captures that unreplayed ones may occupy."""
 
 
+class _AccessibleMemory(Struct, frozen=True):
+    """Memory that a launch may access."""
+
+    memory: ProcessMemory
+    ranges: tuple[tuple[int, int], ...]
+    """Device addresses."""
+
+
 class _RunningCapture(Struct):
     """A launch that is running."""
 
@@ -59,9 +68,7 @@ class _RunningCapture(Struct):
     plan: KernelPlan
     target: str
     number: int
-    memory: ProcessMemory
-    ranges: tuple[tuple[int, int], ...]
-    """Device addresses that the launch may access."""
+    accessible: _AccessibleMemory
     room: Room
     before: ProcessPages
     """Contents of the room."""
@@ -97,6 +104,12 @@ class Captures(Struct):
     """Seconds that each launch took."""
     _holding: int = 0
     """Bytes of pages of held captures."""
+    _added: dict[Path, int] = field(default_factory=dict)
+    """Bytes of pages that each held capture added."""
+    _store: PageStore = field(default_factory=PageStore)
+    """Pages of held captures."""
+    _memories: dict[int, tuple[bytes, bytes, _AccessibleMemory]] = field(default_factory=dict)
+    """Ranges and aliases of the last captured launch of a process, and what they mean."""
     _rooms: list[Room] = field(default_factory=list)
     """Rooms that are not in use."""
     _running: dict[int, _RunningCapture] = field(default_factory=dict)
@@ -129,20 +142,32 @@ class Captures(Struct):
             if plan.code.object is None:
                 raise DeviceError("its code object is unknown: the kernel exists in memory only")
             self.check_room()
-            table = np.frombuffer(wanted.ranges, layout.RANGE.dtype)
-            own = joined([(int(row[0]), int(row[1])) for row in table.tolist() if row[1]])
-            elsewhere = _elsewhere(wanted.aliases, own)
-            ranges = joined([*own, *((address, size) for address, size, _ in elsewhere)])
-            memory = ProcessMemory(pid, own, elsewhere, self.most)
+            accessible = self._accessible(pid, wanted)
             room = self._rooms.pop() if self._rooms else Room()
-            before = memory.before(room)
+            before = accessible.memory.before(room)
         except LuthierError as problem:
             self.refuse(name, problem)
             return False
         now = time.monotonic()
         parts, target = PACKET.unpack(wanted.packet), devices[wanted.gpu].target.target.name
-        self._running[pid] = _RunningCapture(wanted, parts, plan, target, number, memory, ranges, room, before, now)
+        self._running[pid] = _RunningCapture(wanted, parts, plan, target, number, accessible, room, before, now)
         return True
+
+    def _accessible(self, pid: int, wanted: CaptureRequest) -> _AccessibleMemory:
+        """Return the memory that a launch may access, which it often has in common with the one before.
+
+        Raises:
+            DeviceError: ranges overlap.
+        """
+        ranges, aliases, known = self._memories.get(pid, (b"", b"", None))
+        if known is None or (ranges, aliases) != (wanted.ranges, wanted.aliases):
+            table = np.frombuffer(wanted.ranges, layout.RANGE.dtype)
+            own = joined([(int(row[0]), int(row[1])) for row in table.tolist() if row[1]])
+            elsewhere = _elsewhere(wanted.aliases, own)
+            all_ranges = joined([*own, *((address, size) for address, size, _ in elsewhere)])
+            known = _AccessibleMemory(ProcessMemory(pid, own, elsewhere, self.most), all_ranges)
+            self._memories[pid] = wanted.ranges, wanted.aliases, known
+        return known
 
     def end(self, pid: int, captured: Captured) -> None:
         """Finish the capture of a launch that has ended.
@@ -203,8 +228,8 @@ class Captures(Struct):
             path = self.folder / name if path is None else path
             self.files.append(path)
             self.took[path] = seconds
-            self.held[path] = capture
-            self._holding += capture.pages.nbytes
+            self.held[path], self._added[path] = self._store.shared(capture)
+            self._holding += self._added[path]
             if not self.hold or self._holding > self.most_held:
                 self.write([*self.held])
 
@@ -221,9 +246,8 @@ class Captures(Struct):
 
     def release(self, path: Path) -> Capture:
         """Remove and return a held capture."""
-        capture = self.held.pop(path)
-        self._holding -= capture.pages.nbytes
-        return capture
+        self._holding -= self._added.pop(path)
+        return self.held.pop(path)
 
 
 def _plain(name: str) -> str:
@@ -300,9 +324,9 @@ def _made(begun: _RunningCapture, counts: NDArray[np.void]) -> Capture:
         load_address=descriptor - kernel.descriptor_address,
         id=wanted.id,
         arguments=arguments_in(kernel, begun.before, kernarg),
-        ranges=begun.ranges,
+        ranges=begun.accessible.ranges,
     )
-    return assembled(manifest, code.object.data, begun.before, begun.memory.changed(begun.before), counts)
+    return assembled(manifest, code.object.data, begun.before, begun.accessible.memory.changed(begun.before), counts)
 
 
 def assembled(
