@@ -18,8 +18,8 @@ class PageStore:
     def __init__(self) -> None:
         self._pages: Pages = np.empty((0, PAGE), np.uint8)
         self._used = 0
-        self._last: dict[int, int] = {}
-        """Address -> number of the page that was last there."""
+        self._last: dict[int, tuple[int, bytes]] = {}
+        """Address -> number and contents of the page that was last there."""
 
     def shared(self, capture: Capture) -> tuple[Capture, int]:
         """Return a capture whose pages are in an array that it shares with others, and the bytes that it added there.
@@ -39,17 +39,13 @@ class PageStore:
 
     def _placed(self, places: NDArray[np.void], pages: Pages) -> NDArray[np.void]:
         """Return `PLACES` of pages in the array, after adding those that it lacks."""
-        addresses = places["address"].tolist()
-        rows = np.array([self._last.get(address, -1) for address in addresses], np.int64)
-        contents = pages[places["page"]]
-        known = np.flatnonzero(rows >= 0)
-        same = (contents[known].view(np.uint64) == self._pages[rows[known]].view(np.uint64)).all(axis=1)
-        rows[known[~same]] = -1
-        new = np.flatnonzero(rows < 0)
-        rows[new] = np.arange(self._used, self._used + len(new))
-        self._pages[self._used : self._used + len(new)] = contents[new]
-        self._used += len(new)
-        self._last.update(zip(addresses, rows.tolist(), strict=True))
         placed = places.copy()
-        placed["page"] = rows
+        for at, (address, page) in enumerate(places.tolist()):
+            data = pages[page].tobytes()  # far quicker to compare than arrays
+            number, last = self._last.get(address, (0, b""))
+            if data != last:
+                number, self._used = self._used, self._used + 1
+                self._pages[number] = pages[page]
+                self._last[address] = number, data
+            placed["page"][at] = number
         return placed

@@ -104,6 +104,7 @@ class ProcessMemory:
         self._pid, self._most = pid, most
         self._edges = dict(_edges([*own, *((address, size) for address, size, _ in elsewhere)]))
         self._stretches = pieces(sorted([*own, *((host, size) for _, size, host in elsewhere)]))
+        self._begins, self._ends = ([stretch[side] for stretch in self._stretches] for side in (0, 1))
         self._own = np.array(pieces(own), np.uint64).reshape(-1, 2)
         self._elsewhere = elsewhere
 
@@ -177,10 +178,9 @@ class ProcessMemory:
         except OSError as problem:
             raise _unreadable(self._pid, problem) from None
         parts = [present(self._pid, self._stretches)]
-        for begin, end in self._stretches:
-            at = bisect.bisect_right(shared, begin, key=lambda mapping: mapping[1])
-            until = bisect.bisect_left(shared, end, key=lambda mapping: mapping[0])
-            for first, last in shared[at:until]:
+        for first, last in shared:
+            at, until = bisect.bisect_right(self._ends, first), bisect.bisect_left(self._begins, last)
+            for begin, end in self._stretches[at:until]:
                 low, high = max(begin, first), min(end, last)
                 if high - low > self._most:
                     raise DeviceError(f"it can access {high - low} bytes of shared memory; --most allows {self._most}")
