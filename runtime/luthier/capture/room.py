@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -29,14 +27,6 @@ class ReplayRoom:
         self._held: dict[int, int] = {}
         """Address -> number in `_pages`, of the pages that the memory begins with; others are zeros."""
         self._table: tuple[object, AllocationTable] | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Unmap the memory."""

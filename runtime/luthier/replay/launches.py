@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec import Struct
@@ -99,7 +100,7 @@ class SeveralReplays(Job[SeveralOutcomes], frozen=True, kw_only=True):
         """Replay them in this process; captures in `held` are in no file yet."""
         rows: dict[str, ReplayOutcome] = {}
         taken = []
-        with ReplayRoom() as room:
+        with closing(ReplayRoom()) as room:
             for file in self.files:
                 job = replace(self.replay, file=file)
                 try:
