@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from assembly import assembled, function, kernel_text
+from assembly import DIALECTS, assembled, function, kernel_text
 from luthier.errors import LiftError
 from luthier.isa import Isa
 from luthier.isa import registers as r
@@ -210,6 +210,22 @@ def test_a_lane_holds_what_was_put_there_last(target: str) -> None:
     assert lifted.unknown == ()
     (reference,) = lifted.pc_references
     assert reference.kind == "code"
+
+
+@pytest.mark.parametrize("between", ["v_mov_b32 v6, v7", "v_movreld_b32 v6, v7"])
+def test_a_write_of_any_register_may_replace_a_return_address(between: str) -> None:
+    """A function keeps its return address in lanes of v40. Whether an operation with a computed register number may
+    overwrite that depends on the registers of the kernel, so kernels with others do not share what was found."""
+    saves = [f"v_writelane_b32 v40, s{30 + half}, {half}" for half in (0, 1)]
+    restores = [f"v_readlane_b32 s{30 + half}, v40, {half}" for half in (0, 1)]
+    callee = function("f", [*saves, between, *restores, "s_setpc_b64 s[30:31]"])
+    calls = ["s_getpc_b64 s[16:17]", "s_add_u32 s16, s16, f@rel32@lo+4", "s_addc_u32 s17, s17, f@rel32@hi+12"]
+    calls += ["s_swappc_b64 s[30:31], s[16:17]", "s_endpgm"]
+    small = kernel_text(f".hidden f\n{function('small', calls)}{callee}", "gfx1100", name="small", vgprs=24)
+    large = kernel_text(function("large", calls), "gfx1100", name="large", vgprs=48).replace(DIALECTS, "")
+    object = assembled(f"{small}\n{large}", "gfx1100")
+    assert not lift(object, "small").unknown
+    assert bool(lift(object, "large").unknown) == ("movrel" in between)
 
 
 @pytest.mark.parametrize("distance", range(-9, 10))

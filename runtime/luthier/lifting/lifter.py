@@ -206,16 +206,16 @@ class _Lifter:
         Args:
             alone: whether the graph is of these functions and those that they call directly.
         """
-        indices = graph.marked(Mark.ADDRESS, columns.code, self.isa)
-        if not indices:
+        if not graph.marks & Mark.ADDRESS:
             return False
         world = World(self._clobbered, self.slots.value, self.slots.table, self.text)
         analysis = AddressAnalysis(columns, graph, self.table, world, self.effort)
         changed = False
-        marked = graph.blocks_of(indices)
+        # A new function returns, so nearly all of them have marked instructions.
+        marked = None if alone else graph.blocks_of(graph.marked(Mark.ADDRESS, columns.code, self.isa))
         for entry in entries:
             members = graph.members[entry]
-            if marked.isdisjoint(members):
+            if marked is not None and marked.isdisjoint(members):
                 continue
             self.effort.spend(1 + len(members) // 4)
             links = self.explorer.entries[entry]
@@ -230,7 +230,7 @@ class _Lifter:
                 if differs:
                     self.resolutions[address] = resolution
                     changed = True
-                if differs or address in self.alone:  # other functions may contain it, too
+                if resolution.targets and (differs or address in self.alone):  # other functions may contain it, too
                     self._follow(address, resolution, columns, graph)
                 (self.alone.add if alone else self.alone.discard)(address)
         return changed
@@ -289,12 +289,11 @@ class _Lifter:
 
     def _follow(self, address: int, resolution: Resolution, columns: Columns, graph: Graph) -> None:
         """Explore the targets of an indirect jump or call."""
-        index = _index_of(columns, address)
-        number = graph.block_of(index)
-        is_call = self.table.opcode(columns.opcode[index]).control == Control.CALL_REGISTER
+        number = graph.jump_at[address]
         for target in resolution.targets:
-            if is_call:
-                self.explorer.add_function(target, self.explorer.link_of(columns.registers(index)[0]), address)
+            if graph.exits[number] == "call":
+                link = self.explorer.link_of(columns.registers(graph.last[number])[0])
+                self.explorer.add_function(target, link, address)
             elif leaves_function(self.explorer, address, target):
                 # A tail call: the callee returns with the caller's own return address.
                 for entry, members in graph.members.items():

@@ -76,7 +76,7 @@ class BasicBlock(Struct, frozen=True, gc=False):
     """Block indices, ascending."""
 
 
-class CallSite(Struct, frozen=True):
+class CallSite(Struct, frozen=True, gc=False):
     """A call, or a jump to another function (a tail call)."""
 
     index: int
@@ -100,7 +100,7 @@ class CallSite(Struct, frozen=True):
     """Addresses of the memory slots (GOT entries, constant tables) from which the target is loaded."""
 
 
-class Function(Struct, frozen=True):
+class Function(Struct, frozen=True, gc=False):
     """A kernel or a device function."""
 
     index: int
@@ -116,7 +116,7 @@ class Function(Struct, frozen=True):
     is_kernel: bool
 
 
-class PcReference(Struct, frozen=True):
+class PcReference(Struct, frozen=True, gc=False):
     """A PC-relative address: s_getpc_b64 and the additions of a constant offset to it.
 
     ``target = address after the s_getpc_b64 + 64-bit offset in the literals of low and high``. When the code moves,
@@ -144,7 +144,7 @@ class PcReference(Struct, frozen=True):
       derived from it are in `LiftedKernel.direct_jumps`, too, or are calls by pointers."""
 
 
-class CodeTable(Struct, frozen=True):
+class CodeTable(Struct, frozen=True, gc=False):
     """Constant memory that holds addresses of lifted functions: a GOT entry, or an array of function pointers.
 
     To make calls through it reach moved functions, point its references at a copy with new addresses.
@@ -158,7 +158,7 @@ class CodeTable(Struct, frozen=True):
     """Indices in `pc_references` of the addresses through which it is accessed."""
 
 
-class DirectJump(Struct, frozen=True):
+class DirectJump(Struct, frozen=True, gc=False):
     """An indirect jump or call with one known target, without a `PcReference` that can be retargeted.
 
     When the code moves, it must become s_branch, or s_call_b64 with the same link register.
@@ -169,14 +169,14 @@ class DirectJump(Struct, frozen=True):
     """Virtual address."""
 
 
-class Unknown(Struct, frozen=True):
+class Unknown(Struct, frozen=True, gc=False):
     """A jump or call with unknown targets."""
 
     index: int
     reason: str
 
 
-class Clause(Struct, frozen=True):
+class Clause(Struct, frozen=True, gc=False):
     """The extent of an s_clause. If code is inserted before any of `first` to `last`, the s_clause must be removed or
     shortened."""
 

@@ -16,7 +16,8 @@ from luthier.lifting.code.effort import Effort
 from luthier.lifting.code.explore import Resolution
 from luthier.lifting.code.graph import Graph
 from luthier.lifting.code.text import Text
-from luthier.lifting.instructions.effects import Columns, EffectTable, unit_bytes
+from luthier.lifting.instructions.effects import ANY_VECTOR, Columns, EffectTable, unit_bytes
+from luthier.lifting.instructions.semantics import Mark
 
 GETPC_SIZE = 4
 """Size in bytes of s_getpc_b64, which is a scalar operation with one operand on every target."""
@@ -31,7 +32,7 @@ class GetpcReference(NamedTuple):
     offset: int
 
 
-class FunctionAddresses(Struct, frozen=True):
+class FunctionAddresses(Struct, frozen=True, gc=False):
     """Results of the analysis of one function. Instructions are given as addresses."""
 
     resolutions: dict[int, Resolution]
@@ -65,9 +66,6 @@ class World(Struct, frozen=True):
     text: Text
 
 
-_ANY_VECTOR = ("relative vector", "everything")
-
-
 class AddressAnalysis:
     """Analysis of the functions of one graph."""
 
@@ -77,8 +75,9 @@ class AddressAnalysis:
         self.table = table
         self._effort = effort
         code = columns.code
-        computed = bool(np.count_nonzero(code.opcode < 0)) or any(
-            table.opcode(number).special in _ANY_VECTOR for number in columns.opcodes
+        computed = bool(np.count_nonzero(code.opcode < 0)) or (
+            bool(graph.marks & Mark.ANY_REGISTER)
+            and any(table.opcode(number).special in ANY_VECTOR for number in columns.opcodes)
         )
         self.vectors = table.vector_universe if computed else 0
         """The vector units of the kernel if some instruction may access any of them, otherwise 0."""

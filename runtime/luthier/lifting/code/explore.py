@@ -17,7 +17,7 @@ from luthier.lifting.instructions.effects import Columns, register_lists
 _Problem = tuple[str, int, int | None, int | None]
 
 
-class Resolution(Struct):
+class Resolution(Struct, gc=False):
     """Targets of an indirect jump or call."""
 
     is_return: bool = False

@@ -18,7 +18,7 @@ from luthier.lifting.instructions.semantics import Control, Mark, marks_of
 from luthier.lifting.model import EDGE_KINDS, EXITS, BlockExit, EdgeKind
 
 
-class Jump(Struct):
+class Jump(Struct, gc=False):
     """A call or an indirect jump at the end of a block."""
 
     targets: tuple[int, ...] = ()
@@ -38,6 +38,8 @@ class Graph(Struct):
     exits: list[BlockExit]
     jumps: dict[int, Jump]
     """By block."""
+    jump_at: dict[int, int]
+    """Address of each of these instructions -> its block."""
     members: dict[int, list[int]]
     """Entry address of a function -> its blocks in address order."""
     marks: int
@@ -81,6 +83,7 @@ MOST_BLOCKS = 1 << 17
 
 _FEW = 64
 """Number of instructions up to which arrays are slower than lists."""
+_CALL, _CALL_REGISTER = int(Control.CALL), int(Control.CALL_REGISTER)
 _NODES, _MEMBERS = 64, 256
 """Blocks created, and blocks assigned to a function, per unit of `Effort`."""
 
@@ -105,11 +108,12 @@ def build_graph(
         )
     effort.spend(explorer.leaders // _NODES)
     blocks = explorer.cut()
-    jumps = {}
+    jumps, jump_at = dict[int, Jump](), dict[int, int]()
     for number, control, begin, address, target in blocks.jumps():
-        if control == Control.CALL:
+        jump_at[address] = number
+        if control == _CALL:
             jumps[number] = Jump((target,))
-        elif control == Control.CALL_REGISTER:
+        elif control == _CALL_REGISTER:
             known = resolutions.get(address)
             jumps[number] = Jump(known.targets if known is not None else (), known)
         else:
@@ -122,7 +126,7 @@ def build_graph(
         effort.spend(1 + count // _MEMBERS + max(0, count - alone))
         alone = max(0, alone - count)
     exits = [EXITS[number] for number in blocks.exits()]
-    return Graph(blocks, blocks.first(), blocks.last(), exits, jumps, members, explorer.marks)
+    return Graph(blocks, blocks.first(), blocks.last(), exits, jumps, jump_at, members, explorer.marks)
 
 
 def _register_jump(

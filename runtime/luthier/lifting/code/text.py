@@ -15,8 +15,8 @@ from luthier import _mc
 from luthier.cache.memory import BoundedCache
 from luthier.errors import LiftError, ObjectError
 from luthier.isa import InstructionArray, Isa
-from luthier.lifting.instructions.effects import Columns
-from luthier.lifting.instructions.semantics import control_of, marks_of
+from luthier.lifting.instructions.effects import ANY_VECTOR, Columns, opcode_effects
+from luthier.lifting.instructions.semantics import Mark, control_of, marks_of
 from luthier.objects import CodeObject
 
 MOST_KEPT = 1 << 16
@@ -57,7 +57,10 @@ def _traits(isa: Isa) -> _mc.OpcodeTraits:
 
     def traits_of(number: int) -> tuple[int, int]:
         pseudo = isa.opcode(number).pseudo
-        return int(control_of(pseudo, isa.target.target)), int(marks_of(pseudo))
+        marks = marks_of(pseudo)
+        if opcode_effects(isa, number).special in ANY_VECTOR:
+            marks |= Mark.ANY_REGISTER
+        return int(control_of(pseudo, isa.target.target)), int(marks)
 
     return _mc.OpcodeTraits(traits_of)
 
@@ -79,6 +82,7 @@ class Text:
         self.ranges = [
             (address, address + size) for address, size in object.text_ranges if address + size <= _END
         ]
+        self._firsts = [first for first, _ in self.ranges]
         self._object = weakref.ref(object)  # `_texts` refers from the object to this
         self.functions: dict[int, Extent] = {}
         for symbol in object.symbols:
@@ -101,7 +105,7 @@ class Text:
 
     def range_of(self, address: int) -> tuple[int, int] | None:
         """Return the start and end of the executable section that contains an address, if any."""
-        at = bisect.bisect_right(self.ranges, address, key=lambda section: section[0])
+        at = bisect.bisect_right(self._firsts, address)
         return self.ranges[at - 1] if at and address < self.ranges[at - 1][1] else None
 
     def bytes_between(self, first: int, end: int) -> bytes:

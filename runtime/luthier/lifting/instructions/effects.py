@@ -95,6 +95,8 @@ class OpcodeEffects(Struct, frozen=True):
         return -1
 
 
+_REGISTER = int(OperandKind.REGISTER)
+_FEW = 4
 _LONG = 1 << 16
 """Length from which on a Python list takes too much memory."""
 
@@ -117,6 +119,8 @@ class Columns:
         self.code = code
         self.native: tuple[EffectTable, _mc.Code] | None = None
         """Code for the native analyses, created by `EffectTable.code` for one table."""
+        self._asked = 0
+        """How often `registers` was asked, up to `_FEW`."""
 
     @cached_property
     def address(self) -> Sequence[int]:
@@ -156,7 +160,7 @@ class Columns:
     @cached_property
     def register(self) -> Sequence[int]:
         """Return [operands] LLVM's number of the register, 0 for other operands."""
-        is_register = self.code.operand_kind == int(OperandKind.REGISTER)
+        is_register = self.code.operand_kind == _REGISTER
         return listed(np.where(is_register, self.code.operand_value, 0))
 
     def values(self, index: int) -> list[int]:
@@ -165,6 +169,12 @@ class Columns:
 
     def registers(self, index: int) -> list[int]:
         """Return the register number of each operand of an instruction, 0 for an immediate."""
+        if self._asked < _FEW:  # lists of the whole code would take longer
+            self._asked += 1
+            code = self.code
+            some = slice(*code.operand_start[index : index + 2].tolist())
+            operands = zip(code.operand_kind[some].tolist(), code.operand_value[some].tolist(), strict=True)
+            return [value if kind == _REGISTER else 0 for kind, value in operands]
         return _list(self.register[self.start[index] : self.start[index + 1]])
 
     def alike(self, index: int) -> tuple[int, ...]:
@@ -390,6 +400,10 @@ _UNKNOWN_FORM: dict[str, object] = {
 
 _PRESERVED = ("vdst_in", "old")
 """Names of operands for the part of a destination that keeps its value, which do not count as reads."""
+
+
+ANY_VECTOR = ("relative vector", "everything")
+"""Each `OpcodeEffects.special` of operations that may access any vector register."""
 
 
 @lru_cache(maxsize=1 << 16)

@@ -67,6 +67,8 @@ class Mark(IntFlag):
     """It reads the program counter, or is an indirect jump or call."""
     REGION = 2
     """It begins or ends a region in which code cannot be inserted or a mode is on (`luthier.lifting.code.regions`)."""
+    ANY_REGISTER = 4
+    """It may access any vector register: it computes the number of one, or its effects are not known."""
 
 
 MODE_SWITCHES = frozenset(
