@@ -125,7 +125,10 @@ def _in_file(lifted: LiftedRepresentation, file: str, limit: int) -> list[Unallo
 
 def unallocated_memory(lifted: LiftedRepresentation) -> Iterator[Unallocated]:
     """Yield accesses beyond the LDS and private memory of a kernel, including possible defects."""
-    kernel, accesses = lifted.kernel, _Accesses(lifted)
+    kernel = lifted.kernel
+    if not int(np.bitwise_or.reduce(lifted.code.flags, initial=0)) & _MEMORY_FLAGS:
+        return
+    accesses = _Accesses(lifted)
     scratch, size = accesses.of(InstructionFlag.FLAT_SCRATCH), kernel.private_segment_fixed_size
     if scratch and not kernel.descriptor.enable_private_segment:
         shortage = "accesses private memory; the kernel descriptor does not enable it"
@@ -138,6 +141,10 @@ def unallocated_memory(lifted: LiftedRepresentation) -> Iterator[Unallocated]:
         yield from accesses.beyond(lds, range(size, dynamic), "LDS", size, "no launch gives the kernel dynamic LDS")
     else:
         yield from accesses.beyond(lds, range(size, 1 << 33), "LDS", size)
+
+
+_MEMORY_FLAGS = int(InstructionFlag.FLAT_SCRATCH | InstructionFlag.DS)
+"""Flags of instructions that access private memory or LDS."""
 
 
 class _Accesses:

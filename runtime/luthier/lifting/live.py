@@ -61,6 +61,8 @@ class LivePoints:
 
     def __init__(self, active: NDArray[np.uint64], inactive: NDArray[np.uint64]) -> None:
         self._active, self._inactive = active, inactive
+        self._unions: list[int | None] = [None, None]
+        """Units live at some point, in the active lanes and in any lane; None until asked for."""
 
     def __len__(self) -> int:
         return int(self._active.shape[1])
@@ -71,17 +73,29 @@ class LivePoints:
         return Live(*sets)
 
     def only(self, points: slice | Sequence[int]) -> LivePoints:
-        """Return some of the points, by their positions; a slice gives views, not copies."""
+        """Return some of the points, by their positions; a slice gives views, not copies: change neither."""
         return LivePoints(self._active[:, points], self._inactive[:, points])
 
     def keep(self, units: int, points: slice | Sequence[int] = slice(None)) -> None:
         """Mark a bit set of units as live in the active lanes at some of the points."""
         for word, bits in _words(units):
             self._active[word, points] |= bits
+        self._unions = [None, None]
 
     def let_any_lane_be_active(self, points: Sequence[int]) -> None:
         """Assume that any lane may be active at some of the points."""
         self._active[:, points] |= self._inactive[:, points]
+        self._unions = [None, None]
+
+    def anywhere(self, *, in_all_lanes: bool) -> int:
+        """Return the units that are live at some of the points; for `in_all_lanes` see `has`."""
+        union = self._unions[in_all_lanes]
+        if union is None:
+            words = np.bitwise_or.reduce(self._active, axis=1)
+            if in_all_lanes:
+                words |= np.bitwise_or.reduce(self._inactive, axis=1)
+            union = self._unions[in_all_lanes] = int.from_bytes(words.tobytes(), "little")
+        return union
 
     def has(self, units: int, *, in_all_lanes: bool) -> NDArray[np.bool_]:
         """Return [points] whether some unit of a bit set is live.
@@ -90,7 +104,7 @@ class LivePoints:
             in_all_lanes: in any lane; otherwise only in the active lanes.
         """
         live = np.zeros(len(self), np.bool_)
-        for word, bits in _words(units):
+        for word, bits in _words(units & self.anywhere(in_all_lanes=in_all_lanes)):
             live |= (self._lanes(word, in_all_lanes) & bits) != 0
         return live
 

@@ -57,7 +57,7 @@ def _bits(
     return _Bits(base + shift, width, signed, since, until)
 
 
-class KernelDescriptor(Struct, frozen=True):
+class KernelDescriptor(Struct, frozen=True, dict=True):
     """One kernel descriptor, decoded. Field names are LLVM's; a field the target lacks is 0."""
 
     target: Target
@@ -191,7 +191,7 @@ class KernelDescriptor(Struct, frozen=True):
         """Return the lanes per wavefront."""
         return 32 if self.enable_wavefront_size32 else 64
 
-    @property
+    @functools.cached_property
     def vgprs(self) -> int:
         """Return the 32-bit vector registers of a wave, in steps of the encoding granule.
 
@@ -199,7 +199,7 @@ class KernelDescriptor(Struct, frozen=True):
         """
         return (self.granulated_workitem_vgpr_count + 1) * self.target.vgpr_encoding_granule(self.wave_size)
 
-    @property
+    @functools.cached_property
     def architected_vgprs(self) -> int:
         """Return the VGPRs that the names v0, v1, … can address: all, or those before the first AGPR in a unified
         file.
@@ -207,7 +207,7 @@ class KernelDescriptor(Struct, frozen=True):
         reach = min(self.vgprs, self.target.addressable_vgprs)
         return min(reach, (self.accum_offset + 1) * 4) if self.target.unified_vgprs else reach
 
-    @property
+    @functools.cached_property
     def agprs(self) -> int:
         """Return the AGPRs of a wave that the names a0, a1, … can address."""
         target = self.target

@@ -30,6 +30,7 @@ from luthier.tool.points import Place
 
 __all__ = ["HookArgument", "HookCall", "Insertion", "InstrumentationTask", "reg"]
 
+_NEW = tuple.__new__
 MOST_INSERTIONS = 1 << 19
 """Maximum number of hooks in one kernel. Each takes at least half a kilobyte until the kernel is patched."""
 
@@ -572,4 +573,4 @@ class InstrumentationTask:
         call, numbers = self._calls.of(hook, arguments, self._groups, guard)
         if call.made_at is not None:
             check_values(self.lifted, call, index, place)
-        self.insertions.append(Insertion(index, place, call, numbers))
+        self.insertions.append(_NEW(Insertion, (index, place, call, numbers)))  # Insertion(…), in half the time

@@ -15,6 +15,7 @@ from typing import Literal
 
 from luthier.hazards.paths import CheckedModel
 from luthier.hazards.wait_counters.carried import Carried, CarryMachine, applied, followed_by, joined
+from luthier.hazards.wait_counters.model import WaitModel
 from luthier.hazards.wait_counters.state import Behind, OutstandingState, OutstandingUse, WaitMachine, merge
 from luthier.hazards.wait_counters.steps import HALVES, WaitStep, WaitSteps
 from luthier.lifting.model import LiftedKernel
@@ -27,6 +28,13 @@ _ALL = (1 << 2 * HALVES) - 1
 """Both halves of all units."""
 
 
+@functools.cache
+def _machines(model: WaitModel, forgets: bool) -> tuple[WaitMachine, CarryMachine, Carried]:
+    """Return the machines of a generation, which keep no state, and the effect of no code on all units."""
+    carrying = CarryMachine(model, forgets=forgets)
+    return WaitMachine(model, forgets=forgets), carrying, carrying.everything(_ALL)
+
+
 class WaitPaths(CheckedModel[PathState, WaitPart, OutstandingUse]):
     """Outstanding registers of one kernel.
 
@@ -37,10 +45,8 @@ class WaitPaths(CheckedModel[PathState, WaitPart, OutstandingUse]):
 
     def __init__(self, lifted: LiftedKernel, steps: WaitSteps, *, forgets: bool = True, keeps: bool = False) -> None:
         self.lifted, self.steps = lifted, steps
-        self.machine = WaitMachine(steps.model, forgets=forgets)
-        self._carry = CarryMachine(steps.model, forgets=forgets)
+        self.machine, self._carry, self._every = _machines(steps.model, forgets)
         self.empty: OutstandingState = self.machine.empty
-        self._every = self._carry.everything(_ALL)
         self.calls: dict[int, OutstandingState] = {}
         """First block of a function -> the state of all its calls, before its leading waits."""
         self._walks: dict[int, tuple[OutstandingState, list[Behind]]] | None = {} if keeps else None

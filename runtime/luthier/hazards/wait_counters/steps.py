@@ -79,7 +79,8 @@ class WaitSteps:
         self._native = lifted.effect_table.code(lifted.columns)
         self._known = known_steps(lifted.isa)
         own = self._known.alone(lifted.code.opcode)
-        own[[*lifted.index_mode, *lifted.skipped]] = True
+        if computed := [*lifted.index_mode, *lifted.skipped]:
+            own[computed] = True
         self._own: list[int] = np.flatnonzero(own).tolist()
         """Instructions that form a step of their own."""
 

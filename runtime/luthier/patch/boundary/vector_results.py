@@ -28,7 +28,10 @@ class VectorResults:
     def __init__(self, lifted: LiftedRepresentation, *, changed: bool) -> None:
         self._lifted, self._changed = lifted, changed
         self._model = hazard_model(lifted.target, lifted.wave_size)
-        self._rules = [
+
+    @functools.cached_property
+    def _rules(self) -> list[Rule]:
+        return [
             rule
             for rule in self._model.rules
             if rule.hazard.clock == "vector instructions"

@@ -134,16 +134,17 @@ class Placement:
         self.old_sizes = code.size[self.slots].astype(np.int64)
         for slot_, new in self._replaced.items():
             self.old_sizes[slot_] = len(new)
-        stubs = {
-            index: len(self.slots) + n for n, index in enumerate(sorted(set(indices[zones == Zone.TAKEN].tolist())))
-        }
+        taken = zones == int(Zone.TAKEN)
+        on_edges: list[int] = indices[taken].tolist()
+        stubs = {index: len(self.slots) + n for n, index in enumerate(sorted(set(on_edges)))}
         dispatcher_slots = len(self.slots) + len(stubs) + len(bodies) + np.arange(len(by_pointer))
         self._by_pointer = by_pointer
         jumps = self._find_jumps(dispatcher_slots.tolist())
         self._jumps = self._by_way_of(stubs, jumps)
         slot = self._slot_of[indices]
-        slot[zones == Zone.TAKEN] = [stubs[index] for index in indices[zones == Zone.TAKEN].tolist()]
-        behind = zones == Zone.BEHIND
+        if on_edges:
+            slot[taken] = [stubs[index] for index in on_edges]
+        behind = zones == int(Zone.BEHIND)
         body_slots = len(self.old_sizes) + len(stubs) + np.arange(len(bodies))
         dispatching = np.array([len(one.code) for one in by_pointer], np.int64)
         self.old_sizes = np.concatenate([self.old_sizes, np.full(len(stubs), BRANCH_SIZE), bodies, dispatching])
@@ -158,15 +159,17 @@ class Placement:
         first[1:] = ordered[1:] != ordered[:-1]
         from_instruction = np.where(behind, self.old_sizes[slot], -before[slot])
         from_instruction[order] += starts - starts[first][np.cumsum(first) - 1]
-        call_at = from_instruction[calls.callers] + calls.places
-        dispatched = [
-            Branch(slot, self._slot_at[entry], place)
-            for slot, one in zip(dispatcher_slots.tolist(), by_pointer, strict=True)
-            for place, entry in one.branches
-        ]
-        called = np.stack([slot[calls.callers], body_slots[calls.callees], call_at], axis=1)
-        self._calls = np.concatenate([called, np.array(dispatched, np.int64).reshape(-1, 3)])
+        self._calls = np.zeros((0, 3), np.int64)
         """Each row is a `Branch`."""
+        if len(calls.callers) or by_pointer:
+            call_at = from_instruction[calls.callers] + calls.places
+            dispatched = [
+                Branch(slot, self._slot_at[entry], place)
+                for slot, one in zip(dispatcher_slots.tolist(), by_pointer, strict=True)
+                for place, entry in one.branches
+            ]
+            called = np.stack([slot[calls.callers], body_slots[calls.callees], call_at], axis=1)
+            self._calls = np.concatenate([called, np.array(dispatched, np.int64).reshape(-1, 3)])
         self.layout = self._lay_out(whole, before, len(body_slots) + len(stubs) + len(dispatcher_slots))
         self.payloads = self.layout.instruction[slot] + from_instruction
         self.bodies = self.layout.instruction[body_slots]

@@ -46,6 +46,7 @@ class _Bound:
     """A template at points with the same registers and the same sources of inputs.
 
     Attributes:
+        guarded: whether its hook has a guard.
         touched: bit set of the units that it reads or writes.
         written: bit set of the units that it writes.
         limits: stretch -> its waits.
@@ -57,6 +58,7 @@ class _Bound:
 
     def __init__(self, isa: Isa, use: PayloadUse, binding: Binding) -> None:
         self._isa, self.use, self.binding = isa, use, binding
+        self.guarded = use.call is not None and use.call.guard is not None
         self.touched, self.written = touched_by(use.template, binding, use.sources)
         self.limits: dict[int, Limits] = {}
         self.numbers: dict[Hashable, int] = {}
@@ -130,7 +132,7 @@ class RegisterAssigner:
         self._exec = lifted.effect_table.exec
         self.starved: set[int] = set()
         self._live_at: dict[int, tuple[LivePoints, int]] = {}
-        """Number of a site -> live registers there."""
+        """Number of a site -> live registers there; empty if no site has a guard."""
 
     def bind(self, sites: list[InsertionSite]) -> list[tuple[InsertionSite, int]]:
         """Return each site that can have registers, with the position of its payload.
@@ -145,7 +147,8 @@ class RegisterAssigner:
         while True:
             hooked, disturbing = with_what_hooks_do(self._lifted, sites)
             live = self._live(sites, hooked.liveness)
-            self._live_at = {site.number: (live, place) for place, site in enumerate(sites)}
+            guarded = any(use.call is not None and use.call.guard is not None for use in uses_of(sites))
+            self._live_at = {site.number: (live, place) for place, site in enumerate(sites)} if guarded else {}
             bounds = self._choose(sites, live)
             numbers, failed = self._number_all(sites, bounds)
             gone = {site.number for site, _, _ in failed if site.number in disturbing}
@@ -207,9 +210,14 @@ class RegisterAssigner:
         Raises:
             TooFewRegisters: a site certainly has too few.
         """
-        dead = live.dead_among(self._budget.vectors, in_all_lanes=False)
+        vectors = self._budget.vectors
+        always_dead = (vectors & ~live.anywhere(in_all_lanes=False)).bit_count()
+        needs = {template: least_vectors(template) for template in by_template}
+        if always_dead >= max(needs.values(), default=0):
+            return
+        dead = live.dead_among(vectors, in_all_lanes=False)
         for template, alike in by_template.items():
-            starved = np.flatnonzero(dead[alike] < least_vectors(template))
+            starved = np.flatnonzero(dead[alike] < needs[template])
             if len(starved):
                 site = sites[alike[starved[0]]]
                 raise self._located(self._too_few(site.use), site)
@@ -258,7 +266,14 @@ class RegisterAssigner:
         """Return [sites] the position of each site's payload, -1 for none, and the sites without one with reasons."""
         numbers = [-1] * len(sites)
         failed: list[tuple[InsertionSite, RefusalKind, LuthierError]] = []
+        stretches, plain = self._stretches, not (self._mode_writes.matter or self._endings.needed)
         for place, (site, bound) in enumerate(zip(sites, bounds, strict=True)):
+            # Most sites have the payload of an earlier site: a call of `_number` takes longer than this.
+            if plain and bound is not None and not bound.guarded:
+                kept = bound.by_stretch.get(stretches[site.point])
+                if kept is not None and not kept[1]:
+                    numbers[place] = kept[0]
+                    continue
             try:
                 if bound is None:
                     raise self._too_few(site.use)

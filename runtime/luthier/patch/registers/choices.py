@@ -123,7 +123,7 @@ class Choices:
 
         def spread(number: int) -> None:
             """Assign a binding to all points that cannot have a cheaper one."""
-            if not waiting.any():
+            if not np.count_nonzero(waiting):  # an eighth of the time of `any`
                 return
             fits, cost = self._fits[number].at(points), self.made[number].cost
             chosen = waiting & fits
@@ -135,7 +135,7 @@ class Choices:
 
         for number in range(len(self.made) - 1, max(len(self.made) - _LATEST, 0) - 1, -1):
             spread(number)
-        while waiting.any():
+        while np.count_nonzero(waiting):
             point = int(waiting.argmax())
             waiting[point] = False
             live = points[point]

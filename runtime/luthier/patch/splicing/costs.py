@@ -14,7 +14,7 @@ from luthier.errors import PatchError
 from luthier.isa.registers import AGPRS, FLAT_SCRATCH_SGPR, SGPRS, VGPRS, mask_of
 from luthier.lifting import LiftedRepresentation
 from luthier.patch.counters.plan import CountingPlan
-from luthier.patch.payloads.sites import InsertionSite
+from luthier.patch.payloads.sites import InsertionSite, uses_of
 from luthier.patch.registers.binding import Binding, RegisterBudget
 from luthier.patch.registers.budget import used_agprs
 from luthier.patch.registers.launch_state import StatePlan
@@ -49,7 +49,7 @@ class RegisterNeeds(NamedTuple):
             edited: needs of added instructions.
             sites: sites of hooks, which read and write registers of the application.
         """
-        hooks = (site.use.reads | site.use.template.destinations for site in sites)
+        hooks = (use.reads | use.template.destinations for use in uses_of(sites))
         named = functools.reduce(operator.or_, hooks, state.reserved)
         return cls(
             max(counting.sgprs, state.sgprs, edited.sgprs, *(binding.sgprs for binding in bindings)),

@@ -206,7 +206,13 @@ class _Host(Struct, frozen=True):
         lifted = edited.seen_by_liveness(task.lifted)
         guards = {insertion.call.guard for insertion in task.insertions} - {None}
         added = functools.reduce(lambda units, guard: units | (guard.reads if guard else 0), guards, edited.units)
-        outstanding = functools.cache(functools.partial(_outstanding, edited, lifted))
+        known: list[Outstanding | None] = []
+
+        def outstanding() -> Outstanding | None:
+            if not known:
+                known.append(_outstanding(edited, lifted))
+            return known[0]
+
         return cls(task, attempt, edits, edited, lifted, Templates(lifted), added, outstanding)
 
     @property
