@@ -43,17 +43,18 @@ class BoundedCache(Generic[Key, Value]):
     def use(self, key: Key) -> Value | None:
         """Return the value of a key, or None, and mark it as used."""
         with self._lock:
-            if key in self._values:
+            value = self._values.get(key)  # once: hashing a key may take longer than all else
+            if value is not None:
                 self._values.move_to_end(key)
-            return self._values.get(key)
+            return value
 
     def put(self, key: Key, value: Value) -> Value:
         """Store a value, and return it."""
         with self._lock:
             if key in self._values:
                 self._total -= self._cost_of(key, self._values[key])
+                self._values.move_to_end(key)
             self._values[key] = value
-            self._values.move_to_end(key)
             self._total += self._cost_of(key, value)
             while self._total > self.most and len(self._values) > 1:
                 oldest, gone = self._values.popitem(last=False)

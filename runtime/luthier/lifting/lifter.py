@@ -15,7 +15,14 @@ from luthier.cache.memory import BoundedCache
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, Isa
 from luthier.isa import registers as r
-from luthier.lifting.addresses.analysis import GETPC_SIZE, AddressAnalysis, FunctionAddresses, GetpcReference, World
+from luthier.lifting.addresses.analysis import (
+    GETPC_SIZE,
+    AddressAnalysis,
+    Clobbers,
+    FunctionAddresses,
+    GetpcReference,
+    World,
+)
 from luthier.lifting.addresses.pointers import MOST_POINTED, pointed_functions
 from luthier.lifting.addresses.slots import CodeSlots
 from luthier.lifting.code.effort import Effort
@@ -24,7 +31,7 @@ from luthier.lifting.code.graph import Graph, build_graph, leaves_function
 from luthier.lifting.code.regions import Regions, find_regions
 from luthier.lifting.code.text import Text, text_of
 from luthier.lifting.code.vgpr_banks import VgprBanks
-from luthier.lifting.instructions.effects import Columns, EffectTable, effect_table, listed
+from luthier.lifting.instructions.effects import Columns, EffectTable, effect_table, listed, unit_bytes
 from luthier.lifting.instructions.semantics import Control, Mark
 from luthier.lifting.model import (
     EDGE_KINDS,
@@ -119,7 +126,7 @@ class _Lifter:
         if descriptor.hardware_entry:
             self.hardware_entries.append(kernel.entry + descriptor.hardware_entry)
         self.resolutions: dict[int, Resolution] = {}
-        self.clobbers: dict[int, int] = {}
+        self.clobbers = Clobbers()
         self.analyses: dict[int, FunctionAddresses] = {}
         self.analysed = 0
         """Number of functions that are analysed, the first of `Explorer.entries`."""
@@ -208,7 +215,7 @@ class _Lifter:
         """
         if not graph.marks & Mark.ADDRESS:
             return False
-        world = World(self._clobbered, self.slots.value, self.slots.table, self.text)
+        world = World(self.clobbers, self.slots.value, self.slots.table, self.text)
         analysis = AddressAnalysis(columns, graph, self.table, world, self.effort)
         changed = False
         # A new function returns, so nearly all of them have marked instructions.
@@ -220,8 +227,8 @@ class _Lifter:
             self.effort.spend(1 + len(members) // 4)
             links = self.explorer.entries[entry]
             addresses = self.analyses[entry] = self._addresses(entry, links, analysis, columns, graph)
-            clobbers = addresses.clobbers
-            if clobbers != self._clobbered(entry):
+            clobbers = unit_bytes(addresses.clobbers)
+            if clobbers != self.clobbers[entry]:
                 self.clobbers[entry] = clobbers
                 changed = True
             for address, known in addresses.resolutions.items():
@@ -265,7 +272,7 @@ class _Lifter:
             tuple(starts),
             frozenset(links),
             analysis.vectors,
-            tuple((callee, self._clobbered(callee)) for callee in callees),
+            tuple([(callee, self.clobbers[callee]) for callee in callees]),
             graph.native.shape(members),
             tuple(
                 (
@@ -282,10 +289,6 @@ class _Lifter:
             if addresses.asked <= {*callees, None}:  # otherwise it depends on more than the key
                 self.kept.put(key, addresses)
         return addresses
-
-    def _clobbered(self, entry: int | None) -> int:
-        # A function that has not been analysed yet counts as one that never returns: the result only ever grows.
-        return r.SCALAR_MASK if entry is None else self.clobbers.get(entry, 0)
 
     def _follow(self, address: int, resolution: Resolution, columns: Columns, graph: Graph) -> None:
         """Explore the targets of an indirect jump or call."""

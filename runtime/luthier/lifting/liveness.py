@@ -119,12 +119,12 @@ def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:
     """
     calls = {call.index: call for function in lifted.functions for call in function.calls}
     call_number = {index: number for number, index in enumerate(calls)}
-    others = [lifted.index_at(address) for address in lifted.hardware_entries[1:]]
+    further = [lifted.index_at(address) for address in lifted.hardware_entries[1:]]
     return lifted.effect_table.code(lifted.columns).flow(
         lifted.arranged,
         [(function.entry_block, [call_number[call.index] for call in function.calls]) for function in lifted.functions],
         [(lifted.block_of[call.index], call.kind == "tail", call.known, list(call.callees)) for call in calls.values()],
-        [lifted.functions[0].entry_block, *(lifted.block_of[index] for index in others if index is not None)],
+        [lifted.functions[0].entry_block, *(lifted.block_of[index] for index in further if index is not None)],
         override_rows(lifted, {index: lifted.effects(index) for index in {*lifted.index_mode, *lifted.skipped}}),
         lifted.kernel.descriptor.enable_vgpr_workitem_id + 1,
         bool(lifted.unknown),

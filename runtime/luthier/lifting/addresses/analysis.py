@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from luthier.isa.registers import SCALAR_MASK
 from luthier.lifting.addresses.operations import roles
 from luthier.lifting.code.effort import Effort
 from luthier.lifting.code.explore import Resolution
@@ -50,17 +51,32 @@ class FunctionAddresses(Struct, frozen=True, gc=False):
     """Addresses of the functions whose `World.clobbers` the result depends on."""
 
 
+class Clobbers(dict[int | None, bytes]):
+    """Address of a function, or None for an unknown one -> scalar units that it may change, as `unit_bytes`.
+
+    A function that has not been analysed yet counts as one that never returns: the result only ever grows.
+    """
+
+    NOTHING = unit_bytes(0)
+
+    def __init__(self) -> None:
+        super().__init__({None: unit_bytes(SCALAR_MASK)})
+
+    def __missing__(self, function: int | None) -> bytes:
+        return self.NOTHING
+
+
 class World(Struct, frozen=True):
     """Facts about the rest of the object for the analysis of one function.
 
     Attributes:
-        clobbers: address of a function, or None for an unknown one -> scalar units that it may change.
+        clobbers: see `Clobbers`.
         slot_value: address of a 64-bit word in memory -> code address that it certainly holds at run time, or None.
         table: address in memory -> address and size of the constant table of code addresses that contains it, or None.
         text: the executable code.
     """
 
-    clobbers: Callable[[int | None], int]
+    clobbers: Clobbers
     slot_value: Callable[[int], int | None]
     table: Callable[[int], tuple[int, int] | None]
     text: Text
@@ -93,7 +109,7 @@ class AddressAnalysis:
                 if graph.exits[number] == "call"
             },
             world.text.native,
-            lambda function: unit_bytes(world.clobbers(function)),
+            world.clobbers.__getitem__,
             world.slot_value,
             world.table,
         )
