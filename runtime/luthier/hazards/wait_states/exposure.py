@@ -24,6 +24,9 @@ from luthier.isa import Isa
 from luthier.lifting.model import LiftedKernel
 from luthier.lifting.paths import successors
 
+_NEW = tuple.__new__
+"""Makes a named tuple of its fields in half the time."""
+
 
 class Exposed(NamedTuple):
     """Bit sets of units at a point."""
@@ -49,9 +52,9 @@ class _Change(NamedTuple):
 
     def before(self, behind: Exposed) -> Exposed:
         first, middle = behind
-        return Exposed(
-            self.set_first | middle & self.moved | first & self.keep_first, self.set_middle | middle & self.keep_middle
-        )
+        set_first, set_middle, keep_first, keep_middle, moved = self
+        now = set_first | middle & moved | first & keep_first, set_middle | middle & keep_middle
+        return _NEW(Exposed, now)
 
     @classmethod
     def together(cls, changes: Iterable[_Change]) -> _Change:

@@ -110,6 +110,8 @@ class Endings:
         self.needed = lifted.target.scalar_wait is not None
         """Whether any ending may be needed."""
         self._edited = edited
+        self._lines: dict[tuple[bool, bool], tuple[str, ...]] = {}
+        """Whether it waits, and whether it lets reads be forgotten -> the assembly of both."""
 
     @functools.cached_property
     def _exposure(self) -> Exposure:
@@ -121,5 +123,10 @@ class Endings:
         if target.lane_mask_wait is None or not (left.read or left.written):
             return ()
         exposed = EVERYTHING if self._edited else self._exposure.before(point)
-        waits = (target.lane_mask_wait,) if left.written & exposed.middle else ()
-        return (*waits, *(forget_reads(target, self._lifted.wave_size) if left.read & exposed.first else ()))
+        waits, forgets = bool(left.written & exposed.middle), bool(left.read & exposed.first)
+        lines = self._lines.get((waits, forgets))
+        if lines is None:
+            wait = (target.lane_mask_wait,) if waits else ()
+            lines = (*wait, *(forget_reads(target, self._lifted.wave_size) if forgets else ()))
+            self._lines[waits, forgets] = lines
+        return lines

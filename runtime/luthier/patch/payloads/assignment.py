@@ -266,17 +266,20 @@ class RegisterAssigner:
         """Return [sites] the position of each site's payload, -1 for none, and the sites without one with reasons."""
         numbers = [-1] * len(sites)
         failed: list[tuple[InsertionSite, RefusalKind, LuthierError]] = []
-        stretches, plain = self._stretches, not (self._mode_writes.matter or self._endings.needed)
+        stretches, plain = self._stretches, not self._mode_writes.matter
+        endings = self._endings if self._endings.needed else None
         for place, (site, bound) in enumerate(zip(sites, bounds, strict=True)):
-            # Most sites have the payload of an earlier site: a call of `_number` takes longer than this.
-            if plain and bound is not None and not bound.guarded:
-                kept = bound.by_stretch.get(stretches[site.point])
-                if kept is not None and not kept[1]:
-                    numbers[place] = kept[0]
-                    continue
             try:
                 if bound is None:
                     raise self._too_few(site.use)
+                # Most sites have the payload of an earlier site: a call of `_number` takes longer than this.
+                if plain and not bound.guarded:
+                    ending = () if endings is None else endings.at(site.point, bound.left)
+                    stretch = stretches[site.point]
+                    kept = bound.by_stretch.get((stretch, ending) if ending else stretch)
+                    if kept is not None and not kept[1]:
+                        numbers[place] = kept[0]
+                        continue
                 numbers[place] = self._number(site, bound)
             except LuthierError as problem:
                 if site.insertion is None:
