@@ -167,7 +167,7 @@ def compare(isa: Isa, codes: list[bytes], random: np.random.Generator) -> None:
         mode = MODES[number % len(MODES)]
         alone = [bench.run(*one, mode=mode, scc=1) for one in before]
         compile_all(bench.code, alone[0])
-        (table,) = bench.code.plain_tables().values()
+        (table,) = bench.code.tables_with_runs().values()
         together = sum(table.run_lengths.values())
         assert together >= len(codes[start : start + AT_ONCE]) - 2  # the result of some depends on MODE
         for state, was in zip(before, alone, strict=True):
@@ -220,7 +220,7 @@ def launches(
 
 
 def runs_of(device_code: DecodedCode) -> int:
-    return sum(len(table.run_lengths) for table in device_code.plain_tables().values())
+    return sum(len(table.run_lengths) for table in device_code.tables_with_runs().values())
 
 
 @pytest.mark.rows(2)
@@ -305,7 +305,7 @@ def test_what_is_rewritten_is_executed_as_it_is_now(monkeypatch: pytest.MonkeyPa
     assert runs_of(bench.code) == 1
     assert bench.run(*state).vgpr(1).tolist() == before.vgpr(1).tolist()
     hot.compiler().wait()
-    (key,) = bench.code.plain_tables()
+    (key,) = bench.code.tables_with_runs()
     was = bench.code.instructions(key, range(4))
     bench.code.rewrite(bench.code.address_of(3), sub)
     assert runs_of(bench.code) == 0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import run_luthier
+from commands import MAIN, run_luthier
 
 from .conftest import PROGRAMS
 from .sanitized import marked_line
@@ -17,12 +20,14 @@ Build = Callable[..., Path]
 TARGETS = ["gfx906", "gfx90a", "gfx1030"]
 MEMORY = ("memory_branch", "memory_mask", "memory_address", "arithmetic_mask")
 """Kernels that read memory which the program writes in another mode."""
-DECIDE = (*MEMORY, "lds_mask", "lds_address", "register_mask", "local_mask")
+DECIDE = (*MEMORY, "lds_mask", "lds_address", "register_mask", "unlaunched_branch", "local_mask")
 """Kernels, the last part of whose name is what an undefined value decides."""
 QUIET = ("copied", "masked_away", "low_bits", "selected", "structs", "locals")
 """Kernels with undefined values that decide nothing."""
 
 
+EVERYWHERE = "import luthier.emulator.inspection.early as early; early.early_registers = lambda *_: None"
+"""Python code: any register may be undefined when a wave begins."""
 HANDED = {
     "written": None,
     "part": None,
@@ -64,6 +69,23 @@ def test_decisions(build_program: Build, tmp_path: Path, kernel: str, target: st
 )
 def test_nothing_is_decided(build_program: Build, tmp_path: Path, kernel: str, mode: str, target: str) -> None:
     assert look(build_program("undefined", "-g"), tmp_path / "log", kernel, mode, target=target) == []
+
+
+@pytest.mark.parametrize("kernel", ["register_mask", "arithmetic_mask"])
+def test_tracking_everywhere_finds_the_same(build_program: Build, tmp_path: Path, kernel: str) -> None:
+    """Waves that track registers all the time have the same findings as those that do only where it is needed."""
+    program = build_program("undefined", "-g")
+    options = ["sanitize", "--error-exitcode", "0", "--device", "emu:gfx90a", "--json"]
+    logs = [tmp_path / "log", tmp_path / "everywhere"]
+    run_luthier(*options, logs[0], "--", program, kernel)
+    command = [sys.executable, "-c", f"{EVERYWHERE}; {MAIN}", *options, logs[1], "--", program, kernel]
+    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    usual, everywhere = (
+        [re.sub(r"\b0x\w+|\b\d{12,}\b", "address", repr({**finding, "process": 0})) for finding in found]
+        for found in (json.loads(log.read_text())["findings"] for log in logs)
+    )
+    assert usual == everywhere
+    assert usual
 
 
 @pytest.mark.thorough

@@ -81,7 +81,7 @@ WAVE = FieldLayout(
     lds_size=8,
     scratch=8,  # host address of lane 0's scratch
     scratch_size=8,  # bytes per lane
-    stepping=4,  # STEPPING, or OBSERVED and WATCHED_VALUES
+    stepping=4,  # STEPPING, or OBSERVED, WATCHED_VALUES and ALL_DEFINED
     status=4,
     index=4,  # of the wave in its work-group
     barrier=4,
@@ -95,6 +95,7 @@ WAVE = FieldLayout(
     joined=4,  # named barrier at which it waits; 0 for none
     named_seen=4,  # how often that barrier had opened when the wave joined it, or last passed it
     origins=4,  # set of the loads that gave it undefined values, as native code numbers them
+    searches=4,  # how often undefined bits were looked for in its registers
 )
 """One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these fields, inline constants,
 VGPRs, AGPRs."""
@@ -258,6 +259,8 @@ LAUNCH = FieldLayout(
     lane_scratch=8,  # bytes of a lane's scratch
     wave_size=4,
     given_sgprs=4,  # initialised SGPRs, from s0 on
+    early=8,  # u32 offsets in a wave of the registers that may be read before they are written; 0: all others are such
+    early_count=4,
     backward=4,  # the last work-group comes first, and in each work-group the last wave
 )
 """One launch, shared by its threads."""
@@ -288,9 +291,13 @@ OBSERVED = 1 << 17
 """Bit of a table key: code that reports its accesses and barriers."""
 WATCHED_VALUES = 1 << 18
 """Bit of a table key: code that reports exceptional floats and decisions by undefined values."""
-TABLES = 1 << 19
+ALL_DEFINED = 1 << 19
+"""Bit of a table key, beside WATCHED_VALUES: code for waves without undefined bits in registers. It looks for them only
+where memory is read. A wave changes its table when it reads some, and back when its registers are defined again."""
+TABLES = 1 << 20
 """Number of record tables. Their keys: MODE & MODE_MASK; above it M0[15:12] while GPR_INDEX_ENABLE is set, or the
-operands with upper bits of VGPR numbers; FP16_OVFL, STEPPING, SKIPPING, OBSERVED and WATCHED_VALUES."""
+operands with upper bits of VGPR numbers; FP16_OVFL, STEPPING, SKIPPING, OBSERVED, WATCHED_VALUES and
+ALL_DEFINED."""
 
 
 def mode_key(mode: int) -> int:
@@ -347,7 +354,7 @@ PLAN = FieldLayout(
     name=8,  # address of the kernel's zero-terminated name
     key=4,
     mode=4,
-    stepping=4,  # STEPPING: the entry is a record that leads to the kernel's; or OBSERVED and WATCHED_VALUES
+    stepping=4,  # STEPPING: the entry is a record that leads to the kernel's; or as WAVE.stepping
     wave_size=4,
     vgpr_bytes=4,
     agpr_bytes=4,
@@ -381,6 +388,8 @@ PLAN = FieldLayout(
     kernarg_preload_offset=4,  # bytes
     kernarg_preload_size=4,  # bytes
     given_sgprs=4,  # LAUNCH.given_sgprs
+    early=8,  # LAUNCH.early
+    early_count=4,
     undefined=4,  # sources of undefined values that are tracked: UNWRITTEN_VALUES, LANE_VALUES
     fences=4,  # FENCES: what makes stores visible to others
 )
@@ -405,11 +414,12 @@ work-groups do not look like plain ones."""
 USE_LDS_SHIFT = 8
 """Position of the same bits for addresses in LDS: loads to LDS read memory and write LDS."""
 EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)
-EVENT_FLOATS, EVENT_BEYOND_LDS, EVENT_UNDEFINED, EVENT_FENCE = range(7, 11)
+EVENT_FLOATS, EVENT_BEYOND_LDS, EVENT_UNDEFINED, EVENT_FENCE, EVENT_TAINTS, EVENT_SEARCH = range(7, 13)
 """Events that observed code reports. ACCESS: before a memory access. BARRIER, SIGNAL, WAIT: a wave arrived at a
 barrier, signalled it, passed it. GRID_SIGNAL, GRID_WAIT: the same for a barrier of the whole grid. END: the wave ended.
 FLOATS: exceptional results. UNDEFINED: a decision by an undefined value (`DECIDED`). FENCE: a part of a fence.
-BEYOND_LDS, which all code reports: before an access beyond the end of LDS."""
+BEYOND_LDS, which all code reports: before an access beyond the end of LDS. TAINTS: a wave of which all registers were
+defined reads undefined bits. SEARCH: its registers may be defined again."""
 
 FACT_SPANS = 26
 FACT = FieldLayout(

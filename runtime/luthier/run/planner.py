@@ -274,7 +274,7 @@ class Planner:
             if plan is None or key >= layout.TABLES or record >= plan.code.code.count:
                 raise DeviceError("the requested code was never planned")
             plan.code.code.ensure(key, record)
-            if record not in plan.roots:
+            if record not in plan.code.code.reach(*plan.roots):  # it is if a wave changes its table there
                 plan.roots.add(record)
                 self._look_at(plan)
 
@@ -360,7 +360,7 @@ class Planner:
         of_program = (planned.object is not None or object != MEMORY) and not is_of_runtime(kernel.name)
         entry, fields = plain["entry"] // layout.RECORD.size, dict(plain)
         if of_program and planned.object is not None and is_selected(kernel.name, self._kernels):
-            fields |= self._checked(planned, plain)
+            fields |= self._checked(planned, kernel, plain)
         code.ensure(fields["key"], entry)
         number, bytes = next(self._numbers), planned.part.bytes(layout.PLAN.size)
         plan = KernelPlan(number, kernel, object, planned, bytes, {entry}, of_program)
@@ -381,7 +381,7 @@ class Planner:
         self.plans[plan.number] = plan
         return plan
 
-    def _checked(self, planned: PlannedCode, plain: Mapping[str, int]) -> dict[str, int]:
+    def _checked(self, planned: PlannedCode, kernel: Kernel, plain: Mapping[str, int]) -> dict[str, int]:
         """Return the fields in which the plan of a checked kernel differs from that of a plain one."""
         assert planned.object is not None
         fields: dict[str, int] = {}
@@ -394,9 +394,20 @@ class Planner:
             before = {**plain, **fields}
             fields |= {name: before[name] | layout.WATCHED_VALUES for name in ("key", "stepping")}
             fields["undefined"] = self._undefined
+            if self._undefined == layout.UNWRITTEN_VALUES and not self._floats:
+                fields |= self._early(planned, kernel, before | fields)
         if self._waits or self._hazards:
             fields |= self._watch(planned, planned.object.target)
         return fields
+
+    def _early(self, planned: PlannedCode, kernel: Kernel, fields: Mapping[str, int]) -> dict[str, int]:
+        """Return the plan's fields for the registers that a kernel may read before it writes them."""
+        from luthier.emulator.inspection.early import early_registers, plan_fields  # few runs need it
+
+        assert planned.object is not None
+        early = early_registers(planned.object, kernel, fields["given_sgprs"])
+        kept = planned.part.zeros(max(1, len(early or ())), np.uint32)
+        return plan_fields(early, kept, fields)
 
     def _uses(self, planned: PlannedCode) -> int:
         """Return the address of the uses of a kernel's code."""

@@ -86,8 +86,10 @@ void Execution::set_up(const Grid &grid, unsigned threads, uint64_t together) {
     return round_up(part.items.product(), shape_.wave_size) / shape_.wave_size;
   };
   uint64_t count = 0;
+  shape_.whole = true;
   for (const GridPart &part : grid.parts) {
     count += part.groups.product();
+    shape_.whole &= part.items.product() % shape_.wave_size == 0;
     shape_.waves = std::max<unsigned>(shape_.waves, waves(part));
   }
   const uint64_t held =
@@ -210,8 +212,14 @@ void Execution::fill(char *launch) {
                           {launch::stepping, plan::stepping},
                           {launch::architected_scratch, plan::architected_scratch},
                           {launch::given_sgprs, plan::given_sgprs},
+                          {launch::early, plan::early},
+                          {launch::early_count, plan::early_count},
                           {launch::entry, plan::entry}})
     put(launch, to, get(plan_, from));
+  if (!shape_.whole) { // code may read lanes that were not launched, whose registers the plan leaves out
+    put(launch, launch::early, uint64_t{0});
+    put(launch, launch::stepping, get(launch, launch::stepping) & ~ALL_DEFINED);
+  }
   put(launch, launch::quantum, dispatch_.quantum);
   put(launch, launch::slice, together_ ? 0 : kSlice * dispatch_.quantum);
   put(launch, launch::step_limit, dispatch_.step_limit);

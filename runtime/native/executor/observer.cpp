@@ -1,6 +1,7 @@
 #include "observer.h"
 
 #include "bytes.h"
+#include "register_shadow.h"
 
 namespace luthier {
 
@@ -17,8 +18,12 @@ void clear_upper_halves() {
 #endif
 }
 
-void observe(const char *wave, const char *record, const char *access, uint32_t event) {
+void observe(char *wave, const char *record, const char *access, uint32_t event) {
   clear_upper_halves();
+  if (event == layout::EVENT_TAINTS)
+    return track_registers(wave);
+  if (event == layout::EVENT_SEARCH)
+    return search_registers(wave);
   const uint64_t offset = reinterpret_cast<uint64_t>(record) - get(wave, layout::wave::table);
   const auto number = static_cast<uint32_t>(offset / layout::record::kSize);
   if (current) // all code reports accesses beyond LDS

@@ -1,6 +1,7 @@
 #include "scheduler.h"
 
 #include "bytes.h"
+#include "register_shadow.h"
 #include "undefined_memory.h"
 #include "unit_numbers.h"
 
@@ -36,27 +37,11 @@ uint64_t from_end(const char *launch, uint64_t number, uint64_t count) {
   return get(launch, launch::backward) == 1 ? count - 1 - number : number;
 }
 
-// Mark the registers of a wave as undefined, except those that the ABI initialises, and its scratch; or mark all
-// registers as defined, if values that were never written are not tracked.
+// Mark the registers of a wave that are undefined, and its scratch, if values that were never written are tracked.
 void start_shadow(const char *launch, char *wave) {
-  char *shadow = wave + get(launch, launch::shadow);
-  if (!(get(launch, launch::undefined) & UNWRITTEN_VALUES)) {
-    std::memset(shadow, 0, SCALARS);
-    put(shadow, wave::scc, uint64_t{0});
-    std::memset(shadow + VECTORS, 0, get(launch, launch::vgpr_bytes));
-    std::memset(shadow + get(launch, launch::agprs), 0, get(launch, launch::agpr_bytes));
-    return;
-  }
-  std::memset(shadow, 0xFF, SCALARS);
-  std::memset(shadow, 0, get(launch, launch::given_sgprs) * kUnit);
-  std::memset(shadow + offset_of(units::FlatScratchSgpr), 0, 2 * kUnit);
-  std::memset(shadow + offset_of(units::Ttmp), 0, units::Ttmps * kUnit);
-  std::memset(shadow + EXEC, 0, 2 * kUnit);
-  put(shadow, wave::scc, uint64_t{1});
-  std::memset(shadow + VECTORS, 0xFF, get(launch, launch::vgpr_bytes));
-  std::memset(shadow + get(launch, launch::agprs), 0xFF, get(launch, launch::agpr_bytes));
-  std::memset(shadow + VECTORS, 0, get(launch, launch::lane_image_size));
-  if (const uint64_t size = get(launch, launch::wave_size) * get(launch, launch::lane_scratch))
+  start_register_shadow(launch, wave);
+  if (const uint64_t size = get(launch, launch::wave_size) * get(launch, launch::lane_scratch);
+      size && get(launch, launch::undefined) & UNWRITTEN_VALUES)
     UndefinedMemory::get().leave(get(wave, wave::scratch), size);
 }
 
@@ -104,7 +89,7 @@ void start_scratch(const char *launch, char *wave) {
 void start_state(const char *launch, char *wave) {
   put(wave, wave::status, READY);
   clear(wave, wave::barrier, wave::pending, wave::unseen, wave::bank_bits, wave::bank_key, wave::joined,
-        wave::named_seen, wave::incomplete, wave::origins);
+        wave::named_seen, wave::incomplete, wave::origins, wave::searches);
   const uint64_t mode = get(launch, launch::mode), stepping = get(launch, launch::stepping);
   put(wave, wave::scc, get(launch, launch::scc));
   put(wave, wave::told, get(launch, launch::told));

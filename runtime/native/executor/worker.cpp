@@ -84,7 +84,7 @@ void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
     for (const auto &[key, copy] : tables_->copies)
       watch_.add(copy.records.data(), copy.functions.data());
   }
-  const uint64_t key = get(plan_, plan::key), entry = get(plan_, plan::entry);
+  const uint64_t key = get(plan_, plan::key) & ~(shape.whole ? 0 : ALL_DEFINED), entry = get(plan_, plan::entry);
   sync(key, entry / record::kSize, host);
   if (get(plan_, plan::stepping) == STEPPING) { // where stepped waves begin: it leads elsewhere for each kernel
     const char *master = pointer<const char *>(plan_, plan::masters) + key * master::kSize;

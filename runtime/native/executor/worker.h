@@ -23,6 +23,7 @@ struct Shape {
   uint64_t scratch, scratch_lane; // address for the first wave of the first worker, bytes a lane
   const char *watch;              // layout::watch; null where neither waits nor hazards are checked
   bool undefined;                 // undefined values are followed: waves have a shadow behind them
+  bool whole;                     // all lanes of all waves are launched
 };
 
 // Return the bytes of a wave, as layout.wave_stride.

@@ -69,6 +69,12 @@ __global__ void register_mask(const int *in, int *out) {
     atomicAdd(out, 1);
 }
 
+// Lane 31 is not launched: nothing writes its registers.
+__global__ void unlaunched_branch(const int *, int *out) {
+  if (__builtin_amdgcn_readlane(opaque(threadIdx.x * 3), 31) > 5) // line: unlaunched_branch
+    out[threadIdx.x] = 1;
+}
+
 __attribute__((optnone)) __global__ void local_mask(const int *in, int *out) {
   int first, second;
   if (in[0] == 12345)
@@ -127,12 +133,20 @@ int main(int argc, char **argv) {
   int *in, *out;
   HIP(hipMalloc(&in, kCount * sizeof(Padded)));
   HIP(hipMalloc(&out, kCount * sizeof(Padded)));
-  const std::map<std::string, void (*)(const int *, int *)> simple = {
-      {"memory_branch", memory_branch}, {"memory_mask", memory_mask},     {"memory_address", memory_address},
-      {"lds_mask", lds_mask},           {"lds_address", lds_address},     {"arithmetic_mask", arithmetic_mask},
-      {"register_mask", register_mask}, {"local_mask", local_mask},       {"copied", copied},
-      {"masked_away", masked_away},     {"low_bits", low_bits},           {"selected", selected},
-      {"locals", locals}};
+  const std::map<std::string, void (*)(const int *, int *)> simple = {{"memory_branch", memory_branch},
+                                                                      {"memory_mask", memory_mask},
+                                                                      {"memory_address", memory_address},
+                                                                      {"lds_mask", lds_mask},
+                                                                      {"lds_address", lds_address},
+                                                                      {"arithmetic_mask", arithmetic_mask},
+                                                                      {"register_mask", register_mask},
+                                                                      {"local_mask", local_mask},
+                                                                      {"copied", copied},
+                                                                      {"masked_away", masked_away},
+                                                                      {"low_bits", low_bits},
+                                                                      {"selected", selected},
+                                                                      {"locals", locals},
+                                                                      {"unlaunched_branch", unlaunched_branch}};
   const bool needs_input = name.rfind("lds", 0) == 0 || name.rfind("local", 0) == 0 || name.rfind("register", 0) == 0;
   if (writes || needs_input) {
     std::vector<int> numbers(kCount, 2);
@@ -142,7 +156,7 @@ int main(int argc, char **argv) {
     fill<<<1, kCount>>>(reinterpret_cast<Padded *>(in));
     structs<<<1, kCount>>>(reinterpret_cast<const Padded *>(in), reinterpret_cast<Padded *>(out));
   } else {
-    simple.at(name)<<<1, kCount>>>(in, out);
+    simple.at(name)<<<1, name == "unlaunched_branch" ? 24 : kCount>>>(in, out);
   }
   HIP(hipDeviceSynchronize());
   HIP(hipFree(in));

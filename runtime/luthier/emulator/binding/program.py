@@ -364,15 +364,15 @@ class DecodedCode:
             observed=bool(key & layout.OBSERVED),
             floats=self.floats if key & layout.WATCHED_VALUES else 0,
             undefined=self.undefined if key & layout.WATCHED_VALUES else 0,
+            all_defined=bool(key & layout.ALL_DEFINED),
         )
 
     # Runs -----------------------------------------------------------------------------------------------------------
 
-    def plain_tables(self) -> dict[int, RecordTable]:
-        """Return, by key, the tables of waves that are not stepped, skipping, observed or watched."""
-        looked_at = layout.STEPPING | layout.SKIPPING | layout.OBSERVED | layout.WATCHED_VALUES
+    def tables_with_runs(self) -> dict[int, RecordTable]:
+        """Return, by key, the tables in which instructions may be executed by runs: no wave is stepped or skipping."""
         with self._lock:
-            return {key: table for key, table in self._tables.items() if not key & looked_at}
+            return {key: table for key, table in self._tables.items() if not key & (layout.STEPPING | layout.SKIPPING)}
 
     def straight(self, records: NDArray[np.bool_]) -> list[range]:
         """Return the runs of the given records that control enters only at their first record, as far as known.

@@ -68,6 +68,8 @@ class RecordMode(Struct, frozen=True):
     """Kinds of exceptional floats that are reported: bits such as `layout.FLOAT_NAN`."""
     undefined: int = 0
     """Sources of undefined values that are tracked: bits such as `layout.LANE_VALUES`."""
+    all_defined: bool = False
+    """All registers are defined: only code that may read memory tracks undefined values."""
 
 
 class Records(Struct, frozen=True):
@@ -286,7 +288,18 @@ class RecordBinder:
         observed = mode.observed and shape.variant.operation.startswith(_OBSERVED)
         floats = mode.floats if mode.floats and self._float_results(shape.variant) else 0
         variant = replace(shape.variant, stepping=mode.stepping, observed=observed, floats=floats)
-        return replace(variant, undefined=mode.undefined), shape.recipe
+        if mode.all_defined and not self._may_read_memory(variant):
+            return variant, shape.recipe
+        return replace(variant, undefined=mode.undefined, all_defined=mode.all_defined), shape.recipe
+
+    @staticmethod
+    def _may_read_memory(variant: Variant) -> bool:
+        from luthier.emulator.ir.declare import Form
+        from luthier.emulator.native.emit import operation_of
+        from luthier.emulator.operations.control import timing_only
+
+        operation = operation_of(variant)
+        return operation.form is Form.WAVE and operation.function is not timing_only
 
     def variants(self, code: InstructionArray, indices: range, mode: RecordMode) -> list[Variant | None]:
         """Return the variants of decodable instructions that are not refused; None for branches."""

@@ -70,8 +70,7 @@ def note_access(
 def tell(w: WaveBuilder, event: int, access: Any | None = None) -> None:
     """Emit the report of an event in observed code; nothing in other code."""
     if w.variant.observed:
-        observe = w.ir.load(w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
-        w.ir.call(observe, [w.wave, w.record, ir.Constant(PTR, None) if access is None else access, I32(event)])
+        w.report(event, access)
 
 
 def _put_access(

@@ -3,8 +3,12 @@
 Shadows of registers are behind the wave. Shadows of memory of every kind (LDS, scratch, buffers, the host's stack) are
 at `CONTEXT.undefined` plus the address modulo 16 TiB. A shadow of memory is valid while the memory holds the value for
 which it was set (`layout.UNDEFINED_COPY`): values written since by the host, a copy engine or code that does not track
-undefined values are defined. Semantic functions of operations use only `WaveBuilder.decide`,
-`WaveBuilder.but_undefined` and `WaveBuilder.taken_from` of all this.
+undefined values are defined. A load that finds such values clears their shadow, so that the next one need not compare.
+Semantic functions of operations use only `WaveBuilder.decide`, `WaveBuilder.but_undefined` and `WaveBuilder.taken_from`
+of all this.
+
+In code for waves of which all registers are defined (`Variant.all_defined`) registers have no shadows. A load of
+undefined values reports `layout.EVENT_TAINTS`; from then on the wave's registers have shadows.
 """
 
 from __future__ import annotations
@@ -133,7 +137,8 @@ class Tracker:
             return False
         if name in ("load", "atomicrmw", "cmpxchg") or isinstance(instruction, forms.LoadAtomicInstr):
             place = self.place(instruction.operands[0])
-            return place.is_tracked or any(id(index) in reached for index in place.indices)
+            is_tracked = place.is_tracked and not (place.kind == "wave" and self.w.variant.all_defined)
+            return is_tracked or any(id(index) in reached for index in place.indices)
         if name == "call" and not isinstance(instruction.callee, ir.Function):
             return False
         if name == "call" and instruction.callee.name.startswith(_LOADS):
@@ -260,10 +265,17 @@ class Tracker:
             return
         pointer, type = load.operands[0], bits_type(load.type)
         place, shadow = self.place(pointer), None
+        align = load.align or 1
         if place.kind == "wave":
-            shadow = self.b.load(self._beside(pointer), typ=type, align=load.align)
+            if not self.w.variant.all_defined:
+                shadow = self.b.load(self._beside(pointer), typ=type, align=load.align)
         elif place.is_tracked:
-            shadow = self._loaded(pointer, load, lambda at: self.b.load(at, typ=type, align=load.align or 1))
+            shadow = self._loaded(
+                pointer,
+                load,
+                lambda at: self.b.load(at, typ=type, align=align),
+                lambda what, at: self.b.store(what, at, align=align),
+            )
         late = [self.shadow(index) for index in place.indices]
         flags = either(self.b, [any_bit(self.b, one) for one in late if one is not None])
         self._shadows[id(load)] = either(self.b, [shadow, None if flags is None else spread(self.b, flags, type)])
@@ -278,13 +290,22 @@ class Tracker:
             if place.offset == layout.EXEC or self.w.wave_size == 64:
                 self._tell_mask(shadow)
         elif place.kind == "wave" and place.is_tracked:
-            if place.offset is None and shadow is not None and not lanes_of(value.type):
-                shadow = self._but_exec(pointer, shadow)
-            filled = every(bits_type(value.type), 0) if shadow is None else shadow
-            self.b.store(filled, self._beside(pointer), align=store.align)
+            if not self.w.variant.all_defined:
+                self._store_beside(store, place, shadow)
+            elif shadow is not None:
+                with self.b.if_then((self.w.is_all_defined() == 0).llvm, likely=False):
+                    self._store_beside(store, place, shadow)
         elif place.kind == "memory":
             align = store.align or 1
             self._stored(pointer, value, lambda what, at: self.b.store(what, at, align=align))
+
+    def _store_beside(self, store: Any, place: _PointerTarget, shadow: Shadow) -> None:
+        """Store the shadow of a register."""
+        value, pointer = store.operands
+        if place.offset is None and shadow is not None and not lanes_of(value.type):
+            shadow = self._but_exec(pointer, shadow)
+        filled = every(bits_type(value.type), 0) if shadow is None else shadow
+        self.b.store(filled, self._beside(pointer), align=store.align)
 
     def _but_exec(self, pointer: Any, shadow: Any) -> Any:
         """Return the shadow to write for a scalar register. If the register is EXEC, report it and return 0."""
@@ -316,18 +337,22 @@ class Tracker:
         low = self.b.and_(self.b.ptrtoint(pointer, type), every(type, layout.UNDEFINED_MASK))
         return self.b.inttoptr(self.b.add(low, start), ir.VectorType(PTR, lanes) if lanes else PTR)
 
-    def _loaded(self, pointer: Any, value: Any, load: Callable[[Any], Any]) -> Any:
+    def _loaded(self, pointer: Any, value: Any, load: Callable[[Any], Any], store: Callable[[Any, Any], Any]) -> Any:
         """Return the shadow of a value loaded from memory.
 
         Args:
             load: emits the same load from another address.
+            store: emits a store of another value to the same elements from another address on.
         """
-        shadow = load(self._shadow_of_memory(pointer))
+        place = self._shadow_of_memory(pointer)
+        shadow = load(place)
         before = self.b.block
         with self.b.if_then(any_bit(self.b, shadow), likely=False):
             held = load(self._shadow_of_memory(pointer, layout.UNDEFINED_COPY))
             kept = _where_equal(self.b, bits_of(self.b, value), held, shadow)
-            self._moves(layout.LOADS_UNDEFINED, pointer, kept)
+            if not _is_local(pointer):
+                store(kept, place)
+            self._arrives(pointer, kept)
             after = self.b.block
         merged = self.b.phi(shadow.type)
         merged.add_incoming(shadow, before)
@@ -354,7 +379,8 @@ class Tracker:
                 )
                 row = self.b.gep(rows, [(lane * each.count).llvm], source_etype=I32)
                 its = _where_equal(self.b, own, held, shadow)
-                self._moves(layout.LOADS_UNDEFINED, pointer, its)
+                self.b.store(its, self._shadow_of_memory(pointer), align=1)
+                self._arrives(pointer, its)
                 self.b.store(its, row, align=4)
             kept = self.b.load(rows, typ=load.type)
             after = self.b.block
@@ -362,6 +388,13 @@ class Tracker:
         merged.add_incoming(nothing, before)
         merged.add_incoming(kept, after)
         return merged
+
+    def _arrives(self, pointer: Any, shadow: Any) -> None:
+        """Emit what undefined bits that memory gives lead to, if there are any."""
+        self._moves(layout.LOADS_UNDEFINED, pointer, shadow)
+        if self.w.variant.all_defined and not _is_local(pointer):
+            with self.b.if_then(any_bit(self.b, shadow), likely=False):
+                self.w.report(layout.EVENT_TAINTS)
 
     def _moves(self, kind: int, pointer: Any, shadow: Any) -> None:
         """Emit a call that reports which elements in memory have undefined bits, if any has, to keep their origins.
@@ -394,12 +427,18 @@ class Tracker:
                 self._moves(layout.STORES_UNDEFINED, pointer, kept)
 
     def _masked_load(self, call: Any) -> None:
-        pointer, *rest = call.args
+        pointer, align, mask, before = call.args
+        name = call.callee.name.replace("masked.load", "masked.store").replace("masked.gather", "masked.scatter")
+        types = [call.type, pointer.type, align.type, mask.type]
+        put = self.w.function(name, ir.VoidType(), types)
 
         def load(at: Any) -> Any:
-            return self.b.call(call.callee, [at, *rest])
+            return self.b.call(call.callee, [at, align, mask, before])
 
-        self._shadows[id(call)] = self._loaded(pointer, call, load)
+        def store(what: Any, at: Any) -> Any:
+            return self.b.call(put, [what, at, align, mask])
+
+        self._shadows[id(call)] = self._loaded(pointer, call, load, store)
 
     def _masked_store(self, call: Any) -> None:
         value, pointer, *rest = call.args
@@ -429,7 +468,7 @@ class Tracker:
         with self.b.if_then(any_bit(self.b, either(self.b, [shadow, after])), likely=False):
             held = self.b.load(self._shadow_of_memory(pointer, layout.UNDEFINED_COPY), typ=type, align=1)
             kept = _where_equal(self.b, old, held, shadow)
-            self._moves(layout.LOADS_UNDEFINED, pointer, kept)
+            self._arrives(pointer, kept)
             if not is_swap and atomic.operation != "xchg":
                 after = spread(self.b, any_bit(self.b, either(self.b, [kept, after])), type)
             self.b.store(nothing if after is None else after, place, align=1)

@@ -105,6 +105,8 @@ class Variant(Struct, frozen=True):
     undefined: int = 0
     """Sources of undefined values that the code tracks, such as `layout.LANE_VALUES`; it reports decisions that depend
     on them."""
+    all_defined: bool = False
+    """All registers are defined: undefined values are looked for only where memory is read (`layout.ALL_DEFINED`)."""
     second: Variant | None = None
     """The Y half of a dual operation."""
     processor: str = ""

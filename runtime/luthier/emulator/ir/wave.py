@@ -341,8 +341,21 @@ class WaveBuilder(Builder):
         place = self.context_field("decided")
         for field, value in fields.items():
             self.ir.store(value, self.address(place, layout.DECIDED[field]))
+        self.report(layout.EVENT_UNDEFINED, place)
+
+    def report(self, event: int, what: Any | None = None) -> None:
+        """Emit the report of an event, with its structure."""
         observe = self.ir.load(self.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
-        self.ir.call(observe, [self.wave, self.record, place, I32(layout.EVENT_UNDEFINED)])
+        self.ir.call(observe, [self.wave, self.record, ir.Constant(PTR, None) if what is None else what, I32(event)])
+
+    @property
+    def may_change_tracking(self) -> bool:
+        """Return whether the variant may end or begin to track registers: `layout.ALL_DEFINED` may change."""
+        return self.variant.undefined == layout.UNWRITTEN_VALUES and not self.variant.stepping
+
+    def is_all_defined(self) -> TypedValue:
+        """Return whether all registers of the wave are defined, as far as known: a scalar, 0 if not."""
+        return self.load(self.wave_field("stepping"), "u32") & layout.ALL_DEFINED
 
     def but_undefined(self, mask: TypedValue) -> TypedValue:
         """Return the set bits of a mask; without the undefined ones, if undefined values are tracked."""

@@ -62,12 +62,24 @@ def emit(module: ir.Module, variant: Variant) -> ir.Function:
 
 
 def _go_on(w: WaveBuilder) -> None:
-    """Continue with the next instruction, in another table if M0 was written in VGPR index mode."""
+    """Continue with the next instruction, in another table if M0 was written in VGPR index mode, or if registers are
+    no longer defined, or are again."""
     if w.modifiers.get("chooses_relative"):
         mode = w.load(w.wave_field("mode"), "u32")
         with w.when((mode & layout.GPR_INDEX_ENABLE) != 0):
             write_mode(w, mode)
+    if w.may_change_tracking and (w.variant.all_defined or _searches(w.variant)):
+        if not w.variant.all_defined:
+            w.report(layout.EVENT_SEARCH)
+        now = w.is_all_defined()
+        with w.when(now == 0 if w.variant.all_defined else now != 0):
+            write_mode(w, w.load(w.wave_field("mode"), "u32"))
     w.next()
+
+
+def _searches(variant: Variant) -> bool:
+    """Return whether a wave that tracks registers looks whether all are defined: where values from memory arrive."""
+    return variant.operation.startswith("s_wait")
 
 
 def emit_pure(w: WaveBuilder, operation: DeclaredOperation, variant: Variant) -> None:

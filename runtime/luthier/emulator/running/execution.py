@@ -101,7 +101,7 @@ def execute(
         return progress_lines(progress, named_places(progress, code, name, code.address_of(entry)))
 
     helper = _Helper(memory, name, code, observer, describe)
-    is_plain = observer is None and not observed and not dispatch.get("watch")
+    has_runs = observer is None and not dispatch.get("watch")
     made = {
         "plan": planned.address,
         "stepped": stepped or observer is not None,
@@ -116,12 +116,12 @@ def execute(
     executor.run(
         [{**dispatch, **made, **part} for part in parts],
         helper,
-        _search_for_hot_code(executor, code) if is_plain else None,
+        _search_for_hot_code(executor, code) if has_runs else None,
         describe,
     )
     seconds = time.perf_counter() - began
     del holders, planned
-    if is_plain:
+    if has_runs:
         hot.heat(code).add(totals[0, :-1])
     return ExecutionOutcome(totals[0, :-1], totals[1, :-1], seconds, helper.fault)
 

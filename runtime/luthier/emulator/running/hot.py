@@ -164,7 +164,7 @@ def compile_runs(code: DecodedCode, stretch: range) -> None:
     from luthier.emulator.native.machine import machine_code
 
     with _WORK:
-        instructions_by_key = {key: code.instructions(key, stretch) for key in code.plain_tables()}
+        instructions_by_key = {key: code.instructions(key, stretch) for key in code.tables_with_runs()}
     for key, instructions in instructions_by_key.items():
         for part in _parts(instructions):
             own = instructions[part]
