@@ -247,6 +247,9 @@ class Generation(Struct, frozen=True, eq=False, kw_only=True, dict=True):
     """Waits for the completion of all memory instructions."""
     device_scope: str = INHERITED
     """The modifier, if any, that makes an atomic visible to the whole device."""
+    fine_grained_scope: str = INHERITED
+    """The widest scope at which float atomics work on fine-grained memory: "" (none), ``agent`` or ``system``. Source:
+    the scopes at which LLVM 22 selects the instruction for ``atomicrmw`` without ``amdgpu.no.fine.grained.memory``."""
     release_fence: tuple[str, ...] = INHERITED
     """Instructions that make a wave's stores visible to the device before its next atomic (AMDGPUUsage, "Memory
     Model", ``fence release`` of the scope ``agent``); empty if it is not known. The last one is a wait."""

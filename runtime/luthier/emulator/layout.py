@@ -415,11 +415,13 @@ USE_LDS_SHIFT = 8
 """Position of the same bits for addresses in LDS: loads to LDS read memory and write LDS."""
 EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)
 EVENT_FLOATS, EVENT_BEYOND_LDS, EVENT_UNDEFINED, EVENT_FENCE, EVENT_TAINTS, EVENT_SEARCH = range(7, 13)
+EVENT_COARSE_ONLY = 13
 """Events that observed code reports. ACCESS: before a memory access. BARRIER, SIGNAL, WAIT: a wave arrived at a
 barrier, signalled it, passed it. GRID_SIGNAL, GRID_WAIT: the same for a barrier of the whole grid. END: the wave ended.
 FLOATS: exceptional results. UNDEFINED: a decision by an undefined value (`DECIDED`). FENCE: a part of a fence.
-BEYOND_LDS, which all code reports: before an access beyond the end of LDS. TAINTS: a wave of which all registers were
-defined reads undefined bits. SEARCH: its registers may be defined again."""
+TAINTS: a wave of which all registers were defined reads undefined bits. SEARCH: its registers may be defined again.
+All code reports the other two. BEYOND_LDS: before an access beyond the end of LDS. COARSE_ONLY: before an atomic that
+hardware may not perform on fine-grained memory."""
 
 FACT_SPANS = 26
 FACT = FieldLayout(

@@ -13,6 +13,7 @@ from luthier.findings.calls import AllocationSites, Sites, first_call
 from luthier.findings.finding import Finding, NearbyAllocation, Origin, Other, Unchecked
 from luthier.findings.floats import cause
 from luthier.findings.kinds import DECISIONS, FLOAT_KINDS, KIND_OF_NUMBER, LANES, PAIRED, FindingKind
+from luthier.findings.unsafe_atomics import is_unsafe, why_unsafe
 from luthier.objects import CodeObject
 from luthier.objects.source import SourceFrame
 from luthier.wire.messages import Sighting
@@ -26,6 +27,7 @@ USES = ("decides a branch", "decides an address", "decides the active lanes", "i
 _INACTIVE, _BEYOND = FindingKind.INACTIVE_LANE.label, FindingKind.BEYOND_WAVE.label
 _OUTSIDE, _NOWHERE, _STOPPED = (kind.label for kind in (FindingKind.OUTSIDE, FindingKind.NOWHERE, FindingKind.STOPPED))
 _RELEASE = FindingKind.MISSING_RELEASE.label
+_UNSAFE_ATOMIC = FindingKind.UNSAFE_ATOMIC.label
 _FENCES = (_RELEASE, FindingKind.MISSING_ACQUIRE.label)
 UNKNOWN_MEMORY = AllocationSites()
 InstructionSite = tuple[int, str, tuple[SourceFrame, ...], str]
@@ -151,6 +153,10 @@ class FindingSet:
             )
         if kind in _FENCES and code is not None and code.target is not None:
             finding.detail = _missing_fence(kind, code.target, apart=seen.group != seen.other_group)
+        if kind == _UNSAFE_ATOMIC and code is not None and code.target is not None:
+            if not is_unsafe(code.target, finding.instruction):
+                return
+            finding.detail = why_unsafe(code.target, seen.operands)
         if kind in FLOAT_KINDS:
             finding.detail = cause(kind, finding.instruction, seen.operands)
         if kind == _NOWHERE:

@@ -144,6 +144,10 @@ class FindingKind(enum.IntEnum):
         *(39, "lane-beyond-wave", "wave-size"),
         "lanes of a shuffle, from 32 on, that a wave of 32 lanes does not have",
     )
+    UNSAFE_ATOMIC = (
+        *(40, "unsafe-atomic", "memory"),
+        "float atomic of fine-grained memory, which the hardware may leave out",
+    )
 
 
 KIND_OF_NUMBER = {int(kind): kind for kind in FindingKind}

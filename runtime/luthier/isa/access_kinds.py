@@ -17,6 +17,10 @@ ACCESSES = (
 _MEMORY = (*ACCESSES, "scratch_")
 CACHES = re.compile(r"(buffer|global)_(gl[01]_|wb|inv)")
 """Prefixes of instructions that write back or invalidate caches, as fences of atomic loads do."""
+_FLOAT_ATOMIC = re.compile(
+    r"(flat|global|buffer)_atomic_(f(min|max)|(add|min|max)_f(32|64)|(min|max)_num_f(32|64)|pk_add_b?f16)"
+)
+"""Beginnings of the names of atomics that compute floats in memory."""
 WAITS_FOR_STORES = ("s_waitcnt", "s_wait_storecnt", "s_wait_idle")
 """Prefixes of waits that may be for stores."""
 
@@ -46,6 +50,11 @@ def kind_in_lds(mnemonic: str) -> AccessKind:
     if kind is AccessKind.READ and mnemonic.startswith(("global_", "scratch_", "buffer_", "cluster_", "tensor_")):
         return AccessKind.WRITE  # a load whose destination is LDS
     return AccessKind.READ if mnemonic.startswith("buffer_store_lds") or "_from_lds" in mnemonic else kind
+
+
+def is_float_atomic(mnemonic: str) -> bool:
+    """Return whether an instruction computes floats in memory: sums, minima or maxima."""
+    return bool(_FLOAT_ATOMIC.match(mnemonic))
 
 
 def is_memory(mnemonic: str) -> bool:

@@ -100,7 +100,8 @@ class Sighting(Message, frozen=True):
     in_lds: bool
     """Whether the address is an offset in LDS."""
     operands: int
-    """Classes of floats among the first lane's operands, as bits: `luthier.wire.floats.FLOAT_NAN` etc."""
+    """Classes of floats among the first lane's operands, as bits: `luthier.wire.floats.FLOAT_NAN` etc. Of an atomic of
+    fine-grained memory: `FINE_HOST` etc."""
     has_other: bool
     """Whether there is another instruction, described by the next fields."""
     other_record: int
@@ -120,6 +121,11 @@ class Sighting(Message, frozen=True):
     """Whether it writes there, not reads."""
     origins: int
     """1 + the number of the set of loads that an undefined value may come from, in the process; 0: not known."""
+
+
+FINE_NONE, FINE_HOST, FINE_DEVICE, FINE_SHARED = range(4)
+"""Kinds of fine-grained memory: pinned memory of the host, a device's own, and shared virtual memory, which is managed
+or registered."""
 
 
 class AllocationHistory(Message, frozen=True):

@@ -28,8 +28,10 @@ public:
 // Passes each event to the observers for it; null: there is none.
 class Observers final : public Observer {
 public:
-  Observers(Observer *accesses, Observer *floats, Observer *decisions, Observer *beyond_lds = nullptr)
-      : accesses_(accesses), floats_(floats), decisions_(decisions), beyond_lds_(beyond_lds) {}
+  Observers(Observer *accesses, Observer *floats, Observer *decisions, Observer *beyond_lds = nullptr,
+            Observer *coarse_only = nullptr)
+      : accesses_(accesses), floats_(floats), decisions_(decisions), beyond_lds_(beyond_lds),
+        coarse_only_(coarse_only) {}
   bool wants_accesses() const override { return accesses_ && accesses_->wants_accesses(); }
   void observe(const Instruction &instruction, const char *what, uint32_t event) override {
     if (Observer *its = whose(event))
@@ -41,6 +43,8 @@ private:
     switch (event) {
     case layout::EVENT_BEYOND_LDS:
       return beyond_lds_;
+    case layout::EVENT_COARSE_ONLY:
+      return coarse_only_;
     case layout::EVENT_FLOATS:
       return floats_;
     case layout::EVENT_UNDEFINED:
@@ -49,7 +53,7 @@ private:
       return accesses_;
     }
   }
-  Observer *accesses_, *floats_, *decisions_, *beyond_lds_;
+  Observer *accesses_, *floats_, *decisions_, *beyond_lds_, *coarse_only_;
 };
 
 // The observer of compiled code on this thread; null if there is none.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "wire.h"
+
 namespace luthier {
 
 namespace {
@@ -22,6 +24,24 @@ void ProgramMemory::allocated(uint64_t address, uint64_t size, uint64_t reserved
   extents_[address] = {address, size, std::max(size, reserved), ++number_, false, 0, 0, calls};
   knows_allocations_ = true;
   ++version_;
+}
+
+void ProgramMemory::fine_grained(uint64_t address) {
+  std::lock_guard lock(mutex_);
+  if (const auto extent = extents_.find(address); extent != extents_.end()) {
+    extent->second.is_fine_grained = true;
+    ++version_;
+  }
+}
+
+FineRanges ProgramMemory::fine_grained() const {
+  std::lock_guard lock(mutex_);
+  FineRanges ranges;
+  for (const auto *extents : {&extents_, &wholes_})
+    for (const auto &[address, extent] : *extents)
+      if (extent.is_fine_grained && extent.size)
+        ranges.push_back({address, extent.size, wire::kFineDevice});
+  return ranges;
 }
 
 ProgramMemory::Division ProgramMemory::divided(uint64_t address, uint64_t size, CallTrace calls,

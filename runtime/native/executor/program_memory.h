@@ -26,6 +26,7 @@ struct Extent {
   uint64_t module = 0, module_end = 0; // of a variable: from where to where accesses may be meant for it
   CallTrace allocated_by = nullptr, freed_by = nullptr; // null if not reported
   const std::string *name = nullptr;                    // of a part; null: none
+  bool is_fine_grained = false;                         // the program has asked for that
 
   bool has(uint64_t wanted) const { return wanted - address < size; }
   // Describe it in a wire::Sighting.
@@ -47,6 +48,10 @@ public:
   enum class Division { kDone, kNoAllocation, kOverlap };
   // Nothing is added if no live allocation contains the part, or it overlaps a live one.
   Division divided(uint64_t address, uint64_t size, CallTrace calls, std::string_view name = {});
+  // Mark an allocation of a device's own memory as fine-grained.
+  void fine_grained(uint64_t address);
+  // Return the allocations that are marked so.
+  FineRanges fine_grained() const;
   // Mark an allocation as freed, while its memory still exists.
   void freed(uint64_t address, CallTrace calls = nullptr);
   // Mark a part as freed.

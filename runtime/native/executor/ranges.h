@@ -25,4 +25,10 @@ struct RangeTable {
   bool holds(uint64_t address, uint64_t size) const { return host(address, size) != nullptr; }
 };
 
+// Fine-grained memory, at addresses of the host; `kind`: wire::kFineHost and the others.
+struct FineRange {
+  uint64_t address, size, kind;
+};
+using FineRanges = std::vector<FineRange>; // by addresses, without overlaps
+
 } // namespace luthier

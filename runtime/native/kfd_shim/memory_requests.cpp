@@ -26,6 +26,13 @@ bool is_private(uint32_t flags) {
   return flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM && !(flags & KFD_IOC_ALLOC_MEM_FLAGS_COHERENT);
 }
 
+// Return the kind of fine-grained memory that flags ask for; 0: coarse-grained memory.
+uint64_t fine_of(uint32_t flags) {
+  if (!(flags & (KFD_IOC_ALLOC_MEM_FLAGS_COHERENT | KFD_IOC_ALLOC_MEM_FLAGS_UNCACHED)))
+    return wire::kFineNone;
+  return flags & KFD_IOC_ALLOC_MEM_FLAGS_VRAM ? wire::kFineDevice : wire::kFineHost;
+}
+
 } // namespace
 
 // Memory without an address is mapped by the render device's handles to it.
@@ -51,7 +58,7 @@ uint64_t KernelDriver::keep(std::shared_ptr<BufferObject> object, uint64_t addre
   if (address == gpu_address)
     process_.svm.forget(address, object->size);
   if (address)
-    system_.memory.adopt({address, object->size, gpu_address, {}, is_private});
+    system_.memory.adopt({address, object->size, gpu_address, {}, is_private, fine_of(object->flags)});
   std::lock_guard lock(process_.mutex);
   process_.buffers.emplace(process_.next_handle, Buffer{std::move(object), address, gpu_address, {}});
   return process_.next_handle++;

@@ -209,6 +209,7 @@ void SvmRanges::make_known(uint64_t start, const Range &range, bool is_new) {
     memory_.adopt({start, range.end - start, start, std::move(nodes)});
   else
     memory_.set_mapped(start, start, std::move(nodes));
+  memory_.set_fine(start, start, range.flags & KFD_IOCTL_SVM_FLAG_COHERENT ? wire::kFineShared : wire::kFineNone);
 }
 
 } // namespace luthier

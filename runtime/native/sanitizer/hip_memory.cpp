@@ -125,10 +125,13 @@ int hipMalloc(void **address, size_t size) {
 }
 
 int hipExtMallocWithFlags(void **address, size_t size, unsigned flags) {
-  return pass("hipExtMallocWithFlags", __builtin_return_address(0),
-              allocate(address, size, Kind::kDevice, [&](size_t room) {
-                return next<int(void **, size_t, unsigned)>("hipExtMallocWithFlags")(address, room, flags);
-              }));
+  constexpr unsigned kFineGrained = 1, kUncached = 3; // hipDeviceMallocFinegrained and hipDeviceMallocUncached
+  const int result = allocate(address, size, Kind::kDevice, [&](size_t room) {
+    return next<int(void **, size_t, unsigned)>("hipExtMallocWithFlags")(address, room, flags);
+  });
+  if (!inside && luthier_fine_grained && result == kSuccess && (flags == kFineGrained || flags == kUncached))
+    luthier_fine_grained(reinterpret_cast<uint64_t>(*address));
+  return pass("hipExtMallocWithFlags", __builtin_return_address(0), result);
 }
 
 int hipMallocManaged(void **address, size_t size, unsigned flags) {

@@ -10,6 +10,7 @@ extern "C" {
 void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved, luthier::CallTrace calls)
     __attribute__((weak));
 void luthier_fresh(uint64_t address, uint64_t size) __attribute__((weak));
+void luthier_fine_grained(uint64_t address) __attribute__((weak));
 bool luthier_checks_parts() __attribute__((weak));
 void luthier_part_allocated(uint64_t address, uint64_t size, luthier::CallTrace calls, const char *name)
     __attribute__((weak));

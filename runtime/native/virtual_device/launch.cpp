@@ -76,7 +76,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
     decisions_.emplace(number_);
   if (checked_)
     observers_.emplace(observed_ ? &*observed_ : nullptr, floats_ ? &*floats_ : nullptr,
-                       decisions_ ? &*decisions_ : nullptr, &lds_);
+                       decisions_ ? &*decisions_ : nullptr, &lds_, &fine_grained_);
   if (packet.how->model.empty())
     return;
   Dispatch dispatch = dispatch_of(packet, nullptr);
@@ -162,6 +162,7 @@ std::optional<Fault> Launch::run() {
   if (checked_) {
     tell(sightings_.take());
     tell(lds_.take());
+    tell(fine_grained_.take());
   }
   if (observed_)
     tell(observed_->take());
@@ -199,6 +200,7 @@ void Launch::execute() {
   if (observed_)
     observed_->begin(plan_);
   lds_.begin(plan_);
+  fine_grained_.begin(plan_, resources_.memory.fine_grained());
   if (floats_)
     floats_->begin(plan_);
   if (decisions_)

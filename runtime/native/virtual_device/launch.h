@@ -9,6 +9,7 @@
 #include "checked_launches.h"
 #include "decision_checks.h"
 #include "execution.h"
+#include "fine_grained_checks.h"
 #include "float_checks.h"
 #include "hsa_layouts.h"
 #include "lds_checks.h"
@@ -118,6 +119,7 @@ private:
   const uint64_t number_; // among the launches of its kernel, where it is checked
   Sightings sightings_;
   LdsChecks lds_;
+  FineGrainedChecks fine_grained_;
   std::shared_ptr<AccessChecks> observed_; // others are compared with it after its end
   std::optional<FloatChecks> floats_;
   std::optional<DecisionChecks> decisions_;

@@ -54,6 +54,30 @@ bool Memory::set_mapped(uint64_t address, uint64_t gpu_address, std::vector<uint
   return true;
 }
 
+void Memory::set_fine(uint64_t address, uint64_t gpu_address, uint64_t kind) {
+  std::lock_guard lock(mutex_);
+  if (const auto allocation = exactly(address, gpu_address); allocation != allocations_.end())
+    allocation->second.fine = kind;
+  fine_.reset();
+}
+
+std::shared_ptr<const FineRanges> Memory::fine_grained() const {
+  const uint64_t version = ProgramMemory::get().version();
+  std::lock_guard lock(mutex_);
+  if (fine_ && fine_version_ == version)
+    return fine_;
+  FineRanges ranges = ProgramMemory::get().fine_grained();
+  for (const auto &[address, allocation] : allocations_)
+    if (allocation.fine)
+      ranges.push_back({address, allocation.size, allocation.fine});
+  std::sort(ranges.begin(), ranges.end(),
+            [](const FineRange &left, const FineRange &right) { return left.address < right.address; });
+  for (size_t at = 1; at < ranges.size(); ++at) // registered memory may overlap other memory
+    ranges[at - 1].size = std::min(ranges[at - 1].size, ranges[at].address - ranges[at - 1].address);
+  fine_version_ = version;
+  return fine_ = std::make_shared<const FineRanges>(std::move(ranges));
+}
+
 void Memory::share(uint64_t address, uint64_t gpu_address) {
   std::lock_guard lock(mutex_);
   if (const auto allocation = exactly(address, gpu_address); allocation != allocations_.end())
@@ -104,6 +128,7 @@ std::optional<Allocation> Memory::find(uint64_t address) const {
 void Memory::changed() {
   for (auto &table : tables_)
     table.reset();
+  fine_.reset();
 }
 
 std::shared_ptr<const RangeTable> Memory::table(unsigned node) const {

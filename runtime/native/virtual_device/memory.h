@@ -18,6 +18,7 @@ struct Allocation {
   uint64_t gpu_address = 0;     // differs for registered memory, and for memory that only devices map
   std::vector<uint32_t> mapped; // nodes
   bool is_private = false;      // a device's own, which neither the host nor another process reads
+  uint64_t fine = 0; // its kind of fine-grained memory, wire::kFineHost and the others; 0: it is coarse-grained
 };
 
 class Memory {
@@ -34,6 +35,10 @@ public:
   void adopt(const Allocation &made);
   bool drop(uint64_t address, uint64_t gpu_address);
   bool set_mapped(uint64_t address, uint64_t gpu_address, std::vector<uint32_t> nodes);
+  // Set the kind of fine-grained memory that it is; 0: none.
+  void set_fine(uint64_t address, uint64_t gpu_address, uint64_t kind);
+  // Return all fine-grained memory.
+  std::shared_ptr<const FineRanges> fine_grained() const;
 
   // Another process may read it from now on.
   void share(uint64_t address, uint64_t gpu_address);
@@ -69,6 +74,8 @@ private:
   };
   mutable std::vector<Exact> exact_ = std::vector<Exact>(tables_.size());
   mutable size_t longest_ = 0;
+  mutable std::shared_ptr<const FineRanges> fine_;
+  mutable uint64_t fine_version_ = 0; // of the program's memory
 };
 
 } // namespace luthier

@@ -99,6 +99,11 @@ LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t 
     system->checked.allocated(size);
   }
 }
+// Memory of a device is fine-grained as the program has asked.
+LUTHIER_EXPORT void luthier_fine_grained(uint64_t address) {
+  if (system_of_checks())
+    luthier::ProgramMemory::get().fine_grained(address);
+}
 // Return whether anything is compared with parts of allocations.
 LUTHIER_EXPORT bool luthier_checks_parts() { return system_of_checks(); }
 // A part of an allocation, by luthier_annotate.h; and the end of one.

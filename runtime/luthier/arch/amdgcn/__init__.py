@@ -62,6 +62,7 @@ AMDGCN = Generation(
     wait_for_lds="s_waitcnt lgkmcnt(0)",
     wait_for_everything=("s_waitcnt 0",),
     device_scope="",
+    fine_grained_scope="",
     release_fence=("s_waitcnt vmcnt(0)",),
     acquire_fence=("buffer_wbinvl1_vol",),
     adds_64_bits=False,

@@ -39,6 +39,7 @@ GFX12 = Generation(
         *("s_wait_samplecnt 0x0", "s_wait_bvhcnt 0x0", "s_wait_expcnt 0x0"),
     ),
     device_scope="scope:SCOPE_DEV",
+    fine_grained_scope="agent",
     release_fence=("s_wait_storecnt 0x0",),
     acquire_fence=("global_inv scope:SCOPE_DEV",),
     adds_64_bits=True,

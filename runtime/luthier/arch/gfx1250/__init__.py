@@ -38,6 +38,7 @@ GFX1250 = Generation(
     signed_vector_offset=True,
     private_aperture=False,
     buffer_swizzle=None,
+    fine_grained_scope="system",
     buffer_base_bits=57,
     wait_for_every_load=("s_wait_loadcnt_dscnt 0x0", "s_wait_kmcnt 0x0"),
     wait_for_everything=("s_wait_loadcnt 0x0", "s_wait_storecnt 0x0", "s_wait_dscnt 0x0", "s_wait_kmcnt 0x0"),

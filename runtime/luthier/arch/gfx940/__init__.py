@@ -23,6 +23,7 @@ GFX940 = Generation(
     thread_trace_prefix=5,
     architected_flat_scratch=True,
     returning_atomic="sc0",
+    fine_grained_scope="agent",
     release_fence=("buffer_wbl2 sc1", "s_waitcnt vmcnt(0)"),
     acquire_fence=("buffer_inv sc1",),
     vector_cache_line=128,

@@ -14,6 +14,7 @@ from luthier.emulator.ir.declare import DeclaredOperation, Form, OperandSpec, Un
 from luthier.emulator.operations import begins_with, gates, operations_of
 from luthier.emulator.operations.refused import FORMS, WAVE32_ONLY, reason
 from luthier.isa import InstructionArray, Isa, Opcode
+from luthier.isa.access_kinds import is_float_atomic
 from luthier.isa.instructions import InstructionFlag
 
 HALF_MATRIX = ("v_wmma_f16_", "v_swmmac_f16_")
@@ -182,6 +183,8 @@ class OpcodePlanner:
             yield "addressing", _ADDRESSING[kind[1]] if kind else 0
         if self.target.signed_vector_offset and name.startswith(("global_", "flat_")) and "saddr" in positions:
             yield "signed", 1
+        if self.target.fine_grained_scope != "system" and is_float_atomic(name):
+            yield "coarse_only", 1
 
 
 def _positions(opcode: Opcode) -> dict[str, int]:

@@ -12,7 +12,7 @@ from llvmlite import ir
 from msgspec import Struct
 
 from luthier.emulator.ir.exact import I32, PTR
-from luthier.emulator.ir.memory_code import each_lane, fetch, put, spill
+from luthier.emulator.ir.memory_code import each_lane, fetch, note_coarse_only, put, spill
 from luthier.emulator.ir.operands import flush_denormal, flush_input
 from luthier.emulator.ir.types import ScalarType
 from luthier.emulator.ir.values import TypedValue
@@ -62,6 +62,8 @@ def atomic_lanes(
         mask: the lanes that access memory; EXEC if None.
         writing: the lanes that get a result, 0 if they access no memory; EXEC if None.
     """
+    if w.modifiers.get("coarse_only"):
+        note_coarse_only(w, hosts, 4 * atomic.units, mask)
     places = spill(w, hosts, defined=True)
     data = [spill(w, row) for row in rows]
     returns = result is not None and result.present

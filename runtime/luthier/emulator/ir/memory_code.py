@@ -59,12 +59,25 @@ def note_access(
             _put_access(w, entry, places, size, mask, outside=False)
             tell(w, layout.EVENT_ACCESS, entry)
     elif outside:
-        entry = w.context_field("access_log")
-        _put_access(w, entry, places, size, mask, outside=True)
-        observe = w.ir.load(w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
-        is_there = w.wrap(w.ir.icmp_unsigned("!=", w.ir.ptrtoint(observe, I64), ir.Constant(I64, 0)), "scc")
-        with w.when(is_there):
-            w.ir.call(observe, [w.wave, w.record, entry, I32(layout.EVENT_BEYOND_LDS)])
+        _report_access(w, places, size, mask, layout.EVENT_BEYOND_LDS)
+
+
+def note_coarse_only(w: WaveBuilder, places: TypedValue, size: int, mask: TypedValue | None) -> None:
+    """Emit the report of an atomic at host addresses that hardware may not perform on fine-grained memory."""
+    if not w.variant.stepping:
+        _report_access(w, places, size, mask, layout.EVENT_COARSE_ONLY)
+
+
+def _report_access(
+    w: WaveBuilder, places: TypedValue, size: int | TypedValue, mask: TypedValue | None, event: int
+) -> None:
+    """Emit the report of an access in code of every variant, whether anything observes it or not."""
+    entry = w.context_field("access_log")
+    _put_access(w, entry, places, size, mask, outside=event == layout.EVENT_BEYOND_LDS)
+    observe = w.ir.load(w.context_field("observe"), typ=OBSERVE_TYPE.as_pointer())
+    is_there = w.wrap(w.ir.icmp_unsigned("!=", w.ir.ptrtoint(observe, I64), ir.Constant(I64, 0)), "scc")
+    with w.when(is_there):
+        w.ir.call(observe, [w.wave, w.record, entry, I32(event)])
 
 
 def tell(w: WaveBuilder, event: int, access: Any | None = None) -> None:
