@@ -19,6 +19,7 @@ MEMORY = {
     "device": None,
     "coarse": None,
     "host": "pinned host",
+    "advised": None,
     "managed": "managed or registered",
     "registered": "pinned host",
 }

@@ -54,7 +54,10 @@ struct Memory {
       HIP(hipHostMalloc(&address, size, hipHostMallocNonCoherent));
     else if (kind == "managed")
       HIP(hipMallocManaged(&address, size)); // line: managed
-    else if (kind == "fine")
+    else if (kind == "advised") {
+      HIP(hipMallocManaged(&address, size));
+      HIP(hipMemAdvise(address, size, hipMemAdviseSetCoarseGrain, 0));
+    } else if (kind == "fine")
       HIP(hipExtMallocWithFlags(&address, size, hipDeviceMallocFinegrained)); // line: fine
     else if (kind == "registered")
       HIP(hipHostRegister(address = aligned_alloc(4096, 4096), 4096, hipHostRegisterDefault));
