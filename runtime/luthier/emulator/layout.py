@@ -96,6 +96,7 @@ WAVE = FieldLayout(
     named_seen=4,  # how often that barrier had opened when the wave joined it, or last passed it
     origins=4,  # set of the loads that gave it undefined values, as native code numbers them
     searches=4,  # how often undefined bits were looked for in its registers
+    nans=4,  # set of the loads and operations that gave it NaN, as `origins`
 )
 """One wave: SGPRs and VCC, TTMPs, M0, EXEC by unit number in the first 512 bytes, then these fields, inline constants,
 VGPRs, AGPRs."""
@@ -181,6 +182,7 @@ CONTEXT = FieldLayout(
     decided=DECIDED.size,
     moved_bits=64 * 16,  # undefined bits of elements that memory gives or gets
     moved_places=64 * 8,  # their addresses; in a row: that of the first one
+    following=8,  # host address of a u32 that is not 0 while accesses are reported to follow NaN through memory
 )
 """One thread."""
 
@@ -415,11 +417,12 @@ USE_LDS_SHIFT = 8
 """Position of the same bits for addresses in LDS: loads to LDS read memory and write LDS."""
 EVENT_ACCESS, EVENT_BARRIER, EVENT_SIGNAL, EVENT_WAIT, EVENT_GRID_SIGNAL, EVENT_GRID_WAIT, EVENT_END = range(7)
 EVENT_FLOATS, EVENT_BEYOND_LDS, EVENT_UNDEFINED, EVENT_FENCE, EVENT_TAINTS, EVENT_SEARCH = range(7, 13)
-EVENT_COARSE_ONLY = 13
+EVENT_COARSE_ONLY, EVENT_FOLLOWED = range(13, 15)
 """Events that observed code reports. ACCESS: before a memory access. BARRIER, SIGNAL, WAIT: a wave arrived at a
 barrier, signalled it, passed it. GRID_SIGNAL, GRID_WAIT: the same for a barrier of the whole grid. END: the wave ended.
 FLOATS: exceptional results. UNDEFINED: a decision by an undefined value (`DECIDED`). FENCE: a part of a fence.
 TAINTS: a wave of which all registers were defined reads undefined bits. SEARCH: its registers may be defined again.
+FOLLOWED: before an access, in code that checks floats, while NaN is followed.
 All code reports the other two. BEYOND_LDS: before an access beyond the end of LDS. COARSE_ONLY: before an atomic that
 hardware may not perform on fine-grained memory."""
 

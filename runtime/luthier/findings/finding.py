@@ -106,10 +106,10 @@ class Other(Struct):
 
 
 class Origin(Struct, frozen=True):
-    """The origin of an undefined value: memory or a register that was never written."""
+    """The origin of an undefined value, memory or a register that was never written; or of NaN."""
 
     place: str
-    """What was not written."""
+    """What was not written, or what made it."""
     copies: tuple[Other, ...] = ()
     """The stores that passed it on, the first one first."""
     allocation: NearbyAllocation | None = None
@@ -117,6 +117,10 @@ class Origin(Struct, frozen=True):
     allocated: ApiCallSite | None = None
     is_certain: bool = True
     """Whether the value can come from nowhere else."""
+    made: Other | None = None
+    """The operation that made NaN."""
+    loaded: Other | None = None
+    """The load by which the kernel of the finding got the value; None if it made it, or never wrote it, itself."""
 
     @property
     def text(self) -> str:
@@ -172,7 +176,7 @@ class Finding(Struct):
     allocation: NearbyAllocation | None = None
     other: Other | None = None
     origin: Origin | None = None
-    """From where an undefined value comes; None if unknown."""
+    """From where an undefined value or NaN comes; None if unknown."""
     call: str = ""
     """HIP function that the program called, for findings about a call (the object is then the file of the call)."""
     allocated: ApiCallSite | None = None
@@ -274,6 +278,9 @@ class Finding(Struct):
         if (origin := self.origin) is not None:
             for copy, plain in zip(origin.copies, kept["origin"]["copies"], strict=True):
                 plain |= _plain(copy.frames)
+            for name, step in (("made", origin.made), ("loaded", origin.loaded)):
+                if step is not None:
+                    kept["origin"][name] |= _plain(step.frames)
             if origin.allocated is not None:
                 kept["origin"]["allocated"] |= _plain(origin.allocated.frames)
                 kept["origin"]["allocated"]["stack"] = [_plain_frame(frame) for frame in origin.allocated.stack]

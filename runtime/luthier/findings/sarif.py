@@ -72,7 +72,9 @@ def _result(finding: Finding, is_error: Callable[[Finding], bool]) -> dict[str, 
             where = {"physicalLocation": _physical(call.frames[0]), "message": {"text": text}}
             result.setdefault("relatedLocations", []).append(where)
     if (origin := finding.origin) is not None:
-        steps = [("where the undefined value is stored", source_of(copy.frames)) for copy in origin.copies]
+        steps = [("where the value is stored", source_of(copy.frames)) for copy in origin.copies]
+        if origin.made is not None:
+            steps.insert(0, ("where the value is made", source_of(origin.made.frames)))
         if origin.allocated is not None and origin.allocated.frames:
             steps.insert(0, ("the allocation that was not written", origin.allocated.frames[0]))
         for text, frame in steps:

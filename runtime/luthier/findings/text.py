@@ -65,8 +65,12 @@ def lines_of(finding: Finding, prefix: str = "") -> Iterator[str]:
 
 
 def _origin(origin: Origin) -> Iterator[str]:
-    """Yield from where an undefined value comes, and how it was passed on."""
+    """Yield from where a value comes, and how it was passed on."""
     yield f"  {origin.text}"
+    if origin.made is not None:
+        yield from _source(origin.made.frames, origin.made.object)
+        yield f"    by kernel {spellings(origin.made.kernel)[-1]}, launch {origin.made.launch}"
+        yield from _code(origin.made)
     if origin.allocated is not None:
         yield f"    allocated at {origin.allocated.place}"
         yield from _callers(origin.allocated)
@@ -74,6 +78,10 @@ def _origin(origin: Origin) -> Iterator[str]:
         yield f"  stored by kernel {spellings(copy.kernel)[-1]}, launch {copy.launch}"
         yield from _source(copy.frames, copy.object)
         yield from _code(copy)
+    if origin.copies and origin.loaded is not None:
+        yield f"  loaded by kernel {spellings(origin.loaded.kernel)[-1]}"
+        yield from _source(origin.loaded.frames, origin.loaded.object)
+        yield from _code(origin.loaded)
 
 
 def _callers(call: ApiCallSite | None) -> Iterator[str]:

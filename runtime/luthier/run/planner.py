@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.binding.program import DecodedCode
+from luthier.emulator.ir.variant import FOLLOWED
 from luthier.emulator.running.plan import beyond, kernel_plan
 from luthier.emulator.running.worker import get_field, put_field
 from luthier.errors import DeviceError, LuthierError, ObjectError
@@ -104,7 +105,7 @@ class Planner:
         ordered: as for `RegisterUses`, where kernels are observed.
         waits: kernels are checked for missing waits.
         hazards: kernels are checked for missing wait states.
-        floats: exceptional floats that kernels report, as bits: `layout.FLOAT_NAN` etc.
+        floats: exceptional floats that kernels report, as bits: `layout.FLOAT_NAN` etc.; `FOLLOWED`.
         undefined: sources of undefined values that kernels track, as bits: `layout.LANE_VALUES` etc.
         kernels: patterns of the kernels that are observed or checked, for `luthier.objects.names.is_selected`.
     """
@@ -388,7 +389,7 @@ class Planner:
         planned.code.floats, planned.code.undefined = self._floats, self._undefined
         if self._observed:
             fields |= {"key": plain["key"] | layout.OBSERVED, "stepping": layout.OBSERVED}
-        if self._observed or self._undefined & layout.LANE_VALUES:
+        if self._observed or self._undefined & layout.LANE_VALUES or self._floats & FOLLOWED:
             fields["uses"] = self._uses(planned)
         if self._floats or self._undefined:
             before = {**plain, **fields}

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from luthier.emulator import layout
 from luthier.emulator.constants import inline_bytes
+from luthier.emulator.ir.variant import FOLLOWED
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.native.store import store
 from luthier.emulator.running import start as abi
@@ -140,7 +141,7 @@ class Service:
             ordered=sampler is None,
             waits=not self._wanted.isdisjoint(kinds_of_check("waits")),
             hazards=not self._wanted.isdisjoint(kinds_of_check("hazards")),
-            floats=looked_for(self._wanted),
+            floats=looked_for(self._wanted) | FOLLOWED * (FindingKind.NAN_FLOW.label in self._wanted),
             undefined=layout.UNWRITTEN_VALUES * self._undefined | layout.LANE_VALUES * lanes,
             kernels=() if findings is None else findings.selection.kernels,
         )
@@ -296,13 +297,13 @@ class Service:
             raise ProtocolError(f"a finding is in kernel {number}, which was never planned")
         return code_of(self._planner.plans[number])
 
-    def _origin(self, stores: Sequence[OriginStore]) -> Origin | None:
-        """Return from where an undefined value comes; None if unknown."""
+    def _origin(self, stores: Sequence[OriginStore], *, is_nan: bool = False) -> Origin | None:
+        """Return from where an undefined value or NaN comes; None if unknown."""
         if not stores:
             return None
         from luthier.run.findings.origins import origin_of  # few runs need it
 
-        return origin_of(stores, self._kernel, lambda source: _memory(source.memory))
+        return origin_of(stores, self._kernel, lambda source: _memory(source.memory), is_nan=is_nan)
 
     def _collector(self) -> Collector:
         return _asked_for(self._findings, "findings")
@@ -312,7 +313,7 @@ class Service:
         collector, seen = self._collector(), report.sighting
         code = None if seen.kind in _OF_HOST else self._kernel(seen.kernel)
         other = self._kernel(seen.other_kernel) if seen.has_launch else None
-        memory, origin = _memory(report.memory), self._origin(report.origins)
+        memory, origin = _memory(report.memory), self._origin(report.origins, is_nan=seen.kind == FindingKind.NAN_FLOW)
         collector.add(process.pid, seen, code, other, _sites(report.calls), memory, origin)
 
     @handles(requests.FoundCopy)

@@ -120,7 +120,8 @@ class Sighting(Message, frozen=True):
     copy_writes: bool
     """Whether it writes there, not reads."""
     origins: int
-    """1 + the number of the set of loads that an undefined value may come from, in the process; 0: not known."""
+    """1 + the number, in the process, of the set of loads and operations that an undefined value (in `NAN_FLOW`: NaN)
+    may come from; 0: not known."""
 
 
 FINE_NONE, FINE_HOST, FINE_DEVICE, FINE_SHARED = range(4)
@@ -139,12 +140,12 @@ class AllocationHistory(Message, frozen=True):
     """The calls that freed it."""
 
 
-ORIGIN_MEMORY, ORIGIN_LDS, ORIGIN_SCRATCH = range(3)
-"""Kinds of memory that an undefined value was in."""
+ORIGIN_MEMORY, ORIGIN_LDS, ORIGIN_SCRATCH, ORIGIN_MADE = range(4)
+"""Kinds of memory that an undefined value or NaN was in; MADE: none, an operation made it."""
 
 
 class OriginSource(Message, frozen=True):
-    """A load that gave a wave undefined values."""
+    """A load that gave a wave undefined values or NaN, or an operation that made NaN."""
 
     record: int
     """In the code of the store that uses them, or of the finding."""
@@ -164,7 +165,7 @@ class OriginSource(Message, frozen=True):
 
 
 class OriginStore(Message, frozen=True):
-    """A store of undefined values; the first of a list stands for the finding itself."""
+    """A store of undefined values, or of NaN; the first of a list stands for the finding itself."""
 
     kernel: int
     """Number of its plan; 0: the finding is a copy, whose only source is what it copied."""

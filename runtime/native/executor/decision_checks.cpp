@@ -44,9 +44,9 @@ void DecisionChecks::observe(const Instruction &instruction, const char *what, u
   }
   if (kind == LOADS_UNDEFINED || kind == STORES_UNDEFINED) {
     if (launch_ && kind == LOADS_UNDEFINED)
-      Origins::get().loaded(instruction, what, get(plan(), plan::kernel));
+      Origins::undefined().loaded(instruction, what, get(plan(), plan::kernel));
     else if (launch_)
-      Origins::get().stored(instruction, what, get(plan(), plan::kernel), *launch_);
+      Origins::undefined().stored(instruction, what, get(plan(), plan::kernel), *launch_);
     return;
   }
   if (kind == NAMES_BEYOND) {

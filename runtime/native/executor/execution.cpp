@@ -4,6 +4,7 @@
 #include <atomic>
 #include <thread>
 
+#include "origins.h"
 #include "undefined_memory.h"
 
 namespace luthier {
@@ -251,6 +252,7 @@ bool Execution::prepare(Worker &worker) {
   see(worker, *ranges_);
   worker.context(context::translate, translate_function(bounds_ != nullptr));
   worker.context(context::observe, observe_function());
+  worker.context(context::following, Origins::nans().following());
   worker.context(context::undefined, shape_.undefined ? UndefinedMemory::get().address() : 0);
   worker.context(context::code_base, dispatch_.code);
   worker.context(context::code_size, get(plan_, plan::code_size));

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "bytes.h"
+#include "origins.h"
 
 namespace luthier {
 
@@ -25,7 +26,16 @@ uint64_t operands_of(const char *what, uint64_t lane) {
 
 } // namespace
 
-void FloatChecks::observe(const Instruction &instruction, const char *what, uint32_t) {
+void FloatChecks::observe(const Instruction &instruction, const char *what, uint32_t event) {
+  const uint64_t kernel = get(plan(), plan::kernel);
+  if (event == EVENT_FOLLOWED) {
+    if (launch_)
+      Origins::nans().accessed(instruction, what, pointer<const uint16_t *>(plan(), plan::uses)[instruction.record],
+                               kernel, *launch_);
+    return;
+  }
+  if (launch_ && get(what, floats::nan))
+    Origins::nans().made(instruction, kernel);
   const std::tuple<Field, wire::FindingKind, bool> kinds[] = {
       {floats::nan, wire::FindingKind::kNan, true},
       {floats::infinity, wire::FindingKind::kInfinity, true},
@@ -36,8 +46,11 @@ void FloatChecks::observe(const Instruction &instruction, const char *what, uint
   };
   for (const auto &[field, kind, is_wanted] : kinds)
     if (const uint64_t lanes = get(what, field); lanes && is_wanted)
-      note(instruction, kind, lanes,
-           [&](wire::Sighting &sighting) { sighting.operands = operands_of(what, sighting.lane); });
+      note(instruction, kind, lanes, [&](wire::Sighting &sighting) {
+        sighting.operands = operands_of(what, sighting.lane);
+        if (launch_ && kind == wire::FindingKind::kNanFlow)
+          sighting.origins = get(instruction.wave, wave::nans) + 1;
+      });
 }
 
 } // namespace luthier

@@ -46,6 +46,7 @@ private:
     case layout::EVENT_COARSE_ONLY:
       return coarse_only_;
     case layout::EVENT_FLOATS:
+    case layout::EVENT_FOLLOWED:
       return floats_;
     case layout::EVENT_UNDEFINED:
       return decisions_;

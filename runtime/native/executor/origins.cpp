@@ -34,17 +34,42 @@ template <typename Function> void each_moved(const char *moved, Function functio
       function(is_row ? places[0] + at * bytes : places[at], bytes);
 }
 
+// Call a function with the address of each dword of an access.
+template <typename Function> void each_dword(const char *access, Function function) {
+  const uint64_t size = luthier::get(access, access::size), kind = luthier::get(access, access::kind);
+  const auto *places = reinterpret_cast<const uint64_t *>(access + access::addresses.offset);
+  for (uint64_t left = luthier::get(access, access::mask); left; left &= left - 1) {
+    const unsigned lane = __builtin_ctzll(left);
+    const uint64_t address = kind == ACCESS_ROW ? places[0] + lane * size : places[lane];
+    for (uint64_t dword = address & ~uint64_t{3}; dword < address + size; dword += 4)
+      function(dword);
+  }
+}
+
+// Return whether a dword in memory may be NaN: of 32 bits, or the upper half of one of 64 bits.
+bool is_nan(uint64_t dword) {
+  uint32_t bits;
+  std::memcpy(&bits, reinterpret_cast<const void *>(dword), sizeof bits);
+  return (bits & 0x7FFFFFFF) > 0x7F800000;
+}
+
 } // namespace
 
-Origins &Origins::get() {
-  static Origins *const origins = new Origins; // never destroyed: queues run until the process ends
+// Below the shadow of memory (undefined_memory.cpp), for the same reason. Neither is destroyed: queues run until the
+// process ends.
+Origins &Origins::undefined() {
+  static Origins *const origins = new Origins(wave::origins, 0x2000'0000'0000);
+  return *origins;
+}
+
+Origins &Origins::nans() {
+  static Origins *const origins = new Origins(wave::nans, 0x1000'0000'0000);
   return *origins;
 }
 
 void Origins::loaded(const Observer::Instruction &instruction, const char *moved, uint64_t kernel) {
   std::lock_guard lock(mutex_);
   char *wave = const_cast<char *>(instruction.wave);
-  auto set = static_cast<uint32_t>(luthier::get(wave, wave::origins));
   Source last;
   bool is_first = true;
   each_moved(moved, [&](uint64_t address, uint64_t) {
@@ -59,47 +84,106 @@ void Origins::loaded(const Observer::Instruction &instruction, const char *moved
     }
     const auto same = [](const Source &one) { return std::tuple(one.store, one.space, one.allocation); };
     if (is_first || same(last) != same(source))
-      set = with(set, intern(source));
+      meet(wave, source);
     last = source;
     is_first = false;
   });
-  put(wave, wave::origins, set);
 }
 
-void Origins::stored(const Observer::Instruction &instruction, const char *moved, uint64_t kernel, uint64_t launch) {
-  std::lock_guard lock(mutex_);
-  if (!base_ && !failed_) {
-    // Below the shadow of memory (undefined_memory.cpp), for the same reason.
-    void *made = mmap(reinterpret_cast<void *>(0x2000'0000'0000), UNDEFINED_COPY, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    failed_ = made == MAP_FAILED;
-    if (!failed_) {
-      madvise(made, UNDEFINED_COPY, MADV_DONTDUMP);
-      base_ = static_cast<char *>(made);
-    }
+bool Origins::reserve() {
+  if (base_ || failed_)
+    return !failed_;
+  void *made = mmap(reinterpret_cast<void *>(wanted_base_), UNDEFINED_COPY, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  failed_ = made == MAP_FAILED;
+  if (!failed_) {
+    madvise(made, UNDEFINED_COPY, MADV_DONTDUMP);
+    base_ = static_cast<char *>(made);
   }
-  if (failed_)
-    return;
-  const auto set = static_cast<uint32_t>(luthier::get(instruction.wave, wave::origins));
-  Store made{kernel, instruction.record, wire::kOriginMemory, launch, set, 1};
+  return !failed_;
+}
+
+uint32_t Origins::store_number(const Observer::Instruction &instruction, uint64_t kernel, uint64_t launch,
+                               uint64_t address) {
+  const auto set = static_cast<uint32_t>(luthier::get(instruction.wave, set_));
+  uint32_t &number = store_numbers_[{kernel, instruction.record, set}];
+  if (number)
+    return number;
+  Store made{kernel, instruction.record, space_of(instruction.wave, address), launch, set, 1};
   uint32_t deepest = 0;
   for (const uint32_t source : sets_[set])
     if (const uint32_t from = sources_[source].store; stores_[from].depth >= made.depth) {
       made.depth = stores_[from].depth + 1;
       deepest = from;
     }
-  uint32_t &number = store_numbers_[{kernel, instruction.record, set}];
-  if (!number && made.depth > kDeepest)
-    number = deepest;
+  if (made.depth > kDeepest)
+    return number = deepest;
+  number = static_cast<uint32_t>(stores_.size());
+  stores_.push_back(made);
+  return number;
+}
+
+void Origins::stored(const Observer::Instruction &instruction, const char *moved, uint64_t kernel, uint64_t launch) {
+  std::lock_guard lock(mutex_);
+  if (!reserve())
+    return;
+  uint32_t number = 0;
   each_moved(moved, [&](uint64_t address, uint64_t bytes) {
-    if (!number) {
-      made.space = space_of(instruction.wave, address);
-      number = static_cast<uint32_t>(stores_.size());
-      stores_.push_back(made);
-    }
+    if (!number)
+      number = store_number(instruction, kernel, launch, address);
     for (uint64_t dword = address & ~uint64_t{3}; dword < address + bytes; dword += 4)
       std::memcpy(number_of(dword), &number, sizeof number);
   });
+}
+
+void Origins::meet(char *wave, const Source &source) {
+  put(wave, set_, with(static_cast<uint32_t>(luthier::get(wave, set_)), intern(source)));
+}
+
+void Origins::made(const Observer::Instruction &instruction, uint64_t kernel) {
+  std::lock_guard lock(mutex_);
+  Source source{kernel, instruction.record};
+  source.space = wire::kOriginMade;
+  meet(const_cast<char *>(instruction.wave), source);
+  following_ = 1;
+}
+
+void Origins::accessed(const Observer::Instruction &instruction, const char *access, unsigned uses, uint64_t kernel,
+                       uint64_t launch) {
+  std::lock_guard lock(mutex_);
+  char *wave = const_cast<char *>(instruction.wave);
+  const uint64_t lds = luthier::get(wave, wave::lds), lds_size = luthier::get(wave, wave::lds_size);
+  const auto each = [&](unsigned use, auto function) {
+    each_dword(access, [&](uint64_t dword) {
+      if ((dword - lds < lds_size ? uses >> USE_LDS_SHIFT : uses) & use)
+        function(dword);
+    });
+  };
+  if (base_ && (uses | uses >> USE_LDS_SHIFT) & USE_READS) {
+    uint32_t last = 0;
+    each(USE_READS, [&](uint64_t dword) {
+      const uint32_t number = number_at(dword);
+      if (!number || number == last || !is_nan(dword))
+        return;
+      meet(wave, {kernel, instruction.record, number, space_of(wave, dword), dword});
+      last = number;
+    });
+  }
+  const bool has_some = luthier::get(wave, set_) != 0;
+  if (!((uses | uses >> USE_LDS_SHIFT) & USE_WRITES) || !(base_ || has_some) || !reserve())
+    return;
+  uint32_t number = 0;
+  each(USE_WRITES, [&](uint64_t dword) {
+    if (has_some && !number)
+      number = store_number(instruction, kernel, launch, dword);
+    if (number_at(dword) != number)
+      std::memcpy(number_of(dword), &number, sizeof number);
+  });
+}
+
+void Origins::forget() {
+  if (base_)
+    madvise(base_, UNDEFINED_COPY, MADV_DONTNEED);
 }
 
 void Origins::fresh(uint64_t address, uint64_t size) {

@@ -89,7 +89,7 @@ void start_scratch(const char *launch, char *wave) {
 void start_state(const char *launch, char *wave) {
   put(wave, wave::status, READY);
   clear(wave, wave::barrier, wave::pending, wave::unseen, wave::bank_bits, wave::bank_key, wave::joined,
-        wave::named_seen, wave::incomplete, wave::origins, wave::searches);
+        wave::named_seen, wave::incomplete, wave::origins, wave::searches, wave::nans);
   const uint64_t mode = get(launch, launch::mode), stepping = get(launch, launch::stepping);
   put(wave, wave::scc, get(launch, launch::scc));
   put(wave, wave::told, get(launch, launch::told));

@@ -32,7 +32,7 @@ void UndefinedMemory::leave(uint64_t address, uint64_t size) {
   char *shadow = base_ + (address & UNDEFINED_MASK);
   std::memcpy(shadow + UNDEFINED_COPY, reinterpret_cast<const void *>(address), size);
   std::memset(shadow, 0xFF, size);
-  Origins::get().fresh(address, size);
+  Origins::undefined().fresh(address, size);
 }
 
 std::pair<uint64_t, uint64_t> UndefinedMemory::undefined(uint64_t address, uint64_t size) const {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "origins.h"
+
 namespace luthier {
 
 using namespace layout;
@@ -71,7 +73,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
   if (is_observed(plan_))
     observed_ = std::make_shared<AccessChecks>(resources.service.setup().checks);
   if (get(plan_, plan::stepping) & WATCHED_VALUES)
-    floats_.emplace(resources.service.setup().floats_flow);
+    floats_.emplace(resources.service.setup().floats_flow, number_);
   if (get(plan_, plan::undefined))
     decisions_.emplace(number_);
   if (checked_)
@@ -168,6 +170,8 @@ std::optional<Fault> Launch::run() {
     tell(observed_->take());
   if (floats_)
     tell(floats_->take());
+  else if (packet_.choice.of_program) // it may have stored NaN
+    Origins::nans().forget();
   if (decisions_)
     tell(decisions_->take());
   if (watched_)

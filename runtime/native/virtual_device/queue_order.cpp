@@ -7,6 +7,7 @@
 #include "call_site.h"
 #include "exported.h"
 #include "hsa_layouts.h"
+#include "origins.h"
 #include "program_memory.h"
 #include "system.h"
 
@@ -362,6 +363,7 @@ void QueueOrder::calls(const CopyCall &call) {
 // Called by the library that stands before HIP's functions, for a call that copies, or, without a source, fills.
 LUTHIER_EXPORT void luthier_copies(uint64_t to, uint64_t from, uint64_t size, const char *function, const void *site) {
   using namespace luthier;
+  Origins::nans().fresh(to, size);
   if (System *system = System::current(); system && system->service.setup().checks.races)
     system->order.calls({{{from, from ? size : 0}, {to, size}}, function, site});
 }

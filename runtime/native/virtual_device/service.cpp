@@ -109,11 +109,12 @@ wire::AllocationHistory history_of(uint64_t base, uint64_t size) {
   return {about.name ? std::string_view(*about.name) : "", sites_of(about.allocated_by), sites_of(about.freed_by)};
 }
 
-// The stores that an undefined value comes from, the first of which uses it.
+// The stores that a value comes from, the first of which uses it.
 class OriginList {
 public:
+  explicit OriginList(Origins &origins) : origins_(origins) {}
   void add(uint64_t kernel, uint32_t record, uint64_t launch, uint64_t space, uint32_t set) {
-    const auto [sources, is_whole] = Origins::get().sources(set);
+    const auto [sources, is_whole] = origins_.sources(set);
     add({kernel, record, launch, space, is_whole, {}}, sources);
   }
   void add(const wire::OriginStore &store, const std::vector<Origins::Source> &sources) {
@@ -129,7 +130,7 @@ public:
                                   source.extent, source.allocation, history_of(source.base, source.extent)});
       if (!is_new || !source.store)
         continue;
-      const Origins::Store from = Origins::get().store(source.store);
+      const Origins::Store from = origins_.store(source.store);
       add(from.kernel, from.record, from.launch, from.space, from.sources);
     }
   }
@@ -137,6 +138,7 @@ public:
 
 private:
   static constexpr size_t kMost = 64;
+  Origins &origins_;
   std::vector<wire::OriginStore> all_;
   std::map<uint32_t, uint64_t> numbers_; // in the list, by those of `Origins`
 };
@@ -144,7 +146,8 @@ private:
 } // namespace
 
 void Service::found(const wire::Sighting &sighting, CallTrace calls) {
-  OriginList origins;
+  const bool is_nan = sighting.kind == static_cast<uint64_t>(wire::FindingKind::kNanFlow);
+  OriginList origins(is_nan ? Origins::nans() : Origins::undefined());
   if (sighting.origins)
     origins.add(sighting.kernel, sighting.record, sighting.launch, wire::kOriginMemory, sighting.origins - 1);
   ask(wire::Found{sighting, sites_of(calls), history_of(sighting.in_lds ? 0 : sighting.base, sighting.extent),
@@ -153,10 +156,10 @@ void Service::found(const wire::Sighting &sighting, CallTrace calls) {
 
 void Service::found(const wire::CallSighting &sighting, std::string_view function, std::string_view symbol,
                     std::string_view file) {
-  OriginList origins;
+  OriginList origins(Origins::undefined());
   if (sighting.kind == static_cast<uint64_t>(wire::FindingKind::kUndefinedCopy)) {
     Origins::Source copied;
-    copied.store = Origins::get().store_at(sighting.address);
+    copied.store = Origins::undefined().store_at(sighting.address);
     if (copied.store)
       origins.add({0, 0, 0, wire::kOriginMemory, true, {}}, {copied});
   }

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 from luthier.emulator import layout
 from luthier.emulator.binding.shapes import MODIFIER, Fill, RegisterPlaces, Step
 from luthier.emulator.constants import HALF, OPEN, SINGLES, inline_offsets, own_float
-from luthier.emulator.ir.variant import FloatMode, Variant
+from luthier.emulator.ir.variant import FOLLOWED, FloatMode, Variant
 from luthier.emulator.native.machine import machine_code
 from luthier.emulator.native.store import store
 from luthier.isa import InstructionArray, Isa
-from luthier.isa.access_kinds import ACCESSES, WAITS_FOR_STORES
+from luthier.isa.access_kinds import ACCESSES, WAITS_FOR_STORES, is_memory
 from luthier.isa.instructions import NO_TARGET, OperandKind
 
 if TYPE_CHECKING:
@@ -286,7 +286,7 @@ class RecordBinder:
             return Variant("s_nop", self.isa.wave_size, 9, stepping=mode.stepping), ()
         shape = self._binder.bind(code, index, None if target == NO_BRANCH else target, mode.float_mode)
         observed = mode.observed and shape.variant.operation.startswith(_OBSERVED)
-        floats = mode.floats if mode.floats and self._float_results(shape.variant) else 0
+        floats = self._floats(shape.variant, mode.floats) if mode.floats else 0
         variant = replace(shape.variant, stepping=mode.stepping, observed=observed, floats=floats)
         if mode.all_defined and not self._may_read_memory(variant):
             return variant, shape.recipe
@@ -309,6 +309,12 @@ class RecordBinder:
                 None if branches[at] else self._variant(code, index, NO_BRANCH, mode)[0]
                 for at, index in enumerate(indices)
             ]
+
+    def _floats(self, variant: Variant, wanted: int) -> int:
+        """Return what an operation's code reports of what is wanted of all."""
+        if wanted & FOLLOWED and is_memory(variant.operation):
+            return FOLLOWED
+        return wanted & ~FOLLOWED if self._float_results(variant) else 0
 
     @staticmethod
     def _float_results(variant: Variant) -> bool:

@@ -15,6 +15,7 @@ from luthier.emulator import layout
 from luthier.emulator.ir.exact import I32, I64, PTR, overload_name
 from luthier.emulator.ir.types import ScalarType
 from luthier.emulator.ir.values import TypedValue
+from luthier.emulator.ir.variant import FOLLOWED
 from luthier.emulator.ir.wave import OBSERVE_TYPE, TRANSLATE_TYPE, WaveBuilder
 from luthier.emulator.questions import QUESTIONS
 
@@ -60,6 +61,19 @@ def note_access(
             tell(w, layout.EVENT_ACCESS, entry)
     elif outside:
         _report_access(w, places, size, mask, layout.EVENT_BEYOND_LDS)
+    if follows_nans(w) and not outside:
+        with w.when(~is_nothing_followed(w)):
+            _report_access(w, places, size, mask, layout.EVENT_FOLLOWED)
+
+
+def follows_nans(w: WaveBuilder) -> bool:
+    """Return whether code reports accesses while NaN is followed."""
+    return bool(w.variant.floats & FOLLOWED) and not w.variant.stepping
+
+
+def is_nothing_followed(w: WaveBuilder) -> TypedValue:
+    """Return whether no NaN is followed at present: a flag."""
+    return w.load(w.pointer(w.context_field("following")), "u32") == 0
 
 
 def note_coarse_only(w: WaveBuilder, places: TypedValue, size: int, mask: TypedValue | None) -> None:

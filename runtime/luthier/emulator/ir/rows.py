@@ -13,7 +13,16 @@ from llvmlite import ir
 from msgspec import Struct
 
 from luthier.emulator.ir.exact import I32, I64, PTR
-from luthier.emulator.ir.memory_code import gather_each, gather_rows, load_row, scatter_each, scatter_rows, store_row
+from luthier.emulator.ir.memory_code import (
+    follows_nans,
+    gather_each,
+    gather_rows,
+    is_nothing_followed,
+    load_row,
+    scatter_each,
+    scatter_rows,
+    store_row,
+)
 from luthier.emulator.ir.values import TypedValue
 from luthier.emulator.ir.wave import OperandSlot, WaveBuilder
 
@@ -121,6 +130,8 @@ def _row(
     # If registers overflow in between, the last lane's address does not match.
     is_row = (w.mask_bits((different != 0) & w.exec) == 0) & (address(last) - begin == span)
     host, allowed = pointer(begin, span + size)
+    if follows_nans(w):
+        allowed = allowed & is_nothing_followed(w)
     return AccessRow(is_row & allowed, w.ir.inttoptr((host - first * size).llvm, PTR), goes_on)
 
 

@@ -7,6 +7,8 @@ import re
 
 from msgspec import Struct
 
+FOLLOWED = 16
+"""Beside bits such as `layout.FLOAT_NAN`: memory instructions report accesses while NaN is followed."""
 HALF_READERS = re.compile(r"s_(mov_b64|(bcnt1_i32|ff1_i32|ctz_i32|flbit_i32)_b32|clz_i32_u32|cmp_(eq|lg)_[iu](32|64))$")
 """Scalar operations that report the active lanes if values of lanes are tracked: they may use EXEC as 32 bits, or
 compare a mask of 64 lanes with 32 ones."""
@@ -101,7 +103,7 @@ class Variant(Struct, frozen=True):
     observed: bool = False
     """The code reports accesses and barriers."""
     floats: int = 0
-    """Kinds of exceptional results that the code reports: bits such as `layout.FLOAT_NAN`."""
+    """Kinds of exceptional results that the code reports, bits such as `layout.FLOAT_NAN`; or `FOLLOWED`."""
     undefined: int = 0
     """Sources of undefined values that the code tracks, such as `layout.LANE_VALUES`; it reports decisions that depend
     on them."""
