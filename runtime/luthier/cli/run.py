@@ -38,7 +38,7 @@ from luthier.terminal import say, say_text
 
 if TYPE_CHECKING:
     from luthier.projection.kept import MeasuredRun
-    from luthier.run import Devices, Later, Unfinished
+    from luthier.run import Devices, Later, Unfinished, VirtualGpu
     from luthier.run.executed import Executed
     from luthier.run.instrumentation import Instrumentation
     from luthier.run.record import Recorder
@@ -79,6 +79,13 @@ class RunOptions(CommandOptions):
         in_summary=True,
         metavar="SECONDS",
         help="stop the program after this time; the exit code is then 124",
+    )
+    debugger: bool = option(
+        "--debugger",
+        default=False,
+        instead="ROCm's debugger attaches to programs on GPUs without Luthier",
+        action="store_true",
+        help="let ROCm's debugger library (rocm-dbgapi) attach to the program; on gfx90a and gfx942",
     )
     check: list[str] = check_option(
         title="checks",
@@ -224,6 +231,8 @@ def run_watched(options: RunOptions, answer: Callable[[], None] | None = None) -
     devices = devices_for(options.device, options.command)
     if isinstance(devices, MachineGpus):
         options.check_on_gpus()
+    elif options.debugger:
+        _check_debugger(options, devices)
     findings = None if not options.check else Findings(options.check, options.findings)
     executed = None
     if options.executed:
@@ -262,6 +271,24 @@ def _sampler(options: RunOptions) -> LaunchSampler:
     from luthier.run.sampling import LaunchSampler
 
     return LaunchSampler(machines_of(options.project or None, (), option="--project"))
+
+
+def _check_debugger(options: RunOptions, devices: Sequence[VirtualGpu]) -> None:
+    """Check that a debugger can see the waves of all devices as the program launches them.
+
+    Raises:
+        LuthierError: it cannot.
+    """
+    from luthier.run.topology import DEBUGGED
+
+    without = {"-t": options.tool, "--check": options.check, "--project": options.project is not None}
+    for flag, is_given in without.items():
+        if is_given:
+            raise LuthierError(f"--debugger shows the program's own code: give it without {flag}")
+    for device in devices:
+        if device.target.target.name not in DEBUGGED:
+            names = " and ".join(DEBUGGED)
+            raise LuthierError(f"--debugger knows the waves of {names}, not of {device.target.target.name}")
 
 
 def _warn_of_late_options(options: RunOptions) -> None:
@@ -333,6 +360,7 @@ class _WatchedRun:
             sampler=self.sampler,
             seconds=self.options.time_limit,
             ranges=self.options.calls or (self.recorder is not None and self.recorder.stacks),
+            debugger=self.options.debugger,
             unfinished=self.unfinished,
         )
 

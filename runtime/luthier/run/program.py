@@ -147,6 +147,7 @@ def run_program(
     *,
     seconds: float | None = None,
     ranges: bool = False,
+    debugger: bool = False,
     unfinished: Unfinished | None = None,
 ) -> int:
     """Run a program and return its exit code, or minus the number of the signal that killed it.
@@ -161,6 +162,7 @@ def run_program(
         sampler: chooses launches that virtual devices measure, and receives their work.
         seconds: time limit, after which the program is stopped and the exit code is `ENDED`.
         ranges: whether the recorder wants the program's ranges (roctx), for itself or for stacks of launches.
+        debugger: whether ROCm's debugger may attach to the program; its devices must be virtual.
         unfinished: receives what was stopped, if anything was.
 
     Raises:
@@ -177,7 +179,7 @@ def run_program(
             # The link's path fits in lists of environment variables, wherever Luthier is installed.
             (folder / _LIBRARIES).symlink_to(libraries.absolute())
             if virtual:
-                topology.write(folder / _DRIVER, virtual)
+                topology.write(folder / _DRIVER, virtual, debugger=debugger)
         child = start(
             command,
             env=environment(

@@ -21,11 +21,22 @@ _PCI_EXPRESS = 2
 _LINK_MB_PER_SECOND = 31500
 """Bandwidth of a PCI Express 4.0 link with 16 lanes, by which programs choose their paths."""
 
+_DEBUGGER_FIRMWARE, _WAVES_STOP, _DISPATCH_INFO = 1 << 29, 1 << 15 | 1 << 16 | 1 << 17, 1 << 10
+"""Capabilities of devices for debuggers: their firmware lets debuggers attach; their waves stop at traps, and when they
+are launched. A property for debuggers: trap temporaries always name the dispatch. Source: Linux,
+include/uapi/linux/kfd_sysfs.h."""
+DEBUGGED = ("gfx90a", "gfx942")
+"""Processors whose waves ROCm's debugger sees: those of `SaveFormat` in runtime/native/virtual_device/save_area.h."""
 
-def write(folder: Path, devices: Sequence[VirtualGpu]) -> None:
-    """Write the files for the devices of a run."""
+
+def write(folder: Path, devices: Sequence[VirtualGpu], *, debugger: bool = False) -> None:
+    """Write the files for the devices of a run.
+
+    Args:
+        debugger: whether ROCm's debugger may attach to programs.
+    """
     folders: set[str] = set()
-    for name, text in _files(devices):
+    for name, text in _files(devices, debugger):
         path = f"{folder}/{name}"
         parent = path.rpartition("/")[0]
         if parent not in folders:
@@ -37,7 +48,7 @@ def write(folder: Path, devices: Sequence[VirtualGpu]) -> None:
         os.mkdir(f"{folder}/{name}")
 
 
-def _files(devices: Sequence[VirtualGpu]) -> Iterator[tuple[str, str]]:
+def _files(devices: Sequence[VirtualGpu], debugger: bool) -> Iterator[tuple[str, str]]:
     """Yield path in the folder and contents of each file."""
     count = len(devices) + 1
     yield f"{facts.NODES}/generation_id", "1\n"
@@ -47,7 +58,7 @@ def _files(devices: Sequence[VirtualGpu]) -> Iterator[tuple[str, str]]:
         device = devices[number - 1] if number else None
         yield f"{node}/gpu_id", f"{facts.FIRST_GPU_ID + number if device else 0}\n"
         yield f"{node}/name", "\n"
-        yield f"{node}/properties", gpu(device, number, len(devices)) if device else host(len(devices))
+        yield f"{node}/properties", (gpu(device, number, len(devices), debugger) if device else host(len(devices)))
         bank = f"heap_type {_FRAME_BUFFER if device else _SYSTEM}\nsize_in_bytes {host_memory()}\nflags 0\n"
         bank += f"width {facts.MEMORY_WIDTH}\nmem_clk_max {facts.MEMORY_CLOCK_MHZ}\n"
         yield f"{node}/mem_banks/0/properties", bank
@@ -84,9 +95,10 @@ max_engine_clk_ccompute {facts.HOST_CLOCK_MHZ}
 """
 
 
-def gpu(device: VirtualGpu, number: int, devices: int) -> str:
+def gpu(device: VirtualGpu, number: int, devices: int, debugger: bool = False) -> str:
     """Return the node of a device."""
     shown = device.facts
+    for_debuggers = _DEBUGGER_FIRMWARE | _WAVES_STOP if debugger else 0
     version = shown.engine_major * 10000 + shown.engine_minor * 100 + shown.engine_stepping
     return f"""\
 cpu_cores_count 0
@@ -121,8 +133,8 @@ num_cp_queues {facts.COMPUTE_QUEUES}
 max_engine_clk_fcompute {shown.clock_mhz}
 local_mem_size {shown.memory_bytes}
 fw_version 0
-capability {facts.CAPABILITIES}
-debug_prop 0
+capability {facts.CAPABILITIES | for_debuggers}
+debug_prop {_DISPATCH_INFO if debugger else 0}
 sdma_fw_version 0
 unique_id {facts.UNIQUE_ID + number}
 num_xcc 1

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <thread>
 
+#include "gate.h"
 #include "origins.h"
+#include "scheduler.h"
 #include "undefined_memory.h"
 
 namespace luthier {
@@ -38,6 +40,8 @@ constexpr uint64_t kSlice = 64;
 constexpr uint64_t kLong = 4096;
 // One slice in this many is checked if the check only serves `progress`.
 constexpr uint64_t kSeldom = 8;
+// What a thread waits for a debugger when no wave can run.
+constexpr std::chrono::milliseconds kNap{1};
 // Bytes of scratch of all work-groups that run at once.
 constexpr uint64_t kMostScratch = 1 << 30;
 
@@ -65,6 +69,7 @@ Execution::Execution(Host &host, const Dispatch &dispatch) : host_(host), dispat
   shape_.scratch_lane = dispatch.scratch_lane;
   shape_.watch = dispatch.watch;
   shape_.undefined = get(plan_, plan::undefined);
+  shape_.stepped = dispatch.stepped;
 }
 
 Execution::~Execution() {
@@ -236,6 +241,42 @@ void Execution::fill(char *launch) {
   put(launch, launch::shadow, wave_stride(shape_.wave_size));
   put(launch, launch::lane_scratch, shape_.scratch_lane);
   put(launch, launch::wave_size, shape_.wave_size);
+  if (shape_.stepped)
+    mark_stepped(launch);
+}
+
+// A work-group whose waves are all halted is not in a deadlock, and leaves its turn to others.
+void Execution::mark_stepped(char *launch) const {
+  put(launch, launch::stepping, STEPPING | kShowsFirst);
+  put(launch, launch::cooperative, uint64_t{1});
+  put_atomically<uint64_t>(launch, launch::slice, 0);
+}
+
+void Execution::step() {
+  {
+    std::lock_guard lock(setting_up_);
+    if (shape_.stepped)
+      return;
+    shape_.stepped = true;
+    for (PartMemory &part : grid_)
+      mark_stepped(part.launch);
+  }
+  for (Worker *worker : workers_)
+    worker->step(host_);
+}
+
+std::vector<Worker *> Execution::groups() {
+  std::vector<Worker *> running;
+  {
+    std::lock_guard lock(mutex_);
+    for (Worker *worker : workers_)
+      if (worker->group(group::active))
+        running.push_back(worker);
+  }
+  std::sort(running.begin(), running.end(), [](const Worker *left, const Worker *right) {
+    return group_number(left->group_address()) < group_number(right->group_address());
+  });
+  return running;
 }
 
 bool Execution::prepare(Worker &worker) {
@@ -288,6 +329,7 @@ void Execution::work(Worker &own, Workers &more) {
 
 // Prepare a worker and add it; return null if no more may run, or if that failed.
 Worker *Execution::begin(Worker &worker, std::optional<Worker::Part> &part) {
+  const Passage passage(host_.gate()); // a debugger must know all workers
   try {
     if (!prepare(worker))
       return nullptr;
@@ -308,6 +350,7 @@ Worker *Execution::begin(Worker &worker, std::optional<Worker::Part> &part) {
 Worker *Execution::run_slice(Worker &worker, Workers &more, bool &waits) {
   uint64_t code = STOP;
   try {
+    const Passage passage(host_.gate());
     code = advance(worker);
   } catch (const std::exception &problem) {
     host_.failed(problem.what());
@@ -320,7 +363,14 @@ Worker *Execution::run_slice(Worker &worker, Workers &more, bool &waits) {
   const auto now = std::chrono::steady_clock::now();
   if (code == DONE || worker.group(group::progress))
     moved_ = now;
-  if (code == SWITCH && dispatch_.cooperative && now - moved_ > kPatience) {
+  if (code == SWITCH && shape_.stepped) {
+    idle_ = worker.group(group::progress) ? 0 : idle_ + 1;
+    if (idle_ > unfinished_) { // all waves are halted, or wait for those that are
+      lock.unlock();
+      std::this_thread::sleep_for(kNap);
+      lock.lock();
+    }
+  } else if (code == SWITCH && dispatch_.cooperative && now - moved_ > kPatience) {
     lock.unlock();
     host_.stopped(worker, DEADLOCK);
     abort();
@@ -463,6 +513,10 @@ uint64_t Execution::advance(Worker &worker) {
     const uint64_t code = advance_alone(worker);
     if (code == DONE || code == STOP || code == SWITCH)
       return code;
+    if (code == STEP && shape_.stepped) {
+      host_.stepped(worker);
+      continue;
+    }
     if (code == JUMP && goes_outside(worker))
       continue;
     if (code != UNBOUND && code != MODE) {

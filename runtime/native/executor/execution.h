@@ -28,6 +28,7 @@ struct Dispatch {
   uint64_t scratch_lane = 0;               // bytes
   bool cooperative = false;                // all work-groups run at once
   bool backward = false;                   // the last work-group comes first, and of each its last wave
+  bool stepped = false;                    // waves return to `Host::stepped` before every instruction
   uint64_t resident = 0;                   // work-groups that may run at once
   uint64_t quantum = 4096;                 // backward branches of a wave's turn
   uint64_t step_limit = uint64_t{1} << 62; // backward branches of a work-group
@@ -75,6 +76,10 @@ public:
   bool lets_begin(Worker &worker);
   // Return the progress. For any thread.
   Progress progress();
+  // While the host's gate is closed: step all waves from now on.
+  void step();
+  // Return the workers that have work-groups, in the order of these.
+  std::vector<Worker *> groups();
 
   // Stop the launch soon. For any thread.
   void abort();
@@ -93,6 +98,7 @@ private:
   void end(Worker &worker, std::unique_lock<std::mutex> &lock);
   bool goes_outside(Worker &worker);
   bool sees_more(Worker &worker);
+  void mark_stepped(char *launch) const;
 
   Host &host_;
   Dispatch dispatch_;
@@ -115,6 +121,7 @@ private:
   std::vector<Worker *> workers_;                // that have work-groups
   uint64_t resident_ = 0, together_ = 0, prepared_ = 0, unfinished_ = 0, patience_ = 0;
   uint64_t scratch_size_ = 0; // of all workers
+  uint64_t idle_ = 0;         // turns since a wave ran
   std::chrono::steady_clock::time_point moved_;
 };
 

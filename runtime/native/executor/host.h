@@ -10,6 +10,7 @@
 
 namespace luthier {
 
+class Gate;
 class Worker;
 
 // Contents of waves that are the same for all of them.
@@ -39,6 +40,10 @@ public:
   virtual uint64_t scratch(uint64_t size) = 0;
   // The kernel has sent an interrupt.
   virtual void interrupt() = 0;
+  // The gate that threads of the launch pass between instructions; null unless a debugger may look at its waves.
+  virtual Gate *gate() { return nullptr; }
+  // The current wave of a stepped worker is before an instruction.
+  virtual void stepped(Worker &) {}
   // A wave cannot go on, for one of layout's reasons; called on its worker's thread.
   virtual void stopped(Worker &worker, uint64_t reason) = 0;
   // An internal error occurred.

@@ -88,9 +88,11 @@ void start_scratch(const char *launch, char *wave) {
 // Put the state that is not in registers into a wave, and the record at which it begins.
 void start_state(const char *launch, char *wave) {
   put(wave, wave::status, READY);
-  clear(wave, wave::barrier, wave::pending, wave::unseen, wave::bank_bits, wave::bank_key, wave::joined,
-        wave::named_seen, wave::incomplete, wave::origins, wave::searches, wave::nans);
-  const uint64_t mode = get(launch, launch::mode), stepping = get(launch, launch::stepping);
+  clear(wave, wave::barrier, wave::pending, wave::bank_bits, wave::bank_key, wave::joined, wave::named_seen,
+        wave::incomplete, wave::origins, wave::searches, wave::nans);
+  const uint64_t shown = get(launch, launch::stepping), stepping = shown & ~kShowsFirst;
+  const uint64_t mode = get(launch, launch::mode);
+  put(wave, wave::unseen, uint64_t{shown != stepping});
   put(wave, wave::scc, get(launch, launch::scc));
   put(wave, wave::told, get(launch, launch::told));
   put(wave, wave::mode, mode);
@@ -159,8 +161,8 @@ void open_barrier(char *group) {
     return;
   put(group, group::waiting, uint64_t{0});
   for (uint64_t index = 0, count = get(group, group::wave_count); index < count; ++index)
-    if (char *wave = wave_of(group, index); get(wave, wave::status) == WAITING)
-      put(wave, wave::status, READY);
+    if (char *wave = wave_of(group, index); (get(wave, wave::status) & ~kHalted) == WAITING)
+      put(wave, wave::status, READY | (get(wave, wave::status) & kHalted));
 }
 
 // Add steps to those of a work-group: a loop of barriers uses no quantum, but must end, too. A wave that sleeps ends

@@ -84,7 +84,8 @@ void Worker::prepare(const Shape &shape, unsigned number, Host &host) {
     for (const auto &[key, copy] : tables_->copies)
       watch_.add(copy.records.data(), copy.functions.data());
   }
-  const uint64_t key = get(plan_, plan::key) & ~(shape.whole ? 0 : ALL_DEFINED), entry = get(plan_, plan::entry);
+  const uint64_t key = (get(plan_, plan::key) & ~(shape.whole ? 0 : ALL_DEFINED)) | (shape.stepped ? STEPPING : 0);
+  const uint64_t entry = get(plan_, plan::entry);
   sync(key, entry / record::kSize, host);
   if (get(plan_, plan::stepping) == STEPPING) { // where stepped waves begin: it leads elsewhere for each kernel
     const char *master = pointer<const char *>(plan_, plan::masters) + key * master::kSize;
@@ -303,12 +304,32 @@ uint64_t Worker::key_of(const char *wave) {
 
 uint64_t Worker::record_of(const char *wave) { return (get(wave, wave::pc) - get(wave, wave::table)) / record::kSize; }
 
-void Worker::switch_table(uint64_t key, Host &host) { go_to(record_of(current()), key, host); }
+void Worker::switch_table(uint64_t key, Host &host) { go_to(current(), record_of(current()), key, host); }
 
-void Worker::go_to(uint64_t record, Host &host) { go_to(record, key_of(current()), host); }
+void Worker::go_to(uint64_t record, Host &host) { go_to(current(), record, host); }
 
-void Worker::go_to(uint64_t record, uint64_t key, Host &host) {
-  char *wave = current();
+void Worker::step(Host &host) {
+  sync(get(plan_, plan::key) | STEPPING, get(plan_, plan::entry) / record::kSize, host);
+  for (char *wave : live_waves()) {
+    if (get(wave, wave::stepping) == STEPPING)
+      continue;
+    put(wave, wave::stepping, STEPPING);
+    put(wave, wave::unseen, uint64_t{1});
+    go_to(wave, record_of(wave), host);
+  }
+}
+
+std::vector<char *> Worker::live_waves() const {
+  std::vector<char *> waves;
+  if (!get(group_, group::active))
+    return waves;
+  for (uint64_t index = 0; index < get(group_, group::wave_count); ++index)
+    if (char *wave = first_wave_ + index * stride_; get(wave, wave::status) != ENDED)
+      waves.push_back(wave);
+  return waves;
+}
+
+void Worker::go_to(char *wave, uint64_t record, uint64_t key, Host &host) {
   sync(key, record, host);
   const char *table = this->table(key);
   put(wave, wave::table, table);

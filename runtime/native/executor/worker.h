@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 #include <unordered_map>
+#include <vector>
 
 #include "arena.h"
 #include "execution_counters.h"
@@ -24,6 +25,7 @@ struct Shape {
   const char *watch;              // layout::watch; null where neither waits nor hazards are checked
   bool undefined;                 // undefined values are followed: waves have a shadow behind them
   bool whole;                     // all lanes of all waves are launched
+  bool stepped;                   // waves return after every instruction
 };
 
 // Return the bytes of a wave, as layout.wave_stride.
@@ -55,6 +57,12 @@ public:
   void switch_table(uint64_t key, Host &host);
   // Make the current wave continue at a record, in the table for its MODE and M0.
   void go_to(uint64_t record, Host &host);
+  // Make a wave continue at a record, in the table for its MODE and M0.
+  void go_to(char *wave, uint64_t record, Host &host) { go_to(wave, record, key_of(wave), host); }
+  // Make the waves of the work-group, and those of later ones, return after every instruction.
+  void step(Host &host);
+  // Return the waves that have not ended, in their order; none if there is no work-group.
+  std::vector<char *> live_waves() const;
   // Undo the count of the current record: it will be executed again.
   void uncount();
   // Return whether a record that must not be executed was executed since `prepare`.
@@ -103,7 +111,7 @@ public:
 private:
   // Update the copy of a table with what the host has bound, or make it, from `record` on.
   void sync(uint64_t key, uint64_t record, Host &host);
-  void go_to(uint64_t record, uint64_t key, Host &host);
+  void go_to(char *wave, uint64_t record, uint64_t key, Host &host);
   void make_waves(uint64_t stride, unsigned count);
   uint64_t digest() const;
   void leave_lds();

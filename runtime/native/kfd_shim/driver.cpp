@@ -71,8 +71,8 @@ int KernelDriver::get_apertures(kfd_ioctl_get_process_apertures_new_args &a) {
     apertures.lds_limit = engine.shared_base + 0xFFFF'FFFF;
     apertures.scratch_base = engine.private_base;
     apertures.scratch_limit = engine.private_base + 0xFFFF'FFFF;
-    apertures.gpuvm_base = 1 << 16;
-    apertures.gpuvm_limit = (1ull << 47) - 1;
+    apertures.gpuvm_base = kGpuMemoryBase;
+    apertures.gpuvm_limit = kGpuMemoryLimit;
     if (!copy_to_user(to + index * sizeof apertures, &apertures, sizeof apertures))
       return -EFAULT;
   }
@@ -192,10 +192,10 @@ int answer(KernelDriver driver, unsigned long request, uint64_t argument) {
   case _IOC_NR(AMDKFD_IOC_SET_TRAP_HANDLER):
   case _IOC_NR(AMDKFD_IOC_ACQUIRE_VM):
     return 0;
-  // The devices' properties say that their firmware does not let them be debugged.
   case kfd::kRuntimeEnable:
+    return ask(&KernelDriver::enable_runtime);
   case kfd::kDebugTrap:
-    return -ENODEV;
+    return ask(&KernelDriver::debug);
   default: // saved states of queues, checkpoints, performance counters, sampling: as a driver without them
     return -ENOTTY;
   }

@@ -9,6 +9,9 @@
 
 namespace luthier {
 
+// Addresses of the devices' memory.
+inline constexpr uint64_t kGpuMemoryBase = 1 << 16, kGpuMemoryLimit = (1ull << 47) - 1;
+
 class KernelDriver {
 public:
   explicit KernelDriver(Process &process) : process_(process), system_(process.system) {}
@@ -34,6 +37,10 @@ public:
   int wait_events(kfd_ioctl_wait_events_args &a);
   int watch_system(kfd_ioctl_smi_events_args &a);
 
+  // debug_requests.cpp
+  int enable_runtime(kfd::RuntimeEnable &a);
+  int debug(kfd::DebugTrap &a);
+
   // memory_requests.cpp
   int alloc_memory(kfd_ioctl_alloc_memory_of_gpu_args &a);
   int free_memory(kfd_ioctl_free_memory_of_gpu_args &a);
@@ -56,6 +63,7 @@ private:
   }
   static uint32_t gpu_id_of(unsigned node) { return topology::kFirstGpuId + node; }
   uint64_t keep(std::shared_ptr<BufferObject> object, uint64_t address, uint64_t gpu_address, bool is_private = false);
+  int get_devices(kfd::DebugTrap &a) const;
   int change_mapping(uint64_t handle, uint64_t ids, uint32_t count, uint32_t &done, bool is_mapped);
 
   Process &process_;

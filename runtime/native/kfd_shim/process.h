@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "buffer_object.h"
+#include "debug_server.h"
+#include "requests.h"
 #include "svm.h"
 
 namespace luthier {
@@ -41,6 +43,9 @@ struct Process {
   ExportedObjects exported;
   std::map<uint64_t, GemHandle> gem; // by device and handle
   SvmRanges svm;
+  std::map<uint64_t, kfd::CreateQueue> queues; // as they were made
+  uint64_t runtime = 0;                        // the runtime's r_debug; 0: it is not enabled
+  std::unique_ptr<DebugServer> debug_server;
 };
 
 // Offsets by which a process maps a device.

@@ -41,12 +41,26 @@ int KernelDriver::create_queue(kfd::CreateQueue &a) {
   default:
     return -EINVAL;
   }
+  const bool computes = a.queue_type == KFD_IOC_QUEUE_TYPE_COMPUTE_AQL;
+  if (computes && system_.debugging.is_enabled() && is_readable(a.ctx_save_restore_address, a.ctx_save_restore_size))
+    static_cast<AqlQueue &>(*queue).set_save_area(reinterpret_cast<char *>(a.ctx_save_restore_address),
+                                                  a.ctx_save_restore_size, a.ctl_stack_size);
   a.queue_id = system_.add(std::move(queue));
+  {
+    std::lock_guard lock(process_.mutex);
+    process_.queues[a.queue_id] = a;
+  }
   a.doorbell_offset = kDoorbells | a.queue_id % kDoorbellSlots * sizeof(uint64_t);
   return 0;
 }
 
-int KernelDriver::destroy_queue(kfd_ioctl_destroy_queue_args &a) { return system_.remove(a.queue_id) ? 0 : -EINVAL; }
+int KernelDriver::destroy_queue(kfd_ioctl_destroy_queue_args &a) {
+  {
+    std::lock_guard lock(process_.mutex);
+    process_.queues.erase(a.queue_id);
+  }
+  return system_.remove(a.queue_id) ? 0 : -EINVAL;
+}
 
 // A share of 0 percent suspends the queue.
 int KernelDriver::update_queue(kfd_ioctl_update_queue_args &a) {

@@ -41,6 +41,91 @@ struct ExportDmabuf {
   uint32_t flags, fd;
 };
 
+struct RuntimeEnable {
+  uint64_t r_debug; // of the runtime
+  uint32_t mode, capabilities;
+};
+inline constexpr uint32_t kEnableRuntime = 1;              // a mode
+inline constexpr uint32_t kDumpsWaves = uint32_t{1} << 31; // a capability: the driver itself writes waves to core files
+
+enum class DebugOperation : uint32_t {
+  kEnable,
+  kDisable,
+  kSendRuntimeEvent,
+  kSetExceptionsEnabled,
+  kSetWaveLaunchOverride,
+  kSetWaveLaunchMode,
+  kSuspendQueues,
+  kResumeQueues,
+  kSetAddressWatch,
+  kClearAddressWatch,
+  kSetFlags,
+  kQueryDebugEvent,
+  kQueryExceptionInfo,
+  kGetQueueSnapshot,
+  kGetDeviceSnapshot,
+};
+struct DebugTrap {
+  uint32_t pid;
+  DebugOperation operation;
+  union {
+    struct {
+      uint64_t exceptions, info;
+      uint32_t info_size, notifier;
+    } enable;
+    struct {
+      uint64_t exceptions;
+    } reported;
+    struct {
+      uint32_t mode, enabled, supported, pad;
+    } override;
+    struct {
+      uint32_t mode, pad;
+    } launch;
+    struct {
+      uint64_t exceptions, ids;
+      uint32_t count, grace;
+    } suspend;
+    struct {
+      uint64_t ids;
+      uint32_t count, pad;
+    } resume;
+    struct {
+      uint32_t flags, pad;
+    } flags;
+    struct {
+      uint64_t exceptions;
+      uint32_t gpu_id, queue_id;
+    } event;
+    struct {
+      uint64_t info;
+      uint32_t info_size, source, code, clear;
+    } exception;
+    struct {
+      uint64_t exceptions, entries;
+      uint32_t count, entry_size;
+    } snapshot;
+  };
+};
+static_assert(sizeof(DebugTrap) == 32);
+inline constexpr uint32_t kHaltWaves = 1;                                   // a launch mode
+inline constexpr uint32_t kQueueError = 1u << 30, kQueueInvalid = 1u << 31; // marks of queue ids
+
+struct RuntimeInfo {
+  uint64_t r_debug;
+  uint32_t state, sets_up_ttmps; // state 1: enabled
+};
+struct QueueSnapshot {
+  uint64_t exceptions, ring_base_address, write_pointer_address, read_pointer_address, ctx_save_restore_address;
+  uint32_t queue_id, gpu_id, ring_size, queue_type, ctx_save_restore_area_size, reserved;
+};
+struct DeviceSnapshot {
+  uint64_t exceptions, lds_base, lds_limit, scratch_base, scratch_limit, gpuvm_base, gpuvm_limit;
+  uint32_t gpu_id, location_id, vendor_id, device_id, revision_id, subsystem_vendor_id, subsystem_device_id, fw_version;
+  uint32_t gfx_target_version, simd_count, max_waves_per_simd, array_count, simd_arrays_per_engine, num_xcc, capability;
+  uint32_t debug_prop;
+};
+
 struct ImportHandle {
   uint64_t handle, address, mmap_offset;
   uint32_t share[4], gpu_id, flags;

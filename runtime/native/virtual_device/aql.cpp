@@ -25,7 +25,10 @@ hsa::Queue *queue_around(uint64_t *read) {
 
 AqlQueue::AqlQueue(Room &room, unsigned node, unsigned gpu, char *ring, uint64_t size, uint64_t *write, uint64_t *read)
     : Queue(room, node, ring, size, write, read), gpu_(gpu),
-      resources_(room.service, room.memory, room.plans, room.pool, room.order) {
+      resources_(room.service, room.memory, room.plans, room.pool, room.order, room.debugging) {
+  debugged_.debugging = &room.debugging;
+  debugged_.format = SaveFormat::of(room.service.setup().gpus[gpu].target);
+  debugged_.packets = size / hsa::kPacketSize;
   resources_.interrupt = [this] { room_.events.interrupt(); };
 }
 
@@ -43,8 +46,34 @@ uint64_t AqlQueue::submitted() const {
 
 void AqlQueue::abort() {
   std::lock_guard lock(mutex_);
+  is_suspended_ = false;
+  released_.notify_all();
   if (launch_)
     launch_->abort();
+}
+
+void AqlQueue::set_save_area(char *area, uint64_t size, uint64_t stack_size) {
+  debugged_.area = area;
+  debugged_.area_size = size;
+  debugged_.stack_size = stack_size;
+}
+
+void AqlQueue::suspend() {
+  std::lock_guard lock(mutex_);
+  is_suspended_ = true;
+  debugged_.id = id_;
+  if (!debugged_.format || !debugged_.area)
+    throw Failure("queue " + std::to_string(id_) + " has no context save area for its device");
+  if (!launch_ || !launch_->suspend(debugged_))
+    SaveArea(debugged_.area, debugged_.area_size, debugged_.stack_size).place({}, {});
+}
+
+void AqlQueue::resume() {
+  std::lock_guard lock(mutex_);
+  if (launch_)
+    launch_->resume();
+  is_suspended_ = false;
+  released_.notify_all();
 }
 
 // The header of a packet decides whether it is ready, not the write index: several producers finish out of order.
@@ -99,20 +128,25 @@ struct Turns {
   }
 };
 
-// Publishes a launch at `place` during its lifetime, so that another thread may abort it.
-class Abortable {
+// Publishes a launch at `place` during its lifetime, so that other threads may abort or suspend it.
+class Published {
 public:
-  Abortable(std::mutex &mutex, Launch *&place, Launch &launch) : mutex_(mutex), place_(place) { put(&launch); }
-  ~Abortable() { put(nullptr); }
-  Abortable(const Abortable &) = delete;
-  Abortable &operator=(const Abortable &) = delete;
+  // `begin`: called with the lock before that.
+  Published(std::mutex &mutex, Launch *&place, Launch &launch,
+            const std::function<void(std::unique_lock<std::mutex> &)> &begin)
+      : mutex_(mutex), place_(place) {
+    std::unique_lock lock(mutex_);
+    begin(lock);
+    place_ = &launch;
+  }
+  ~Published() {
+    std::lock_guard lock(mutex_);
+    place_ = nullptr;
+  }
+  Published(const Published &) = delete;
+  Published &operator=(const Published &) = delete;
 
 private:
-  void put(Launch *launch) {
-    std::lock_guard lock(mutex_);
-    place_ = launch;
-  }
-
   std::mutex &mutex_;
   Launch *&place_;
 };
@@ -180,7 +214,14 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
     choice.plan = sampled.plan;
     auto launch = std::make_unique<Launch>(
         resources_, Packet{&packet, choice, plan, &sampled.how, queue, id, cooperative_, node_, gpu_, member_});
-    const Abortable abortable(mutex_, launch_, *launch);
+    const Published published(mutex_, launch_, *launch, [&](std::unique_lock<std::mutex> &lock) {
+      released_.wait(lock, [&] { return !is_suspended_; });
+      debugged_.id = id_;
+      if (stopping())
+        launch->abort();
+      else if (debugged_.format && room_.debugging.is_attached())
+        launch->step(debugged_);
+    });
     const uint64_t code = packet.kernel_object + get(plan, layout::plan::code_delta);
     const wire::CaptureRequest request{gpu_,
                                        get(plan, layout::plan::kernel),
@@ -289,6 +330,51 @@ void AqlQueue::complete(hsa::SignalHandle handle, uint64_t begin) {
     room_.events.raise(event);
 }
 
+// Tell a runtime that lets debuggers attach, by the word that it has named in the context save area's header; return
+// false if it has not.
+bool AqlQueue::tell_runtime(uint64_t exceptions) {
+  struct {
+    uint32_t offsets[6];
+    uint64_t word;
+    uint32_t event, reserved;
+  } header;
+  if (!debugged_.area || debugged_.area_size < sizeof header)
+    return false;
+  std::memcpy(&header, debugged_.area, sizeof header);
+  if (!header.word)
+    return false;
+  __atomic_or_fetch(reinterpret_cast<uint64_t *>(header.word), exceptions, __ATOMIC_RELEASE);
+  room_.events.raise(header.event);
+  return true;
+}
+
+namespace {
+
+uint64_t exceptions_of(QueueError error) {
+  switch (error) {
+  case QueueError::kDimensions:
+    return exceptions::kDimensions;
+  case QueueError::kGroupMemory:
+    return exceptions::kGroupMemory;
+  case QueueError::kCode:
+    return exceptions::kCode;
+  case QueueError::kPacket:
+    return exceptions::kPacket;
+  case QueueError::kGroupSize:
+    return exceptions::kGroupSize;
+  case QueueError::kRegisters:
+    return exceptions::kRegisters;
+  case QueueError::kAperture:
+    return exceptions::kApertureViolation;
+  case QueueError::kInstruction:
+    return exceptions::kIllegalInstruction;
+  default:
+    return exceptions::kTrap;
+  }
+}
+
+} // namespace
+
 // Stop the queue, as hardware does: report a memory fault to the driver, other faults to the signal that the runtime
 // watches.
 void AqlQueue::fail(const Fault &fault, const hsa::DispatchPacket *packet) {
@@ -305,6 +391,8 @@ void AqlQueue::fail(const Fault &fault, const hsa::DispatchPacket *packet) {
     room_.memory_fault(node_, fault.address);
     return;
   }
+  if (room_.debugging.is_enabled() && tell_runtime(exceptions_of(fault.error)))
+    return;
   hsa::Signal *signal = signal_of(queue_around(read_)->queue_inactive_signal);
   if (!signal)
     return;

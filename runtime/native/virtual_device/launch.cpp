@@ -100,6 +100,7 @@ Launch::Launch(Resources &resources, const Packet &packet)
 
 void Launch::abort() {
   execution_.abort();
+  gate_.end();
   for (const auto &sample : samples_)
     sample->abort();
 }
@@ -116,6 +117,35 @@ Progress Launch::progress() {
       all.places[record] += groups;
   }
   return all;
+}
+
+void Launch::step(const DebuggedQueue &queue) {
+  if (!debugged_) {
+    const auto &packet = *packet_.packet;
+    debugged_.emplace(queue, plan_, packet.kernel_object + get(plan_, plan::code_delta),
+                      static_cast<uint32_t>(packet_.id & (queue.packets - 1)), packet.group_segment_size);
+  }
+  execution_.step();
+}
+
+bool Launch::suspend(const DebuggedQueue &queue) {
+  if (!gate_.close())
+    return false;
+  step(queue);
+  debugged_->save(execution_);
+  return true;
+}
+
+void Launch::resume() {
+  if (debugged_)
+    debugged_->load(*this);
+  gate_.open();
+}
+
+void Launch::stepped(Worker &worker) {
+  worker.context(context::accesses, 0);
+  debugged_->arrived(worker);
+  gate_.pass();
 }
 
 // Return the fault for which a command processor refuses the launch.
@@ -215,7 +245,13 @@ void Launch::execute() {
   // as would run at once.
   const bool in_order = observed_ && observed_->wants_order();
   const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
-  const uint64_t together = packet_.cooperative ? count : in_order ? 1 + helpers : 0;
+  uint64_t together = packet_.cooperative ? count : in_order ? 1 + helpers : 0;
+  if (debugged_) { // all that the device holds are there to be seen
+    const uint64_t size = get(plan_, plan::wave_size), waves = round_up(block_.product(), size) / size;
+    const auto &packet = *packet_.packet;
+    together = std::max(together, std::min(count, resident_groups(plan_, waves, packet.group_segment_size,
+                                                                  packet.private_segment_size)));
+  }
   execution_.set_up(grid, in_order ? 1 : 1 + helpers, together);
   execution_.run(resources_.pool, resources_.own, resources_.more, in_order ? 0 : helpers);
 }

@@ -7,10 +7,12 @@
 
 #include "access_checks.h"
 #include "checked_launches.h"
+#include "debugged_waves.h"
 #include "decision_checks.h"
 #include "execution.h"
 #include "fine_grained_checks.h"
 #include "float_checks.h"
+#include "gate.h"
 #include "hsa_layouts.h"
 #include "lds_checks.h"
 #include "plans.h"
@@ -59,9 +61,10 @@ struct Packet {
 // Further resources of a launch, which its queue keeps.
 class Resources {
 public:
-  Resources(Service &service, Memory &memory, Plans &plans, ThreadPool &pool, QueueOrder &order)
-      : service(service), memory(memory), plans(plans), pool(pool), order(order), own(service.setup().engine),
-        more(service.setup().engine), sampling(service.setup().engine) {}
+  Resources(Service &service, Memory &memory, Plans &plans, ThreadPool &pool, QueueOrder &order,
+            const Debugging &debugging)
+      : service(service), memory(memory), plans(plans), pool(pool), order(order), debugging(debugging),
+        own(service.setup().engine), more(service.setup().engine), sampling(service.setup().engine) {}
   ~Resources();
   // Return scratch of that size that the node may access.
   uint64_t scratch(unsigned node, uint64_t size);
@@ -71,6 +74,7 @@ public:
   Plans &plans;
   ThreadPool &pool;
   QueueOrder &order;
+  const Debugging &debugging;
   Worker own;
   Workers more;
   SampleWorkers sampling;
@@ -89,6 +93,13 @@ public:
   void abort();
   // Return its progress. For other threads.
   Progress progress();
+  // For other threads, when a debugger is attached: stop its waves and write them where the debugger finds them; then
+  // let them continue, as the debugger has changed them. The queue lives as long as the launch. Throws `Failure`.
+  // Return false if it ends.
+  bool suspend(const DebuggedQueue &queue);
+  void resume();
+  // Before it runs: a debugger is attached.
+  void step(const DebuggedQueue &queue);
   // Return whether it has executed code of another object.
   bool went_outside() const { return !outside_.empty(); }
 
@@ -107,6 +118,8 @@ private:
   Observer *observer() override { return observers_ ? &*observers_ : nullptr; }
   uint64_t scratch(uint64_t size) override { return resources_.scratch(packet_.node, size); }
   void interrupt() override { resources_.interrupt(); }
+  Gate *gate() override { return resources_.debugging.is_enabled() ? &gate_ : nullptr; }
+  void stepped(Worker &worker) override;
   void stopped(Worker &worker, uint64_t reason) override;
   void failed(const char *what) override;
   void finished(Worker &worker) override;
@@ -125,6 +138,8 @@ private:
   std::optional<DecisionChecks> decisions_;
   std::optional<Observers> observers_;
   std::unique_ptr<Watched> watched_;
+  Gate gate_;
+  std::optional<DebuggedWaves> debugged_;
   Execution execution_;
   std::vector<std::unique_ptr<LaunchSample>> samples_; // that are measured
   std::vector<GridPart> rest_;                         // work-groups in no sample

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "debugging.h"
 #include "memory.h"
 #include "program_memory.h"
 #include "service.h"
@@ -13,7 +14,8 @@ namespace luthier {
 
 class Plans {
 public:
-  Plans(Service &service, const Memory &memory) : service_(service), memory_(memory) {}
+  Plans(Service &service, const Memory &memory, const Debugging &debugging)
+      : service_(service), memory_(memory), debugging_(debugging) {}
 
   // Return the plan (layout::plan) of the kernel whose descriptor is at an address. Throws `Failure`.
   const char *find(unsigned gpu, unsigned node, uint64_t kernel);
@@ -31,10 +33,12 @@ private:
 
   void make(Made &made, unsigned gpu, unsigned node, uint64_t kernel);
   void know(Made &made, uint64_t module, const std::vector<wire::Bounds> &variables) const;
+  bool is_same(const char *bytes, const char *copy, uint64_t size) const;
   bool is_current(const char *plan, unsigned node, uint64_t kernel) const;
 
   Service &service_;
   const Memory &memory_;
+  const Debugging &debugging_;
   std::mutex mutex_;
   std::unordered_map<uint64_t, Made> plans_;
 };

@@ -22,7 +22,8 @@ uint64_t device_clock() {
   return (now.tv_sec * 1'000'000'000ull + now.tv_nsec) / 10;
 }
 
-void Queue::start() {
+void Queue::start(uint64_t id) {
+  id_ = id;
   member_ =
       room_.order.join([this] { return submitted(); }, [this] { return __atomic_load_n(read_, __ATOMIC_ACQUIRE); });
   thread_ = quiet_thread([this] { run(); });

@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "debugged_waves.h"
 #include "event.h"
 #include "hot_code.h"
 #include "launch.h"
@@ -30,6 +31,7 @@ struct Room {
   QueueOrder &order;
   CheckedLaunches &checked;
   SampledLaunches &sampled;
+  Debugging &debugging;
   // A memory access fault of a node at an address, as the driver reports it.
   std::function<void(unsigned node, uint64_t address)> memory_fault;
 };
@@ -42,11 +44,16 @@ public:
       : room_(room), node_(node), ring_(ring), size_(size), write_(write), read_(read) {}
   virtual ~Queue() = default;
 
-  void start();
+  // `id`: the driver's number of it.
+  void start(uint64_t id);
   // End the thread, and what it executes.
   void stop();
   // Suspend or resume it.
   void set_active(bool active) { active_.store(active); }
+  // For a debugger: suspend it and write its waves to the context save area; read them back and resume it. Throws
+  // `Failure`.
+  virtual void suspend() { active_.store(false); }
+  virtual void resume() { active_.store(true); }
 
 protected:
   // Process the packets that there are; return false if there were none.
@@ -63,6 +70,7 @@ protected:
   char *ring_;
   uint64_t size_;
   uint64_t *write_, *read_;
+  uint64_t id_ = 0;
   QueueOrder::Member *member_ = nullptr; // among all queues
 
 private:
@@ -77,6 +85,10 @@ public:
   AqlQueue(Room &room, unsigned node, unsigned gpu, char *ring, uint64_t size, uint64_t *write, uint64_t *read);
   // Kernels of this queue run all their work-groups at once.
   void set_cooperative() { cooperative_ = true; }
+  // Its context save area, with the size of the control stack in it.
+  void set_save_area(char *area, uint64_t size, uint64_t stack_size);
+  void suspend() override;
+  void resume() override;
 
 protected:
   bool process() override;
@@ -89,6 +101,7 @@ private:
   bool barrier(const hsa::BarrierPacket &packet, bool all);
   bool vendor(const char *packet);
   void fail(const Fault &fault, const hsa::DispatchPacket *packet);
+  bool tell_runtime(uint64_t exceptions);
   void complete(hsa::SignalHandle signal, uint64_t begin);
 
   unsigned gpu_;
@@ -96,7 +109,10 @@ private:
   bool failed_ = false;
   std::atomic<bool> cooperative_{false};
   Resources resources_;
+  DebuggedQueue debugged_;
   std::mutex mutex_;
+  std::condition_variable released_; // a debugger no longer suspends it
+  bool is_suspended_ = false;
   Launch *launch_ = nullptr;
 };
 

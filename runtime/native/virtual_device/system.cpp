@@ -76,19 +76,11 @@ System *System::current() {
 System::System()
     : memory(memory_sizes(service.setup())),
       events(reinterpret_cast<uint64_t *>(memory.allocate(kMaxEvents * sizeof(uint64_t), all_gpus()))),
-      plans(service, memory), pool(service.setup().engine, helpers()), long_launches(service), hot_code(service),
-      order(service, memory), checked(service), sampled(service),
-      room{service,
-           memory,
-           events,
-           plans,
-           pool,
-           long_launches,
-           hot_code,
-           order,
-           checked,
-           sampled,
-           [this](unsigned node, uint64_t address) { report(node, address); }} {}
+      plans(service, memory, debugging), pool(service.setup().engine, helpers()), long_launches(service),
+      hot_code(service), order(service, memory), checked(service), sampled(service),
+      room{service, memory,        events,    plans,
+           pool,    long_launches, hot_code,  order,
+           checked, sampled,       debugging, [this](unsigned node, uint64_t address) { report(node, address); }} {}
 
 std::vector<uint32_t> System::all_gpus() const {
   std::vector<uint32_t> all;
@@ -118,7 +110,8 @@ uint64_t System::add(std::unique_ptr<Queue> queue) {
   std::lock_guard lock(mutex_);
   Queue &added = *queue;
   queues_.emplace(next_queue_, std::move(queue));
-  added.start();
+  debugging.raise(next_queue_, exceptions::kNewQueue);
+  added.start(next_queue_);
   return next_queue_++;
 }
 
@@ -139,6 +132,7 @@ bool System::remove(uint64_t id) {
     queues_.erase(entry);
   }
   removed->stop();
+  debugging.forget(id);
   return true;
 }
 

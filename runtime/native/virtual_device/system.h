@@ -20,6 +20,7 @@ public:
   Service service;
   Memory memory;
   Events events;
+  Debugging debugging;
   Plans plans;
   ThreadPool pool;
   LongLaunches long_launches;

@@ -1,0 +1,69 @@
+#include "debugging.h"
+
+#include <unistd.h>
+
+namespace luthier {
+
+Debugging::~Debugging() { detach(); }
+
+bool Debugging::attach(int notifier, uint64_t reported) {
+  std::lock_guard lock(mutex_);
+  if (attached_)
+    return false;
+  notifier_ = notifier;
+  reported_ = reported;
+  attached_ = true;
+  return true;
+}
+
+void Debugging::detach() {
+  std::lock_guard lock(mutex_);
+  if (notifier_ >= 0)
+    close(notifier_);
+  notifier_ = -1;
+  reported_ = 0;
+  attached_ = halts_ = false;
+}
+
+void Debugging::report(uint64_t exceptions) {
+  std::lock_guard lock(mutex_);
+  reported_ = exceptions;
+}
+
+void Debugging::raise(uint64_t queue, uint64_t exceptions) {
+  std::lock_guard lock(mutex_);
+  pending_[queue] |= exceptions;
+  if (notifier_ >= 0 && exceptions & reported_) {
+    const char mark = '.';
+    // A full pipe has marks that the debugger has not read yet.
+    [[maybe_unused]] const ssize_t written = write(notifier_, &mark, 1);
+  }
+}
+
+uint64_t Debugging::take(uint64_t queue, uint64_t cleared) {
+  std::lock_guard lock(mutex_);
+  const auto entry = pending_.find(queue);
+  if (entry == pending_.end())
+    return 0;
+  const uint64_t before = entry->second;
+  entry->second &= ~cleared;
+  return before;
+}
+
+void Debugging::forget(uint64_t queue) {
+  std::lock_guard lock(mutex_);
+  pending_.erase(queue);
+}
+
+std::optional<Debugging::Pending> Debugging::next(uint64_t cleared) {
+  std::lock_guard lock(mutex_);
+  for (auto &[queue, exceptions] : pending_)
+    if (exceptions & reported_) {
+      const Pending pending{queue, exceptions};
+      exceptions &= ~cleared;
+      return pending;
+    }
+  return std::nullopt;
+}
+
+} // namespace luthier
