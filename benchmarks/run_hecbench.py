@@ -354,6 +354,9 @@ def counts_of_checks(programs: Mapping[str, Mapping[str, object]]) -> Iterator[s
     yield str(sum(bool(those - {"leak"}) for those in kinds))
     yield str(len(programs) - len(ended))
     factors = {name: float(str(outcome["seconds"])) / float(str(outcome["alone"])) for name, outcome in ended.items()}
+    if not factors:
+        yield from ("–", "–")
+        return
     worst = max(factors, key=factors.__getitem__)
     yield f"{statistics.median(factors.values()):.1f} times"
     yield f"{worst}: {factors[worst]:.1f} times, {ended[worst]['alone']} s alone"
@@ -362,7 +365,7 @@ def counts_of_checks(programs: Mapping[str, Mapping[str, object]]) -> Iterator[s
 def main() -> None:
     """Try what is asked for, and write the tables."""
     parser = run_matrix.parser_of(__doc__, "HeCBench", "programs")
-    parser.add_argument("--check", default="", help="checks of `luthier sanitize`, separated by commas: default,all")
+    parser.add_argument("--check", default="", help="values of `luthier sanitize --check`, a run each: default,all")
     given = parser.parse_args()
     flags = "-g" * bool(given.check)
     if given.checkout:

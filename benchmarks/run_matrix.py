@@ -156,6 +156,16 @@ class Suite:
         return ROOT / "build/matrix/wheels" / self.wheels.replace(" ", "+")
 
     @property
+    def prefix(self) -> Path | None:
+        """Return the folder of its interpreter, which the root of a release does not have; None: it is this clone's."""
+        if self.python == PYTHON:
+            return None
+        prefix = Path(self.python).resolve().parents[1]
+        if prefix in (Path("/"), Path("/usr")):
+            raise SystemExit(f"{self.python} is in {prefix}, of which a release has its own: use one in its own folder")
+        return prefix
+
+    @property
     def stand_ins(self) -> Path:
         """Return where libraries are that a module of its wheels is linked with and the packages do not have."""
         return self.installed.with_name(f"{self.installed.name}.stand-ins")
@@ -174,7 +184,8 @@ def suites() -> tuple[dict[str, Suite], dict[str, str], dict[str, dict[str, str]
         if "python" in fields:
             fields["python"] = shutil.which(fields["python"]) or fields["python"]
         fields["packages"] = {of: declared["packages"].get(names, names) for of, names in fields["packages"].items()}
-    return {name: Suite(**fields) for name, fields in declared["suites"].items()}, declared["repairs"], declared["findings"]
+    named = {name: Suite(**fields) for name, fields in declared["suites"].items()}
+    return named, declared["repairs"], declared["findings"]
 
 
 HARMLESS = (
@@ -319,7 +330,8 @@ def run(suite: Suite, release: str, target: str, luthier: Sequence[str], case: C
     steps = [*(REPAIRS[name].strip() for name in suite.repairs), *([f"cd '{case.folder}'"] if case.folder else [])]
     if suite.linked:
         script = ROOT / "tests/run/foreign/stand_ins.py"
-        steps.insert(0, shlex.join([PYTHON, str(script), str(suite.installed / suite.linked), str(suite.stand_ins)]))
+        (module,) = suite.installed.glob(suite.linked)
+        steps.insert(0, shlex.join([PYTHON, str(script), str(module), str(suite.stand_ins)]))
     words = ["sh", "-c", " && ".join([*steps, 'exec env "$@"']), "sh"]
     words += [f"{name}={value}" for name, value in suite.environment.items()]
     words += [f"LD_LIBRARY_PATH={suite.stand_ins}"] if suite.linked else []
@@ -335,7 +347,7 @@ def run(suite: Suite, release: str, target: str, luthier: Sequence[str], case: C
             "--",
             *(["env", f"PYTHONPATH={suite.installed}"] if suite.wheels else []),
             *case.command,
-            bind=None if suite.python == PYTHON else Path(suite.python).resolve().parents[1],
+            bind=suite.prefix,
         ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

@@ -40,6 +40,15 @@ def atomic_of(processor: str, operation: tuple[str, str], scope: str, promise: s
     return str(atomic)
 
 
+@pytest.mark.parametrize(("operation", "count"), zip(OPERATIONS, (16, 5, 8, 6, 23, 16), strict=True))
+def test_llvm_knows_the_promise(operation: tuple[str, str], count: int) -> None:
+    """So many processors have an instruction for the operation."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    atomics = [atomic_of(processor, operation, "agent", PROMISE) for processor in PROCESSORS]
+    assert sum("cmpswap" not in atomic for atomic in atomics) == count
+
+
 @pytest.mark.rows(6)
 @pytest.mark.parametrize("processor", PROCESSORS)
 @pytest.mark.parametrize("operation", OPERATIONS, ids=" of ".join)

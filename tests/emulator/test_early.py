@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from assembly import assembled, function, kernel_text
 from luthier.emulator import layout
-from luthier.emulator.inspection.early import early_registers
+from luthier.emulator.inspection.early import early_registers, plan_fields
 from luthier.isa import registers as r
 
 ROW = 4 * 64
@@ -55,6 +56,16 @@ def early(text: str, target: str = "gfx90a", given: int = 8) -> set[str]:
 )
 def test_registers(text: str, registers: set[str]) -> None:
     assert early(f"{text}\n s_endpgm") == registers
+
+
+@pytest.mark.parametrize(("text", "tracks"), [("v_mov_b32 v1, v0", False), ("v_mov_b32 v1, v5", True)])
+def test_waves_begin_without_tracking_where_no_register_is_early(text: str, tracks: bool) -> None:
+    place = np.zeros(8, np.uint32)
+    fields = plan_fields(offsets_in(f"{text}\n s_endpgm"), place, {"key": 1, "stepping": layout.OBSERVED})
+    assert ("key" in fields, fields.get("early_count", 0)) == (not tracks, int(tracks))
+    if not tracks:
+        assert fields["key"] == 1 | layout.ALL_DEFINED
+        assert fields["stepping"] == layout.OBSERVED | layout.ALL_DEFINED
 
 
 def test_lanes_that_did_not_write() -> None:

@@ -72,7 +72,7 @@ def test_only_differing_pages_are_written(captured: Captured, monkeypatch: pytes
     monkeypatch.setattr(os, "memfd_create", counted)
     capture = read_capture(captured("reduction", "gfx90a")[0])
     with closing(ReplayRoom()) as room:
-        for one in (capture, capture, replace(capture, before=capture.before[1:])):
-            in_room(one, room)
+        for launch in (capture, capture, replace(capture, before=capture.before[1:])):
+            in_room(launch, room)
     assert written == [len(capture.before), 1]  # a page of zeros
     assert len(mappings) == 1

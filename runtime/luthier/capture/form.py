@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import re
 import struct
@@ -18,7 +19,6 @@ from numpy.typing import NDArray
 
 from luthier.emulator.running.memory import host_memory
 from luthier.errors import LuthierError
-from luthier.support.archives import stored_archive
 from luthier.support.files import PRIVATE, write_atomically
 
 SCHEMA = 1
@@ -131,7 +131,11 @@ def write_capture(path: str | os.PathLike[str], capture: Capture) -> None:
         "after": _compressed(capture.after.tobytes()),
         "counts": _compressed(capture.counts.tobytes()),
     }
-    write_atomically(path, stored_archive(members), PRIVATE)
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name), data)  # a fixed date makes the file reproducible
+    write_atomically(path, held.getvalue(), PRIVATE)
 
 
 def _compressed(data: bytes) -> bytes:

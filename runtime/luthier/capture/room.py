@@ -1,4 +1,4 @@
-"""What replays of launches share if they run one after the other: most launches of a program have the same ranges."""
+"""The memory that replays share if they run one after the other: most launches of a program have the same ranges."""
 
 from __future__ import annotations
 
@@ -48,12 +48,15 @@ class ReplayRoom:
         else:
             self.close()
             self._memory, self._ranges, self._held = MappedMemory(ranges), ranges, {}
-        self._write(self._memory, capture)
+        try:
+            self._write(self._memory, capture)
+        except BaseException:
+            self.close()  # it is not known what the memory has
+            raise
         yield
 
     def _write(self, memory: MappedMemory, capture: Capture) -> None:
         wanted, held = by_address(capture.before), self._held
-        self._held = {}  # if writing fails, nothing is known
         known = held if capture.pages is self._pages else {}
         changed = [address for address, page in wanted.items() if known.get(address) != page]
         gone = sorted(held.keys() - wanted.keys())

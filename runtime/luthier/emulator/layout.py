@@ -261,7 +261,7 @@ LAUNCH = FieldLayout(
     lane_scratch=8,  # bytes of a lane's scratch
     wave_size=4,
     given_sgprs=4,  # initialised SGPRs, from s0 on
-    early=8,  # u32 offsets in a wave of the registers that may be read before they are written; 0: all others are such
+    early=8,  # u32 offsets in a wave of the registers that may be read before they are written; 0: all that are not set
     early_count=4,
     backward=4,  # the last work-group comes first, and in each work-group the last wave
 )
@@ -356,7 +356,7 @@ PLAN = FieldLayout(
     name=8,  # address of the kernel's zero-terminated name
     key=4,
     mode=4,
-    stepping=4,  # STEPPING: the entry is a record that leads to the kernel's; or as WAVE.stepping
+    stepping=4,  # as WAVE.stepping; STEPPING: the entry is a record that leads to the kernel's
     wave_size=4,
     vgpr_bytes=4,
     agpr_bytes=4,
@@ -423,7 +423,7 @@ barrier, signalled it, passed it. GRID_SIGNAL, GRID_WAIT: the same for a barrier
 FLOATS: exceptional results. UNDEFINED: a decision by an undefined value (`DECIDED`). FENCE: a part of a fence.
 TAINTS: a wave of which all registers were defined reads undefined bits. SEARCH: its registers may be defined again.
 FOLLOWED: before an access, in code that checks floats, while NaN is followed.
-All code reports the other two. BEYOND_LDS: before an access beyond the end of LDS. COARSE_ONLY: before an atomic that
+Code of every variant reports BEYOND_LDS, before an access beyond the end of LDS, and COARSE_ONLY, before an atomic that
 hardware may not perform on fine-grained memory."""
 
 FACT_SPANS = 26

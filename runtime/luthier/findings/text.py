@@ -79,7 +79,7 @@ def _origin(origin: Origin) -> Iterator[str]:
         yield from _source(copy.frames, copy.object)
         yield from _code(copy)
     if origin.copies and origin.loaded is not None:
-        yield f"  loaded by kernel {spellings(origin.loaded.kernel)[-1]}"
+        yield f"  loaded by kernel {spellings(origin.loaded.kernel)[-1]}, launch {origin.loaded.launch}"
         yield from _source(origin.loaded.frames, origin.loaded.object)
         yield from _code(origin.loaded)
 

@@ -13,10 +13,10 @@ _OF_SYSTEM = ("sc1", "scope:SCOPE_SYS")
 
 def is_unsafe(target: Target, instruction: str) -> bool:
     """Return whether the hardware may leave out an atomic, given as text, if its memory is fine-grained."""
-    mnemonic, *operands = instruction.split()
+    mnemonic, _, operands = instruction.partition(" ")
     if not is_float_atomic(mnemonic) or target.fine_grained_scope == "system":
         return False
-    return not target.fine_grained_scope or not set(_OF_SYSTEM).isdisjoint(operands)
+    return not target.fine_grained_scope or not set(_OF_SYSTEM).isdisjoint(operands.split())
 
 
 def why_unsafe(target: Target, memory: int) -> str:

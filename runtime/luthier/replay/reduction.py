@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 _REPLAY_SECONDS, _REPLAY_FACTOR = 60, 10
 """Time limit of the replay of a new capture: seconds, plus a multiple of the time of the launch."""
-_TOGETHER = 1024
-"""Captures that one process replays."""
+_TOGETHER, _FEW = 1024, 64
+"""Captures that one process replays, if all of them together may take as long; and if it failed."""
 
 
 def reduce(captures: Captures, progress: Callable[[str], None] = lambda name: None) -> list[Path]:
@@ -32,9 +32,9 @@ def reduce(captures: Captures, progress: Callable[[str], None] = lambda name: No
     """
     kept: list[Path] = []
     files = [*captures.files]
-    for at in range(0, len(files), _TOGETHER):
-        equal = _replayed(captures, files[at : at + _TOGETHER])
-        for path in files[at : at + _TOGETHER]:
+    for batch in _batches(files, captures.took):
+        equal = _replayed(captures, batch)
+        for path in batch:
             progress(path.name)
             if path in equal:
                 kept.append(path)
@@ -52,6 +52,20 @@ def reduce(captures: Captures, progress: Callable[[str], None] = lambda name: No
     return kept
 
 
+def _batches(files: Sequence[Path], took: Mapping[Path, float]) -> Iterator[Sequence[Path]]:
+    """Yield captures that one process replays, by the durations of their launches."""
+    batch: list[Path] = []
+    seconds = 0.0
+    for path in files:
+        seconds += _REPLAY_FACTOR * took[path]
+        if batch and (len(batch) == _TOGETHER or seconds > _REPLAY_SECONDS):
+            yield batch
+            batch, seconds = [], _REPLAY_FACTOR * took[path]
+        batch.append(path)
+    if batch:
+        yield batch
+
+
 def _replayed(captures: Captures, paths: Sequence[Path]) -> set[Path]:
     """Replay captures in one process, since starting one takes longer than most replays.
 
@@ -61,6 +75,9 @@ def _replayed(captures: Captures, paths: Sequence[Path]) -> set[Path]:
     held = {str(path): captures.held[path] for path in paths if path in captures.held}
     job = SeveralReplays(files=tuple(map(str, paths)), replay=Replay(reduce=True))
     equal, taken = replay_held(job, held, _REPLAY_SECONDS)
+    if not equal and not taken and len(paths) > _FEW:  # one of them may have ended the process
+        half = len(paths) // 2
+        return _replayed(captures, paths[:half]) | _replayed(captures, paths[half:])
     for path in paths:
         if path in captures.held and str(path) in equal:
             captures.release(path)

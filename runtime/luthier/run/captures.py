@@ -48,6 +48,8 @@ PATIENCE = 60.0
 MOST = 10 << 30
 """Default limit in bytes for all files together, and for the memory of a launch."""
 _ALIAS = ("address", "size", "host")
+_MANIFEST = 4096
+"""Bytes of a held capture besides its arrays, roughly."""
 _HELD_PART = 4
 """Fraction of the memory for captures that unreplayed ones may occupy."""
 
@@ -228,7 +230,9 @@ class Captures(Struct):
             path = self.folder / name if path is None else path
             self.files.append(path)
             self.took[path] = seconds
-            self.held[path], self._added[path] = self._store.shared(capture)
+            held, added = self._store.shared(capture)
+            added += held.before.nbytes + held.after.nbytes + held.counts.nbytes + _MANIFEST
+            self.held[path], self._added[path] = held, added
             self._holding += self._added[path]
             if not self.hold or self._holding > self.most_held:
                 self.write([*self.held])

@@ -395,7 +395,7 @@ class Planner:
             before = {**plain, **fields}
             fields |= {name: before[name] | layout.WATCHED_VALUES for name in ("key", "stepping")}
             fields["undefined"] = self._undefined
-            if self._undefined == layout.UNWRITTEN_VALUES and not self._floats:
+            if self._undefined == layout.UNWRITTEN_VALUES and not self._floats:  # floats need each operand's bits
                 fields |= self._early(planned, kernel, before | fields)
         if self._waits or self._hazards:
             fields |= self._watch(planned, planned.object.target)

@@ -26,7 +26,7 @@ void observe(char *wave, const char *record, const char *access, uint32_t event)
     return search_registers(wave);
   const uint64_t offset = reinterpret_cast<uint64_t>(record) - get(wave, layout::wave::table);
   const auto number = static_cast<uint32_t>(offset / layout::record::kSize);
-  if (current) // all code reports some accesses
+  if (current) // code of every variant reports some events, also without an observer
     current->observe({wave, number, get(record, layout::record::count)}, access, event);
 }
 

@@ -182,14 +182,17 @@ void Origins::accessed(const Observer::Instruction &instruction, const char *acc
 }
 
 void Origins::forget() {
-  if (base_)
-    madvise(base_, UNDEFINED_COPY, MADV_DONTNEED);
+  if (!base_)
+    return;
+  std::lock_guard lock(mutex_);
+  madvise(base_, UNDEFINED_COPY, MADV_DONTNEED);
 }
 
 void Origins::fresh(uint64_t address, uint64_t size) {
   constexpr uint64_t kPage = 4096;
   if (!base_)
     return;
+  std::lock_guard lock(mutex_);
   char *first = number_of(address), *last = first + round_up(size + (address & 3), 4); // of whole dwords
   char *const pages = reinterpret_cast<char *>(round_up(reinterpret_cast<uint64_t>(first), kPage));
   char *const end = reinterpret_cast<char *>(reinterpret_cast<uint64_t>(last) & ~(kPage - 1));

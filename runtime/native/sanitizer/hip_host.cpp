@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -366,11 +367,20 @@ void copies_later(const Copy &copy, const void *stream) {
 
 } // namespace
 
+namespace {
+
+// Return whether a result is an answer, not an error. rocBLAS and hipBLASLt look for a kernel in one module, and one file,
+// after another; whoever goes on without a module or a kernel gets another error.
+bool is_answer(const char *function, int result) {
+  const std::string_view name(function);
+  return result == kNotReady || (result == kNotFound && name == "hipModuleGetFunction") ||
+         (result == kFileNotFound && name == "hipModuleLoad");
+}
+
+} // namespace
+
 void note_result(const char *function, int result, const void *site) {
-  // These are answers, not errors: rocBLAS and hipBLASLt look for a kernel in one module, and one file, after another.
-  // Whoever goes on without what was not found gets another error.
-  const bool is_answer = result == kNotReady || result == kNotFound || result == kFileNotFound;
-  if (!inside && result != kSuccess && !is_answer)
+  if (!inside && result != kSuccess && !is_answer(function, result))
     complain(FindingKind::kCallError, function, result, site);
 }
 

@@ -72,10 +72,16 @@ std::shared_ptr<const FineRanges> Memory::fine_grained() const {
       ranges.push_back({address, allocation.size, allocation.fine});
   std::sort(ranges.begin(), ranges.end(),
             [](const FineRange &left, const FineRange &right) { return left.address < right.address; });
-  for (size_t at = 1; at < ranges.size(); ++at) // registered memory may overlap other memory
-    ranges[at - 1].size = std::min(ranges[at - 1].size, ranges[at].address - ranges[at - 1].address);
+  FineRanges apart; // registered memory may overlap other memory: the range that begins first counts
+  for (FineRange range : ranges) {
+    const uint64_t end = range.address + range.size;
+    if (!apart.empty())
+      range.address = std::max(range.address, apart.back().address + apart.back().size);
+    if (range.address < end)
+      apart.push_back({range.address, end - range.address, range.kind});
+  }
   fine_version_ = version;
-  return fine_ = std::make_shared<const FineRanges>(std::move(ranges));
+  return fine_ = std::make_shared<const FineRanges>(std::move(apart));
 }
 
 void Memory::share(uint64_t address, uint64_t gpu_address) {

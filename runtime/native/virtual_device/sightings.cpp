@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "exported.h"
+#include "origins.h"
 #include "system.h"
 #include "take.h"
 #include "undefined_memory.h"
@@ -96,6 +97,7 @@ luthier::System *system_of_checks() {
 LUTHIER_EXPORT void luthier_allocated(uint64_t address, uint64_t size, uint64_t reserved, luthier::CallTrace calls) {
   if (const auto *system = system_of_checks()) {
     luthier::ProgramMemory::get().allocated(address, size, reserved, calls);
+    luthier::Origins::nans().fresh(address, size);
     system->checked.allocated(size);
   }
 }

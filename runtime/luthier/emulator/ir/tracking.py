@@ -274,7 +274,9 @@ class Tracker:
                 pointer,
                 load,
                 lambda at: self.b.load(at, typ=type, align=align),
-                lambda what, at: self.b.store(what, at, align=align),
+                None
+                if isinstance(load, forms.LoadAtomicInstr)
+                else lambda what, at: self.b.store(what, at, align=align),
             )
         late = [self.shadow(index) for index in place.indices]
         flags = either(self.b, [any_bit(self.b, one) for one in late if one is not None])
@@ -337,12 +339,18 @@ class Tracker:
         low = self.b.and_(self.b.ptrtoint(pointer, type), every(type, layout.UNDEFINED_MASK))
         return self.b.inttoptr(self.b.add(low, start), ir.VectorType(PTR, lanes) if lanes else PTR)
 
-    def _loaded(self, pointer: Any, value: Any, load: Callable[[Any], Any], store: Callable[[Any, Any], Any]) -> Any:
+    def _loaded(
+        self, pointer: Any, value: Any, load: Callable[[Any], Any], clear: Callable[[Any, Any], Any] | None
+    ) -> Any:
         """Return the shadow of a value loaded from memory.
+
+        If all of the value was written without a shadow, the shadow in memory is cleared, so that the next load need
+        not compare. Other work-groups may store to neighbouring bytes meanwhile, so nothing else is written, and
+        nothing by atomic loads, whose memory another one may have changed since.
 
         Args:
             load: emits the same load from another address.
-            store: emits a store of another value to the same elements from another address on.
+            clear: emits a store of a shadow to the same elements from another address on; None: keep it.
         """
         place = self._shadow_of_memory(pointer)
         shadow = load(place)
@@ -350,8 +358,9 @@ class Tracker:
         with self.b.if_then(any_bit(self.b, shadow), likely=False):
             held = load(self._shadow_of_memory(pointer, layout.UNDEFINED_COPY))
             kept = _where_equal(self.b, bits_of(self.b, value), held, shadow)
-            if not _is_local(pointer):
-                store(kept, place)
+            if clear is not None and not _is_local(pointer):
+                with self.b.if_then(self.b.not_(any_bit(self.b, kept))):
+                    clear(kept, place)
             self._arrives(pointer, kept)
             after = self.b.block
         merged = self.b.phi(shadow.type)
@@ -379,7 +388,8 @@ class Tracker:
                 )
                 row = self.b.gep(rows, [(lane * each.count).llvm], source_etype=I32)
                 its = _where_equal(self.b, own, held, shadow)
-                self.b.store(its, self._shadow_of_memory(pointer), align=1)
+                with self.b.if_then(self.b.not_(any_bit(self.b, its))):
+                    self.b.store(its, self._shadow_of_memory(pointer), align=1)
                 self._arrives(pointer, its)
                 self.b.store(its, row, align=4)
             kept = self.b.load(rows, typ=load.type)

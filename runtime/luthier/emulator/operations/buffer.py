@@ -73,7 +73,7 @@ class BufferAccess(Struct):
         payload = 1 if w.major == 10 else size  # GFX10 checks only the first byte
         linear = self.place + skip + payload <= w.splat(self.records)
         index_good = self.index < w.splat(self.all_records)
-        field_good = self.offset + skip + payload <= w.splat(self.stride)
+        field_good = self.offset + skip + (size if w.major >= 11 else 1) <= w.splat(self.stride)
         if w.major == 9:
             strict = field_good | w.wrap(w.splat(~self.swizzled).llvm, "mask")
             good = w.select(self.structured, index_good & strict, linear)

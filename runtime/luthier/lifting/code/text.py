@@ -79,9 +79,7 @@ class Text:
     def __init__(self, object: CodeObject, isa: Isa) -> None:
         self.isa = isa
         self.name = object.name
-        self.ranges = [
-            (address, address + size) for address, size in object.text_ranges if address + size <= _END
-        ]
+        self.ranges = [(address, address + size) for address, size in object.text_ranges if address + size <= _END]
         self._firsts = [first for first, _ in self.ranges]
         self._object = weakref.ref(object)  # `_texts` refers from the object to this
         self.functions: dict[int, Extent] = {}

@@ -16,7 +16,7 @@ _NOT_WRITTEN = {
     ORIGIN_LDS: "LDS that its work-group never wrote",
     ORIGIN_SCRATCH: "private memory that was never written: a local variable",
 }
-_OPERATION = "an operation none of whose operands is NaN"
+_OPERATION = "an operation that makes NaN from other numbers"
 _REGISTER = "a register that was never written: a local variable"
 
 
