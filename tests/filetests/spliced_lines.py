@@ -92,6 +92,7 @@ def _insert(task: InstrumentationTask, index: int, text: str, module: ToolModule
     assert module is not None, "the file has no hooks"
     place, name, given, guard = match.groups()
     hook, values, tests = module.hook(name), arguments(given), [guard] if guard else []
+    assert not tests or place in (None, "after", "every"), f"{place} takes no guard"
     if place == "entry":
         task.insert_hook_at_kernel_entry(hook, *values)
     elif place == "edges":
@@ -118,3 +119,20 @@ def added(before: LiftedRepresentation, after: LiftedRepresentation, pattern: st
         return counter
 
     return ", ".join(f"{count} {name}" for name, count in sorted((counts(after) - counts(before)).items()))
+
+
+def right_before(
+    object: CodeObject, before: LiftedRepresentation, after: LiftedRepresentation, marks: list[Mark], count: int
+) -> str:
+    """Return the instructions right before the application's that follow marks, without the numbers of registers."""
+    addresses = {symbol.name: symbol.address for symbol in object.symbols}
+    texts = [after.isa.text(after.code, index) for index in range(len(after.code))]
+    parts = []
+    for mark in marks:
+        index = before.index_at(addresses[mark.label])
+        assert index is not None
+        text = before.isa.text(before.code, index)
+        assert texts.count(text) == 1, f"{text} occurs {texts.count(text)} times"
+        end = texts.index(text)
+        parts += texts[end - count : end]
+    return "; ".join(re.sub(r"\b([sv])\d+", r"\1N", part) for part in parts)

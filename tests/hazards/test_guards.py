@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from luthier import load_object
 from luthier.errors import HookError
@@ -13,10 +15,7 @@ from luthier.patch import patch_object
 from luthier.tool.task import InstrumentationTask, reg
 from wait_kernels import kernel
 
-HOOKS = """
-__device__ uint64_t sum;
-LUTHIER_HOOK_ANNOTATE add(uint32_t value) { luthier::sAtomicAdd<uint64_t>(&sum, value & 1); }
-"""
+HOOKS = (Path(__file__).parents[1] / "filetests/spliced/guards.hip").read_text()
 
 
 BEFORE = [

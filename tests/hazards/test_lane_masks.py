@@ -1,5 +1,4 @@
-"""Lane masks on GFX11 where payloads meet the application, in waves of 64 lanes
-(`luthier.patch.registers.lane_masks`)."""
+"""Lane masks behind a change of EXEC on GFX11 (cases: ../filetests/spliced/lane_masks.test)."""
 
 from __future__ import annotations
 

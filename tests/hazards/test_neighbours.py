@@ -1,6 +1,8 @@
-"""Wait states between application and payload: on GFX9, before writes of MODE, and after copies of hooks' arguments."""
+"""Wait states between the application and payloads on GFX9 (cases: ../filetests/spliced/neighbours.test)."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 from luthier.hazards.wait_counters import check_waits
@@ -13,21 +15,7 @@ from luthier.tool.task import InstrumentationTask, reg
 from wait_kernels import kernel
 
 TARGETS = ("gfx906", "gfx90a", "gfx942")
-HOOKS = """
-__device__ uint32_t seen[64];
-__device__ uint32_t sum;
-LUTHIER_HOOK_ANNOTATE store(uint32_t value) { seen[__builtin_amdgcn_mbcnt_lo(~0u, 0)] = value; }
-LUTHIER_HOOK_ANNOTATE chosen(uint32_t value) { seen[value & 63] = value == sum ? value : 2 * value; }
-LUTHIER_HOOK_ANNOTATE first(uint32_t value) { luthier::sAtomicAdd<uint32_t>(&sum, value); }
-LUTHIER_HOOK_ANNOTATE every(uint32_t value) { if (value > 3) atomicAdd(&sum, value); }
-LUTHIER_HOOK_ANNOTATE wide(uint32_t value) {
-  uint32_t many[24];
-  for (int k = 0; k < 24; ++k) many[k] = seen[(value + k) & 63];
-  uint32_t total = 0;
-  for (int k = 0; k < 24; ++k) total = total * 3 + many[k] * many[(k * 5) % 24];
-  seen[0] = total;
-}
-"""
+HOOKS = (Path(__file__).parents[1] / "filetests/spliced/neighbours.hip").read_text()
 NAMES = ("store", "chosen", "first", "every", "wide")
 FRESH = range(60, 70)
 """SGPRs that nothing uses."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import luthier
 import pytest
@@ -18,15 +19,7 @@ from luthier.verify import verify_kernel
 from luthier.verify.launch_plan import LaunchPlan
 from wait_kernels import kernel
 
-HOOKS = """
-__device__ uint32_t seen[64];
-LUTHIER_HOOK_ANNOTATE see(uint32_t value) {
-  uint32_t lane = __builtin_amdgcn_mbcnt_lo(~0u, 0);
-  atomicAdd(&seen[lane], value ^ lane);
-}
-LUTHIER_HOOK_ANNOTATE change(uint32_t value) { luthier::writeReg<uint32_t>(luthier::SGPR6, value + 1); }
-LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint32_t>(&seen[1], 3); }
-"""
+HOOKS = (Path(__file__).parents[1] / "filetests/spliced/scalar_reads.hip").read_text()
 
 
 def found(object: CodeObject) -> list[str]:

@@ -6,6 +6,13 @@ LUTHIER_HOOK_ANNOTATE store(uint32_t value) { seen[__builtin_amdgcn_mbcnt_lo(~0u
 LUTHIER_HOOK_ANNOTATE chosen(uint32_t value) { seen[value & 63] = value == sum ? value : 2 * value; }
 LUTHIER_HOOK_ANNOTATE first(uint32_t value) { luthier::sAtomicAdd<uint32_t>(&sum, value); }
 LUTHIER_HOOK_ANNOTATE every(uint32_t value) { if (value > 3) atomicAdd(&sum, value); }
+LUTHIER_HOOK_ANNOTATE wide(uint32_t value) {
+  uint32_t many[24];
+  for (int k = 0; k < 24; ++k) many[k] = seen[(value + k) & 63];
+  uint32_t total = 0;
+  for (int k = 0; k < 24; ++k) total = total * 3 + many[k] * many[(k * 5) % 24];
+  seen[0] = total;
+}
 LUTHIER_HOOK_ANNOTATE both(uint32_t value) {
   atomicAdd((unsigned long long *)&ran, 1ull);
   seen[value % 1000] = value;

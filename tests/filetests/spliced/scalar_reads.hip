@@ -4,3 +4,4 @@ LUTHIER_HOOK_ANNOTATE see(uint32_t value) {
   atomicAdd(&seen[lane], value ^ lane);
 }
 LUTHIER_HOOK_ANNOTATE change(uint32_t value) { luthier::writeReg<uint32_t>(luthier::SGPR6, value + 1); }
+LUTHIER_HOOK_ANNOTATE count() { luthier::sAtomicAdd<uint32_t>(&seen[1], 3); }
