@@ -11,7 +11,7 @@ import os
 import sys
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import IO, NoReturn, Protocol
+from typing import IO, Any, NoReturn, Protocol
 
 from luthier import __version__
 from luthier.errors import LuthierError
@@ -86,19 +86,22 @@ class Parser(argparse.ArgumentParser):
 
     _is_shown = False
 
-    def format_help(self) -> str:
+    def format_help(self, *given: Any, **named: Any) -> str:
         """Return the help for a terminal of this width."""
         self._is_shown = True
-        return super().format_help()
+        return super().format_help(*given, **named)
 
-    def format_usage(self) -> str:
+    def format_usage(self, *given: Any, **named: Any) -> str:
         """Return the usage for a terminal of this width."""
         self._is_shown = True
-        return super().format_usage()
+        return super().format_usage(*given, **named)
 
-    def _get_formatter(self) -> argparse.HelpFormatter:
+    # Newer releases of Python make the formatter for a file first, and pass it on.
+    def _get_formatter(self, *given: Any, **named: Any) -> argparse.HelpFormatter:
         # `add_argument` checks each argument with one. To ask for the terminal's width, it would import `shutil`.
-        return super()._get_formatter() if self._is_shown else argparse.HelpFormatter(self.prog, width=_ANY_WIDTH)
+        if self._is_shown or given or named:
+            return super()._get_formatter(*given, **named)
+        return argparse.HelpFormatter(self.prog, width=_ANY_WIDTH)
 
     def parse_args(self, words: Sequence[str]) -> argparse.Namespace:  # type: ignore[override]
         """Parse the arguments of a command."""

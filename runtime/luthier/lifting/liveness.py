@@ -39,14 +39,11 @@ from luthier.isa import registers as r
 from luthier.lifting.instructions.effects import Effects, unit_bytes
 from luthier.lifting.live import Live, LivePoints
 from luthier.lifting.model import BasicBlock, LiftedKernel
+from luthier.support.named_tuples import new_tuple
 
 LONGEST = 2048
 """Number of instructions between two points of a block whose liveness is stored; for others it is computed on
 demand."""
-
-
-_NEW = tuple.__new__
-"""Makes a named tuple of its fields in half the time."""
 
 
 class Liveness:
@@ -75,7 +72,7 @@ class Liveness:
         if number < 0:
             raise IndexError(f"instruction {index} is unreachable")
         # Equivalent to `_point`; this is asked at every block of a kernel.
-        return _NEW(Live, self._native.at(number, index - self._blocks[number].first))
+        return new_tuple(Live, self._native.at(number, index - self._blocks[number].first))
 
     def at(self, indices: Sequence[int]) -> LivePoints:
         """Return the live registers just before each of some reachable instructions."""
@@ -108,7 +105,7 @@ class Liveness:
 
     def _point(self, block: BasicBlock, number: int) -> Live:
         """Return the liveness before instruction `number` of the block, or at its end."""
-        return _NEW(Live, self._native.at(block.index, number))
+        return new_tuple(Live, self._native.at(block.index, number))
 
 
 def flow_of(lifted: LiftedKernel, longest: int = LONGEST) -> _mc.Flow:

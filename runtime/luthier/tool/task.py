@@ -17,6 +17,7 @@ from luthier.module import Hook, LoadedModule
 from luthier.objects.names import is_selected
 from luthier.objects.source import select_lines
 from luthier.payload import EveryWorkGroup
+from luthier.support.named_tuples import new_tuple
 from luthier.tool import arguments as computed
 from luthier.tool import edits, points
 from luthier.tool.arguments import LaunchOperand, SiteValue
@@ -30,7 +31,6 @@ from luthier.tool.points import Place
 
 __all__ = ["HookArgument", "HookCall", "Insertion", "InstrumentationTask", "reg"]
 
-_NEW = tuple.__new__
 MOST_INSERTIONS = 1 << 19
 """Maximum number of hooks in one kernel. Each takes at least half a kilobyte until the kernel is patched."""
 
@@ -573,4 +573,4 @@ class InstrumentationTask:
         call, numbers = self._calls.of(hook, arguments, self._groups, guard)
         if call.made_at is not None:
             check_values(self.lifted, call, index, place)
-        self.insertions.append(_NEW(Insertion, (index, place, call, numbers)))  # Insertion(…), in half the time
+        self.insertions.append(new_tuple(Insertion, (index, place, call, numbers)))

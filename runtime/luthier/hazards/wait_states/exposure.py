@@ -23,9 +23,7 @@ from luthier.hazards.wait_states.steps import instance_of
 from luthier.isa import Isa
 from luthier.lifting.model import LiftedKernel
 from luthier.lifting.paths import successors
-
-_NEW = tuple.__new__
-"""Makes a named tuple of its fields in half the time."""
+from luthier.support.named_tuples import new_tuple
 
 
 class Exposed(NamedTuple):
@@ -54,7 +52,7 @@ class _Change(NamedTuple):
         first, middle = behind
         set_first, set_middle, keep_first, keep_middle, moved = self
         now = set_first | middle & moved | first & keep_first, set_middle | middle & keep_middle
-        return _NEW(Exposed, now)
+        return new_tuple(Exposed, now)
 
     @classmethod
     def together(cls, changes: Iterable[_Change]) -> _Change:

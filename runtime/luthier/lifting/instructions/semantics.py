@@ -68,7 +68,10 @@ class Mark(IntFlag):
     REGION = 2
     """It begins or ends a region in which code cannot be inserted or a mode is on (`luthier.lifting.code.regions`)."""
     ANY_REGISTER = 4
-    """It may access any vector register: it computes the number of one, or its effects are not known."""
+    """It may access any vector register: it computes the number of one, or its effects are not known.
+
+    `luthier.lifting.code.text` adds this mark: it follows from effects, not from the name that `marks_of` gets.
+    """
 
 
 MODE_SWITCHES = frozenset(
@@ -78,7 +81,7 @@ MODE_SWITCHES = frozenset(
 
 
 def marks_of(pseudo: str) -> Mark:
-    """Return the marks of the operation with this generic name."""
+    """Return the marks of the operation with this generic name, except `Mark.ANY_REGISTER`."""
     marks = Mark(0)
     if pseudo in ("S_GETPC_B64", "S_SETPC_B64", "S_SWAPPC_B64"):
         marks |= Mark.ADDRESS

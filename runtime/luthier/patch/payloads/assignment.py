@@ -264,6 +264,8 @@ class RegisterAssigner:
         self, sites: Sequence[InsertionSite], bounds: Sequence[_Bound | None]
     ) -> tuple[list[int], list[tuple[InsertionSite, RefusalKind, LuthierError]]]:
         """Return [sites] the position of each site's payload, -1 for none, and the sites without one with reasons."""
+        if not sites:
+            return [], []
         numbers = [-1] * len(sites)
         failed: list[tuple[InsertionSite, RefusalKind, LuthierError]] = []
         stretches, plain = self._stretches, not self._mode_writes.matter

@@ -17,6 +17,7 @@ from luthier.payload.arguments import Input
 from luthier.payload.cache import template_for
 from luthier.payload.launch_state import STATES
 from luthier.support.losses import note_loss
+from luthier.support.named_tuples import new_tuple
 from luthier.tool.guards import Guard
 from luthier.tool.hook_calls import HookCall, Insertion
 from luthier.tool.points import Place
@@ -117,7 +118,6 @@ class CompiledHooks:
         """
         block_of, restrictions, uses = self._lifted.block_of, self._lifted.restrictions, self._of
         sites: list[InsertionSite] = []
-        new = tuple.__new__
         for number, insertion in enumerate(insertions):
             index, place, call, _ = insertion
             if number in left_out:
@@ -145,7 +145,9 @@ class CompiledHooks:
             else:
                 numbers = numbers_of(insertion, use) if use.immediates else ()
                 # Equivalent to Site(…), in half the time.
-                sites.append(new(InsertionSite, (number, insertion, index, point, use, ZONES.get(place), numbers)))
+                sites.append(
+                    new_tuple(InsertionSite, (number, insertion, index, point, use, ZONES.get(place), numbers))
+                )
         return sites
 
     def _point(self, index: int, place: Place) -> int:
