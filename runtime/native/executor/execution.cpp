@@ -261,7 +261,12 @@ void Execution::step() {
     for (PartMemory &part : grid_)
       mark_stepped(part.launch);
   }
-  for (Worker *worker : workers_)
+  std::vector<Worker *> all;
+  {
+    std::lock_guard lock(mutex_);
+    all = workers_;
+  }
+  for (Worker *worker : all)
     worker->step(host_);
 }
 

@@ -60,12 +60,14 @@ void AqlQueue::set_save_area(char *area, uint64_t size, uint64_t stack_size) {
 
 void AqlQueue::suspend() {
   std::lock_guard lock(mutex_);
-  is_suspended_ = true;
-  debugged_.id = id_;
+  if (stopping())
+    throw Failure("queue " + std::to_string(id_) + " ends");
   if (!debugged_.format || !debugged_.area)
     throw Failure("queue " + std::to_string(id_) + " has no context save area for its device");
+  debugged_.id = id_;
   if (!launch_ || !launch_->suspend(debugged_))
     SaveArea(debugged_.area, debugged_.area_size, debugged_.stack_size).place({}, {});
+  is_suspended_ = true; // what throws leaves it as it was
 }
 
 void AqlQueue::resume() {
@@ -215,7 +217,7 @@ void AqlQueue::dispatch(const hsa::DispatchPacket &packet, uint64_t id) {
     auto launch = std::make_unique<Launch>(
         resources_, Packet{&packet, choice, plan, &sampled.how, queue, id, cooperative_, node_, gpu_, member_});
     const Published published(mutex_, launch_, *launch, [&](std::unique_lock<std::mutex> &lock) {
-      released_.wait(lock, [&] { return !is_suspended_; });
+      released_.wait(lock, [&] { return !is_suspended_ || stopping(); });
       debugged_.id = id_;
       if (stopping())
         launch->abort();

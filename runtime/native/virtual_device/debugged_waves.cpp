@@ -2,9 +2,11 @@
 
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "scheduler.h"
 #include "unit_numbers.h"
+#include "user_memory.h"
 
 namespace luthier {
 
@@ -13,6 +15,7 @@ using namespace layout;
 namespace {
 
 constexpr uint64_t kUnit = 4; // bytes of a register of 32 bits
+constexpr uint64_t kLongestInstruction = 4 * kUnit;
 constexpr uint32_t kNoOffset = ~uint32_t{0}, kNoRecord = ~uint32_t{0};
 
 // Bits of registers, from the "ISA" documents of CDNA 2 and 3.
@@ -142,22 +145,22 @@ void DebuggedWaves::arrived(Worker &worker) {
 }
 
 void DebuggedWaves::save(Execution &execution) {
-  saved_.clear();
+  std::vector<Saved> all;
   std::vector<uint32_t> groups;
   for (Worker *worker : execution.groups()) {
     const std::vector<char *> waves = worker->live_waves();
     if (!waves.empty())
       groups.push_back(waves.size());
     for (char *wave : waves)
-      saved_.push_back({wave, worker, {}});
+      all.push_back({wave, worker, {}});
   }
   const uint64_t row = kUnit * get(plan_, plan::wave_size);
   const SaveArea::Registers used{static_cast<uint32_t>(get(plan_, plan::vgpr_bytes) / row),
                                  static_cast<uint32_t>(get(plan_, plan::agpr_bytes) / row), lds_};
   const std::vector<SavedPlaces> places =
       SaveArea(queue_.area, queue_.area_size, queue_.stack_size).place(used, groups);
-  for (size_t index = 0; index < saved_.size(); ++index) {
-    Saved &saved = saved_[index];
+  for (size_t index = 0; index < all.size(); ++index) {
+    Saved &saved = all[index];
     saved.places = places[index];
     State &state = state_of(saved.wave, *saved.worker);
     if (!state.status)
@@ -167,6 +170,7 @@ void DebuggedWaves::save(Execution &execution) {
       throw Failure("a wave executes code of another code object, whose addresses are not known");
     write(saved, state, pc);
   }
+  saved_ = std::move(all);
 }
 
 void DebuggedWaves::write(const Saved &saved, const State &state, uint64_t pc) const {
@@ -193,9 +197,8 @@ void DebuggedWaves::write(const Saved &saved, const State &state, uint64_t pc) c
 }
 
 void DebuggedWaves::load(Host &host) {
-  for (const Saved &saved : saved_)
+  for (const Saved &saved : std::exchange(saved_, {}))
     read(saved, host);
-  saved_.clear();
 }
 
 void DebuggedWaves::read(const Saved &saved, Host &host) {
@@ -234,12 +237,17 @@ void DebuggedWaves::read(const Saved &saved, Host &host) {
 // Return the address of an instruction like that at an address outside the kernel's code; 0 if there is none. Debuggers
 // step a copy of an instruction so that a breakpoint can stay where it is, if its address makes no difference.
 uint64_t DebuggedWaves::original_of(uint64_t pc) const {
+  char there[kLongestInstruction];
+  uint64_t readable = 0; // the debugger names any address
+  while (readable < sizeof there && copy_from_user(there + readable, pc + readable, kUnit))
+    readable += kUnit;
   const char *copy = pointer<const char *>(plan_, plan::code_copy);
   const uint64_t code_size = get(plan_, plan::code_size);
   for (uint64_t at = 0, end; at < code_size; at = end) {
     for (end = at + kUnit; end < code_size && record_at(code_ + end) == kNoRecord; end += kUnit) {
     }
-    if (record_at(code_ + at) != kNoRecord && std::memcmp(copy + at, reinterpret_cast<const char *>(pc), end - at) == 0)
+    const uint64_t size = end - at;
+    if (size <= readable && record_at(code_ + at) != kNoRecord && std::memcmp(copy + at, there, size) == 0)
       return code_ + at;
   }
   return 0;

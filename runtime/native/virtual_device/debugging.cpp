@@ -1,8 +1,31 @@
 #include "debugging.h"
 
+#include <cerrno>
+#include <csignal>
+#include <ctime>
 #include <unistd.h>
 
 namespace luthier {
+
+namespace {
+
+// Write a mark to the debugger's pipe. A full one has marks that it has not read yet. If the debugger has ended, the
+// program gets no SIGPIPE, which would end it.
+void notify(int pipe) {
+  sigset_t broken, before, pending;
+  sigemptyset(&broken);
+  sigaddset(&broken, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &broken, &before);
+  sigpending(&pending);
+  const char mark = '.';
+  if (write(pipe, &mark, 1) < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE)) {
+    const timespec now{};
+    sigtimedwait(&broken, nullptr, &now);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+} // namespace
 
 Debugging::~Debugging() { detach(); }
 
@@ -33,11 +56,8 @@ void Debugging::report(uint64_t exceptions) {
 void Debugging::raise(uint64_t queue, uint64_t exceptions) {
   std::lock_guard lock(mutex_);
   pending_[queue] |= exceptions;
-  if (notifier_ >= 0 && exceptions & reported_) {
-    const char mark = '.';
-    // A full pipe has marks that the debugger has not read yet.
-    [[maybe_unused]] const ssize_t written = write(notifier_, &mark, 1);
-  }
+  if (notifier_ >= 0 && exceptions & reported_)
+    notify(notifier_);
 }
 
 uint64_t Debugging::take(uint64_t queue, uint64_t cleared) {

@@ -120,25 +120,42 @@ Progress Launch::progress() {
 }
 
 void Launch::step(const DebuggedQueue &queue) {
-  if (!debugged_) {
-    const auto &packet = *packet_.packet;
-    debugged_.emplace(queue, plan_, packet.kernel_object + get(plan_, plan::code_delta),
-                      static_cast<uint32_t>(packet_.id & (queue.packets - 1)), packet.group_segment_size);
+  {
+    std::lock_guard lock(mutex_);
+    if (!debugged_) {
+      const auto &packet = *packet_.packet;
+      debugged_.emplace(queue, plan_, packet.kernel_object + get(plan_, plan::code_delta),
+                        static_cast<uint32_t>(packet_.id & (queue.packets - 1)), packet.group_segment_size);
+    }
   }
   execution_.step();
+}
+
+bool Launch::is_debugged() {
+  std::lock_guard lock(mutex_);
+  return debugged_.has_value();
 }
 
 bool Launch::suspend(const DebuggedQueue &queue) {
   if (!gate_.close())
     return false;
-  step(queue);
-  debugged_->save(execution_);
+  try {
+    step(queue);
+    debugged_->save(execution_);
+  } catch (...) {
+    gate_.open();
+    throw;
+  }
   return true;
 }
 
 void Launch::resume() {
-  if (debugged_)
-    debugged_->load(*this);
+  try {
+    if (is_debugged())
+      debugged_->load(*this);
+  } catch (const std::exception &problem) { // some waves are not as the debugger wants them
+    failed(problem.what());
+  }
   gate_.open();
 }
 
@@ -246,7 +263,7 @@ void Launch::execute() {
   const bool in_order = observed_ && observed_->wants_order();
   const unsigned helpers = std::min<uint64_t>(count - 1, resources_.pool.size());
   uint64_t together = packet_.cooperative ? count : in_order ? 1 + helpers : 0;
-  if (debugged_) { // all that the device holds are there to be seen
+  if (is_debugged()) { // all that the device holds are there to be seen
     const uint64_t size = get(plan_, plan::wave_size), waves = round_up(block_.product(), size) / size;
     const auto &packet = *packet_.packet;
     together = std::max(together, std::min(count, resident_groups(plan_, waves, packet.group_segment_size,

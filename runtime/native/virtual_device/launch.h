@@ -94,8 +94,8 @@ public:
   // Return its progress. For other threads.
   Progress progress();
   // For other threads, when a debugger is attached: stop its waves and write them where the debugger finds them; then
-  // let them continue, as the debugger has changed them. The queue lives as long as the launch. Throws `Failure`.
-  // Return false if it ends.
+  // let them continue, as the debugger has changed them. The queue lives as long as the launch. Return false if it
+  // ends. If that throws, the waves continue. A launch that cannot resume fails.
   bool suspend(const DebuggedQueue &queue);
   void resume();
   // Before it runs: a debugger is attached.
@@ -104,6 +104,7 @@ public:
   bool went_outside() const { return !outside_.empty(); }
 
 private:
+  bool is_debugged();
   std::optional<Fault> check() const;
   std::vector<uint64_t> arguments() const;
   void execute();
@@ -139,7 +140,7 @@ private:
   std::optional<Observers> observers_;
   std::unique_ptr<Watched> watched_;
   Gate gate_;
-  std::optional<DebuggedWaves> debugged_;
+  std::optional<DebuggedWaves> debugged_; // made with `mutex_`, and kept to the end
   Execution execution_;
   std::vector<std::unique_ptr<LaunchSample>> samples_; // that are measured
   std::vector<GridPart> rest_;                         // work-groups in no sample
