@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -29,6 +30,13 @@ struct Connections {
   }
 };
 
+constexpr timeval kPatience{10, 0}; // for an answer
+
+int no_answer(uint32_t pid) {
+  std::fprintf(stderr, "luthier: process %u does not answer the debugger; are its threads stopped?\n", pid);
+  return -ETIMEDOUT;
+}
+
 // Return a connection to a process; a negative error number if there is none.
 int connect_to(uint32_t pid) {
   Connections &connections = Connections::get();
@@ -41,12 +49,18 @@ int connect_to(uint32_t pid) {
     return -ENAMETOOLONG;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   const int made = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  if (made >= 0)
+    for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) // the latter is also for `connect`
+      setsockopt(made, SOL_SOCKET, option, &kPatience, sizeof kPatience);
   if (made >= 0 && connect(made, reinterpret_cast<sockaddr *>(&address), sizeof address) == 0) {
     connections.open[pid] = made;
     return made;
   }
+  const bool is_late = errno == EAGAIN;
   if (made >= 0)
     close(made);
+  if (is_late)
+    return no_answer(pid);
   if (kill(static_cast<pid_t>(pid), 0) == 0)
     std::fprintf(stderr,
                  "luthier: process %u cannot be debugged: it is no program of this run, or its ROCm runtime has not "
@@ -55,8 +69,18 @@ int connect_to(uint32_t pid) {
   return -ESRCH;
 }
 
-// Send a request with its data, and receive the answer in their place. Return false if the process has ended.
-bool exchange(int connection, DebugMessage &message, std::vector<char> &data, int file) {
+// Repeat a call that a signal has interrupted.
+ssize_t uninterrupted(const auto &call) {
+  ssize_t size;
+  do {
+    size = call();
+  } while (size < 0 && errno == EINTR);
+  return size;
+}
+
+// Send a request with its data, and receive the answer in their place. Return 0; a negative error number if the process
+// has ended or does not answer.
+int exchange(int connection, DebugMessage &message, std::vector<char> &data, int file) {
   message.size = data.size();
   iovec parts[] = {{&message, sizeof message}, {data.data(), data.size()}};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -72,18 +96,17 @@ bool exchange(int connection, DebugMessage &message, std::vector<char> &data, in
     head->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(head), &file, sizeof file);
   }
-  if (sendmsg(connection, &outgoing, MSG_NOSIGNAL) < 0)
-    return false;
+  if (uninterrupted([&] { return sendmsg(connection, &outgoing, MSG_NOSIGNAL); }) < 0)
+    return errno == EAGAIN ? no_answer(message.arguments.pid) : -ESRCH;
   std::vector<char> buffer(kMostDebugBytes);
-  ssize_t size;
-  do {
-    size = recv(connection, buffer.data(), buffer.size(), 0);
-  } while (size < 0 && errno == EINTR);
+  const ssize_t size = uninterrupted([&] { return recv(connection, buffer.data(), buffer.size(), 0); });
+  if (size < 0 && errno == EAGAIN)
+    return no_answer(message.arguments.pid);
   if (size < static_cast<ssize_t>(sizeof message))
-    return false;
+    return -ESRCH;
   std::memcpy(&message, buffer.data(), sizeof message);
   data.assign(buffer.begin() + sizeof message, buffer.begin() + size);
-  return true;
+  return 0;
 }
 
 // A part of the debugger's memory that a request reads and its answer writes.
@@ -173,13 +196,13 @@ int KernelDriver::debug(kfd::DebugTrap &a) {
     return -EFAULT;
   DebugMessage message{0, 0, a};
   const bool is_begin = a.operation == kfd::DebugOperation::kEnable;
-  const bool is_there = exchange(connection, message, data, is_begin ? static_cast<int>(a.enable.notifier) : -1);
-  if (!is_there || a.operation == kfd::DebugOperation::kDisable) {
+  const int error = exchange(connection, message, data, is_begin ? static_cast<int>(a.enable.notifier) : -1);
+  if (error || a.operation == kfd::DebugOperation::kDisable) {
     close(connection);
     Connections::get().open.erase(a.pid);
   }
-  if (!is_there)
-    return -ESRCH;
+  if (error)
+    return error;
   a = message.arguments;
   const size_t written = std::min<size_t>(data.size(), user.size);
   return !written || copy_to_user(user.address, data.data(), written) ? message.result : -EFAULT;

@@ -25,10 +25,6 @@ template <typename Row> void append(std::vector<char> &data, const Row &row, siz
   data.resize(data.size() + size - std::min(size, sizeof row));
 }
 
-} // namespace
-
-namespace {
-
 std::string files() {
   const char *folder = std::getenv(topology::kFilesVariable);
   return folder ? folder : "";
@@ -67,15 +63,46 @@ DebugServer::DebugServer(Process &process) : process_(process) {
   thread_.detach();
 }
 
+namespace {
+
+// Files that came with a message. They are closed at the end, but for one that is taken.
+class Files {
+public:
+  explicit Files(msghdr &message) {
+    for (cmsghdr *part = CMSG_FIRSTHDR(&message); part; part = CMSG_NXTHDR(&message, part))
+      for (size_t at = CMSG_LEN(0); is_files(*part) && at + sizeof(int) <= part->cmsg_len; at += sizeof(int)) {
+        int file;
+        std::memcpy(&file, reinterpret_cast<const char *>(part) + at, sizeof file);
+        all_.push_back(file);
+      }
+  }
+  ~Files() {
+    for (const int file : all_)
+      if (file >= 0)
+        close(file);
+  }
+  Files(const Files &) = delete;
+  Files &operator=(const Files &) = delete;
+
+  // The first; -1: there is none. Who takes it sets it to -1.
+  int &first() { return all_.empty() ? none_ : all_[0]; }
+
+private:
+  static bool is_files(const cmsghdr &part) { return part.cmsg_level == SOL_SOCKET && part.cmsg_type == SCM_RIGHTS; }
+  std::vector<int> all_;
+  int none_ = -1;
+};
+
+} // namespace
+
+// Each client has a thread, so that a second one is refused while the first has a session.
 void DebugServer::serve() {
   for (;;) {
     const int connection = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (connection < 0 && errno != EINTR && errno != ECONNABORTED)
       return;
-    if (connection >= 0) {
-      serve(connection);
-      close(connection);
-    }
+    if (connection >= 0)
+      quiet_thread([this, connection] { serve(connection); }).detach();
   }
 }
 
@@ -93,22 +120,25 @@ void DebugServer::serve(int connection) {
     const ssize_t size = recvmsg(connection, &incoming, MSG_CMSG_CLOEXEC);
     if (size < 0 && errno == EINTR)
       continue;
-    int file = -1;
-    if (const cmsghdr *head = size > 0 ? CMSG_FIRSTHDR(&incoming) : nullptr; head && head->cmsg_type == SCM_RIGHTS)
-      std::memcpy(&file, CMSG_DATA(head), sizeof file);
-    DebugMessage message;
-    if (size < static_cast<ssize_t>(sizeof message))
+    if (size <= 0)
       break;
-    std::memcpy(&message, buffer.data(), sizeof message);
+    Files files(incoming);
+    DebugMessage message;
+    const bool is_cut = incoming.msg_flags & (MSG_TRUNC | MSG_CTRUNC);
+    if (size >= static_cast<ssize_t>(sizeof message))
+      std::memcpy(&message, buffer.data(), sizeof message);
+    if (is_cut || size < static_cast<ssize_t>(sizeof message) || message.size != size - sizeof message) {
+      std::fprintf(stderr, "luthier: a debugger has sent a malformed request; its session ends\n");
+      break;
+    }
     std::vector<char> data(buffer.begin() + sizeof message, buffer.begin() + size);
     try {
-      message.result = answer(message.arguments, data, file);
+      std::lock_guard lock(answering_);
+      message.result = answer(connection, message.arguments, data, files.first());
     } catch (const std::exception &problem) {
       std::fprintf(stderr, "luthier: a request of a debugger failed: %s\n", problem.what());
       message.result = -EIO;
     }
-    if (file >= 0)
-      close(file);
     message.size = data.size();
     std::vector<char> reply(sizeof message);
     std::memcpy(reply.data(), &message, sizeof message);
@@ -116,17 +146,42 @@ void DebugServer::serve(int connection) {
     if (send(connection, reply.data(), reply.size(), MSG_NOSIGNAL) < 0)
       break;
   }
-  end_session();
+  {
+    std::lock_guard lock(answering_);
+    if (connection == attached_)
+      end_session();
+  }
+  close(connection); // only now, so that no other has its number
 }
 
-int DebugServer::answer(kfd::DebugTrap &a, std::vector<char> &data, int &file) {
+namespace {
+
+const char *name_of(kfd::DebugOperation operation) {
+  switch (operation) {
+  case kfd::DebugOperation::kSendRuntimeEvent:
+    return "send exceptions to the runtime";
+  case kfd::DebugOperation::kSetAddressWatch:
+  case kfd::DebugOperation::kClearAddressWatch:
+    return "set or clear a watchpoint";
+  case kfd::DebugOperation::kQueryExceptionInfo:
+    return "query information about an exception";
+  default:
+    return "unknown";
+  }
+}
+
+} // namespace
+
+int DebugServer::answer(int connection, kfd::DebugTrap &a, std::vector<char> &data, int &file) {
   using Operation = kfd::DebugOperation;
   Debugging &debugging = process_.system.debugging;
-  if (a.operation != Operation::kEnable && !debugging.is_attached())
+  if (attached_ >= 0 && connection != attached_)
+    return -EALREADY;
+  if (a.operation != Operation::kEnable && attached_ < 0)
     return -EINVAL;
   switch (a.operation) {
   case Operation::kEnable:
-    return enable(a, data, file);
+    return enable(connection, a, data, file);
   case Operation::kDisable:
     end_session();
     return 0;
@@ -155,18 +210,20 @@ int DebugServer::answer(kfd::DebugTrap &a, std::vector<char> &data, int &file) {
   case Operation::kGetQueueSnapshot:
     return snapshot(a, data);
   default:
-    std::fprintf(stderr,
-                 "luthier: the virtual device does not have debugger operation %u (watchpoints, and exceptions "
-                 "sent to the runtime)\n",
-                 static_cast<unsigned>(a.operation));
+    if (refused_.insert(a.operation).second)
+      std::fprintf(stderr, "luthier: the virtual device does not have debugger operation %u: %s\n",
+                   static_cast<unsigned>(a.operation), name_of(a.operation));
     return -EPERM;
   }
 }
 
-int DebugServer::enable(kfd::DebugTrap &a, std::vector<char> &data, int &file) {
+int DebugServer::enable(int connection, kfd::DebugTrap &a, std::vector<char> &data, int &file) {
+  if (file < 0)
+    return -EBADF;
   if (!process_.system.debugging.attach(file, a.enable.exceptions))
     return -EALREADY;
   file = -1; // it is the session's
+  attached_ = connection;
   const kfd::RuntimeInfo info{process_.runtime, process_.runtime ? kEnabled : 0, 1};
   data.clear();
   append(data, info, sizeof info);
@@ -186,8 +243,10 @@ int DebugServer::suspend(kfd::DebugTrap &a, std::vector<char> &data) {
       continue;
     }
     try {
-      if (suspended_.insert(id).second)
+      if (!suspended_.count(id)) {
         queue->suspend();
+        suspended_.insert(id);
+      }
       process_.system.debugging.take(id, a.suspend.exceptions);
       ++count;
     } catch (const std::exception &problem) {
@@ -258,11 +317,16 @@ int DebugServer::snapshot(kfd::DebugTrap &a, std::vector<char> &data) {
 }
 
 void DebugServer::end_session() {
+  attached_ = -1;
   process_.system.debugging.detach();
   std::lock_guard lock(process_.mutex);
   for (const uint64_t id : std::exchange(suspended_, {}))
-    if (Queue *queue = process_.system.queue(id))
-      queue->resume();
+    try {
+      if (Queue *queue = process_.system.queue(id))
+        queue->resume();
+    } catch (const std::exception &problem) {
+      std::fprintf(stderr, "luthier: a queue cannot be resumed after a debugger: %s\n", problem.what());
+    }
 }
 
 } // namespace luthier

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -37,8 +38,8 @@ public:
 private:
   void serve();
   void serve(int connection);
-  int answer(kfd::DebugTrap &a, std::vector<char> &data, int &file);
-  int enable(kfd::DebugTrap &a, std::vector<char> &data, int &file);
+  int answer(int connection, kfd::DebugTrap &a, std::vector<char> &data, int &file);
+  int enable(int connection, kfd::DebugTrap &a, std::vector<char> &data, int &file);
   int suspend(kfd::DebugTrap &a, std::vector<char> &data);
   int resume(kfd::DebugTrap &a, std::vector<char> &data);
   int query_event(kfd::DebugTrap &a);
@@ -47,8 +48,11 @@ private:
 
   Process &process_;
   int listener_ = -1;
-  std::set<uint64_t> suspended_; // queues
-  std::thread thread_;           // it ends with the process
+  std::mutex answering_;                  // of what follows
+  int attached_ = -1;                     // the connection that has the session
+  std::set<uint64_t> suspended_;          // queues
+  std::set<kfd::DebugOperation> refused_; // of which users have been told
+  std::thread thread_;                    // it ends with the process
 };
 
 } // namespace luthier

@@ -55,10 +55,8 @@ int KernelDriver::create_queue(kfd::CreateQueue &a) {
 }
 
 int KernelDriver::destroy_queue(kfd_ioctl_destroy_queue_args &a) {
-  {
-    std::lock_guard lock(process_.mutex);
-    process_.queues.erase(a.queue_id);
-  }
+  std::lock_guard lock(process_.mutex); // a debugger may be using the queue
+  process_.queues.erase(a.queue_id);
   return system_.remove(a.queue_id) ? 0 : -EINVAL;
 }
 
