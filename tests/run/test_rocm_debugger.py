@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from commands import run_luthier
 from luthier.cli.main import main
@@ -12,6 +14,7 @@ from .conftest import PROGRAMS
 RELEASE = "6.4"
 PACKAGES = "amd-dbgapi-dev", "librocm-dbgapi0"
 SEEN = """\
+a second client: There is a restriction that prevents debugging
 runtime events: 1
 agent {target}, {units} units
 code objects of the program: 1
@@ -49,9 +52,13 @@ def test_a_session(target: str) -> None:
         (["--device", "emu:gfx1030"], "--debugger knows the waves of gfx90a and gfx942, not of gfx1030"),
         (["--device", "emu:gfx90a", "--check", "races"], "give it without --check"),
         (["--device", "emu:gfx90a", "--project"], "give it without --project"),
+        (["--device", "emu:gfx90a", "-o", "{folder}", "--capture"], "give it without --capture"),
         (["--device", "hip"], "--debugger works on virtual devices only"),
     ],
 )
-def test_what_cannot_be_debugged(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_debugged(
+    options: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = [option.format(folder=tmp_path / "results") for option in options]
     assert main(["run", "--debugger", *options, "--", "true"]) != 0
     assert message in capsys.readouterr().err

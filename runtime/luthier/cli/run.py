@@ -281,7 +281,12 @@ def _check_debugger(options: RunOptions, devices: Sequence[VirtualGpu]) -> None:
     """
     from luthier.run.topology import DEBUGGED
 
-    without = {"-t": options.tool, "--check": options.check, "--project": options.project is not None}
+    without = {
+        "-t": options.tool,
+        "--check": options.check,
+        "--project": options.project is not None,
+        "--capture": options.capture,
+    }
     for flag, is_given in without.items():
         if is_given:
             raise LuthierError(f"--debugger shows the program's own code: give it without {flag}")

@@ -176,6 +176,31 @@ void show_process() {
   std::printf("has compute queues: %d\n", compute > 0);
 }
 
+constexpr uint32_t kAdd = 0x80298129; // s_add_u32 s41, s41, 1
+constexpr uint64_t kLoop = 4 * sizeof(uint32_t);
+
+bool is_in_loop(amd_dbgapi_wave_id_t wave) {
+  for (uint64_t back = 0; back < kLoop; back += sizeof(uint32_t))
+    if (word_at(pc_of(wave) - back) == kAdd)
+      return true;
+  return false;
+}
+
+// Stop waves when all of them are in the loop; return how many have stopped.
+size_t stop_in_loop(const std::vector<amd_dbgapi_wave_id_t> &waves) {
+  for (int turn = 0; turn < 600; ++turn) {
+    for (const auto wave : waves)
+      DO(amd_dbgapi_wave_stop(wave));
+    const size_t stopped = await(AMD_DBGAPI_EVENT_KIND_WAVE_STOP, waves.size());
+    if (stopped < waves.size() || std::all_of(waves.begin(), waves.end(), is_in_loop))
+      return stopped;
+    for (const auto wave : waves)
+      go_on(wave);
+    usleep(5'000);
+  }
+  return 0;
+}
+
 // Stop all waves, and print what each has.
 std::vector<amd_dbgapi_wave_id_t> stop_all() {
   std::vector<amd_dbgapi_wave_id_t> waves;
@@ -184,10 +209,7 @@ std::vector<amd_dbgapi_wave_id_t> stop_all() {
     usleep(20'000);
   }
   std::sort(waves.begin(), waves.end(), [](auto left, auto right) { return left.handle < right.handle; });
-  usleep(300'000); // all reach the loop
-  for (const auto wave : waves)
-    DO(amd_dbgapi_wave_stop(wave));
-  std::printf("stopped: %zu of %zu waves\n", await(AMD_DBGAPI_EVENT_KIND_WAVE_STOP, waves.size()), waves.size());
+  std::printf("stopped: %zu of %zu waves\n", stop_in_loop(waves), waves.size());
   for (const auto wave : waves) {
     struct {
       uint32_t id[3];
@@ -212,11 +234,40 @@ void show_dispatch(amd_dbgapi_wave_id_t wave) {
               pc_of(wave) > entry && pc_of(wave) < entry + 4096);
 }
 
-constexpr uint32_t kAdd = 0x80298129; // s_add_u32 s41, s41, 1
+void begin() {
+  memory = open(("/proc/" + std::to_string(child) + "/mem").c_str(), O_RDWR);
+  static amd_dbgapi_callbacks_t callbacks = {std::malloc, std::free, client_info, insert, remove, transfer, log};
+  DO(amd_dbgapi_initialize(&callbacks));
+  amd_dbgapi_set_log_level(std::getenv("VERBOSE") ? AMD_DBGAPI_LOG_LEVEL_VERBOSE : AMD_DBGAPI_LOG_LEVEL_WARNING);
+}
+
+amd_dbgapi_status_t attach() {
+  return amd_dbgapi_process_attach(reinterpret_cast<amd_dbgapi_client_process_id_t>(&child), &process);
+}
+
+// Attach from another process.
+void show_second_client(const char *self) {
+  const std::string number = std::to_string(child);
+  std::fflush(stdout);
+  const pid_t second = fork();
+  if (second == 0) {
+    execl(self, self, "--second", number.c_str(), nullptr);
+    _exit(127);
+  }
+  waitpid(second, nullptr, 0);
+}
 
 } // namespace
 
 int main(int, char **arguments) {
+  if (std::strcmp(arguments[1], "--second") == 0) {
+    child = std::atoi(arguments[2]);
+    begin();
+    const char *text = "?";
+    amd_dbgapi_get_status_string(attach(), &text);
+    std::printf("a second client: %s\n", text);
+    return 0;
+  }
   int output[2];
   if (pipe(output) != 0)
     return 1;
@@ -231,11 +282,9 @@ int main(int, char **arguments) {
   char line[256] = "";
   if (!std::fgets(line, sizeof line, from))
     return 1;
-  memory = open(("/proc/" + std::to_string(child) + "/mem").c_str(), O_RDWR);
-  static amd_dbgapi_callbacks_t callbacks = {std::malloc, std::free, client_info, insert, remove, transfer, log};
-  DO(amd_dbgapi_initialize(&callbacks));
-  amd_dbgapi_set_log_level(std::getenv("VERBOSE") ? AMD_DBGAPI_LOG_LEVEL_VERBOSE : AMD_DBGAPI_LOG_LEVEL_WARNING);
-  DO(amd_dbgapi_process_attach(reinterpret_cast<amd_dbgapi_client_process_id_t>(&child), &process));
+  begin();
+  check(attach(), "to attach");
+  show_second_client(arguments[0]);
   std::printf("runtime events: %zu\n", await(AMD_DBGAPI_EVENT_KIND_RUNTIME, 1));
   show_process();
   const std::vector<amd_dbgapi_wave_id_t> waves = stop_all();
