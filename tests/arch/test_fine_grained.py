@@ -40,7 +40,7 @@ def atomic_of(processor: str, operation: tuple[str, str], scope: str, promise: s
     return str(atomic)
 
 
-@pytest.mark.parametrize(("operation", "count"), zip(OPERATIONS, (16, 5, 8, 6, 23, 16), strict=True))
+@pytest.mark.parametrize(("operation", "count"), [*zip(OPERATIONS, (16, 5, 8, 6, 23, 16), strict=True)])
 def test_llvm_knows_the_promise(operation: tuple[str, str], count: int) -> None:
     """So many processors have an instruction for the operation."""
     llvm.initialize_all_targets()
