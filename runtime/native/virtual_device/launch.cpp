@@ -124,8 +124,9 @@ void Launch::step(const DebuggedQueue &queue) {
     std::lock_guard lock(mutex_);
     if (!debugged_) {
       const auto &packet = *packet_.packet;
-      debugged_.emplace(queue, plan_, packet.kernel_object + get(plan_, plan::code_delta),
-                        static_cast<uint32_t>(packet_.id & (queue.packets - 1)), packet.group_segment_size);
+      debugged_ = std::make_unique<DebuggedWaves>(queue, plan_, packet.kernel_object + get(plan_, plan::code_delta),
+                                                  static_cast<uint32_t>(packet_.id & (queue.packets - 1)),
+                                                  packet.group_segment_size);
     }
   }
   execution_.step();
@@ -133,7 +134,7 @@ void Launch::step(const DebuggedQueue &queue) {
 
 bool Launch::is_debugged() {
   std::lock_guard lock(mutex_);
-  return debugged_.has_value();
+  return debugged_ != nullptr;
 }
 
 bool Launch::suspend(const DebuggedQueue &queue) {

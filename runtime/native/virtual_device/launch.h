@@ -140,7 +140,7 @@ private:
   std::optional<Observers> observers_;
   std::unique_ptr<Watched> watched_;
   Gate gate_;
-  std::optional<DebuggedWaves> debugged_; // made with `mutex_`, and kept to the end
+  std::unique_ptr<DebuggedWaves> debugged_; // made with `mutex_`, and kept to the end
   Execution execution_;
   std::vector<std::unique_ptr<LaunchSample>> samples_; // that are measured
   std::vector<GridPart> rest_;                         // work-groups in no sample
