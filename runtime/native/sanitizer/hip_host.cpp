@@ -369,8 +369,8 @@ void copies_later(const Copy &copy, const void *stream) {
 
 namespace {
 
-// Return whether a result is an answer, not an error. rocBLAS and hipBLASLt look for a kernel in one module, and one file,
-// after another; whoever goes on without a module or a kernel gets another error.
+// Return whether a result is an answer, not an error. rocBLAS and hipBLASLt look for a kernel in one module, and one
+// file, after another; whoever goes on without a module or a kernel gets another error.
 bool is_answer(const char *function, int result) {
   const std::string_view name(function);
   return result == kNotReady || (result == kNotFound && name == "hipModuleGetFunction") ||
