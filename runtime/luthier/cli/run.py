@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib  # noqa: F401  # where memory is short later, its import logs a traceback for each hash
 import itertools
 import math
 import os

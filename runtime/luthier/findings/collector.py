@@ -153,8 +153,8 @@ class FindingSet:
             )
         if kind in _FENCES and code is not None and code.target is not None:
             finding.detail = _missing_fence(kind, code.target, apart=seen.group != seen.other_group)
-        if kind == _UNSAFE_ATOMIC:
-            if code is None or code.target is None or not is_unsafe(code.target, finding.instruction):
+        if kind == _UNSAFE_ATOMIC and code is not None and code.target is not None:
+            if not is_unsafe(code.target, finding.instruction):
                 return
             finding.detail = why_unsafe(code.target, seen.operands)
         if kind in FLOAT_KINDS:
