@@ -26,13 +26,10 @@ demo-llm: setup ## run a language model on ROCm 6.4 and count every instruction;
 test-setup:
 	@scripts/bootstrap build dev scons test hip docs
 
-# Tests wait for programs, disks and time limits a third of the time: three workers keep two processors busy.
-WORKERS = $(shell echo $$(($$(nproc) * 3 / 2)))
-
 # NumPy's threads for matrices start with a busy loop in each process.
 test: export OPENBLAS_NUM_THREADS = 1
 test: test-setup ## run the tests, with a fixed covering selection of the largest tables
-	@$(PYTHON) -m pytest -q -n $(WORKERS) --dist worksteal $(TESTFLAGS)
+	@$(PYTHON) -m pytest -q -n auto --dist worksteal $(TESTFLAGS)
 
 test-all: export LUTHIER_TEST_ALL = 1
 test-all: export LUTHIER_TEST_SHARD = $(SHARD)
