@@ -40,7 +40,7 @@ constexpr uint64_t kSlice = 64;
 constexpr uint64_t kLong = 4096;
 // One slice in this many is checked if the check only serves `progress`.
 constexpr uint64_t kSeldom = 8;
-// What a thread waits for a debugger when no wave can run.
+// How long a thread sleeps if a debugger has halted all waves.
 constexpr std::chrono::milliseconds kNap{1};
 // Bytes of scratch of all work-groups that run at once.
 constexpr uint64_t kMostScratch = 1 << 30;
@@ -69,7 +69,6 @@ Execution::Execution(Host &host, const Dispatch &dispatch) : host_(host), dispat
   shape_.scratch_lane = dispatch.scratch_lane;
   shape_.watch = dispatch.watch;
   shape_.undefined = get(plan_, plan::undefined);
-  shape_.stepped = dispatch.stepped;
 }
 
 Execution::~Execution() {

@@ -28,7 +28,6 @@ struct Dispatch {
   uint64_t scratch_lane = 0;               // bytes
   bool cooperative = false;                // all work-groups run at once
   bool backward = false;                   // the last work-group comes first, and of each its last wave
-  bool stepped = false;                    // waves return to `Host::stepped` before every instruction
   uint64_t resident = 0;                   // work-groups that may run at once
   uint64_t quantum = 4096;                 // backward branches of a wave's turn
   uint64_t step_limit = uint64_t{1} << 62; // backward branches of a work-group

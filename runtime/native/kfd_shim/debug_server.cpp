@@ -231,9 +231,11 @@ int DebugServer::enable(int connection, kfd::DebugTrap &a, std::vector<char> &da
   return 0;
 }
 
-int DebugServer::suspend(kfd::DebugTrap &a, std::vector<char> &data) {
-  int count = 0;
-  std::vector<uint32_t> ids(std::min<size_t>(a.suspend.count, data.size() / sizeof(uint32_t)));
+// Do something with each queue of a request, whose numbers are in its data; return with how many that was possible.
+template <typename Does>
+int DebugServer::each_queue(uint32_t count, std::vector<char> &data, const char *done, const Does &does) {
+  int good = 0;
+  std::vector<uint32_t> ids(std::min<size_t>(count, data.size() / sizeof(uint32_t)));
   std::memcpy(ids.data(), data.data(), ids.size() * sizeof ids[0]);
   std::lock_guard lock(process_.mutex); // no queue is destroyed meanwhile
   for (uint32_t &id : ids) {
@@ -243,38 +245,32 @@ int DebugServer::suspend(kfd::DebugTrap &a, std::vector<char> &data) {
       continue;
     }
     try {
-      if (!suspended_.count(id)) {
-        queue->suspend();
-        suspended_.insert(id);
-      }
-      process_.system.debugging.take(id, a.suspend.exceptions);
-      ++count;
+      does(*queue, id);
+      ++good;
     } catch (const std::exception &problem) {
-      std::fprintf(stderr, "luthier: a queue cannot be suspended for a debugger: %s\n", problem.what());
+      std::fprintf(stderr, "luthier: a queue cannot be %s for a debugger: %s\n", done, problem.what());
       id |= kfd::kQueueError;
     }
   }
   std::memcpy(data.data(), ids.data(), ids.size() * sizeof ids[0]);
-  return count;
+  return good;
+}
+
+int DebugServer::suspend(kfd::DebugTrap &a, std::vector<char> &data) {
+  return each_queue(a.suspend.count, data, "suspended", [&](Queue &queue, uint64_t id) {
+    if (!suspended_.count(id)) {
+      queue.suspend();
+      suspended_.insert(id);
+    }
+    process_.system.debugging.take(id, a.suspend.exceptions);
+  });
 }
 
 int DebugServer::resume(kfd::DebugTrap &a, std::vector<char> &data) {
-  int count = 0;
-  std::vector<uint32_t> ids(std::min<size_t>(a.resume.count, data.size() / sizeof(uint32_t)));
-  std::memcpy(ids.data(), data.data(), ids.size() * sizeof ids[0]);
-  std::lock_guard lock(process_.mutex); // no queue is destroyed meanwhile
-  for (uint32_t &id : ids) {
-    Queue *queue = process_.system.queue(id);
-    if (!queue) {
-      id |= kfd::kQueueInvalid;
-      continue;
-    }
+  return each_queue(a.resume.count, data, "resumed", [&](Queue &queue, uint64_t id) {
     if (suspended_.erase(id))
-      queue->resume();
-    ++count;
-  }
-  std::memcpy(data.data(), ids.data(), ids.size() * sizeof ids[0]);
-  return count;
+      queue.resume();
+  });
 }
 
 int DebugServer::query_event(kfd::DebugTrap &a) {

@@ -40,6 +40,7 @@ private:
   void serve(int connection);
   int answer(int connection, kfd::DebugTrap &a, std::vector<char> &data, int &file);
   int enable(int connection, kfd::DebugTrap &a, std::vector<char> &data, int &file);
+  template <typename Does> int each_queue(uint32_t count, std::vector<char> &data, const char *done, const Does &does);
   int suspend(kfd::DebugTrap &a, std::vector<char> &data);
   int resume(kfd::DebugTrap &a, std::vector<char> &data);
   int query_event(kfd::DebugTrap &a);
