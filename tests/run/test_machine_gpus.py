@@ -80,7 +80,6 @@ def test_the_named_one_runs_the_kernels(build_program: Callable[[str], Path], tm
     [
         (["run", "--device", "hip:0", "--executed", "--", "true"], "--executed works on virtual devices only"),
         (["run", "--device", "hip:0", "--check", "race", "--", "true"], "--check works on virtual devices only"),
-        (["sanitize", "--device", "hip:0", "--", "true"], "needs a virtual device"),
         (["debug", "--device", "hip", "--", "true"], "captures are replayed on emulated devices"),
         (["run", "--device", "hip:0,emu:gfx90a", "--", "true"], "'emu:gfx90a' is not a GPU of this machine"),
         (["run", "--device", "emu:gfx90a,hip:0", "--", "true"], "no device 'hip:0'"),

@@ -137,6 +137,7 @@ class Findings:
         impossible: checks of sets that cannot run -> why.
         selection: launches that are observed; None: all.
         budget: as for `luthier.run.findings.collector.Collector`.
+        where: the device that checks, for messages.
 
     Raises:
         LuthierError: a check or a suppression is invalid, or a file cannot be written.
@@ -150,12 +151,13 @@ class Findings:
         impossible: Mapping[str, str] = MappingProxyType({}),
         selection: Selection | None = None,
         budget: float | None = None,
+        where: str = "a virtual device",
     ) -> None:
         from luthier.findings import suppressions
         from luthier.findings.finding import Unchecked
         from luthier.run.findings.collector import Collector
 
-        self._options = options
+        self._options, self._where = options, where
         if why := _without_addresses():
             named = {*checks, *(["init"] if options.init is not None else [])}
             impossible = {**dict.fromkeys(TRACKING - named, why), **impossible}
@@ -196,7 +198,7 @@ class Findings:
         """Return what was not checked: of a program without launches, them all."""
         from luthier.findings.finding import Unchecked
 
-        nothing = Unchecked(0, "", "launches", "no kernel of the program ran on a virtual device")
+        nothing = Unchecked(0, "", "launches", f"no kernel of the program ran on {self._where}")
         return [*self.collector.unchecked, *([] if self.collector.scope().launches else [nothing])]
 
     def is_error(self, finding: Finding) -> bool:

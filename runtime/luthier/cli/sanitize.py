@@ -1,4 +1,4 @@
-"""``luthier sanitize``: run an unmodified program on virtual devices and check it for errors."""
+"""``luthier sanitize``: run an unmodified program on virtual devices, or on GPUs, and check it for errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from luthier.findings.kinds import CHECKS, DEFAULT
 from luthier.terminal import say_text, visible
 
 if TYPE_CHECKING:
-    from luthier.run import Unfinished
+    from luthier.run import MachineGpus, Unfinished
     from luthier.run.findings.collector import Collector
 
 
@@ -29,7 +29,12 @@ class SanitizeOptions(CommandOptions):
 
     check: list[str] = check_option(before="--checks", help=f"{HELP} (default: {DEFAULT})")
     findings: FindingOptions = group(FindingOptions)
-    device: str | None = option("--device", metavar="DEVICES", help="as for `luthier run`; for captures: theirs")
+    device: str | None = option(
+        "--device",
+        metavar="DEVICES",
+        help="as for `luthier run`; on GPUs of the machine (hip) hooks check: memory, race (in LDS), fp; for captures: "
+        "theirs",
+    )
     chosen: LaunchOptions = group(LaunchOptions, title="launches that checks observe (memory, leak, host: always all)")
     budget: float | None = option(
         "--budget",
@@ -86,18 +91,7 @@ def run(args: argparse.Namespace) -> int:
         findings = _findings_of_captures(options)
         code = _captures(options, command, findings.collector)
     else:
-        findings = Findings(
-            options.check,
-            options.findings,
-            selection=options.chosen.selection(),
-            budget=options.budget,
-        )
-        if options.selects and not any(CHECKS[check].observes for check in findings.chosen.checks):
-            raise LuthierError(
-                f"options that select launches have no effect on {', '.join(findings.chosen.checks)}, which check "
-                "every launch: leave them out, or add another check"
-            )
-        code = _program(options, command, findings.collector, unfinished)
+        findings, code = _checked_program(options, command, unfinished)
     status = findings.tell(unfinished.what)
     if options.json:
         data = {"schema": 1, "exit_code": code, **findings.to_json()}
@@ -111,14 +105,63 @@ def are_captures(words: Sequence[str]) -> bool:
     return all(Path(word).is_dir() or is_capture(word) for word in words)
 
 
-def _program(options: SanitizeOptions, command: list[str], collector: Collector, unfinished: Unfinished) -> int:
-    """Run a program and collect findings and what was cut short; return its exit code."""
-    from luthier.run import run_program, virtual_devices_for
+def _checked_program(options: SanitizeOptions, command: list[str], unfinished: Unfinished) -> tuple[Findings, int]:
+    """Run a program and collect findings and what was cut short; return them, and its exit code."""
+    from luthier.run import MachineGpus, devices_for, run_program
 
     if options.scheduler is not None:
         raise LuthierError("--scheduler works for captures, not for programs")
-    devices = virtual_devices_for(options.device, command)
-    return run_program(command, devices, findings=collector, seconds=options.time_limit, unfinished=unfinished)
+    devices = devices_for(options.device, command)
+    if isinstance(devices, MachineGpus):
+        return _checked_by_hooks(options, command, devices, unfinished)
+    findings = Findings(
+        options.check,
+        options.findings,
+        selection=options.chosen.selection(),
+        budget=options.budget,
+    )
+    if options.selects and not any(CHECKS[check].observes for check in findings.chosen.checks):
+        raise LuthierError(
+            f"options that select launches have no effect on {', '.join(findings.chosen.checks)}, which check "
+            "every launch: leave them out, or add another check"
+        )
+    seconds, collector = options.time_limit, findings.collector
+    return findings, run_program(command, devices, findings=collector, seconds=seconds, unfinished=unfinished)
+
+
+def _checked_by_hooks(
+    options: SanitizeOptions, command: list[str], devices: MachineGpus, unfinished: Unfinished
+) -> tuple[Findings, int]:
+    """Do the same on GPUs of the machine, under the tools that check with hooks.
+
+    Raises:
+        LuthierError: an option or a named check needs virtual devices, or a tool is missing or fails.
+    """
+    from luthier.run import Later, run_program
+    from luthier.run.hook_checks import NOT_ON_GPUS, collect, hook_tools
+    from luthier.run.instrumentation import Instrumentation
+    from luthier.tool import parse_tools
+
+    if options.budget is not None:
+        raise LuthierError("--budget works on virtual devices only: choose launches with --launches or --preset")
+    for check in options.check:
+        if check in NOT_ON_GPUS:
+            raise LuthierError(f"the check {check} cannot run on {devices.names[0]}: {NOT_ON_GPUS[check]}")
+    findings = Findings(options.check, options.findings, impossible=NOT_ON_GPUS, where="the GPU")
+    tools = parse_tools(hook_tools(findings.collector.kinds))
+    tools.follow_sources()
+
+    def begin() -> Instrumentation:
+        made = Instrumentation(tools, options.chosen.selection())
+        made.begin()
+        return made
+
+    later = Later(begin, watches_memory=tools.watches_memory)
+    code = run_program(command, devices, later, seconds=options.time_limit, unfinished=unfinished)
+    instrumentation = later.get()
+    instrumentation.end()
+    collect(instrumentation, findings.collector)
+    return findings, code
 
 
 def _findings_of_captures(options: SanitizeOptions) -> Findings:

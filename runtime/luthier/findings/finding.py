@@ -16,6 +16,8 @@ from luthier.objects.user_source import user_frame
 
 REACH = 1 << 36
 """Maximum distance in bytes of an address from the allocation that it may belong to: the reach of a 32-bit index."""
+UNKNOWN = -1
+"""Stands for an unknown wave, work-group or launch of a finding by hooks."""
 COPY = "copy"
 """Stands for the function name if the copying function is unknown."""
 
@@ -166,6 +168,7 @@ class Finding(Struct):
     lane: int = 0
     """-1: a scalar register or value, or no lane."""
     wave: int = 0
+    """Or `UNKNOWN`, as the next."""
     group: int = 0
     """Number of the work-group in the launch."""
     size: int = 0
@@ -195,7 +198,7 @@ class Finding(Struct):
     count: int = 1
     """Number of lanes and times; for `WATCHED` kinds of launches."""
     first_launch: int = 0
-    """Number among the kernel's launches in the process, from 0."""
+    """Number among the kernel's launches in the process, from 0; or `UNKNOWN`."""
     last_launch: int = 0
 
     @property
@@ -319,13 +322,14 @@ class Finding(Struct):
         """Return it as one line."""
         if not self.kernel:
             return self.message
-        lane = "" if self.lane < 0 else f" lane {self.lane}"
         where = f"{self.name} at {self.offset:#x} ({self.instruction})"
         other = "" if self.other is None else f"; {self.other}"
         count = f"; {self.count} times" if self.count > 1 else ""
         source = in_source(SourceLocation(self.frames) if self.frames else None)
-        who = f"work-group {self.group} wave {self.wave}{lane}"
-        return f"{self.kind} in {where}: {who}: {self.what}{other}{count}{source}"
+        numbers = {"work-group": self.group, "wave": self.wave, "lane": self.lane}
+        known = [f"{what} {number}" for what, number in numbers.items() if number >= 0]
+        who = f"{' '.join(known)}: " if known else ""
+        return f"{self.kind} in {where}: {who}{self.what}{other}{count}{source}"
 
     def _place(self) -> str:
         if self.allocation is None:

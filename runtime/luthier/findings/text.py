@@ -120,7 +120,9 @@ def _in_kernel(finding: Finding) -> Iterator[str]:
     """Yield the lines after the message of a finding in a kernel."""
     lane = "" if finding.kind == "missed-barrier" or finding.lane < 0 else f"lane {finding.lane} of "
     yield from _source(finding.frames, finding.object)
-    yield f"    by {lane}wave {finding.wave} of work-group {finding.group}, kernel {finding.name}"
+    group = f" of work-group {finding.group}" if finding.group >= 0 else ""
+    who = f"by {lane}wave {finding.wave}{group}, kernel" if finding.wave >= 0 else "in kernel"
+    yield f"    {who} {finding.name}"
     yield from _code(finding)
     if finding.other is not None:
         yield from (
@@ -129,10 +131,11 @@ def _in_kernel(finding: Finding) -> Iterator[str]:
     if finding.kind in WATCHED:
         yield f"    in {counted(finding.count, 'launch')} of the kernel, first in launch {finding.first_launch}"
         return
-    launches = f"{finding.first_launch}"
+    launches = f", launch {finding.first_launch}"
     if finding.last_launch != finding.first_launch:
-        launches = f"{finding.first_launch} to {finding.last_launch}"
-    yield f"    {counted(finding.count, 'lane' if lane else 'time')} in all, launch {launches} of the kernel"
+        launches += f" to {finding.last_launch}"
+    where = f"{launches} of the kernel" if finding.first_launch >= 0 else ""
+    yield f"    {counted(finding.count, 'lane' if lane or finding.wave < 0 else 'time')} in all{where}"
 
 
 def _other(finding: Finding, other: Other, *, is_of_lanes: bool) -> Iterator[str]:

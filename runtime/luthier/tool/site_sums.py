@@ -6,7 +6,7 @@ of 64-bit numbers on the device, and returns the rows with their instructions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,12 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from luthier.errors import HookError, ToolError
+from luthier.findings.finding import UNKNOWN, Finding, Other, Unchecked
 from luthier.lifting import Instruction
 from luthier.module import LoadedModule
+from luthier.objects.source import SourceFrame
 from luthier.support.table import Table
 from luthier.tool.arguments import Immediate, immediate
 from luthier.tool.observation import Run
 from luthier.tool.task import InstrumentationTask
+
+_NO_SOURCE = "debug information has none for this instruction"
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,28 @@ class MeasuredSite:
     def source(self) -> str:
         """Return the user's ``file:line``, or ``function+0x…`` without debug information."""
         return self.instruction.place
+
+    def finding(self, kind: str, process: int = 0) -> Finding:
+        """Return a finding at this instruction, for `luthier.Tool.findings`; wave, work-group and launch are unknown.
+
+        Args:
+            kind: one of `luthier.findings.kinds.KINDS`.
+            process: process ID.
+        """
+        made = Finding(kind, process, self.kernel, self.object, self.address, self.text, *self._frames)
+        made.lane = made.wave = made.group = made.first_launch = made.last_launch = UNKNOWN
+        return made
+
+    @property
+    def as_other(self) -> Other:
+        """Return this instruction as the other one of a finding."""
+        return Other(self.object, self.address, self.text, *self._frames)
+
+    @property
+    def _frames(self) -> tuple[tuple[SourceFrame, ...], str]:
+        """Return the source frames, innermost first, and why there is none."""
+        source = self.instruction.source
+        return ((), _NO_SOURCE) if source is None else (source.frames, "")
 
 
 class Measured(NamedTuple):
@@ -100,6 +126,15 @@ class Sites:
             MeasuredSite(kernel, name, instruction.address, instruction.block, instruction.text, instruction, facts)
         )
         return True
+
+    def unchecked(self, what: str) -> Iterator[Unchecked]:
+        """Yield the instructions that are not measured, for `luthier.Tool.unchecked`.
+
+        Args:
+            what: what the tool checks at them, as in ``bounds``.
+        """
+        for kernel, instruction, reason in self.unmeasured:
+            yield Unchecked(0, kernel, f"{what} of {instruction.text.partition(' ')[0]}", reason)
 
     def tables(self) -> Sequence[Table]:
         """Return the table of instructions that are not measured, or nothing if there are none."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from luthier.findings.finding import Finding, Unchecked
     from luthier.isa.targets import TargetId
     from luthier.support.table import Table
     from luthier.tool.counts import KernelCounts
@@ -191,6 +192,14 @@ class Tool:
         names = dict.fromkeys(variable.name for variable in run.variables() if variable.number is not None)
         sums = [Table("", ("variable", "value"), [(name, run.total(name)) for name in names])] if names else []
         return [*sums, *(table for counts in run.counts() for table in self.tables(counts))]
+
+    def findings(self, run: Run) -> Iterable[Finding]:
+        """Return the errors of the program that the tool has found, for ``luthier sanitize --device hip``."""
+        return ()
+
+    def unchecked(self, run: Run) -> Iterable[Unchecked]:
+        """Return what the tool could not check, for the same command."""
+        return ()
 
 
 def failed(tool: Tool, function: str, problem: BaseException) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
 from luthier import Immediate, Instruction, InstrumentationTask, Run, SiteSums, Table, Tool, ToolModule
+from luthier.findings.finding import Finding, Unchecked
 from luthier.isa import OperandKind, RegisterRange
 from luthier.module import Hook
+from luthier.tool.site_sums import MeasuredSite
 from msgspec.structs import replace
 
 from luthier_fp_check import exponents
@@ -53,15 +55,32 @@ class FpCheck(Tool):
             if self.options.exponents:
                 self.exponents.add(task, instruction, partial(_count, task, instruction, operands))
 
+    def _exceptional(self, run: Run) -> Iterator[tuple[MeasuredSite, str, int]]:
+        """Yield instruction, kind and lanes of results, by kernel in the order of the code."""
+        shown = len(KINDS) if self.options.flow else 2
+        for site, sums in sorted(self.sums.read(run), key=lambda row: (row.site.kernel, row.site.address)):
+            for kind, lanes in zip(KINDS[:shown], sums, strict=False):
+                if lanes:
+                    yield site, kind, int(lanes)
+
+    def findings(self, run: Run) -> Iterable[Finding]:
+        """Yield the instructions that made or passed on exceptional numbers."""
+        for site, kind, lanes in self._exceptional(run):
+            made = site.finding(kind)
+            made.count = lanes
+            yield made
+
+    def unchecked(self, run: Run) -> Iterable[Unchecked]:
+        """Yield the instructions that were not examined."""
+        if partial := run.total("partial"):
+            yield Unchecked(0, "", "results of matrix products", f"lanes were inactive ({partial} times)")
+        yield from self.sums.unchecked("results")
+
     def report(self, run: Run) -> Iterable[Table]:
         """Yield the instructions that made or passed on exceptional numbers, by kernel in the order of the code."""
-        measured = sorted(self.sums.read(run), key=lambda row: (row.site.kernel, row.site.address))
-        shown = len(KINDS) if self.options.flow else 2
         rows = [
-            (site.kernel, kind, site.source, hex(site.address), site.text, int(lanes))
-            for site, sums in measured
-            for kind, lanes in zip(KINDS[:shown], sums, strict=False)
-            if lanes
+            (site.kernel, kind, site.source, hex(site.address), site.text, lanes)
+            for site, kind, lanes in self._exceptional(run)
         ]
         yield Table(
             "exceptional numbers",

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from luthier import Immediate, Instruction, InstrumentationTask, Launch, Run, Sites, Table, Tool, ToolModule
 from luthier.errors import HookError, ToolError
+from luthier.findings.finding import Finding, Unchecked
+from luthier.findings.kinds import FindingKind
 from luthier.isa import OperandKind
+from luthier.tool.site_sums import MeasuredSite
 from luthier.tool.task import HookArgument
+from numpy.typing import NDArray
 
 DEVICE = ToolModule.from_package(__name__, "device")
 SITES = 1 << 14
@@ -26,6 +30,14 @@ PAIR = np.dtype(
     [(name, "<u8") for name in ("sites", "times")] + [(name, "<u4") for name in ("offset", "group", "earlier", "later")]
 )
 """Record of a pair, as in device.hip."""
+RACES = "races in LDS"
+UNWATCHED = {
+    "unwatched": "waves of work-groups that were not watched",
+    "beyond": "lanes whose access was beyond the watched part of LDS",
+    "lost": "races that were not recorded for lack of room",
+    "worn": "waves and accesses after too many launches or barriers",
+}
+"""Variable of device.hip -> what it counts."""
 
 
 class LdsRace(Tool):
@@ -47,7 +59,7 @@ class LdsRace(Tool):
         if not 0 <= self.options.first < 1 << 31:
             raise ToolError(f"option first of lds_race must be the number of a work-group, not {self.options.first}")
         self.watched = Sites(SITES)
-        self.unchecked: list[tuple[str, str]] = []
+        self.unchecked_kernels: list[tuple[str, str]] = []
         """Kernels that are not checked, with reasons."""
 
     def instrument(self, task: InstrumentationTask) -> None:
@@ -59,8 +71,10 @@ class LdsRace(Tool):
         barriers = {one: _steps(one) for one in task.instructions if one.is_barrier}
         unknown = next((one for one, steps in barriers.items() if steps is None), None)
         if unknown is not None:
-            self.unchecked.append((kernel, f"{unknown.text} at {unknown.address:#x} is a barrier of another kind"))
-            task.leave_out(self.unchecked[-1][1])
+            self.unchecked_kernels.append(
+                (kernel, f"{unknown.text} at {unknown.address:#x} is a barrier of another kind")
+            )
+            task.leave_out(self.unchecked_kernels[-1][1])
             return
         inserted = len(task.insertions)
         z = task.third_workgroup_id
@@ -71,7 +85,7 @@ class LdsRace(Tool):
                 task.insert_hook_before(instruction, DEVICE.barrier, steps or 0, *about)
         except HookError as problem:
             del task.insertions[inserted:]
-            self.unchecked.append((kernel, problem.message))
+            self.unchecked_kernels.append((kernel, problem.message))
             task.leave_out(problem.message)
             return
         # The size of pieces divides that of all accesses, since adjacent bytes may belong to different waves.
@@ -108,6 +122,35 @@ class LdsRace(Tool):
     def at_kernel_launch(self, launch: Launch) -> None:
         """Serialise launches: concurrent ones would share the records of a work-group."""
 
+    def findings(self, run: Run) -> Iterable[Finding]:
+        """Yield the races by process."""
+        for variable in run.variables("pairs"):
+            for pair in variable.read(PAIR):
+                if pair["sites"]:
+                    yield self._finding(pair, variable.pid)
+
+    def _finding(self, pair: NDArray[np.void], process: int) -> Finding:
+        """Return a pair of accesses as a finding: the later access, with the earlier one as the other."""
+        earlier, later = (self.watched.sites[number] for number in _sites(pair))
+        is_read_of_atomic = {earlier.facts, later.facts} == {WORDS["load"], WORDS["atomic"]}
+        made = later.finding((FindingKind.UNORDERED_READ if is_read_of_atomic else FindingKind.RACE).label, process)
+        made.in_lds, made.address, made.count = True, int(pair["offset"]), int(pair["times"])
+        made.size, made.group = _bytes(later), int(pair["group"])
+        made.wave, made.lane = divmod(int(pair["later"]), 64)
+        made.other = earlier.as_other
+        made.other.size, made.other.address, made.other.group = _bytes(earlier), made.address, made.group
+        made.other.wave, made.other.lane = divmod(int(pair["earlier"]), 64)
+        return made
+
+    def unchecked(self, run: Run) -> Iterable[Unchecked]:
+        """Yield what was not watched."""
+        for kernel, reason in self.unchecked_kernels:
+            yield Unchecked(0, kernel, RACES, reason)
+        for name, what in UNWATCHED.items():
+            if count := run.total(name):
+                yield Unchecked(0, "", RACES, f"{what} ({count})")
+        yield from self.watched.unchecked(RACES)
+
     def report(self, run: Run) -> Iterable[Table]:
         """Yield races, and what was watched and what was not."""
         pairs: dict[tuple[int, int], list[int]] = {}
@@ -115,10 +158,7 @@ class LdsRace(Tool):
             for pair in variable.read(PAIR):
                 if not pair["sites"]:
                     continue
-                sites = int(pair["sites"]) - 1
-                entry = pairs.setdefault(
-                    (sites & 0x3FFF, sites >> 14), [0, *(int(pair[name]) for name in PAIR.names[2:])]
-                )
+                entry = pairs.setdefault(_sites(pair), [0, *(int(pair[name]) for name in PAIR.names[2:])])
                 entry[0] += int(pair["times"])
         rows: list[tuple[object, ...]] = []
         for (first, second), (times, offset, group, *who) in sorted(pairs.items(), key=lambda item: -item[1][0]):
@@ -140,20 +180,28 @@ class LdsRace(Tool):
         )
         title = f"races: {len(rows)} pairs of instructions" if rows else "races"
         yield Table(title, (*columns, "wave:lane", "wave:lane", "times"), rows[: self.options.top or None])
-        names = ("watched", "unwatched", "barriers", "beyond", "lost", "worn")
-        totals = {name: run.total(name) for name in (*names, "passed")}
+        barriers = run.total("barriers")
         counts = (
-            ("waves watched", totals["watched"]),
-            ("waves of work-groups that were not watched", totals["unwatched"]),
-            ("barriers that waves reached", totals["barriers"]),
-            ("barriers without active lanes, which were not seen", totals["barriers"] - totals["passed"]),
-            ("lanes whose access was beyond the watched part of LDS", totals["beyond"]),
-            ("races that were not recorded for lack of room", totals["lost"]),
-            ("waves and accesses after too many launches or barriers", totals["worn"]),
+            ("waves watched", run.total("watched")),
+            ("barriers that waves reached", barriers),
+            ("barriers without active lanes, which were not seen", barriers - run.total("passed")),
+            *((what, run.total(name)) for name, what in UNWATCHED.items()),
         )
         yield Table("watched", ("what", "count"), [row for row in counts if row[1]])
-        yield Table("not checked", ("kernel", "reason"), self.unchecked)
+        yield Table("not checked", ("kernel", "reason"), self.unchecked_kernels)
         yield from self.watched.tables()
+
+
+def _sites(pair: NDArray[np.void]) -> tuple[int, int]:
+    """Return the numbers of the earlier and the later access of a pair."""
+    sites = int(pair["sites"]) - 1
+    return sites & 0x3FFF, sites >> 14
+
+
+def _bytes(site: MeasuredSite) -> int:
+    """Return the bytes that a lane accesses at a site; 0 if unknown."""
+    access = site.instruction.memory
+    return 0 if access is None else access.size or 0
 
 
 def _may_access(instruction: Instruction) -> bool:

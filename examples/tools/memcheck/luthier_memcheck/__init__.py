@@ -25,7 +25,7 @@ from luthier import (
     immediate,
 )
 from luthier.errors import HookError
-from luthier.findings.finding import Finding, NearbyAllocation
+from luthier.findings.finding import UNKNOWN, Finding, NearbyAllocation, Unchecked
 from luthier.findings.kinds import FindingKind
 from numpy.typing import NDArray
 
@@ -54,8 +54,8 @@ FINDING = np.dtype(
     [(name, "<u8") for name in ("key", "lanes", "address")]
     + [(name, "<u4") for name in ("launch", "group", "place", "lds")]
 )
-UNKNOWN = (1 << 32) - 1
-"""Number of an unknown work-group."""
+NO_GROUP = (1 << 32) - 1
+"""Number of an unknown work-group on the device."""
 FIRST_NAME = 2
 """Number of the first name of a stretch: 0 is before LDS, 1 after it."""
 SPACES = ("global", "flat", "scalar", "lds")
@@ -185,8 +185,8 @@ class Memcheck(Tool):
         _write(variables, {"known": known, "names": names, "stretch_count": len(stretches)})
         return True
 
-    def findings(self, run: Run) -> list[tuple[Finding, str]]:
-        """Return the findings so far with their source lines: equal ones merged, in the order of the code."""
+    def findings(self, run: Run) -> list[Finding]:
+        """Return the findings so far: equal ones merged, in the order of the code."""
         names = {number: name for name, number in self._names.items()}
         findings = [
             self._finding(record, variable.pid, names)
@@ -194,54 +194,70 @@ class Memcheck(Tool):
             for record in variable.read(FINDING)
             if record["key"]
         ]
-        findings.sort(key=lambda located: located[0].first_launch)
-        known: dict[tuple[str | int, ...], tuple[Finding, str]] = {}
-        for finding, source in (*findings, *((one, "") for one in self._bad_frees)):
-            first, _ = known.setdefault(finding.key, (finding, source))
+        findings.sort(key=attrgetter("first_launch"))
+        known: dict[tuple[str | int, ...], Finding] = {}
+        for finding in (*findings, *self._bad_frees):
+            first = known.setdefault(finding.key, finding)
             if first is not finding:
                 first.merge(finding)
-        return sorted(known.values(), key=lambda located: (located[0].kernel, located[0].offset))
+        return sorted(known.values(), key=attrgetter("kernel", "offset"))
 
-    def _finding(self, record: NDArray[np.void], pid: int, names: Mapping[int, Name]) -> tuple[Finding, str]:
-        """Return a finding of the device, and its source line."""
+    def _finding(self, record: NDArray[np.void], pid: int, names: Mapping[int, Name]) -> Finding:
+        """Return a finding of the device."""
         name, number = divmod(int(record["key"]), 1 << 32)
         site, meant = self.checked.sites[number - 1], names.get(name)
         kind = OUTSIDE if meant is None else meant.kind
-        made = Finding(kind, pid, site.kernel, site.object, site.address, site.text)
-        made.frames = site.instruction.source.frames if site.instruction.source else ()
+        made = site.finding(kind, pid)
         made.wave, made.lane = divmod(int(record["place"]), 64)
         made.group, made.address, made.count = (int(record[name]) for name in ("group", "address", "lanes"))
+        if made.group == NO_GROUP:
+            made.group = UNKNOWN
         made.size = site.instruction.memory.size or 0 if site.instruction.memory else 0
         made.in_lds = meant is None
         made.allocation = NearbyAllocation(0, int(record["lds"]), 0) if meant is None else meant.allocation
         if kind == NOWHERE and not made.is_near:
             made.allocation = None
         made.first_launch = made.last_launch = int(record["launch"])
-        return made, site.source
+        return made
 
     def report(self, run: Run) -> Iterable[Table]:
         """Yield the findings, and what was not checked."""
         findings = self.findings(run)
         title = f"bad accesses: {len(findings)} findings" if findings else "bad accesses"
-        yield Table(title, COLUMNS, [_row(*one) for one in findings[: self.options.top or None]])
+        sources = {(site.kernel, site.object, site.address): site.source for site in self.checked.sites}
+        rows = [
+            _row(finding, sources.get((finding.kernel, finding.object, finding.offset), ""))
+            for finding in findings[: self.options.top or None]
+        ]
+        yield Table(title, COLUMNS, rows)
         checked = (
             ("instructions", len(self.checked.sites)),
             ("launches", self._launches),
             ("allocations", sum(one.made for one in self.allocations.values())),
         )
         yield Table("checked", ("what", "count"), checked)
+        if missing := self._missing(run):
+            yield Table("not checked", ("what", "count"), missing)
+        yield from self.checked.tables()
+
+    def _missing(self, run: Run) -> list[tuple[str, int]]:
+        """Return what was not checked, with the number of times."""
         blind = sum(not self.allocations[pid].version for pid, _ in self._written)
         unseen = int(bool(self.checked.sites and not self._launches))
-        unchecked = (
+        rows = (
             ("launches that the tool did not see: nothing was checked", unseen),
             ("devices of processes without a known allocation", blind),
             ("instructions that access buffers, possibly stacks, or images", self._elsewhere),
             ("lanes without room for their findings", run.total("lost")),
             ("launches that ran uninstrumented: too many allocations", self._crowded),
         )
-        if rows := [row for row in unchecked if row[1]]:
-            yield Table("not checked", ("what", "count"), rows)
-        yield from self.checked.tables()
+        return [row for row in rows if row[1]]
+
+    def unchecked(self, run: Run) -> Iterable[Unchecked]:
+        """Yield what was not checked."""
+        for what, count in self._missing(run):
+            yield Unchecked(0, "", "bounds of memory", f"{what} ({count})")
+        yield from self.checked.unchecked("bounds")
 
 
 def _write(variables: Mapping[str, Any], values: Mapping[str, NDArray[Any] | int]) -> None:
@@ -292,7 +308,7 @@ def _insert(task: InstrumentationTask, instruction: Instruction, ranges: Ranges,
     if size not in SIZES:
         raise HookError(f"accesses of {size} bytes are not checked")
     tests = ranges.tests(instruction)
-    column, where = SIZES.index(size), (task.lifted.wave_size, UNKNOWN if z is None else z)
+    column, where = SIZES.index(size), (task.lifted.wave_size, NO_GROUP if z is None else z)
     for which in range(access.count):
         address = task.effective_address(instruction, which)
         if access.space == "lds":

@@ -27,7 +27,7 @@ class WaitCheck(Tool):
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         self.checked: list[tuple[object, ...]] = []
-        self.findings: list[tuple[str, str]] = []
+        self.finding_rows: list[tuple[str, str]] = []
         self.unneeded: list[tuple[str, str]] = []
 
     def instrument(self, task: InstrumentationTask) -> None:
@@ -43,14 +43,14 @@ class WaitCheck(Tool):
             more = hazards.more
             self.unneeded += (_finding_row(name, nop) for nop in hazards.unneeded)
         self.unneeded += (_finding_row(name, wait) for wait in waits.unneeded)
-        self.findings += (_finding_row(name, one) for one in findings)
+        self.finding_rows += (_finding_row(name, one) for one in findings)
         row = name, str(lifted.object.target), waits.instructions, len(findings) + more, waits.unchecked
         if row not in self.checked:  # the row may come from another device or process
             self.checked.append(row)
 
     def report(self, run: Run) -> Iterable[Table]:
         """Yield the findings, then the kernels that were checked, and those that were not."""
-        findings = list(dict.fromkeys(self.findings))
+        findings = list(dict.fromkeys(self.finding_rows))
         title = f"findings: {len(findings)}" if findings else "findings"
         yield Table(title, ("kernel", "finding"), findings[: self.options.top or None])
         if self.options.unneeded:
