@@ -14,7 +14,7 @@ from luthier.support.explanations import Explanation, explanations_in
 
 FOLDERS = [Path(str(files(package) / "explanations")) for package in ("luthier.report", "luthier.findings")]
 PAGES = [path for folder in FOLDERS for path in explanations_in(folder).values()]
-SECTIONS = ("What it means", "How it arises", "Example", "How to mend", "What is not seen")
+SECTIONS = ("What it means", "How it arises", "Example", "How to fix it", "What is not seen")
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
@@ -24,7 +24,7 @@ def test_pages_have_one_form(path: Path) -> None:
     assert not page.summary.endswith(".")
     headings = [line.removeprefix("## ") for line in path.read_text().splitlines() if line.startswith("## ")]
     assert headings == [section for section in SECTIONS if section in headings], "in this order"
-    assert {"What it means", "How to mend"} <= set(headings)
+    assert {"What it means", "How to fix it"} <= set(headings)
     lines = page.text.splitlines()
     assert max(map(len, lines)) <= 104
     assert len(lines) <= 70

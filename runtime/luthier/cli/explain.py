@@ -1,4 +1,4 @@
-"""``luthier explain``: print what a finding means, how it arises and how to mend it."""
+"""``luthier explain``: print what a finding means, how it arises and how to fix it."""
 
 from __future__ import annotations
 

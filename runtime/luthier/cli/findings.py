@@ -111,7 +111,7 @@ class FindingOptions(CommandOptions):
     )
     sarif: str | None = option("--sarif", metavar="FILE", help="write the findings as SARIF 2.1.0")
     junit: str | None = option(
-        "--junit", metavar="FILE", help="write the findings as test cases in JUnit's XML, and each check as one"
+        "--junit", metavar="FILE", help="write the findings and the checks as test cases in JUnit's XML"
     )
     annotations: str | None = option(
         "--annotations",
