@@ -61,7 +61,7 @@ def drop_if_foreign(path: Path) -> None:
         else:
             path.unlink()
     except OSError as problem:
-        raise BuildError(f"others could have written {path}, which stays: {problem.strerror}; {FIX}") from problem
+        raise BuildError(f"cannot remove {path}, which others may write: {problem.strerror}; {FIX}") from problem
 
 
 def keep_own(*paths: Path) -> None:

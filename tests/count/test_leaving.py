@@ -294,5 +294,5 @@ def test_each_wave_has_its_row(target: str, names: str) -> None:
 
 def test_rows_of_waves_that_are_sent_away_are_refused() -> None:
     object = Source("gfx1100", tail=True).object()
-    with pytest.raises(PatchError, match="it jumps to unknown functions"):
+    with pytest.raises(PatchError, match="the kernel jumps to unknown functions"):
         patch_object(object, lambda task: task.count(0, granularity="wave") and None, strict=True)

@@ -205,7 +205,7 @@ def test_what_cannot_be(compile_object, make_module) -> None:
     module = make_module("__device__ uint64_t sums[2];", "gfx1100")
     object = load_object(compile_object(SOURCE, "gfx1100"))
     task = InstrumentationTask(lift(object, "k"))
-    with pytest.raises(HookError, match="takes no counts of each wave"):
+    with pytest.raises(HookError, match="takes sums, not counts"):
         task.count(0, into=Cell(module, "sums"), granularity="wave")
     with pytest.raises(HookError, match="not 'group'"):
         task.count(0, granularity="group")  # type: ignore[arg-type]

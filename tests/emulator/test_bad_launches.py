@@ -144,7 +144,7 @@ def test_a_missing_barrier_partner(bad: Module) -> None:
         ({"grid": (1, 0), "block": 64}, "three positive numbers"),
         ({"grid": -1, "block": 64}, "three positive numbers"),
         ({"grid": 1 << 40, "block": 64}, "three positive numbers"),
-        ({"grid": 1 << 28, "block": 64}, "work-items on a side"),
+        ({"grid": 1 << 28, "block": 64}, "work-items in a dimension"),
         ({"grid": 1.5, "block": 64}, "whole numbers, not 1.5"),
         ({"grid": "ab", "block": 64}, "whole numbers, not 'ab'"),
         ({"grid": None, "block": 64}, "whole numbers, not None"),

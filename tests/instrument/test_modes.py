@@ -179,7 +179,7 @@ def test_a_hook_that_writes_what_vector_skip_mode_was_set_from_is_refused(make_m
     patched = patch_object(object, put)
     (refusal,) = patched.report.refusals
     assert refusal.kind == "hook"
-    assert "the hook writes a source of vector skip mode" in refusal.message
+    assert "the hook writes the SGPR from which vector skip mode must be set again" in refusal.message
 
 
 def test_what_vector_skip_mode_leaves_alone_stays_live(compile_object) -> None:

@@ -149,6 +149,6 @@ def test_machines_of_one_name(captured: Captured, luthier: Luthier, tmp_path: Pa
     assert once == twice
     (tmp_path / "mine.toml").write_text('base = "mi250x"\nclock = { value = 1000, unit = "MHz", source = "mine" }\n')
     done = luthier("project", "--to", "mi250x", "--machine", tmp_path / "mine.toml", file)
-    assert "two machines have one name" in done.stderr, done
+    assert "two machines have the same name" in done.stderr, done
     assert "--to names no GPU; there are " in luthier("project", "--to", ",", file).stderr
-    assert "works without --json" in luthier("project", "--explain", "histogram", "--json", file).stderr
+    assert "leave out --json" in luthier("project", "--explain", "histogram", "--json", file).stderr

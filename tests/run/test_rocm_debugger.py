@@ -49,7 +49,7 @@ def test_a_session(target: str) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--device", "emu:gfx1030"], "--debugger knows the waves of gfx90a and gfx942, not of gfx1030"),
+        (["--device", "emu:gfx1030"], "--debugger works on gfx90a and gfx942, not on gfx1030"),
         (["--device", "emu:gfx90a", "--check", "races"], "give it without --check"),
         (["--device", "emu:gfx90a", "--project"], "give it without --project"),
         (["--device", "emu:gfx90a", "-o", "{folder}", "--capture"], "give it without --capture"),

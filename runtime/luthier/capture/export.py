@@ -87,7 +87,7 @@ def export_hip(capture: Capture, folder: str | os.PathLike[str], *, relocate: bo
     try:
         make_private(path)
         if any(path.iterdir()):
-            raise LuthierError("the folder for the program is not empty", object=str(path))
+            raise LuthierError("the folder for the program is not empty: name a new or an empty one", object=str(path))
         for name, data in parts.items():
             write_atomically(path / name, data, PRIVATE)
     except OSError as problem:

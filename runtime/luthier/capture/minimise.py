@@ -76,7 +76,7 @@ class Minimiser:
             self._pages = by_address(whole.before)
             self.failure, done = self._try(whole)
             if self.failure is None:
-                raise LuthierError("nothing fails: no difference, no fault, no finding", kernel=whole.manifest.kernel)
+                raise LuthierError("its replay has no difference, fault or finding", kernel=whole.manifest.kernel)
             self._limit(done)
             few = self._accessed(self._smaller_grid(self._fewer_groups(whole)))
             # Leave pages that are not accessed unchanged, which is much quicker; then try without them.

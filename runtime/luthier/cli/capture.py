@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         make_private(folder)
         if any(folder.iterdir()):
-            raise LuthierError("the folder for captures is not empty", object=str(folder))
+            raise LuthierError("the folder for captures is not empty: name a new or an empty one", object=str(folder))
     except OSError as problem:
         raise LuthierError(f"cannot use the folder for captures: {problem}", object=str(folder)) from None
     captures = Captures(folder, selection, args.most or MOST, args.patience, hold=not args.all_memory)

@@ -139,7 +139,7 @@ def _calibrate(
     for problem in unused:
         say_fitting(f"luthier project: a measured time is not used: {visible(problem)}", file=sys.stderr)
     if not times:
-        raise LuthierError("no measured time is of a measured launch", object=where)
+        raise LuthierError("no given time belongs to a launch of the input", object=where)
     timed = [
         TimedLaunches(launch, lifted.lifted[launch.digest, launch.work.kernel], statistics.median(times[number]))
         for number, launch in enumerate(launches)
@@ -200,7 +200,7 @@ def _measured_run(args: argparse.Namespace) -> tuple[Path, MeasuredRun]:
     from luthier.projection.kept import read_measured_run
 
     if len(args.files) > 1:
-        raise LuthierError("a run folder is projected by itself: give one", object=args.files[0])
+        raise LuthierError("a run folder is projected alone: name no other file", object=args.files[0])
     if args.with_object or args.device or args.time_limit or args.scheduler or args.groups is not None:
         raise LuthierError(
             "a run folder has measured launches, which do not run again: --with-object, --device, --time-limit, "
@@ -241,9 +241,9 @@ def run(args: argparse.Namespace) -> int:
     from luthier.replay.projecting import MOST_GROUPS, Project, ProjectedOutcome
 
     if args.explain and (args.json or args.by != "kernel"):
-        raise LuthierError("--explain prints text about kernels: it works without --json and --by line")
+        raise LuthierError("--explain prints text about kernels: leave out --json and --by line")
     if args.json and args.by != "kernel":
-        raise LuthierError("--json writes lines and kernels: it works without --by line")
+        raise LuthierError("--json writes lines and kernels: leave out --by line")
     if args.groups is not None and args.groups < 0:
         raise LuthierError(f"--groups must be at least 0, not {args.groups}")
     machines = machines_of(args.to, args.machine)
@@ -252,13 +252,13 @@ def run(args: argparse.Namespace) -> int:
         if not args.output:
             raise LuthierError("--calibrate writes a machine: name its file with -o, such as -o mine.toml")
         if args.json or args.explain or args.by != "kernel":
-            raise LuthierError("--calibrate prints what it fitted: it works without --json, --explain and --by line")
+            raise LuthierError("--calibrate prints what it fitted: leave out --json, --explain and --by line")
         check_writable(args.output)
         if is_run:
             folder, run = _measured_run(args)
             return _calibrate(args, machines, run, objects_of(folder, run))
     elif args.output or args.fit:
-        raise LuthierError("-o and --fit are of --calibrate")
+        raise LuthierError("-o and --fit need --calibrate")
     if is_run:
         return _project_run_folder(args, machines)
     if is_gpu(args.device):

@@ -22,7 +22,7 @@ def machines_of(names: str | None, files: Sequence[str], option: str = "--to") -
         option: that has the names.
 
     Raises:
-        LuthierError: there is no such machine, a file has none, or two machines have one name.
+        LuthierError: there is no such machine, a file has none, or two machines have the same name.
     """
     from luthier.projection import machine_named, machine_names, read_machine
 
@@ -35,7 +35,7 @@ def machines_of(names: str | None, files: Sequence[str], option: str = "--to") -
     machines += [read_machine(file) for file in files]
     machines = [machine for at, machine in enumerate(machines) if machine not in machines[:at]]
     if len({machine.name for machine in machines}) < len(machines):
-        raise LuthierError("two machines have one name: give the file of --machine a name of its own")
+        raise LuthierError("two machines have the same name: change `name` in the file of --machine")
     return machines
 
 

@@ -410,7 +410,7 @@ def _write_chosen(folder: RunFolder, args: argparse.Namespace, out: IO[bytes]) -
     if args.counters:
         tables = _measured(folder, args.counters, args.top)
         if args.format == "csv" and len(tables) > 1:
-            raise LuthierError("csv is of one table: give --counters thread traces or files of counters, not both")
+            raise LuthierError("csv writes one table: give --counters thread traces or files of counters, not both")
     else:
         tables = [(by_stack if kind in GROUPS else by_place)(folder, kind, args.top) for kind in args.by]
     if args.format == "json":

@@ -164,7 +164,7 @@ class RunOptions(CommandOptions):
         const="",
         metavar="GPU,...",
         help="measure launches while they run, and print how long they would take on GPUs, by product or processor: "
-        "mi250x,gfx1100 (default: the one that stands for the virtual device); before the program write --",
+        "mi250x,gfx1100 (default: the one that stands for the virtual device); write -- before the program",
     )
     keep_command: bool = option(
         "--no-command",
@@ -294,7 +294,7 @@ def _check_debugger(options: RunOptions, devices: Sequence[VirtualGpu]) -> None:
     for device in devices:
         if device.target.target.name not in DEBUGGED:
             names = " and ".join(DEBUGGED)
-            raise LuthierError(f"--debugger knows the waves of {names}, not of {device.target.target.name}")
+            raise LuthierError(f"--debugger works on {names}, not on {device.target.target.name}")
 
 
 def _warn_of_late_options(options: RunOptions) -> None:

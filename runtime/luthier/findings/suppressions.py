@@ -52,7 +52,7 @@ def parse(text: str, name: str) -> list[Suppression]:
             continue
         if len(words) > 3:
             raise LuthierError(
-                f"{name}, line {number}: a suppression has a kind, a kernel and a source, not {len(words)} words"
+                f"{name}, line {number}: a suppression has up to three words (kind, kernel, source), not {len(words)}"
             )
         if not any(fnmatchcase(kind, words[0]) for kind in KINDS):
             raise LuthierError(f"{name}, line {number}: no kind of finding matches {words[0]!r}: {', '.join(KINDS)}")

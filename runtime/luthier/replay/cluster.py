@@ -147,7 +147,7 @@ def _received(task: WorkerTask, folder: Path) -> tuple[Any, list[str]]:
     from distributed import get_worker
 
     if task.version != luthier.__version__:
-        raise DeviceError(f"the worker has Luthier {luthier.__version__}, but the client has {task.version}")
+        raise DeviceError(f"the worker has Luthier {luthier.__version__}, the client {task.version}: use one version")
     job = task.job
     # All replays of the worker share its cores.
     job = replace(job, threads=max(1, len(os.sched_getaffinity(0)) // get_worker().state.nthreads))

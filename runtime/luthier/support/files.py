@@ -46,7 +46,7 @@ def make_private(folder: Path) -> None:
         why = "everybody may write there"
     else:
         return
-    raise LuthierError(f"{folder} is not used, for {why}: take a folder of your own, or the name of a new one")
+    raise LuthierError(f"cannot use {folder}, since {why}: name a folder of your own, or a new one")
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | bytearray, mode: int | None = None) -> None:

@@ -101,7 +101,7 @@ def function_returns(lifted: LiftedRepresentation, function: Function) -> list[P
         HookError: the function is the kernel, or contains a jump with unknown targets.
     """
     if function.is_kernel:
-        raise HookError("a kernel does not return; use its exits", kernel=lifted.kernel.name)
+        raise HookError("a kernel does not return: use insert_hook_at_kernel_exit", kernel=lifted.kernel.name)
     for block in function.blocks:
         if block.exit == "unknown":
             raise _error(lifted, block.last, f"{function.name} may return at this jump with unknown targets")

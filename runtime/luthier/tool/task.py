@@ -540,7 +540,7 @@ class InstrumentationTask:
         if into is not None:
             into.check()
             if granularity == "wave":
-                raise HookError("`into` takes no counts of each wave: leave it out", kernel=lifted.kernel.name)
+                raise HookError("`into` takes sums, not counts of each wave: leave it out", kernel=lifted.kernel.name)
         request = CountRequest(tuple((index, weight) for index in indices), per, into, granularity)
         self.counts.append(request)
         return request

@@ -202,7 +202,7 @@ def check_geometry(kernel: Kernel, target: Target, geometry: Geometry) -> None:
             raise DeviceError(f"{name} {sizes} must be three positive numbers", kernel=kernel.name)
     if any(groups * items >= 1 << 32 for groups, items in zip(geometry.grid, geometry.block, strict=True)):
         raise DeviceError(
-            f"grid {geometry.grid} of {geometry.block} has 2**32 or more work-items on a side", kernel=kernel.name
+            f"grid {geometry.grid} of {geometry.block} has 2**32 or more work-items in a dimension", kernel=kernel.name
         )
     if target.architected_sgprs and max(geometry.grid[1:]) > 1 << 16:
         raise DeviceError(

@@ -142,7 +142,7 @@ class _CounterPlanner:
         tails = may_tail(self.lifted)
         if tails and self.room is not None:
             raise PatchError(
-                "nothing can be counted for each wave: it jumps to unknown functions, from which a wave does "
+                "nothing can be counted for each wave: the kernel jumps to unknown functions, from which a wave does "
                 "not return to code that could continue counting",
                 kernel=self.lifted.kernel.name,
             )

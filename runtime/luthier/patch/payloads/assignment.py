@@ -458,7 +458,7 @@ class RegisterAssigner:
         boundary = self._boundaries.at(place, at)
         skipped = self._lifted.skipped.get(place)
         if skipped is not None and bound.use.template.destinations & skipped.reads:
-            raise PatchError("the hook writes a source of vector skip mode, from which the mode must be set again")
+            raise PatchError("the hook writes the SGPR from which vector skip mode must be set again after the hook")
         if kept is None:
             number = self._position(bound, boundary, stretch, (), ending)
             kept = number, self._payloads.begins_with(number) if self._neighbours.matter else ()
