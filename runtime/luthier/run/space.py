@@ -56,7 +56,7 @@ class SharedSpace:
             address = self._next_code
             self._next_code += (size + 63) // 64 * 64
             if self._next_code > BASE + CODE_SIZE:
-                raise DeviceError("the machine code of all kernels is too large")
+                raise DeviceError(f"the machine code of all kernels exceeds {CODE_SIZE >> 30} GiB")
         return host_bytes(address, size).data, address
 
     def import_slot(self, name: str) -> int:
@@ -72,7 +72,7 @@ class SharedSpace:
             address = (self._next_data + align - 1) // align * align
             self._next_data = address + size
             if self._next_data > BASE + SIZE:
-                raise DeviceError("the decoded code of all kernels is too large")
+                raise DeviceError(f"the decoded code of all kernels exceeds {SIZE - CODE_SIZE >> 30} GiB")
         return host_bytes(address, size)
 
     def take_block(self, size: int) -> int:
