@@ -32,8 +32,8 @@ class SanitizeOptions(CommandOptions):
     device: str | None = option(
         "--device",
         metavar="DEVICES",
-        help="as for `luthier run` or, for captures, `replay`; on GPUs of the machine (hip) hooks check memory, race (in "
-        "LDS) and fp",
+        help="as for `luthier run` or, for captures, `replay`; on GPUs of the machine (hip) hooks check memory, race "
+        "(in LDS) and fp",
     )
     chosen: LaunchOptions = group(LaunchOptions, title="launches that checks observe (memory, leak, host: always all)")
     budget: float | None = option(
