@@ -6,11 +6,12 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
-from nbclient.exceptions import DeadKernelError
+
+if TYPE_CHECKING:
+    import nbformat
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples" / "notebooks").glob("*.ipynb"))
 VARIES = re.compile(r"luthier: \[\d+/\d+\][^\n]*|[/…]\S*/|\b[0-9.]+ (?:s|bytes)\b|0x[0-9a-f]+|(?<=  )[0-9.,]+")
@@ -29,6 +30,10 @@ def shown(cell: nbformat.NotebookNode) -> tuple[str, list[list[str]]]:
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every cell without an error, in an empty folder; `assert` in cells has the numbers."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import DeadKernelError
+
     for variable in ("TMPDIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
         monkeypatch.setenv(variable, str(tmp_path))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")

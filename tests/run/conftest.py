@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import commands
 import pytest
@@ -30,6 +30,9 @@ from luthier.tool import ToolGroup
 from rocm_stacks import pytest_runtest_setup  # noqa: F401 - pytest finds it here
 
 from luthier_build.workspace import digest
+
+if TYPE_CHECKING:
+    from .dap_editor import Editor
 
 PROGRAMS = Path(__file__).parent / "programs"
 TARGETS = ("gfx906", "gfx908", "gfx90a", "gfx1030")
@@ -55,6 +58,14 @@ class Outcome:
     code: int
     out: str
     err: str
+
+
+@pytest.fixture(scope="session")
+def open_editor() -> type[Editor]:
+    """``open_editor(*words)``: `luthier debug --dap` with these words, and a client of it."""
+    from .dap_editor import Editor
+
+    return Editor
 
 
 @pytest.fixture(scope="session")

@@ -7,17 +7,13 @@ import functools
 import io
 import json
 import math
-import os
 import re
-import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import dap
-import dap.handler
 import numpy as np
 import pytest
 from commands import MAIN, PATIENCE, run_luthier
@@ -35,6 +31,9 @@ from luthier.errors import DeviceError, LuthierError
 from luthier.objects import load_object
 
 from .conftest import ONE_A_FAMILY, PROGRAMS, TARGETS
+
+if TYPE_CHECKING:
+    from .dap_editor import Editor
 
 pytestmark = pytest.mark.rows()
 SOURCE = PROGRAMS / "debugged.hip"
@@ -390,71 +389,9 @@ def test_a_program(build_program: Callable[..., Path]) -> None:
     assert "no launch was captured" in run_luthier("debug", "--", "true").stderr
 
 
-class Handler(dap.handler.Handler):
-    """Takes what the protocol allows and the client's own does not: answers without a body, numbers of breakpoints."""
-
-    def handle_response(self, response: Any) -> Any:
-        if response.success and response.body is None:
-            self.client._pending_requests.pop(response.request_seq)
-            return type(response.command, (), {})()
-        return super().handle_response(response)
-
-    def handle_event(self, event: Any) -> Any:
-        if "hitBreakpointIds" in (event.body or {}):
-            event.body["hitBreakpointIds"] = [str(one) for one in event.body["hitBreakpointIds"]]
-        return super().handle_event(event)
-
-
-class Editor:
-    """A Debug Adapter client and the adapter that it started."""
-
-    def __init__(self, *words: str | Path) -> None:
-        argv = [sys.executable, "-c", MAIN, "debug", "--dap", *map(str, words)]
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.client = dap.Client("luthier")
-        self.client.handler = Handler(self.client)
-        self._answers: list[Any] = []
-        self.take("Initialized")
-
-    def take(self, kind: str) -> Any:
-        """Send what is to be sent, and return the next answer or event of a kind."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(self.client.send())
-        self.process.stdin.flush()
-        while True:
-            for at, answer in enumerate(self._answers):
-                if type(answer).__name__ == kind:
-                    return self._answers.pop(at)
-                if type(answer).__name__ == "ErrorResponse":
-                    raise AssertionError(self._answers.pop(at))
-            ready, _, _ = select.select([self.process.stdout], [], [], 20)
-            assert ready, f"no {kind} for {PATIENCE} seconds"
-            data = os.read(self.process.stdout.fileno(), 1 << 16)
-            assert data, f"the adapter ended before {kind}"
-            self._answers += self.client.receive(data)
-
-    def top(self) -> Any:
-        """Return the innermost frame of the stopped wave."""
-        self.client.stack_trace(self.stopped.threadId)
-        return self.take("StackTraceResponse").stackFrames[0]
-
-    def locals(self, frame: Any) -> Mapping[str, str]:
-        """Return the variables of a frame."""
-        self.client.scopes(frame.id)
-        scope = self.take("ScopesResponse").scopes[0]
-        self.client.variables(scope.variablesReference)
-        return {one.name: one.value for one in self.take("VariablesResponse").variables}
-
-    def wait(self) -> Any:
-        """Return why the launch has stopped."""
-        self.stopped = self.take("StoppedEvent")
-        return self.stopped
-
-
-def test_code_that_was_compiled_elsewhere(captured: Callable[..., Path]) -> None:
+def test_code_that_was_compiled_elsewhere(open_editor: type[Editor], captured: Callable[..., Path]) -> None:
     """An editor has the file under another path than the debug information, and is given its own."""
-    editor = Editor(captured("gfx90a", "-O0", f"-ffile-prefix-map={SOURCE.parent}=/elsewhere/programs"))
+    editor = open_editor(captured("gfx90a", "-O0", f"-ffile-prefix-map={SOURCE.parent}=/elsewhere/programs"))
     client = editor.client
     editor.take("InitializedEvent")
     client.launch()
@@ -478,8 +415,8 @@ def test_files_by_the_ends_of_their_paths(captured: Callable[..., Path]) -> None
 
 @pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ONE_A_FAMILY)
-def test_a_debug_adapter_conversation(captured: Callable[..., Path], target: str) -> None:
-    editor = Editor(captured(target, "-O0"))
+def test_a_debug_adapter_conversation(open_editor: type[Editor], captured: Callable[..., Path], target: str) -> None:
+    editor = open_editor(captured(target, "-O0"))
     client = editor.client
     editor.take("InitializedEvent")
     client.launch()
@@ -540,9 +477,9 @@ def test_a_debug_adapter_conversation(captured: Callable[..., Path], target: str
     assert editor.process.wait(PATIENCE) == 0
 
 
-def test_a_launch_that_runs_is_paused(captured: Callable[..., Path]) -> None:
+def test_a_launch_that_runs_is_paused(open_editor: type[Editor], captured: Callable[..., Path]) -> None:
     """A pause stops a launch that runs, and the next move goes on; one while it is stopped changes nothing."""
-    editor = Editor(captured("gfx90a", "-O0"))
+    editor = open_editor(captured("gfx90a", "-O0"))
     client = editor.client
     client.launch()
     client.configuration_done()
@@ -620,9 +557,9 @@ def test_numbers_are_bounded() -> None:
     assert ParsedExpression("(1 << 4095) >> 4095").value(nowhere) == 1
 
 
-def test_bad_requests(captured: Callable[..., Path]) -> None:
+def test_bad_requests(open_editor: type[Editor], captured: Callable[..., Path]) -> None:
     """The answer to a bad request is its error, and the next request is served."""
-    editor = Editor(captured("gfx90a", "-O0"))
+    editor = open_editor(captured("gfx90a", "-O0"))
     for ask in (
         lambda: editor.client.send_request("nonsense"),
         lambda: editor.client.send_request("stackTrace", {"threadId": 99}),

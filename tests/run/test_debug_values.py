@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
@@ -25,8 +25,11 @@ from luthier.objects.variables import DwarfOperation, DwarfType, DwarfVariable
 from rocm_stacks import stack
 
 from .conftest import PROGRAMS
-from .test_debug import Editor, opened, room
+from .test_debug import opened, room
 from .test_newer_rocm import RELEASE, build_newer
+
+if TYPE_CHECKING:
+    from .dap_editor import Editor
 
 __all__ = ["build_newer"]  # a fixture: pytest finds it here
 pytestmark = pytest.mark.rows()
@@ -169,9 +172,11 @@ def shown(name: str, bits: int) -> str:
 
 @pytest.mark.rows(1)
 @every_case
-def test_an_editor(capture_of: Callable[[str, str], Path], facts: Said, target: str, level: str) -> None:
+def test_an_editor(
+    open_editor: type[Editor], capture_of: Callable[[str, str], Path], facts: Said, target: str, level: str
+) -> None:
     """Breakpoints by line and function, steps in, over and out of calls, variables, over the Debug Adapter Protocol."""
-    editor = Editor(capture_of(target, level))
+    editor = open_editor(capture_of(target, level))
     client = editor.client
     editor.take("InitializedEvent")
     client.launch()

@@ -12,12 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from distributed import Client, LocalCluster
 from effort import EVERYTHING
 from luthier.errors import LuthierError
 from luthier.replay.cluster import SentFile, WorkerTask, cluster, outcomes_on, work
@@ -28,16 +27,28 @@ from luthier.replay.processes import replayed_elsewhere
 from .conftest import Luthier
 from .test_replay import spoil
 
+if TYPE_CHECKING:
+    from distributed import Client, LocalCluster
+
 Rows = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
 def workers() -> Iterator[LocalCluster]:
     """Workers in separate processes."""
+    from distributed import LocalCluster
+
     with LocalCluster(
         n_workers=4 if EVERYTHING else 2, threads_per_worker=1, dashboard_address=":0", silence_logs=60
     ) as cluster:
         yield cluster
+
+
+def connected(workers: LocalCluster) -> Client:
+    """Return a client of a cluster, another one each time."""
+    from distributed import Client
+
+    return Client(workers)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +110,7 @@ def test_killed_workers_lose_nothing(workers: LocalCluster, many: Path, serial: 
                 with suppress(ProcessLookupError):
                     os.kill(killed[-1], signal.SIGKILL)
 
-    with Client(workers) as client, Client(workers) as other:
+    with connected(workers) as client, connected(workers) as other:
         killer = threading.Thread(target=kill, args=(other,))
         killer.start()
         try:
@@ -115,7 +126,7 @@ def test_killed_workers_lose_nothing(workers: LocalCluster, many: Path, serial: 
 def test_a_capture_that_kills_each_worker(captured: Callable[..., list[Path]], workers: LocalCluster) -> None:
     """The failure is a row, and the other captures have their rows."""
     (file, *_) = captured("histogram")
-    with Client(workers) as client, Client(workers) as other:
+    with connected(workers) as client, connected(workers) as other:
         over = threading.Event()
 
         def kill() -> None:
@@ -138,12 +149,14 @@ def test_a_capture_that_kills_each_worker(captured: Callable[..., list[Path]], w
 
 def test_no_worker_is_left(captured: Callable[..., list[Path]], monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reported for each capture, instead of waiting forever."""
+    from distributed import LocalCluster
+
     monkeypatch.setattr("luthier.replay.cluster._WITHOUT_WORKERS", 1.0)
     monkeypatch.setattr("luthier.replay.cluster._LOOK", 0.5)
     files = [*captured("reduction"), *captured("histogram")] * 4
     with (
         LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=60) as none,
-        Client(none) as client,
+        connected(none) as client,
     ):
         began = time.monotonic()
         rows = list(outcomes_on(client, files, Replay()))
@@ -228,5 +241,5 @@ def test_nobody_answers(luthier: Luthier, captured: Callable[..., list[Path]]) -
 @pytest.mark.thorough
 def test_another_luthier(captured: Callable[..., list[Path]], workers: LocalCluster) -> None:
     task = WorkerTask(Replay(), (SentFile.of(captured("reduction")[0]),), None, None, None, version="0.0.1")
-    with Client(workers) as client, pytest.raises(LuthierError, match=r"but the client has 0\.0\.1"):
+    with connected(workers) as client, pytest.raises(LuthierError, match=r"but the client has 0\.0\.1"):
         client.submit(work, task, pure=False).result()
