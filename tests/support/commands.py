@@ -26,10 +26,17 @@ PATIENCE = 300
 """Seconds for a command, on a machine with other work."""
 
 _IMPORTED = """
-luthier.cli.run luthier.cli.findings luthier.cli.sanitize luthier.cli.capture luthier.cli.replay luthier.capture
-luthier.run.service luthier.run.instrumentation luthier.run.results luthier.run.record luthier.run.watching
-luthier.patch.output.companion_code
+luthier.cli.main luthier.cli.run luthier.cli.findings luthier.cli.sanitize luthier.cli.capture luthier.cli.replay
+luthier.capture luthier.run.service luthier.run.instrumentation luthier.run.results luthier.run.record
+luthier.run.watching luthier.run.host_places luthier.run.findings.collector luthier.run.findings.arguments
+luthier.run.findings.tally luthier.run.findings.variables luthier.run.findings.failed_launches luthier.findings.causes
+luthier.findings.sarif luthier.findings.source_text luthier.findings.suppressions luthier.findings.text
+luthier.emulator.inspection.early luthier.emulator.inspection.guards luthier.emulator.inspection.half_masks
+luthier.emulator.inspection.uses luthier.emulator.inspection.waiting luthier.module.packages
+luthier.module.tool_module luthier.patch.output.companion_code
+importlib.metadata importlib.resources llvmlite numpy.ma pyarrow.parquet pandas
 """
+"""pyarrow imports pandas when it makes its first array: a third of what a run with a folder takes."""
 _SERVER = multiprocessing.get_context("forkserver")
 _SERVER.set_forkserver_preload(_IMPORTED.split())
 
