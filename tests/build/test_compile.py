@@ -200,12 +200,7 @@ def test_the_same_sources_give_the_same_bytes_in_any_folder(hook: str, toolchain
 
 @pytest.mark.thorough
 def test_sources_of_one_module_are_one_unit(hook: str, make_project: MakeProject, toolchain: Toolchain) -> None:
-    project = make_project(
-        {
-            "common.hip": hook,
-            "more.hip": "LUTHIER_HOOK_ANNOTATE twice(int a) { count(2 * a); }\n",
-        }
-    )
+    project = make_project({"common.hip": hook, "more.hip": "LUTHIER_HOOK_ANNOTATE twice(int a) { count(2 * a); }\n"})
     made = build(project, toolchain, "common.hip", "more.hip", settings=Settings(targets=("gfx942",)))
     (code_object,) = load_objects(made.bundle)
     manifest = embedded_manifest(code_object.section_data(".llvmbc") or b"")

@@ -200,29 +200,31 @@ def test_a_copy_follows_nothing(project: Path, tmp_path: Path) -> None:
     assert python(copy.parent, HOOKS) == ("count ['step']\n", "")
 
 
-def instrumented(*targets: str) -> str:
-    """A program that instruments kernels for these targets, one after the other."""
-    return f"""
+KERNEL = '#include <hip/hip_runtime.h>\nextern "C" __global__ void k(int *out) { *out = 1; }\n'
+
+
+@pytest.fixture
+def instrumented(compile_object: Callable[..., Path]) -> Callable[..., str]:
+    """``instrumented(*targets)``: a program that instruments kernels for these targets, one after the other."""
+
+    def program(*targets: str) -> str:
+        return f"""
 from luthier import load_object, patch_object, Tool
-from luthier_build.compile import compile_application
-from pathlib import Path
-import tempfile
 class Counting(Tool):
     def instrument(self, task):
         from followed import device
         task.insert_hook_at_kernel_entry(device.count, 1)
-folder = Path(tempfile.mkdtemp())
-(folder / "k.hip").write_text('#include <hip/hip_runtime.h>\\nextern "C" __global__ void k(int *out) {{ *out = 1; }}')
-for target in {targets!r}:
-    object = load_object(compile_application(folder / "k.hip", target, folder / "k.hsaco"))
-    assert patch_object(object, Counting().instrument, strict=True).report.kernels[0].sites == 1
+for kernel in {[str(compile_object(KERNEL, target)) for target in targets]!r}:
+    assert patch_object(load_object(kernel), Counting().instrument, strict=True).report.kernels[0].sites == 1
 from followed import device
 print(*sorted(map(str, device.targets_compiled)))
 """
 
+    return program
+
 
 @pytest.mark.thorough
-def test_only_what_runs_is_compiled(project: Path) -> None:
+def test_only_what_runs_is_compiled(project: Path, instrumented: Callable[..., str]) -> None:
     """After an edit, the application's target is compiled, and other targets once when they are needed."""
     edit(project / "pyproject.toml", '["gfx942"]', '["gfx90a", "gfx942", "gfx1100"]')
     edit(project / "followed/device.hip", "step", "pace")
@@ -243,7 +245,7 @@ def test_only_what_runs_is_compiled(project: Path) -> None:
     assert "[1/1] device: compiling for gfx90a" in python(project, HOOKS)[1]
 
 
-def test_a_bundle_with_fewer_targets_is_described_as_such(project: Path) -> None:
+def test_a_bundle_with_fewer_targets_is_described_as_such(project: Path, instrumented: Callable[..., str]) -> None:
     """A program without a target builds the first again, also if other code was compiled, and nothing has to be."""
     edit(project / "pyproject.toml", '["gfx942"]', '["gfx90a", "gfx942"]')
     assert python(project, instrumented("gfx90a", "gfx942"))[0] == "gfx90a gfx942\n"

@@ -317,6 +317,7 @@ def test_pip_and_luthier_build_know_what_the_other_made(sample: Path, layout: st
 EPOCH = {"SOURCE_DATE_EPOCH": "1700000000"}
 
 
+@pytest.mark.thorough  # test_compile.py compares the bytes of a module from two folders
 def test_wheels_are_reproducible(sample: Path, tmp_path: Path) -> None:
     """Wheels of a tool built in two folders, with other file times and other hash seeds, are equal."""
     other = tmp_path / "copy/of it"

@@ -66,12 +66,7 @@ def test_full_disks_are_told(command: list[str], tmp_path: Path) -> None:
     """As an error, once."""
     arguments = [*command, str(write_run(tmp_path / "run", kernels=[kernel("k")]))] if "report" in command else command
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", MAIN, *arguments],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        done = subprocess.run([sys.executable, "-c", MAIN, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (1, f"luthier {command[0]}: error: No space left on device\n")
 
 

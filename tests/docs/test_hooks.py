@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from luthier import InstrumentationTask, ToolModule, immediate, load_object, open_device, patch_object, reg
 from luthier.patch import PatchedObject
 
-from luthier_build.compile import compile_application, compile_device
+from luthier_build.compile import compile_device
 from luthier_build.workspace import build_folder
 
 ROOT = Path(__file__).parents[2]
@@ -34,9 +35,8 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> ToolModule:
 
 
 @pytest.fixture(scope="module")
-def application(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("app") / "vector_add.hsaco"
-    return compile_application(ROOT / "examples/apps/vector_add.hip", TARGET, path)
+def application(app: Callable[..., Path]) -> Path:
+    return app("vector_add", TARGET)
 
 
 def under(python: str, device: ToolModule, application: Path) -> tuple[PatchedObject, Any, np.ndarray[Any, Any]]:

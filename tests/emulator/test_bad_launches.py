@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,8 @@ def test_a_missing_barrier_partner(bad: Module) -> None:
     waves = 256 // bad.kernel("missing_partner").kernel.wave_size
     assert "does not end" in lines[0]
     assert len(lines) > 1 + waves
-    assert lines[1 + waves].startswith("  2 of 2 work-groups have begun, 0 have ended")
+    # On a busy machine, one thread reaches the limit of steps before another begins the second group.
+    assert re.match(r"  [12] of 2 work-groups have begun, 0 have ended", lines[1 + waves])
     for line in lines[1:waves]:
         assert "waits at a barrier at 0x" in line or "s_barrier_wait" in line
     assert f"wave {waves - 1} runs at 0x" in lines[waves]

@@ -87,6 +87,7 @@ def test_a_plain_launch_of_groups_that_wait_for_each_other(module: Module, group
     assert sync[1] == 6
 
 
+@pytest.mark.rows(6)  # patient groups look 2**24 times before others begin: more than a second on each target
 @pytest.mark.parametrize("how", ["backwards", "patient"])
 def test_groups_that_wait_for_those_that_begin_last(module: Module, how: str) -> None:
     """The groups never sleep; waiting ones count their polls."""

@@ -8,7 +8,7 @@ from collections import Counter
 
 import llvmlite.binding as llvm
 import pytest
-from effort import EMULATED, EVERYTHING
+from effort import EMULATED, EVERYTHING, sample
 from llvmlite import ir
 from luthier.cli.main import main
 from luthier.emulator.binding.bind import Binder
@@ -21,6 +21,8 @@ from luthier.isa import Isa
 
 FORMS = 3 if EVERYTHING else 1
 """Of an operation, that code is generated for."""
+SHARE = 4
+"""`make test` generates code for one operation in this number."""
 TARGETS = EMULATED if EVERYTHING else ("gfx906", "gfx950", "gfx1151", "gfx1201")
 
 
@@ -118,16 +120,16 @@ def test_command_refuses_an_unknown_target(capsys: pytest.CaptureFixture[str]) -
     ids=["usual", "unusual"],
 )
 def test_code_is_generated_for_every_operation(mode: FloatMode, targets: tuple[str, ...]) -> None:
-    """Valid LLVM for every operation in up to `FORMS` forms, under the usual and an unusual MODE."""
+    """Valid LLVM for every operation that is tried in up to `FORMS` forms, under the usual and an unusual MODE."""
     done: set[Variant] = set()
     forms: Counter[str] = Counter()
     for target in targets:
         isa = Isa.of(target)
         binder = Binder(isa)
         module = ir.Module(target)
-        for number, (code, index) in samples(isa).items():
-            if isa.opcode(number).flags & NOT_COMPUTE:
-                continue
+        computing = [number for number in samples(isa) if not isa.opcode(number).flags & NOT_COMPUTE]
+        for number in sample(computing, SHARE):
+            code, index = samples(isa)[number]
             try:
                 variant = binder.bind(code, index, 0, mode).variant
             except Unsupported:
@@ -137,4 +139,4 @@ def test_code_is_generated_for_every_operation(mode: FloatMode, targets: tuple[s
                 forms[variant.operation] += 1
                 emit(module, variant)
         llvm.parse_assembly(str(module)).verify()
-    assert len(done) > 800
+    assert len(done) > (800 if EVERYTHING else 800 // SHARE)

@@ -36,6 +36,7 @@ print(processor().name, said.hexdigest(), int(np.count_nonzero(output)), len(run
 
 
 @pytest.mark.skipif(len(levels()) < 2, reason="the host has one level")
+@pytest.mark.rows(1)
 @pytest.mark.parametrize("target", ["gfx942", "gfx1100"])
 def test_results_are_those_of_every_level(compile_object, target: str) -> None:  # type: ignore[no-untyped-def]
     file = compile_object(KERNELS / "arithmetic.hip", target, f"-I{KERNELS}")

@@ -224,13 +224,7 @@ def operations(lifted: LiftedRepresentation) -> list[str]:
     return [first.operation_class] + ["float"] * first.is_float + [f"{count} operations"] * bool(count)
 
 
-CHECKS = {
-    "waits": waits,
-    "hazards": hazards,
-    "order": order,
-    "unallocated": unallocated,
-    "operations": operations,
-}
+CHECKS = {"waits": waits, "hazards": hazards, "order": order, "unallocated": unallocated, "operations": operations}
 
 
 def effects(line: Line) -> str:

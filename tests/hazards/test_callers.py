@@ -57,11 +57,7 @@ MATRIX = (
     "v_add_u32 v5, v{a}, v{b}",
 )
 CASES = {
-    "SGPRs for good": (
-        "gfx1201",
-        scalars(),
-        (7, 6),
-    ),
+    "SGPRs for good": ("gfx1201", scalars(), (7, 6)),
     "SGPRs of gfx90a": ("gfx90a", near(*SCALAR_LANES), (1, 2)),
     "matrices of gfx90a": ("gfx90a", near(*MATRIX), (1, 2)),
     "matrices of gfx942": ("gfx942", near(*MATRIX[:1], *MATRIX[2:], *SCALAR_LANES), (1, 2)),

@@ -155,11 +155,7 @@ def test_launches_with_more_lds_than_is_left_fail(compile_object, hooks) -> None
 
 @pytest.mark.rows(1)
 @pytest.mark.parametrize(
-    ("lds", "lanes", "reason"),
-    [
-        ("none", 1024, "there is room for 15"),
-        ("full", 256, "there is no room for it"),
-    ],
+    ("lds", "lanes", "reason"), [("none", 1024, "there is room for 15"), ("full", 256, "there is no room for it")]
 )
 def test_what_has_no_room_is_refused(compile_object, hooks, lds: str, lanes: int, reason: str) -> None:
     """A register of a wave takes so much for every wave of the largest work-group."""

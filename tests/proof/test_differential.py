@@ -144,12 +144,7 @@ def check(object: CodeObject, plan: LaunchPlan, chosen: list[type[Probe]], modul
         name = type(probe).__name__
         try:
             patched = patch_object(
-                object,
-                instrument,
-                [plan.kernel],
-                strict=probe.strict,
-                hoist=probe.hoist,
-                most_stack=DYNAMIC_STACK,
+                object, instrument, [plan.kernel], strict=probe.strict, hoist=probe.hoist, most_stack=DYNAMIC_STACK
             )
         except PatchError as problem:
             if probe.refusal and re.search(probe.refusal, str(problem)):

@@ -8,11 +8,13 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pytest
 from luthier.run.folder import RunFolder
 
 EXAMPLE = Path(__file__).parents[2] / "examples/large_trace"
 
 
+@pytest.mark.thorough  # a cluster of processes for the example of one document
 def test_workers_and_numpy_agree(tmp_path: Path) -> None:
     run = tmp_path / "run"
     made = subprocess.run(

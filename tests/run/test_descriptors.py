@@ -31,11 +31,11 @@ def test_processes_that_have_ended_hold_nothing(build_program: Callable[..., Pat
 
 def test_more_processes_at_once_than_there_may_be_files(build_program: Callable[..., Path], tmp_path: Path) -> None:
     """Processes wait for each other, each with no files or all that it needs."""
-    at_once = f"for number in $(seq 24); do {build_program('told')} & done; wait"
+    at_once = f"for number in $(seq 16); do {build_program('told')} & done; wait"
     done = run_luthier("run", "-t", "instr_count", "-o", tmp_path / "run", "--", "sh", "-c", at_once, before=LIMIT)
     assert (done.returncode, "processes must wait for others to end: ulimit -n 48" in done.stderr) == (0, True), done
     summary = json.loads((tmp_path / "run/summary.json").read_text())
-    assert (len(summary["processes"]), summary["tables"]["launches"], summary["faults"]) == (24, 24, [])
+    assert (len(summary["processes"]), summary["tables"]["launches"], summary["faults"]) == (16, 16, [])
 
 
 def test_handles_of_memory_are_given_back(build_program: Callable[..., Path]) -> None:

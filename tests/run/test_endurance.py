@@ -72,7 +72,7 @@ def test_a_storm_of_processes(build_program: Build) -> None:
     assert 20 * lived <= int(match[1]) == int(match[2]) <= 20 * (number + 1)
 
 
-@pytest.mark.rows
+@pytest.mark.rows(4)  # each with an empty cache
 @pytest.mark.parametrize("command", [["run", "-t", "instr_count"], ["run"], ["sanitize"]], ids=lambda argv: argv[0])
 @pytest.mark.parametrize("limit", [60, 90, 110, 120, 130, 140, 300])
 def test_little_memory(raw_program: Callable[..., list[Path]], tmp_path: Path, command: list[str], limit: int) -> None:

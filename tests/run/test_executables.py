@@ -9,13 +9,14 @@ import os
 import re
 import shutil
 import struct
-import subprocess
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from compiling import compiled
+from kept import kept, run, version
 from luthier.errors import LuthierError, ObjectError
 from luthier.isa.listing import instruction_rows
 from luthier.lifting import lift
@@ -23,6 +24,8 @@ from luthier.objects import CodeObject, load_objects
 from luthier.objects.host import HostFile
 from luthier.patch import PatchedFile, patch_executable
 from luthier.tool.task import InstrumentationTask
+
+from luthier_build.workspace import digest
 
 PROGRAMS = Path(__file__).parent / "programs"
 ROOT = Path(__file__).parents[2]
@@ -37,39 +40,43 @@ VARIANTS = {
 }
 
 
+HIPCC = ("env", "HIP_PLATFORM=amd", "hipcc", *(f"--offload-arch={target}" for target in TARGETS), "-O1", "-w", "-g")
+
+
 def hipcc(*arguments: str | Path) -> None:
-    command = ["hipcc", *(f"--offload-arch={target}" for target in TARGETS), "-O1", "-w", "-g"]
-    subprocess.run([*command, *map(str, arguments)], check=True, env={**os.environ, "HIP_PLATFORM": "amd"})
+    run([*HIPCC, *map(str, arguments)])
 
 
 @pytest.fixture(scope="session")
-def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def reader() -> Path:
     """The library of examples/read_variables."""
-    library = tmp_path_factory.mktemp("reader") / "libread_variables.so"
     source = ROOT / "examples/read_variables/read_variables.cpp"
-    subprocess.run(["g++", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", str(source), "-o", str(library)], check=True)
-    return library
+    command = ["g++", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", source]
+    return compiled(command, [source], "libread_variables.so")
 
 
 @pytest.fixture(scope="session")
-def two_units(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def two_units() -> Callable[[str], Path]:
     """The program of two sources, linked in one of `VARIANTS`, or ``library``, where the second is one."""
-    folder = tmp_path_factory.mktemp("two")
     source = PROGRAMS / "two_units.hip"
 
     @functools.cache
     def build(variant: str) -> Path:
-        program = folder / variant
+        flags = VARIANTS.get(variant, [])
+        inputs = digest(source), digest(PROGRAMS / "check.h")
+        key = version("hipcc"), *HIPCC, variant, *flags, str(source), *inputs
+        return kept(key, lambda program: make(program, variant, flags), "program")
+
+    def make(program: Path, variant: str, flags: list[str]) -> None:
+        folder = program.parent
         if variant == "library":
             hipcc("-DSECOND", "-fPIC", "-shared", source, "-o", folder / "libsecond.so")
             hipcc(source, "-L", folder, "-lsecond", "-Wl,-rpath,$ORIGIN", "-o", program)
-            return program
-        flags = VARIANTS[variant]
+            return
         compile_flags = [flag for flag in flags if flag.startswith(("-f", "-D")) and not flag.startswith("-fuse")]
         for part, name in (("-DSECOND", "b"), ("-DFIRST", "a")):
             hipcc("-c", part, *compile_flags, source, "-o", folder / f"{name}-{variant}.o")
         hipcc(*flags, folder / f"a-{variant}.o", folder / f"b-{variant}.o", "-o", program)
-        return program
 
     return build
 
@@ -142,11 +149,7 @@ def test_a_patched_program_runs(
 
 @pytest.mark.thorough
 def test_a_library(
-    two_units: Callable[[str], Path],
-    counter: Any,
-    reader: Path,
-    luthier_run: Callable[..., Any],
-    tmp_path: Path,
+    two_units: Callable[[str], Path], counter: Any, reader: Path, luthier_run: Callable[..., Any], tmp_path: Path
 ) -> None:
     program = two_units("library")
     original = luthier_run("emu:gfx90a", program)
@@ -251,13 +254,13 @@ def test_refusals(how: str, two_units: Callable[[str], Path], counter: Any, tmp_
         patch(counter, tmp_path / "bad", tmp_path / "patched")
 
 
-def test_damaged_programs(two_units: Callable[[str], Path]) -> None:
+def test_damaged_programs(two_units: Callable[[str], Path], tmp_path: Path) -> None:
     """Cut or with bits flipped in their headers and wrappers: parsed or refused."""
     import random
 
     whole = two_units("pie").read_bytes()
     numbers = random.Random(5)
-    path = two_units("pie").with_name("damaged")
+    path = tmp_path / "damaged"
     for _ in range(150):
         data = bytearray(whole)
         if numbers.random() < 0.2:

@@ -45,7 +45,7 @@ MODES = ("gfx1100 -mcumode", "gfx1201 -mcumode", "gfx90a -mtgsplit", "gfx942 -mt
 
 
 @pytest.mark.rocm(RELEASE)
-@pytest.mark.rows(8)
+@pytest.mark.rows(5)
 @pytest.mark.parametrize(
     ("way", "device"),
     [

@@ -65,7 +65,7 @@ def test_kinds_of_atomics(build_program: Build, tmp_path: Path, kernel: str) -> 
 
 
 @pytest.mark.rocm(RELEASE)
-@pytest.mark.rows
+@pytest.mark.rows(5)
 @pytest.mark.parametrize(
     ("memory", "kernel", "target", "text"),
     [

@@ -63,10 +63,16 @@ def stepped(path: Path, name: str, target: str) -> Streams:
     return streams
 
 
-@pytest.mark.rows(4)
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
-@pytest.mark.parametrize("level", ["-O0", "-O3"])
-@pytest.mark.parametrize("name", LAUNCHES)
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        pytest.param(name, level, marks=[pytest.mark.thorough] * (level == "-O0"))  # many times as many steps
+        for name in LAUNCHES
+        for level in ("-O0", "-O3")
+    ],
+)
 def test_as_the_device_steps(
     application: Callable[..., Path], tmp_path: Path, name: str, level: str, target: str
 ) -> None:

@@ -20,7 +20,7 @@ from commands import PATIENCE, session, start_luthier
 from effort import EVERYTHING
 from kept import ROOT
 
-KILLS = 25 if EVERYTHING else 8
+KILLS = 25 if EVERYTHING else 5
 """Of each test; 1,000 in `make test-all`."""
 PROJECT = ROOT / "examples/tools/instr_count"
 COMMANDS = {
@@ -125,11 +125,7 @@ def await_end(process: Any) -> None:
     "command", [pytest.param(name, marks=[pytest.mark.thorough] * (name == "build")) for name in COMMANDS]
 )
 def test_kills(
-    command: str,
-    seed: int,
-    begin: Callable[[str, Path, Path], Any],
-    whole: Callable[[str], Whole],
-    tmp_path: Path,
+    command: str, seed: int, begin: Callable[[str, Path, Path], Any], whole: Callable[[str], Whole], tmp_path: Path
 ) -> None:
     chance, expected, cache = random.Random(f"{command} {seed}"), whole(command), tmp_path / "cache"
     for number in range(KILLS):

@@ -42,7 +42,7 @@ def report_of(program: Path, log: Path, target: str, *words: str | Path) -> dict
     return {**report, "stdout": done.stdout, "stderr": done.stderr}
 
 
-@pytest.mark.rows
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("target", ["gfx906", "gfx90a", "gfx1030"])
 @pytest.mark.parametrize("case", VARIABLES)
 def test_variables(build_program: Build, tmp_path: Path, case: str, target: str) -> None:
@@ -82,7 +82,7 @@ def test_no_file(build_program: Build, tmp_path: Path) -> None:
     assert ": its file is gone" in done.stderr
 
 
-@pytest.mark.rows
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("beyond", [0, 4])
 @pytest.mark.parametrize("kind", TO_THE_BYTE)
 def test_kinds(build_program: Build, tmp_path: Path, kind: str, beyond: int) -> None:

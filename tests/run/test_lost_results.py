@@ -43,14 +43,8 @@ COMMANDS = {
     "profile": ("profile", "-o", "{out}/run", "--", "{program}"),
     "run --project": ("run", "--project", "-o", "{out}/run", "--", "{program}"),
     "calibrate": (
-        "project",
-        "{projected}",
-        "--calibrate",
-        "{times}",
-        "--fit",
-        "launch_overhead",
-        "-o",
-        "{out}/gpu.toml",
+        *("project", "{projected}", "--calibrate", "{times}", "--fit", "launch_overhead"),
+        *("-o", "{out}/gpu.toml"),
     ),
     "lcov": ("report", "{run}", "--format", "lcov", "-o", "{out}/run.info"),
     "llvm-cov": ("report", "{run}", "--format", "llvm-cov", "-o", "{out}/coverage.json"),
@@ -252,7 +246,7 @@ def test_the_number_that_is_documented() -> None:
     )
 
 
-@pytest.mark.rows(8)
+@pytest.mark.rows(6)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_surroundings_that_fail(

@@ -52,7 +52,7 @@ Build = Callable[..., Path]
 Run = Callable[..., Outcome]
 
 
-@pytest.mark.rows(22)
+@pytest.mark.rows(16)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", SAYS)
 def test_a_program_is_right(build_program: Build, luthier_run: Run, name: str, target: str) -> None:

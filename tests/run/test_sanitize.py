@@ -223,7 +223,7 @@ def check_stop(program: Path, log: Path, what: str, target: str, *words: str, be
     assert words or f"bounds to the byte, in launches of {kernel}: only the" in lines_before[-1]
 
 
-@pytest.mark.rows
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx1030"])
 @pytest.mark.parametrize("words", [[], ["allocated"]], ids=["without", "allocated"])
 @pytest.mark.parametrize("what", STOPS)

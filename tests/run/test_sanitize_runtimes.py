@@ -74,6 +74,7 @@ def test_hsa(compile_object: Callable[..., Path], tmp_path: Path, target: str, c
         assert [frame["line"] for frame in finding["frames"]] == (given_back or lines_of(finding["allocated"]))
 
 
+@pytest.mark.rows(3)
 @pytest.mark.parametrize("bug", ["none", "above", "freed", "leak", "mapped"])
 def test_openmp(tmp_path: Path, bug: str) -> None:
     """Variables of one construct are together in memory that GCC's runtime asks for: bounds are its."""
@@ -96,7 +97,7 @@ def test_openmp(tmp_path: Path, bug: str) -> None:
     assert lines_of(finding["freed"]) == (marked("openmp_memory.c", "freed") if bug == "freed" else [])
 
 
-@pytest.mark.rows
+@pytest.mark.rows(5)
 @pytest.mark.parametrize("bug", ["none", "above", "leak"])
 @pytest.mark.parametrize("container", ["device", "copied", "host", "used", "part", "image", "svm", "table", "counts"])
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_every_tool_meets_every_other_one() -> None:
     assert len(WHERE) >= len(rounds(NAMES))
 
 
-@pytest.mark.rows(10, "target", "together")
+@pytest.mark.rows(6, "target", "together")
 @pytest.mark.parametrize(("program", "target", "together"), MATRIX)
 def test_two_at_once(
     build_program: Build,
@@ -174,11 +174,7 @@ def table(ran: RunUnderTools, tool: str, title: str) -> list[dict[str, Any]]:
 @pytest.mark.rows(1)
 @pytest.mark.parametrize("target", TARGETS)
 def test_launches_and_addresses_of_a_known_program(
-    build_program: Build,
-    under_tools: UnderTools,
-    make_module: Callable[..., ToolModule],
-    check: Check,
-    target: str,
+    build_program: Build, under_tools: UnderTools, make_module: Callable[..., ToolModule], check: Check, target: str
 ) -> None:
     """The facts of saxpy's source: launch, arguments, and accesses to each array."""
     tools = [made(make_module, name) for name in ("launch_log", "address_heatmap", "coalescing")]

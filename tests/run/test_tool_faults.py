@@ -162,11 +162,7 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.thorough
 def test_no_room_for_the_cache(
-    build_program: Build,
-    under_tools: UnderTools,
-    counter: type[Tool],
-    full_disk: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    build_program: Build, under_tools: UnderTools, counter: type[Tool], full_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is cached, and results are correct."""
     wanted = under_tools("emu:gfx90a", [counter()], build_program("graph"))

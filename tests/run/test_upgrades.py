@@ -82,6 +82,7 @@ def expected(run_with: Callable[..., Any], tmp_path_factory: pytest.TempPathFact
     return run_with(tmp_path_factory.mktemp("unchanged"), "between", None)
 
 
+@pytest.mark.rows
 @pytest.mark.parametrize("change", [remove, replace, damage])
 @pytest.mark.parametrize("when", SCRIPTS)
 def test_a_tool_changes_while_a_run_uses_it(

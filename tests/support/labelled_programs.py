@@ -107,13 +107,7 @@ DRACC = Suite(
                 "016_MxV_out_of_bounds_copyout_yes",
             ),
             *_same(READ, READ, "", "010_MxV_Missing_Data_yes", "011_MxV_partially_Missing_Data_yes"),
-            *_same(
-                "stale",
-                READ,
-                _HOST,
-                "012_MxV_outdated_Data_yes",
-                "013_MxV_partially_outdated_Data_yes",
-            ),
+            *_same("stale", READ, _HOST, "012_MxV_outdated_Data_yes", "013_MxV_partially_outdated_Data_yes"),
             *_same(LEAK, f"{LEAK},{READ}", _RESULT, "014_MxV_Missing_Free_other"),
             *_same(
                 "copy-direction",
@@ -234,10 +228,7 @@ SAMPLES = Suite(
                 RACE, f"{RACE},{READ}", "besides: what is read too early is not written yet", "Racecheck/block_error"
             ),
             *_same(
-                RACE,
-                "",
-                "not found: the lanes are of one wave of 64, which goes on in step",
-                "Racecheck/warp_error",
+                RACE, "", "not found: the lanes are of one wave of 64, which goes on in step", "Racecheck/warp_error"
             ),
             *_same(
                 "missed-barrier",

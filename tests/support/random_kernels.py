@@ -80,12 +80,7 @@ class _Writer:
     def step(self, callable_: list[str]) -> list[str]:
         rng = self.rng
         mix = ["s_mul_i32 s20, s20, 0x19660D", "s_add_i32 s20, s20, 0x3C6EF35F"]
-        kinds = [
-            mix,
-            ["vadd v3, s20, v3"],
-            ["vadd v3, v3, v0"],
-            ["s_lshr_b32 s21, s20, 7", "s_xor_b32 s20, s20, s21"],
-        ]
+        kinds = [mix, ["vadd v3, s20, v3"], ["vadd v3, v3, v0"], ["s_lshr_b32 s21, s20, 7", "s_xor_b32 s20, s20, s21"]]
         kinds += [["s_mov_b32 exec_lo, s20"], [f"s_mov_{self.b} {self.exec}, {self.full}"]]
         compare = f"v_cmp_gt_u32_e32 {self.vcc}, {rng.randrange(65)}, v0"
         kinds += [[compare, f"s_and_{self.b} {self.exec}, {self.exec}, {self.vcc}"]]

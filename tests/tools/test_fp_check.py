@@ -180,12 +180,7 @@ GFX11 = (
 )
 GFX10 = tuple(one for one in (*GFX9[:-2], *GFX11[3:4]))
 BFLOAT = ("v_cvt_pk_bf16_f32 {d}, {a}, {b}", "v_cvt_pk_bf16_f32 {d}, {d}, {b}", "v_dot2_f32_bf16 {d}, {a}, {b}, {c}")
-SCALAR = (
-    "s_mul_f32 s40, s41, s42",
-    "s_fmac_f16 s40, s41, s42",
-    "s_cvt_f16_f32 s43, s42",
-    "v_s_rcp_f32 s44, s45",
-)
+SCALAR = ("s_mul_f32 s40, s41, s42", "s_fmac_f16 s40, s41, s42", "s_cvt_f16_f32 s43, s42", "v_s_rcp_f32 s44, s45")
 OTHERS = {
     "gfx90a": (*EVERYWHERE, *GFX9),
     "gfx942": (*EVERYWHERE, *GFX9),

@@ -46,11 +46,7 @@ extern "C" __global__ void walk(const int *at, const int *on, unsigned *out) {
   if (on[i]) { WRITE }
 }
 """
-SPACES = {
-    "global": "out[at[i]] = i;",
-    "flat": "put(&out[at[i]], i);",
-    "lds": "lds[at[i]] = i; out[i] = lds[i];",
-}
+SPACES = {"global": "out[at[i]] = i;", "flat": "put(&out[at[i]], i);", "lds": "lds[at[i]] = i; out[i] = lds[i];"}
 ITEMS, PLACES = 192, 1024
 ITEM = np.arange(ITEMS)
 WALKS = {

@@ -85,13 +85,7 @@ class Compiled:
 
     def plan(self, *arguments: Any, grid: tuple[int, ...] = (1,)) -> LaunchPlan:
         """A launch that can be repeated."""
-        return ArrayPlan(
-            self.name,
-            (*grid, 1, 1)[:3],
-            self.block,
-            (*arguments, *[0] * self.scratch),
-            self.dynamic_lds,
-        )
+        return ArrayPlan(self.name, (*grid, 1, 1)[:3], self.block, (*arguments, *[0] * self.scratch), self.dynamic_lds)
 
 
 class ArrayPlan(LaunchPlan):

@@ -79,18 +79,12 @@ for bits in (32, 64):
     }.items():
         TWO[f"s_{name}_b{bits}"] = (kinds, lambda x, y, f=function, m=mask: (f(x, y), f(x, y) & m != 0))
     shifted = f"u{bits} u32"
-    TWO[f"s_lshl_b{bits}"] = (
-        shifted,
-        lambda x, y, n=bits, m=mask: (x << y % n, x << y % n & m != 0),
-    )
+    TWO[f"s_lshl_b{bits}"] = (shifted, lambda x, y, n=bits, m=mask: (x << y % n, x << y % n & m != 0))
     TWO[f"s_lshr_b{bits}"] = (shifted, lambda x, y, n=bits: (x >> y % n, x >> y % n != 0))
     TWO[f"s_ashr_i{bits}"] = (shifted, lambda x, y, n=bits: (signed(x, n) >> y % n, signed(x, n) >> y % n != 0))
     TWO[f"s_bfm_b{bits}"] = (kinds, lambda x, y, n=bits: (((1 << x % n) - 1) << y % n, None))
 for amount in (1, 2, 3, 4):
-    TWO[f"s_lshl{amount}_add_u32"] = (
-        "u32 u32",
-        lambda x, y, n=amount: ((x << n) + y, (x << n) + y > MASK32),
-    )
+    TWO[f"s_lshl{amount}_add_u32"] = ("u32 u32", lambda x, y, n=amount: ((x << n) + y, (x << n) + y > MASK32))
 
 ONE = {}
 for bits in (32, 64):
@@ -146,12 +140,7 @@ def test_one_source(evaluate, cases, name):
 def test_carry_chain(evaluate, cases):
     x, y = cases("u32 u32", random=200)
     carry = (np.arange(x.size) % 2).astype(np.uint8)
-    check(
-        "addc",
-        evaluate("s_addc_u32", x, y, carry),
-        [x, y, carry],
-        lambda a, b, c: (a + b + c, a + b + c > MASK32),
-    )
+    check("addc", evaluate("s_addc_u32", x, y, carry), [x, y, carry], lambda a, b, c: (a + b + c, a + b + c > MASK32))
     check("subb", evaluate("s_subb_u32", x, y, carry), [x, y, carry], lambda a, b, c: (a - b - c, b + c > a))
     assert (evaluate("s_cselect_b32", x, y, carry) == np.where(carry, x, y)).all()
     assert (evaluate("s_cmov_b32", x, y, carry) == np.where(carry, y, x)).all()
