@@ -197,6 +197,41 @@ def test_races_do_not_depend_on_alignment(build_kernels: Callable[[str, str], Pa
     assert kinds["race"] > 12, "nothing was tried"
 
 
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
+def test_scalar_loads_race_with_stores(build_kernels: Callable[[str, str], Path], target: str) -> None:
+    """Loads that repeat the last one take a shorter way without `init`, and report the same."""
+    modules = [
+        open_device(f"emu:{target}", check=checks).load(build_kernels("checks", target))
+        for checks in (["race"], ["race", "init"])
+    ]
+    rng = random.Random(target)
+    readers = Counter[bool]()
+    for _ in range(24):
+        groups, by_lanes, rounds = rng.randrange(1, 5), rng.randrange(2), rng.randrange(9)
+        writer, at = rng.randrange(groups * 128), rng.randrange(4 + (rounds + 1) // 2)
+        results = []
+        for module in modules:
+            cells, out = module.device.allocate(64), module.device.allocate(4 * 128 * groups)
+            cells.write(np.arange(16, dtype=np.int32))
+            arguments = cells, out, rounds, by_lanes, writer, at
+            races = findings(module, "load_and_store", *arguments, grid=groups, block=128)
+            results.append([places(item, cells.address) for item in races])
+        assert results[0] == results[1], arguments[2:]
+        readers.update(bool(item.other and item.group != item.other.group) for item in races)
+    assert min(readers[False], readers[True]) > 4, "nothing was tried"
+
+
+@pytest.mark.parametrize("target", ["gfx90a", "gfx1100"])
+def test_a_kernel_that_stores_to_its_arguments(build_kernels: Callable[[str, str], Path], target: str) -> None:
+    module = open_device(f"emu:{target}", check="race").load(build_kernels("checks", target))
+    out = module.device.allocate(4 * 512)
+    last = 511
+    races = findings(module, "load_and_store", 0, out, 0, 0, last, 1, grid=4, block=128)
+    stores = [item for item in races if item.group == 3 and "store" in item.instruction]
+    assert stores, [str(item) for item in races]
+    assert all(item.kind == "race" and item.other and "s_load" in item.other.instruction for item in stores)
+
+
 def places(finding: Finding, start: int) -> tuple[Any, ...]:
     """Return what a finding says, with its address from `start` on."""
     other = finding.other

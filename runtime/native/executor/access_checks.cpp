@@ -1,5 +1,7 @@
 #include "access_checks.h"
 
+#include <utility>
+
 #include "program_memory.h"
 #include "take.h"
 #include "unwritten.h"
@@ -10,6 +12,7 @@ using namespace layout;
 
 void AccessChecks::begin(const char *plan) {
   plan_ = plan;
+  repeated_.clear();
   if (!wanted_.races)
     return;
   // Without an atomic, no wave can know that a store of another work-group is done.
@@ -55,6 +58,30 @@ bool is_only(Role role, const History &history) {
   return true;
 }
 
+// Return the bits of a cell's lanes that belong to accesses in its history.
+uint32_t used_lanes(const History &history) {
+  uint32_t used = 0;
+  for (unsigned role = 0; role < kRoles; ++role)
+    if (history.by[role].segment)
+      used |= lane_field(role);
+  return used;
+}
+
+// The LDS of a work-group, and the scratch of a wave.
+struct OwnMemory {
+  OwnMemory(const char *wave, const char *plan)
+      : lds(get(wave, wave::lds)), lds_end(lds + get(wave, wave::lds_size)), scratch(get(wave, wave::scratch)),
+        scratch_end(scratch + get(wave, wave::scratch_size) * get(plan, plan::wave_size)) {}
+  bool overlaps_scratch(uint64_t address, uint64_t size) const {
+    return address < scratch_end && address + size > scratch;
+  }
+  bool overlaps_lds(uint64_t address, uint64_t size) const { return address < lds_end && address + size > lds; }
+  bool overlaps(uint64_t address, uint64_t size) const {
+    return overlaps_scratch(address, size) || overlaps_lds(address, size);
+  }
+  const uint64_t lds, lds_end, scratch, scratch_end;
+};
+
 } // namespace
 
 // Sort the lanes of an access by the memory that they access. Leave out accesses of their own scratch.
@@ -64,9 +91,7 @@ void AccessChecks::sort(const char *wave, const char *access, bool merges, Lanes
   const uint64_t behind = mask & mask << 1; // lanes behind an active one
   const uint64_t follows = kind == ACCESS_LANES ? behind & get(access, access::follows) : behind;
   const uint64_t repeats = kind == ACCESS_LANES ? behind & get(access, access::repeats) : 0;
-  const uint64_t lds = in_lds.base, lds_end = lds + get(wave, wave::lds_size);
-  const uint64_t scratch = get(wave, wave::scratch);
-  const uint64_t scratch_end = scratch + get(wave, wave::scratch_size) * get(plan_, plan::wave_size);
+  const OwnMemory of_wave(wave, plan_);
   for (uint64_t rest = mask; rest;) {
     Run run{0, static_cast<unsigned>(__builtin_ctzll(rest)), 1, false, 0};
     if (run.lane < 63) {
@@ -75,18 +100,19 @@ void AccessChecks::sort(const char *wave, const char *access, bool merges, Lanes
     }
     run.address = kind == ACCESS_ROW ? addresses[0] + run.lane * size : addresses[run.lane];
     rest = run.lane + run.count >= 64 ? 0 : rest & ~uint64_t{0} << (run.lane + run.count);
-    const uint64_t end = run.address + size * (run.repeats ? 1 : run.count);
-    const auto outside = [&](uint64_t first, uint64_t last) { return end <= first || run.address >= last; };
-    if (outside(scratch, scratch_end) && (outside(lds, lds_end) || (run.address >= lds && end <= lds_end))) {
-      Lanes &its = run.address >= lds && run.address < lds_end ? in_lds : in_memory;
+    const uint64_t bytes = size * (run.repeats ? 1 : run.count), end = run.address + bytes;
+    const bool begins_in_lds = run.address >= of_wave.lds && run.address < of_wave.lds_end;
+    if (!of_wave.overlaps_scratch(run.address, bytes) &&
+        (begins_in_lds ? end <= of_wave.lds_end : !of_wave.overlaps_lds(run.address, bytes))) {
+      Lanes &its = begins_in_lds ? in_lds : in_memory;
       its.add(run, merges);
       continue;
     }
     for (unsigned index = 0; index < run.count; ++index) {
       const uint64_t address = run.address + (run.repeats ? 0 : index * size);
-      if (address >= scratch && address < scratch_end)
+      if (of_wave.overlaps_scratch(address, 1))
         continue;
-      Lanes &its = address >= lds && address < lds_end ? in_lds : in_memory;
+      Lanes &its = of_wave.overlaps_lds(address, 1) ? in_lds : in_memory;
       its.add({address, run.lane + index, 1, false, 0}, false);
     }
   }
@@ -94,6 +120,8 @@ void AccessChecks::sort(const char *wave, const char *access, bool merges, Lanes
 
 void AccessChecks::access(const Where &where, const char *wave, uint32_t record, const char *access) {
   ordering_.meet(where.group, where.wave);
+  if (reads_again(where, wave, record, access))
+    return;
   Lanes in_memory, in_lds;
   in_lds.in_lds = true;
   in_lds.base = get(wave, wave::lds);
@@ -123,6 +151,52 @@ void AccessChecks::access(const Where &where, const char *wave, uint32_t record,
     touch(where, in_lds, use_in_lds(record));
 }
 
+// Waves read the same arguments. A scalar load that does what it did when it was executed last only adds a read to a
+// history that is its own. Return false for all other accesses.
+bool AccessChecks::reads_again(const Where &where, const char *wave, uint32_t record, const char *access) {
+  if (record >= repeated_.size())
+    return false;
+  const RepeatedRead &last = repeated_[record];
+  uint64_t address;
+  std::memcpy(&address, access + access::addresses.offset, sizeof address);
+  if (!last.history || last.address != address || last.size != get(access, access::size) ||
+      get(access, access::kind) != ACCESS_SCALAR || histories_.moves(last.history) != last.moves ||
+      OwnMemory(wave, plan_).overlaps(address, last.size))
+    return false;
+  add_read(where, {ordering_.plain(where.group, where.wave), record}, histories_.of_all_cells(last.history));
+  return true;
+}
+
+// A scalar load has read memory as a plain access: note what it has read if that is the same as the last time.
+void AccessChecks::note_repeated(const Lanes &lanes) {
+  if (lanes.record >= repeated_.size())
+    repeated_.resize(lanes.record + 1);
+  RepeatedRead &last = repeated_[lanes.record];
+  const Run &run = lanes.runs[0];
+  if (last.address != run.address || last.size != lanes.size) {
+    last = {run.address, lanes.size};
+    return;
+  }
+  uint32_t number = 0, cells = 0;
+  bool alike = true;
+  each_span(lanes, [&](const Run &, const Shadow::Span &span) {
+    number = cells ? number : span.histories[0];
+    cells += span.count;
+    const uint32_t used = used_lanes(histories_[number]);
+    for (unsigned cell = 0; cell < span.count; ++cell) {
+      alike &= span.histories[cell] == number;
+      if (alike)
+        span.lanes[cell] &= used;
+      alike &= !span.lanes[cell]; // all accesses are by lane 0, so lanes will stay as they are
+    }
+  });
+  const History &history = histories_[number];
+  const bool is_own = alike && histories_.cells(number) == cells;
+  const bool is_only_read = !history.by[kLastWrite].segment && !history.by[kLastAtomic].segment;
+  last.history = is_own && is_only_read ? number : 0;
+  last.moves = histories_.moves(number);
+}
+
 void AccessChecks::touch(const Where &where, const Lanes &lanes, unsigned use) {
   const bool reads = use & USE_READS, writes = use & USE_WRITES;
   if (wanted_.uninitialised) {
@@ -147,21 +221,23 @@ void AccessChecks::touch(const Where &where, const Lanes &lanes, unsigned use) {
     change(where, lanes, kLastWrite, [&](Change &made) { write(where, lanes, now, made); });
   else
     change(where, lanes, kLastRead, [&](Change &made) { read(where, lanes, now, made); });
+  if (lanes.scalar && !lanes.in_lds && !writes && !wanted_.uninitialised)
+    note_repeated(lanes);
 }
 
 // Call `each(run, span)` for all cells of all lanes, and where they are a whole line, `each_whole(run, line, address)`.
 template <typename Each, typename EachWhole>
-void AccessChecks::each_span(const Lanes &lanes, Each each, EachWhole each_whole) {
+void AccessChecks::each_span(const Lanes &lanes, bool writes, Each each, EachWhole each_whole) {
   Shadow &shadow = this->shadow(lanes);
   for (const Run *run = lanes.runs; run != lanes.runs + lanes.count; ++run)
     shadow.visit(
-        run->address, uint64_t{lanes.size} * (run->repeats ? 1 : run->count), (run->address | lanes.size) % 4,
+        run->address, uint64_t{lanes.size} * (run->repeats ? 1 : run->count), (run->address | lanes.size) % 4, writes,
         [&](const Shadow::Span &span) { each(*run, span); },
         [&](Shadow::Whole &line, uint64_t address) { return each_whole(*run, line, address); });
 }
 
 template <typename Each> void AccessChecks::each_span(const Lanes &lanes, Each each) {
-  each_span(lanes, each, [](const Run &, const Shadow::Whole &, uint64_t) { return false; });
+  each_span(lanes, false, each, [](const Run &, const Shadow::Whole &, uint64_t) { return false; });
 }
 
 // Replace the history of each cell by what `make(change)` sets, and set the lanes in that role where it changes: of
@@ -207,7 +283,7 @@ template <typename Make> void AccessChecks::change(const Where &where, const Lan
     line.history = made.to;
     return true;
   };
-  each_span(lanes, change_cells, change_line);
+  each_span(lanes, role != kLastRead, change_cells, change_line);
 }
 
 void AccessChecks::put_lanes(const Lanes &lanes, const Run &run, Cells cells, Role role, Role moved) {
@@ -238,7 +314,7 @@ void AccessChecks::put_lanes(const Lanes &lanes, const Run &run, Cells cells, Ro
 
 // Return an access, or nothing, if it is of a work-group that used the LDS before.
 Touch AccessChecks::own(const Where &where, const Lanes &lanes, Touch touch) const {
-  return is_of_others(where, lanes, touch) ? Touch{} : touch;
+  return touch.segment && is_of_others(where, lanes, touch) ? Touch{} : touch;
 }
 
 // Return the kind of finding for a read beside an atomic: atomic loads of LDS are plain instructions.
@@ -262,23 +338,28 @@ void AccessChecks::read(const Where &where, const Lanes &lanes, Touch now, Chang
     made.races = true;
     made.other = kLastWrite;
   }
-  for (const Role role : {kLastWrite, kLastAtomic, kReadByOther, kReadElsewhere})
+  for (unsigned role = 0; role < kRoles; ++role)
     after.by[role] = own(where, lanes, before.by[role]);
-  const Touch last = own(where, lanes, before.by[kLastRead]);
-  if (last.segment && last.segment != now.segment) {
-    const Segment &then = ordering_.of(last);
-    if (then.group != where.group.id) {
-      after.by[kReadElsewhere] = last;
-      after.by[kReadByOther] = {};
-      made.moved = kReadElsewhere;
-    } else if (then.wave != where.wave.index) {
-      after.by[kReadByOther] = last;
-      made.moved = kReadByOther;
-    }
-  }
-  after.by[kLastRead] = now;
+  made.moved = add_read(where, now, after);
   after.readers = before.readers;
   made.to = histories_.find();
+}
+
+// Add a read to a history; return the role that the previous read gets, `kRoles` for none.
+Role AccessChecks::add_read(const Where &where, Touch now, History &history) const {
+  const Touch last = std::exchange(history.by[kLastRead], now);
+  if (!last.segment || last.segment == now.segment)
+    return kRoles;
+  const Segment &then = ordering_.of(last);
+  if (then.group != where.group.id) {
+    history.by[kReadElsewhere] = last;
+    history.by[kReadByOther] = {};
+    return kReadElsewhere;
+  }
+  if (then.wave == where.wave.index)
+    return kRoles;
+  history.by[kReadByOther] = last;
+  return kReadByOther;
 }
 
 void AccessChecks::write(const Where &where, const Lanes &lanes, Touch now, Change &made) {

@@ -89,7 +89,16 @@ private:
     Role other = kRoles; // of the access that it races with
   };
 
+  // A scalar load of memory, and while nothing else accesses it, the history that only its cells have.
+  struct RepeatedRead {
+    uint64_t address = 0;
+    uint32_t size = 0, history = 0; // 0: none
+    uint64_t moves = 0;             // of the history, at that load
+  };
+
   void access(const Where &where, const char *wave, uint32_t record, const char *access);
+  bool reads_again(const Where &where, const char *wave, uint32_t record, const char *access);
+  void note_repeated(const Lanes &lanes);
   void sort(const char *wave, const char *access, bool merges, Lanes &in_memory, Lanes &in_lds) const;
   void touch(const Where &where, const Lanes &lanes, unsigned use);
   void atomic(const Where &where, const Lanes &lanes, unsigned use);
@@ -103,11 +112,13 @@ private:
   bool is_guard(uint32_t record) const { return use_in_lds(record) & layout::USE_GUARDS; }
   wire::FindingKind kind_of_read(uint32_t record) const;
   Touch own(const Where &where, const Lanes &lanes, Touch touch) const;
+  Role add_read(const Where &where, Touch now, History &history) const;
   void read(const Where &where, const Lanes &lanes, Touch now, Change &made);
   void write(const Where &where, const Lanes &lanes, Touch now, Change &made);
   bool lacks_fence(const Where &where, const Lanes &lanes, const History &before, bool reads, Change &made) const;
   uint32_t readers(const History &before, uint32_t writer) const;
-  template <typename Each, typename EachWhole> void each_span(const Lanes &lanes, Each each, EachWhole each_whole);
+  template <typename Each, typename EachWhole>
+  void each_span(const Lanes &lanes, bool writes, Each each, EachWhole each_whole);
   template <typename Each> void each_span(const Lanes &lanes, Each each);
   template <typename Make> void change(const Where &where, const Lanes &lanes, Role role, Make make);
   // Cells of a run that have the same history.
@@ -125,7 +136,8 @@ private:
     return lanes.in_lds && ordering_.of(touch).group != where.group.id;
   }
   bool collides(const Where &where, const Lanes &lanes, Touch touch) const {
-    return touch.segment && !is_of_others(where, lanes, touch) && !ordering_.before(touch, where.group, where.wave);
+    return touch.segment && touch.segment != where.wave.segment && !is_of_others(where, lanes, touch) &&
+           !ordering_.before(touch, where.group, where.wave);
   }
   // A store to where another lane has stored: not a race if both store the same value.
   struct Silent {
@@ -170,6 +182,7 @@ private:
   Instruction last_{};                       // that `silent_` belongs to
   std::vector<Silent> silent_;
   std::vector<uint8_t> sizes_;                  // by record, of its last access
+  std::vector<RepeatedRead> repeated_;          // by record
   std::unordered_set<uint64_t> heard_, loaded_; // the latter by loads
   std::mutex mutex_;                            // of what is found
   std::map<std::tuple<wire::FindingKind, uint64_t, uint64_t>, wire::Sighting> found_;

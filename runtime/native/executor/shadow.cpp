@@ -1,6 +1,8 @@
 #include "shadow.h"
 
 #include <mutex>
+#include <new>
+#include <type_traits>
 #include <utility>
 
 namespace luthier {
@@ -92,11 +94,32 @@ void CellArena::grow() {
 
 std::vector<uint64_t> Shadow::pages() const {
   std::vector<uint64_t> all;
-  all.reserve(pages_.size());
-  for (const auto &[number, page] : pages_)
-    all.push_back(number);
+  all.reserve(page_count_);
+  for (const Known &each : pages_)
+    if (each.page)
+      all.push_back(each.number);
   std::sort(all.begin(), all.end());
   return all;
+}
+
+Shadow::Page &Shadow::page(uint64_t number) {
+  size_t place = place_of(number);
+  if (Page *const known = pages_[place].page)
+    return *known;
+  if (2 * ++page_count_ > pages_.size()) {
+    grow_pages();
+    place = place_of(number);
+  }
+  static_assert(std::is_trivially_destructible_v<Page> && sizeof(Page) % (2 * sizeof(uint32_t)) == 0);
+  pages_[place] = {number, new (arena_.take(sizeof(Page) / sizeof(uint32_t))) Page};
+  return *pages_[place].page;
+}
+
+void Shadow::grow_pages() {
+  const std::vector<Known> former = std::exchange(pages_, std::vector<Known>(2 * pages_.size()));
+  for (const Known &each : former)
+    if (each.page)
+      pages_[place_of(each.number)] = each;
 }
 
 void Shadow::fill(Line &line) {

@@ -12,7 +12,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 namespace luthier {
@@ -49,9 +48,16 @@ public:
   // Note that `cells` cells changed from one history to another.
   void move(uint32_t from, uint32_t to, uint32_t cells) {
     all_[to].cells += cells;
+    ++all_[to].moves;
+    ++all_[from].moves;
     if (from && (all_[from].cells -= cells) == 0)
       left_.push_back(from);
   }
+  // Return how many cells have a history, and a count of the changes of which cells these are.
+  uint32_t cells(uint32_t number) const { return all_[number].cells; }
+  uint64_t moves(uint32_t number) const { return all_[number].moves; }
+  // Return a history to change it for all cells that have it.
+  History &of_all_cells(uint32_t number) { return all_[number].history; }
   // Forget the histories that no cell has: their numbers may be reused.
   void collect() {
     if (!left_.empty())
@@ -62,6 +68,7 @@ private:
   struct Entry {
     History history;
     uint32_t cells = 0;
+    uint64_t moves = 0;
     bool free = false;
   };
   void free_left();
@@ -138,13 +145,14 @@ public:
     }
   };
   static constexpr unsigned kDwords = kLine / 4;
-  // Call `each(span)` for the cells of those bytes; `parts`: parts of dwords are used. Where they are all bytes of a
-  // line without cells, call `each_whole(line, address)` first: the line gets cells if that returns false.
+  // Call `each(span)` for the cells of those bytes; `parts`: parts of dwords are used; `writes`: they may be written.
+  // Where they are all bytes of a line without cells, call `each_whole(line, address)` first: the line gets cells if
+  // that returns false.
   template <typename Each, typename EachWhole>
-  void visit(uint64_t address, uint64_t size, bool parts, Each each, EachWhole each_whole) {
+  void visit(uint64_t address, uint64_t size, bool parts, bool writes, Each each, EachWhole each_whole) {
     for (const uint64_t end = address + size; address < end;) {
       const uint64_t bytes = std::min(end, (address | (kLine - 1)) + 1) - address;
-      Line &line = find(address);
+      Line &line = find(address, writes);
       if (line.cells || bytes != kLine || !each_whole(line.whole, address)) {
         if (!line.cells)
           fill(line);
@@ -176,25 +184,28 @@ public:
   };
   // Call `each(view)` for all touched lines of a page, given by its number.
   template <typename Each> void each_line(uint64_t page, Each each) const {
-    const auto entry = pages_.find(page);
-    if (entry == pages_.end())
-      return;
-    for (unsigned index = 0; index < kPage / kLine; ++index)
-      if (const Line &line = entry->second.lines[index]; line.is_touched())
+    const Page *const its = pages_[place_of(page)].page;
+    for (unsigned index = 0; its && index < kPage / kLine; ++index)
+      if (const Line &line = its->lines[index]; line.is_touched())
         each(view(page * kPage + index * kLine, line));
   }
   // Return the view of the line at an address; nothing if it is untouched.
   std::optional<View> line(uint64_t address) const {
-    const auto entry = pages_.find(address / kPage);
-    if (entry == pages_.end())
+    const Page *const page = pages_[place_of(address / kPage)].page;
+    if (!page)
       return std::nullopt;
-    const Line &line = entry->second.lines[address % kPage / kLine];
+    const Line &line = page->lines[address % kPage / kLine];
     return line.is_touched() ? std::optional(view(address, line)) : std::nullopt;
+  }
+  // Return whether a page was visited to write to it.
+  bool is_written(uint64_t page) const {
+    const Page *const its = pages_[place_of(page)].page;
+    return its && its->written;
   }
   // Return the numbers of the touched pages, in order.
   std::vector<uint64_t> pages() const;
   // Return the size of what is kept, in bytes.
-  size_t bytes() const { return arena_.bytes() + pages_.size() * sizeof(Page); }
+  size_t bytes() const { return arena_.bytes() + pages_.size() * sizeof(Known); }
 
 private:
   struct Line {
@@ -205,27 +216,39 @@ private:
   };
   struct Page {
     Line lines[kPage / kLine];
+    bool written = false;
   };
   static View view(uint64_t address, const Line &line) {
     return {address, line.cells, line.whole, line.in_bytes ? 0u : 2u};
   }
-  Line &find(uint64_t address) {
+  Line &find(uint64_t address, bool writes) {
     const uint64_t number = address / kPage;
     Known &known = known_[number % known_.size()];
     if (known.number != number)
-      known = {number, &pages_[number]};
+      known = {number, &page(number)};
+    known.page->written |= writes;
     return known.page->lines[address % kPage / kLine];
   }
+  struct Known {
+    uint64_t number = ~uint64_t{0};
+    Page *page = nullptr;
+  };
+  // Return the place in `pages_` of a page, or the free one for it.
+  size_t place_of(uint64_t number) const {
+    size_t place = (number * 0x9E37'79B9'7F4A'7C15 >> 32) & (pages_.size() - 1);
+    while (pages_[place].page && pages_[place].number != number)
+      place = (place + 1) % pages_.size();
+    return place;
+  }
+  Page &page(uint64_t number);
+  void grow_pages();
   void fill(Line &line);
   void split(Line &line);
 
   Histories &histories_;
   CellArena arena_;
-  std::unordered_map<uint64_t, Page> pages_;
-  struct Known {
-    uint64_t number = ~uint64_t{0};
-    Page *page = nullptr;
-  };
+  std::vector<Known> pages_ = std::vector<Known>(64); // by a digest of the number; a power of two, at most half used
+  size_t page_count_ = 0;
   std::array<Known, 64> known_;
 };
 

@@ -16,17 +16,30 @@ bool is_written(const History &history) { return history.by[kLastWrite].segment 
 LaunchTrace::LaunchTrace(std::shared_ptr<const AccessChecks> checks, uint64_t launch, const Memory &memory)
     : checks_(std::move(checks)), launch_(launch) {
   const Shadow &shadow = checks_->memory();
+  struct Effects {
+    uint32_t history;
+    bool stores, writes;
+  } last{0, false, false}; // neighbours mostly have the same history
+  const auto effects_of = [&](uint32_t number) -> const Effects & {
+    if (number != last.history) {
+      const History &history = checks_->histories()[number];
+      last = {number, history.by[kLastWrite].segment != 0, is_written(history)};
+    }
+    return last;
+  };
   const std::vector<uint64_t> numbers = shadow.pages();
   pages_.reserve(numbers.size());
   for (const uint64_t number : numbers) {
     Page &page = pages_.emplace_back(Page{number, {}});
+    if (!shadow.is_written(number))
+      continue;
     bool writes = false;
     shadow.each_line(number, [&](const Shadow::View &line) {
       bool stores = false;
       for (unsigned byte = 0; byte < Shadow::kLine; byte += line.alike(byte)) {
-        const History &all = history(line, byte);
-        stores |= all.by[kLastWrite].segment != 0;
-        writes |= is_written(all);
+        const Effects &known = effects_of(line.history(byte));
+        stores |= known.stores;
+        writes |= known.writes;
       }
       if (stores) {
         uint32_t *const left = contents_.take(Shadow::kDwords);

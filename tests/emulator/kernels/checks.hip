@@ -19,6 +19,23 @@ extern "C" __global__ void count_up(unsigned *cells) { atomicAdd(&cells[threadId
 
 extern "C" __global__ void read_uniform(const int *in, int *out) { out[threadIdx.x] = in[blockIdx.x]; }
 
+extern "C" __global__ void load_and_store(int *cells, int *out, int rounds, int by_lanes, int writer, int at) {
+  // All waves read eight dwords by scalar loads, of the arguments without `cells`; then one lane stores to one of them.
+  using Constant = const __attribute__((address_space(4))) int;
+  if (!cells)
+    cells = (int *)__builtin_amdgcn_kernarg_segment_ptr();
+  Constant *constants = (Constant *)cells;
+  int sum = constants[0] + constants[1] + constants[2] + constants[3];
+  if (by_lanes)
+    sum += *(volatile int *)&cells[threadIdx.x & 7];
+  for (int round = 0; round < rounds; ++round)
+    sum += constants[4 + (round >> 1)];
+  const int item = blockIdx.x * blockDim.x + threadIdx.x;
+  out[item] = sum;
+  if (item == writer)
+    *(volatile int *)&cells[at] = sum;
+}
+
 extern "C" __global__ void half_written(int *out, int written) {
   __shared__ int shared[256];
   if ((int)threadIdx.x < written)
