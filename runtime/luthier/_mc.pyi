@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -97,21 +97,24 @@ class Piece:
     def __len__(self) -> int:
         """Number of instructions."""
     def columns(self) -> _Columns: ...
-    def first_register(self, index: int) -> int:
-        """LLVM's number of an instruction's first operand; 0 unless it is a register."""
 
 class TextMap:
     """The executable sections of an object, its functions, and the addresses at which pieces begin, all ascending."""
 
     def __init__(
-        self, sections: list[tuple[int, int]], functions: list[tuple[int, int]], starts: list[int]
-    ) -> None: ...
+        self,
+        sections: list[tuple[int, int]],
+        functions: list[tuple[int, int]],
+        starts: list[int],
+        first_unit: list[int],
+    ) -> None:
+        """`first_unit`: of registers, by LLVM's number; -1 where there is none."""
     def function(self, address: int) -> int | None:
         """Start of the function of known size that holds an address."""
 
 _Decode = Callable[[int, int | None], Piece]
 """Decodes one of the text's pieces, by its start, or from there up to an address."""
-_Problem = tuple[str, int, int | None, int | None]
+Problem = tuple[str, int, int | None, int | None]
 """Message, address, and what ends the message: the start of a function for its name, a number."""
 
 class Explorer:
@@ -119,17 +122,28 @@ class Explorer:
 
     leaders: int
     """Number of addresses at which a block begins."""
-    def __init__(self, text: TextMap) -> None: ...
-    def reach(self, address: int, origin: int, decode: _Decode) -> tuple[list[tuple[int, int, int]], _Problem | None]:
-        """Explore all that control reaches from an address: the new calls, by target, start of a piece and instruction
-        there."""
+    links: int
+    """Number of registers in which the functions' callers leave return addresses."""
+    def __init__(self, text: TextMap, known: Explorer | None) -> None:
+        """`known`: its decoded pieces are used."""
+    def functions(self, first: int) -> list[int]:
+        """Addresses of the called functions from this number on, in the order in which they were found."""
+    def link_of(self, register: int) -> int | None:
+        """The first unit of a register, by LLVM's number."""
+    def add_functions(self, entries: list[int], decode: _Decode) -> Problem | None:
+        """Explore functions."""
+    def reach(self, address: int, origin: int, decode: _Decode) -> Problem | None:
+        """Explore all that control reaches from an address."""
     def parts(self) -> list[tuple[int, int, int]]:
         """Start of each piece of which something is reached, how many instructions of it count, and where they end."""
     marks: int
     """Marks of all opcodes in these pieces together."""
     def columns(self) -> _Columns:
         """These pieces put together, with offsets from the start of the first one."""
-    def cut(self, decode: _Decode) -> tuple[Blocks, _Problem | None]: ...
+    def cut(self, decode: _Decode) -> tuple[Blocks, Problem | None]: ...
+
+_Resolution = tuple[bool, tuple[int, ...], str, tuple[int, ...], tuple[int, ...], bool]
+"""The fields of `luthier.lifting.code.graph.Resolution`."""
 
 class ArrangedBlocks:
     """Blocks in the order of functions, then of addresses."""
@@ -142,20 +156,17 @@ class Blocks:
     def exits(self) -> list[int]: ...
     def successors(self, block: int) -> list[tuple[int, int]]:
         """Kind and block of each edge."""
-    def jumps(self) -> list[tuple[int, int, int, int, int]]:
-        """Blocks that end with calls and register jumps: block, control, addresses of its first and last instruction,
-        target if it is direct."""
-    def lead(self, block: int, exit: int, kind: int, targets: list[int]) -> None:
-        """Say how control leaves such a block, and to which addresses."""
+    def jumps(self) -> list[tuple[int, tuple[int, ...], _Resolution | None]]:
+        """Blocks that end with calls and register jumps: block, targets, what is known if it is analysed."""
+    def find_functions(self, explorer: Explorer, roots: list[int], left: int) -> int:
+        """Find the blocks of all functions, the first one's from the addresses `roots`. Returns units of effort: more
+        than `left` if these did not suffice."""
+    def members(self) -> dict[int, list[int]]:
+        """The blocks of each function, ascending, by its address."""
     def at(self, address: int) -> int:
         """The block that begins there, -1 if none does."""
-    def reach(self, roots: list[int]) -> list[int]:
-        """The blocks that control reaches from these, ascending."""
-    def shape(self, members: list[int]) -> bytes:
-        """What blocks are, in addresses, but for where their jumps go."""
     def arrange(
         self,
-        functions: list[list[int]],
         instructions: int,
         exits: tuple[str, ...],
         kinds: tuple[str, ...],
@@ -202,15 +213,16 @@ class Code:
         sizes: NDArray[np.int32],
         roles: NDArray[np.uint32],
         filled: list[int],
-        callees: Mapping[int, tuple[Sequence[int], bool]],
         text: TextMap,
-        clobbers: Callable[[int | None], bytes],
+        known: KnownFunctions,
         slot_value: Callable[[int], int | None],
         table: Callable[[int], tuple[int, int] | None],
+        computed: bool,
     ) -> AddressSearch:
         """The search for addresses in functions of these blocks; `roles`: of instructions, from
-        `luthier.lifting.addresses.operations.roles`; `callees`: functions that the call at the end of a block may run,
-        and whether any other; the rest as in `luthier.lifting.addresses.analysis.World`."""
+        `luthier.lifting.addresses.operations.roles`; `filled`: addresses in the code that the loader writes to;
+        `slot_value`, `table`: of `luthier.lifting.addresses.slots.CodeSlots`; `computed`: whether an instruction may
+        access any vector register."""
     def flow(
         self,
         blocks: ArrangedBlocks,
@@ -232,21 +244,50 @@ _SegmentLanes = tuple[int, int, int, int, list[int]]
 class AddressSearch:
     """Finds where register jumps go."""
 
-    def run(
-        self, roots: list[int], links: list[int], left: int, followed: list[int] | None
-    ) -> tuple[
-        dict[int, tuple[bool, tuple[int, ...], str, tuple[int, ...], tuple[int, ...], bool]],
-        set[tuple[int, int, int, int]],
-        set[int],
-        set[int],
-        set[int],
-        int,
-        set[int | None],
-        int,
-    ]:
-        """The fields of `luthier.lifting.addresses.analysis.FunctionAddresses` for the function that is entered at the
-        blocks `roots`, and units of effort: more than `left` if these did not suffice. `followed`: instructions in
-        place of those that can matter."""
+    changed: bool
+    """Whether the last analysis changed what is known."""
+    spent: int
+    """Units of effort that it took: more than were left if these did not suffice."""
+    searches: int
+    """Number of its functions whose results were not known from an earlier one."""
+    def analyse(
+        self,
+        functions: list[int],
+        alone: bool,
+        explorer: Explorer,
+        decode: _Decode,
+        pointed: Callable[[int, str], tuple[str, list[int]] | None],
+        followed: list[int] | None,
+        left: int,
+    ) -> Problem | None:
+        """Analyse functions, by address, and explore where their jumps and calls lead, in `explorer`, whatever the
+        blocks are of; `pointed`: `luthier.lifting.addresses.analysis.Pointed`; `followed`: instructions in place of
+        those that can matter."""
+
+class SearchCache:
+    """The latest results of functions of one text."""
+
+    def __init__(self, most: int) -> None: ...
+    def __len__(self) -> int: ...
+
+class WideSearchCache(SearchCache): ...
+
+class KnownFunctions:
+    """What is known of the functions that a kernel calls."""
+
+    def __init__(self, cache: SearchCache, entries: list[int]) -> None:
+        """`entries`: where the hardware enters the kernel, its address first."""
+    def connect(self, blocks: Blocks, explorer: Explorer) -> None:
+        """Connect blocks that end with register jumps and calls of known targets."""
+    def found(self) -> tuple[list[tuple[int, int, int, int]], set[int], set[int], set[int]]:
+        """In all functions, ascending: addresses of each s_getpc_b64 and of the additions to its halves, and the
+        offset. Then s_getpc_b64 whose value is changed otherwise, those whose incomplete address has uses that are not
+        followed, and those whose complete address has uses other than jumps."""
+    def found_in(self, function: int) -> tuple[dict[int, _Resolution], set[tuple[int, int, int, int]], set[int], int]:
+        """In one function: where its jumps and calls lead, references, changed s_getpc_b64, and the scalar units that
+        it may change."""
+
+class WideKnownFunctions(KnownFunctions): ...
 
 class Flow:
     """A kernel's control flow and what is known of its lane masks."""

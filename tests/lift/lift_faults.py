@@ -6,6 +6,8 @@ All are in one module, where `plant` chooses among them, so that it is compiled 
 from __future__ import annotations
 
 import importlib.util
+import os
+import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -253,6 +255,11 @@ def _module() -> Any:
     spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None
     assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    before = sys.getdlopenflags()
+    sys.setdlopenflags(os.RTLD_LAZY)  # liveness calls nothing of `lifting/code`, which needs LLVM
+    try:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    finally:
+        sys.setdlopenflags(before)
     return module

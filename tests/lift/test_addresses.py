@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,7 @@ from luthier.errors import LiftError
 from luthier.isa import Isa
 from luthier.isa import registers as r
 from luthier.lifting import lift, lifter
-from luthier.lifting.addresses.analysis import AddressAnalysis, FunctionAddresses
+from luthier.lifting.addresses.analysis import AddressAnalysis, Pointed
 from luthier.lifting.addresses.operations import OperationRole, roles
 from luthier.lifting.addresses.slots import CodeSlots
 from luthier.lifting.code import text
@@ -42,12 +43,13 @@ def outcome(data: bytes, kernel: str, monkeypatch: pytest.MonkeyPatch, whole: bo
     analyses: list[Any] = []
     run = AddressAnalysis.run
 
-    def noted(self: AddressAnalysis, entries: list[int], links: list[int]) -> FunctionAddresses:
-        analysis = run(self, entries, links)
-        analyses.append(
-            (entries, analysis.resolutions, analysis.references, analysis.computed, analysis.clobbers & ~r.EXEC_MASK)
-        )
-        return analysis
+    def noted(self: AddressAnalysis, entries: list[int], pointed: Pointed, *, alone: bool) -> bool:
+        changed = run(self, entries, pointed, alone=alone)
+        for entry in entries:
+            with contextlib.suppress(IndexError):  # a function without register jumps is not analysed
+                resolutions, references, computed, clobbers = self.known.found_in(entry)
+                analyses.append((entry, resolutions, references, computed, clobbers & ~r.EXEC_MASK))
+        return changed
 
     with monkeypatch.context() as patch:
         patch.setattr(AddressAnalysis, "run", noted)
@@ -154,8 +156,8 @@ def test_what_is_left_out_of_any_code_changes_nothing(
     for seed in range(60):
         data = assembled("gfx90a", program(random.Random(seed))).data
         for _, resolutions, *_, clobbers in compare(data, "k", monkeypatch):
-            known += any(one.is_return for one in resolutions.values())
-            unknown += any(one.reason for one in resolutions.values())
+            known += any(is_return for is_return, *_ in resolutions.values())
+            unknown += any(reason for _, _, reason, *_ in resolutions.values())
             restored += bool(clobbers) and not clobbers >> 30 & 3
     assert min(known - 15, unknown, restored) > 10, "nothing was tried"
 
@@ -168,9 +170,20 @@ def test_functions_are_analysed_once_for_all_kernels(
     first = {kernel: as_data(lift(code_object, kernel)) for kernel in kernels}
     for kernel in kernels:
         assert as_data(lift(load_object(code_object.data), kernel)) == first[kernel]  # whatever was lifted before
+    run, searches = AddressAnalysis.run, [0]
+
+    def counted(self: AddressAnalysis, *arguments: Any, **options: Any) -> bool:
+        changed = run(self, *arguments, **options)
+        searches.append(self.searches)
+        return changed
+
     with monkeypatch.context() as patch:
-        patch.setattr(AddressAnalysis, "run", None)
+        patch.setattr(AddressAnalysis, "run", counted)
         assert as_data(lift(code_object, "calls")) == first["calls"]
+        assert len(searches) > 1
+        assert not any(searches)
+        lift(load_object(code_object.data), "calls")
+        assert any(searches)
     monkeypatch.setattr(lifter, "MOST_ANALYSES", 1)
     again = load_object(code_object.data)
     for kernel in kernels:

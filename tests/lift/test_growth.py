@@ -29,9 +29,10 @@ class Work:
             self.blocks += len(graph.first)
             return graph
 
-        def analysed(analysis: AddressAnalysis, *arguments: object) -> object:
-            self.analyses += 1
-            return analyse(analysis, *arguments)  # type: ignore[arg-type]
+        def analysed(analysis: AddressAnalysis, *arguments: object, alone: bool) -> bool:
+            changed = analyse(analysis, *arguments, alone=alone)  # type: ignore[arg-type]
+            self.analyses += analysis.searches
+            return changed
 
         monkeypatch.setattr(lifter, "build_graph", built)
         monkeypatch.setattr(AddressAnalysis, "run", analysed)

@@ -5,33 +5,24 @@ from __future__ import annotations
 import bisect
 import os
 import weakref
-from collections.abc import Collection, Hashable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Mapping
+from functools import partial
 from typing import Literal
 
-from msgspec.structs import replace
-
-from luthier.cache.memory import BoundedCache
+from luthier import _mc
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray, Isa
 from luthier.isa import registers as r
-from luthier.lifting.addresses.analysis import (
-    GETPC_SIZE,
-    AddressAnalysis,
-    Clobbers,
-    FunctionAddresses,
-    GetpcReference,
-    World,
-)
+from luthier.lifting.addresses.analysis import GETPC_SIZE, AddressAnalysis, known_functions, search_cache
 from luthier.lifting.addresses.pointers import MOST_POINTED, pointed_functions
 from luthier.lifting.addresses.slots import CodeSlots
 from luthier.lifting.code.effort import Effort
-from luthier.lifting.code.explore import Explorer, Resolution
-from luthier.lifting.code.graph import Graph, build_graph, leaves_function
+from luthier.lifting.code.explore import Explorer
+from luthier.lifting.code.graph import Graph, Resolution, build_graph
 from luthier.lifting.code.regions import Regions, find_regions
 from luthier.lifting.code.text import Text, text_of
 from luthier.lifting.code.vgpr_banks import VgprBanks
-from luthier.lifting.instructions.effects import Columns, EffectTable, effect_table, listed, unit_bytes
+from luthier.lifting.instructions.effects import Columns, EffectTable, effect_table, listed
 from luthier.lifting.instructions.semantics import Control, Mark
 from luthier.lifting.model import (
     EDGE_KINDS,
@@ -54,7 +45,7 @@ MOST_ROUNDS = 200
 """Maximum number of rounds in which all known functions are analysed."""
 MOST_ANALYSES = 1024
 """Maximum number of functions of an object whose analyses are cached for the next kernel."""
-_analyses: weakref.WeakKeyDictionary[Text, BoundedCache[Hashable, FunctionAddresses]] = weakref.WeakKeyDictionary()
+_analyses: weakref.WeakKeyDictionary[Text, _mc.SearchCache] = weakref.WeakKeyDictionary()
 
 
 def lift(object: CodeObject | bytes | str | os.PathLike[str], kernel: str) -> LiftedRepresentation:
@@ -120,30 +111,27 @@ class _Lifter:
         vectors = r.mask_of(r.VGPRS[: descriptor.architected_vgprs]) | r.mask_of(r.AGPRS[: descriptor.agprs])
         self.table = effect_table(self.isa, vectors)
         self.slots = CodeSlots(object, self.text)
-        kept = _analyses.get(self.text)
-        self.kept = _analyses.setdefault(self.text, BoundedCache(MOST_ANALYSES)) if kept is None else kept
         self.hardware_entries = [kernel.entry]
         if descriptor.hardware_entry:
             self.hardware_entries.append(kernel.entry + descriptor.hardware_entry)
-        self.resolutions: dict[int, Resolution] = {}
-        self.clobbers = Clobbers()
-        self.analyses: dict[int, FunctionAddresses] = {}
+        cache = _analyses.get(self.text)
+        if cache is None:
+            cache = _analyses.setdefault(self.text, search_cache(self.isa, MOST_ANALYSES))
+        self.known = known_functions(self.isa, cache, self.hardware_entries)
         self.analysed = 0
-        """Number of functions that are analysed, the first of `Explorer.entries`."""
-        self.alone: set[int] = set()
-        """Addresses of the jumps and calls that were resolved while a function was analysed alone."""
+        """Number of functions that are analysed, the first of `Explorer.functions`."""
         self.vgpr_bits: dict[int, int | None] = {}
 
     def run(self) -> LiftedRepresentation:
         explorer = self.explorer
         banks: VgprBanks | None = None
-        explorer.add_function(self.kernel.entry, None, self.kernel.entry)
+        explorer.add_functions([self.kernel.entry])
         for address in self.hardware_entries[1:]:
             explorer.reach(address, self.kernel.entry)
         for _ in range(MOST_ROUNDS):
             code, columns = explorer.code()
             self.effort.allow(len(code))
-            graph = build_graph(explorer, self.resolutions, {self.kernel.entry: self.hardware_entries}, self.effort)
+            graph = build_graph(explorer, self.known, self.hardware_entries, self.effort)
             if self.object.target.target.addressable_vgprs > self.object.target.target.named_vgprs:
                 banks = VgprBanks(self.table, columns, graph, self.hardware_entries, explorer.fail)
                 code = banks.meant(code)
@@ -171,43 +159,42 @@ class _Lifter:
 
     def _resolve(self, columns: Columns, graph: Graph) -> bool:
         """Find the targets of indirect jumps and calls. Return whether anything changed."""
-        explorer = self.explorer
-        before = explorer.leaders, {entry: set(links) for entry, links in explorer.entries.items()}
-        every = list(reversed(explorer.entries))  # callees mostly before their callers
+        before = self.explorer.counts()
+        every = self.explorer.functions()[::-1]  # callees mostly before their callers
         # While new functions appear, analyse only these; analyse their callers once, when all functions are known.
         new = self._unanalysed()
         some = 0 < len(new) < len(every)
         changed = self._analyse(new if some else every, columns, graph)
-        return some or changed or before != (explorer.leaders, explorer.entries)
+        return some or changed or before != self.explorer.counts()
 
     def _discover(self) -> None:
         """Find the functions that those not analysed yet call, and so on.
 
         Each is analysed with its own code alone, so the time is linear in the code whatever the depth of calls.
         """
-        sizes = self.explorer.sizes() if self.analysed < len(self.explorer.entries) else {}
+        new = self._unanalysed()
+        sizes = self.explorer.sizes() if new else {}
         instructions = sum(sizes.values())
-        while new := self._unanalysed():
-            explorer = Explorer(self.text, self.kernel.name)
-            for entry in reversed(new):
-                explorer.add_function(entry, None, entry)
+        while new:
+            explorer = Explorer(self.text, self.kernel.name, self.explorer)
+            explorer.add_functions(new)
             for start, size in explorer.sizes().items():
                 instructions += max(0, size - sizes.get(start, 0))
                 sizes[start] = max(size, sizes.get(start, 0))
             self.effort.allow(instructions)
             _, columns = explorer.code()
             # Known targets of jumps in shared blocks may not be in this code, so it is analysed without them.
-            graph = build_graph(explorer, {}, {}, self.effort)
+            graph = build_graph(explorer, None, [], self.effort)
             self._analyse(new, columns, graph, alone=True)
+            new = self._unanalysed()
 
     def _unanalysed(self) -> list[int]:
         """Return the functions that are not analysed yet, the newest first, and count them as analysed."""
-        entries = self.explorer.entries
-        new = list(islice(reversed(entries), len(entries) - self.analysed))
-        self.analysed = len(entries)
-        return new
+        new = self.explorer.functions(self.analysed)
+        self.analysed += len(new)
+        return new[::-1]
 
-    def _analyse(self, entries: Iterable[int], columns: Columns, graph: Graph, *, alone: bool = False) -> bool:
+    def _analyse(self, entries: list[int], columns: Columns, graph: Graph, *, alone: bool = False) -> bool:
         """Analyse functions, and explore the targets of their jumps and calls. Return whether any result changed.
 
         Args:
@@ -215,109 +202,37 @@ class _Lifter:
         """
         if not graph.marks & Mark.ADDRESS:
             return False
-        world = World(self.clobbers, self.slots.value, self.slots.table, self.text)
-        analysis = AddressAnalysis(columns, graph, self.table, world, self.effort)
-        changed = False
-        # A new function returns, so nearly all of them have marked instructions.
-        marked = None if alone else graph.blocks_of(graph.marked(Mark.ADDRESS, columns.code, self.isa))
-        for entry in entries:
-            members = graph.members[entry]
-            if marked is not None and marked.isdisjoint(members):
-                continue
-            self.effort.spend(1 + len(members) // 4)
-            links = self.explorer.entries[entry]
-            addresses = self.analyses[entry] = self._addresses(entry, links, analysis, columns, graph)
-            clobbers = unit_bytes(addresses.clobbers)
-            if clobbers != self.clobbers[entry]:
-                self.clobbers[entry] = clobbers
-                changed = True
-            for address, known in addresses.resolutions.items():
-                resolution = self._with_pointed(known, _index_of(columns, address), columns) if known.reason else known
-                differs = self.resolutions.get(address) != resolution
-                if differs:
-                    self.resolutions[address] = resolution
-                    changed = True
-                if resolution.targets and (differs or address in self.alone):  # other functions may contain it, too
-                    self._follow(address, resolution, columns, graph)
-                (self.alone.add if alone else self.alone.discard)(address)
-        return changed
+        analysis = AddressAnalysis(columns, graph, self.table, self.explorer, self.slots, self.known, self.effort)
+        return analysis.run(entries, partial(self._with_pointed, columns), alone=alone)
 
-    def _with_pointed(self, resolution: Resolution, index: int, columns: Columns) -> Resolution:
-        """Return the targets of an incompletely known jump or call, with the functions that pointers lead to added."""
-        pair = pointer_pair(self.isa, self.table, columns, index)
-        if pair is None:
-            return resolution
+    def _with_pointed(self, columns: Columns, index: int, reason: str) -> tuple[str, list[int]] | None:
+        """Return the reason why a jump or call is known incompletely, and the functions that pointers lead to.
+
+        None if pointers are not followed there.
+        """
+        if pointer_pair(self.isa, self.table, columns, index) is None:
+            return None
         pointed = pointed_functions(self.object, self.text)
         if len(pointed) > MOST_POINTED:
-            why = f"pointers to {len(pointed)} functions are not followed; the limit is {MOST_POINTED}"
-            return replace(resolution, reason=f"{resolution.reason} ({why})")
+            return f"{reason} (pointers to {len(pointed)} functions are not followed; the limit is {MOST_POINTED})", []
         left_out = sorted(pointed & self.left_out.keys())
         if left_out:
             pointed = pointed.difference(left_out)
             why = f"{len(left_out)} possible targets cannot be lifted, such as {self.left_out[left_out[0]]}"
-            resolution = replace(resolution, reason=f"{resolution.reason}, and {why}")
+            reason = f"{reason}, and {why}"
         self.pointed = pointed
-        return replace(resolution, targets=tuple(sorted({*resolution.targets, *pointed})))
-
-    def _addresses(
-        self, entry: int, links: Collection[int], analysis: AddressAnalysis, columns: Columns, graph: Graph
-    ) -> FunctionAddresses:
-        """Return the analysis of one function; that of an earlier round or kernel is reused if the blocks are equal."""
-        starts = self.hardware_entries if entry == self.kernel.entry else [entry]
-        members = graph.members[entry]
-        jumps = [(number, graph.exits[number], graph.jumps[number]) for number in members if number in graph.jumps]
-        callees = sorted({target for _, _, jump in jumps for target in jump.targets})
-        key = (
-            entry,
-            tuple(starts),
-            frozenset(links),
-            analysis.vectors,
-            tuple([(callee, self.clobbers[callee]) for callee in callees]),
-            graph.native.shape(members),
-            tuple(
-                (
-                    exit if exit in ("call", "tail") else "",
-                    jump.targets,
-                    exit == "call" and jump.resolution is not None and bool(jump.resolution.reason),
-                )
-                for _, exit, jump in jumps
-            ),
-        )
-        addresses = self.kept.use(key)
-        if addresses is None:
-            addresses = analysis.run(starts, links)
-            if addresses.asked <= {*callees, None}:  # otherwise it depends on more than the key
-                self.kept.put(key, addresses)
-        return addresses
-
-    def _follow(self, address: int, resolution: Resolution, columns: Columns, graph: Graph) -> None:
-        """Explore the targets of an indirect jump or call."""
-        number = graph.jump_at[address]
-        for target in resolution.targets:
-            if graph.exits[number] == "call":
-                link = self.explorer.link_of(columns.registers(graph.last[number])[0])
-                self.explorer.add_function(target, link, address)
-            elif leaves_function(self.explorer, address, target):
-                # A tail call: the callee returns with the caller's own return address.
-                for entry, members in graph.members.items():
-                    if number in members:
-                        for link in [None, *self.explorer.entries[entry]]:
-                            self.explorer.add_function(target, link, address)
-            else:
-                self.explorer.reach(target, address)
+        return reason, sorted(pointed)
 
     # The public form
 
     def _represent(
         self, code: InstructionArray, columns: Columns, graph: Graph, regions: Regions
     ) -> LiftedRepresentation:
-        references = self._references(columns, graph) if self.analyses else ()
+        references = self._references(columns, graph) if graph.marks & Mark.ADDRESS else ()
         computed = {columns.address[reference.getpc] for reference in references if reference.low < 0}
         direct_jumps = self._direct_jumps(columns, graph, computed)
         reference_of = {columns.address[reference.getpc]: number for number, reference in enumerate(references)}
-        arranged, numbers, blocks, block_of = graph.native.arrange(
-            list(graph.members.values()), len(code), EXITS, EDGE_KINDS, BasicBlock, Edge
-        )
+        arranged, numbers, blocks, block_of = graph.native.arrange(len(code), EXITS, EDGE_KINDS, BasicBlock, Edge)
         function_at = {entry: number for number, entry in enumerate(graph.members)}
         pointers = {columns.address[each.getpc] for each in references if each.kind in ("pointer", "value")}
         replaced = {jump.index for jump in direct_jumps}
@@ -344,7 +259,7 @@ class _Lifter:
                         tuple(function_at[target] for target in jump.targets if target in function_at),
                         resolution is None or not resolution.reason,
                         next((numbers[to] for _, to in graph.successors(member)), None),
-                        self.explorer.link_of(columns.registers(last)[0]) if exit == "call" else None,
+                        self.explorer.native.link_of(columns.registers(last)[0]) if exit == "call" else None,
                         pointer_pair(self.isa, self.table, columns, last)
                         if by_pointer and last not in replaced
                         else None,
@@ -401,15 +316,7 @@ class _Lifter:
         Raises:
             LiftError: a program counter is used in a way that does not allow moving the code.
         """
-        additions: set[GetpcReference] = set()
-        computed: set[int] = set()
-        values: set[int] = set()
-        escapes: set[int] = set()
-        for addresses in self.analyses.values():
-            values |= addresses.values
-            escapes |= addresses.escapes
-            computed |= addresses.computed
-            additions |= addresses.references
+        additions, computed, escapes, values = self.known.found()
         for _, _, resolution in graph.resolved():
             if resolution.targets and not _goes_one_way(resolution):
                 # A call by pointer compares addresses of the original code.
@@ -423,7 +330,7 @@ class _Lifter:
         }
         references: list[PcReference] = []
         adds: dict[int, tuple[int, int, int, int]] = {}
-        for getpc, low, high, offset in sorted(additions):
+        for getpc, low, high, offset in additions:
             for add in (low, high):
                 other = adds.setdefault(add, (getpc, low, high, offset))
                 if other[0] != getpc:

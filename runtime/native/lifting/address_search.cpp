@@ -139,13 +139,13 @@ const Units &AddressSearch::clobbers(std::optional<int64_t> function) {
 /// address from a lane that the callee overwrote would not return. EXEC also survives, since functions must restore it
 /// (AMDGPUUsage, "Non-Kernel Functions").
 void AddressSearch::return_from_call(int block, AddressState &state) {
-  const auto at = callees_.find(block);
-  if (at == callees_.end())
+  if (blocks_.all[size_t(block)].exit != code::Exit::kCall)
     return;
   Units lost;
-  for (const int64_t function : at->second.functions)
+  const code::Blocks::Jump *call = blocks_.jump_of(block);
+  for (const int64_t function : call->targets)
     lost |= clobbers(function);
-  if (at->second.unknown)
+  if (call->is_incomplete())
     lost |= clobbers(std::nullopt);
   state.forget((lost & kScalars) - pair_of_units(ExecLo, 2));
 }
@@ -205,8 +205,9 @@ void AddressSearch::leave(int block, int index, const AddressState &state, const
     Effects effects;
     effects_of(table_, *table_.form(code_.code.opcode[index]), operands_of(code_.code, index), vectors_, everything_,
                effects);
-    const Resolution resolution = resolve(index, state, links, role & kMayReturn);
-    result_.resolutions.emplace_back(code_.address[index], resolution);
+    const auto known = std::make_shared<const Resolution>(resolve(index, state, links, role & kMayReturn));
+    const Resolution &resolution = *known;
+    result_.resolutions.emplace_back(code_.address[index], known);
     if (resolution.reason.empty())
       elsewhere -= effects.reads;
     if (role & kMayReturn) {

@@ -12,46 +12,41 @@
 
 namespace luthier::LUTHIER_FLOW {
 
-/// The rest of the object. Addresses are those of luthier.lifting.addresses.analysis.World.
+/// The rest of the object.
 struct AddressWorld {
+  /// Scalar units that a function may change, by its address; none: an unknown one.
   std::function<Units(std::optional<int64_t>)> clobbers;
+  /// The code address that a 64-bit word in memory certainly holds at run time, by the word's address.
   std::function<std::optional<int64_t>(uint64_t)> slot_value;
+  /// Address and size of the constant table of code addresses that contains an address.
   std::function<std::optional<std::pair<uint64_t, uint64_t>>(uint64_t)> table;
   std::shared_ptr<const code::TextMap> text;
 };
 
 class AddressSearch {
 public:
-  /// What the call at the end of a block may run.
-  struct Callees {
-    std::vector<int64_t> functions;
-    bool unknown; ///< and any other function
-  };
-  /// Targets of a register jump or call; luthier.lifting.code.explore.Resolution has the members.
-  struct Resolution {
-    bool is_return = false;
-    std::set<uint64_t> targets;
-    std::string reason;
-    std::set<int64_t> references;
-    std::set<uint64_t> slots;
-    bool direct = false;
-  };
-  /// luthier.lifting.addresses.analysis.FunctionAddresses
+  using Resolution = code::Resolution;
+  /// What is found in one function. Instructions are given as addresses.
   struct Result {
-    std::vector<std::pair<int64_t, Resolution>> resolutions; ///< by address, in the order in which blocks are found
+    /// By address of the jump or call, in the order in which blocks are found.
+    std::vector<std::pair<int64_t, std::shared_ptr<const Resolution>>> resolutions;
     std::set<CounterReference> references;
-    std::set<int64_t> computed, escapes, values;
-    Units clobbers;
-    std::set<std::optional<int64_t>> asked;
+    std::set<int64_t> computed; ///< s_getpc_b64 whose value is changed in ways other than adding two literals
+    std::set<int64_t> escapes;  ///< s_getpc_b64 whose incomplete address has uses that are not followed
+    std::set<int64_t> values;   ///< s_getpc_b64 whose complete address has uses other than jumps, such as stores
+    Units clobbers;             ///< scalar units that may not hold their entry value when the function returns
+    std::set<std::optional<int64_t>> asked; ///< functions whose `AddressWorld::clobbers` the result depends on
     int64_t spent = 0; ///< units of luthier.lifting.code.effort; more than were left if the rest is not complete
   };
 
-  /// @param callees of each block that ends with a call, by block
   AddressSearch(const EffectTable &table, const AddressCode &code, const Units &vectors, const Units &everything,
-                const code::Blocks &blocks, std::vector<int64_t> filled, std::unordered_map<int, Callees> callees,
-                AddressWorld world)
+                const code::Blocks &blocks, std::vector<int64_t> filled, AddressWorld world)
       : table_(table), code_(code), vectors_(vectors), everything_(everything), blocks_(blocks),
-        operations_(table, code, std::move(filled)), callees_(std::move(callees)), world_(std::move(world)) {}
+        operations_(table, code, std::move(filled)), world_(std::move(world)) {}
+
+  const EffectTable &table() const { return table_; }
+  const AddressCode &code() const { return code_; }
+  const code::Blocks &blocks() const { return blocks_; }
 
   /// Analyse the function that is entered at the blocks `roots`, with its return address in the pairs `links`.
   ///
@@ -89,7 +84,6 @@ private:
   const Units vectors_, everything_;
   const code::Blocks &blocks_;
   const AddressOperations operations_;
-  const std::unordered_map<int, Callees> callees_;
   const AddressWorld world_;
   // Of the function that `run` analyses:
   std::map<std::optional<int64_t>, Units> clobbers_;

@@ -1,9 +1,10 @@
 #include "bindings.h"
 
-#include "address_search.h"
+#include "known_functions.h"
 #include "liveness.h"
 
 #include <map>
+#include <pybind11/functional.h>
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 #include <stdexcept>
@@ -116,9 +117,12 @@ struct BoundSearch {
   Column<int64_t> addresses;
   Column<int32_t> sizes;
   Column<uint32_t> roles;
-  py::function clobbers, slot_value, table;
-  std::unique_ptr<AddressSearch> search;
-  bool is_running = false; ///< changed with the interpreter's lock only
+  std::shared_ptr<KnownFunctions> known;
+  py::function slot_value, table;
+  bool computed;
+  std::unique_ptr<AddressSearch> search = {};
+  KnownFunctions::Work work = {}; ///< of the last analysis
+  bool is_running = false;        ///< changed with the interpreter's lock only
 };
 
 /// The use of a search, which keeps what it finds, by one thread.
@@ -136,14 +140,12 @@ private:
   BoundSearch &search_;
 };
 
-using CalleesRow = std::pair<std::vector<int64_t>, bool>;
-
 std::unique_ptr<BoundSearch> make_search(const std::shared_ptr<BoundCode> &code, const py::object &blocks,
                                          const Column<int64_t> &addresses, const Column<int32_t> &sizes,
                                          const Column<uint32_t> &roles, std::vector<int64_t> filled,
-                                         const std::map<int, CalleesRow> &callees,
-                                         const std::shared_ptr<code::TextMap> &text, const py::function &clobbers,
-                                         const py::function &slot_value, const py::function &table) {
+                                         const std::shared_ptr<code::TextMap> &text,
+                                         const std::shared_ptr<KnownFunctions> &known, const py::function &slot_value,
+                                         const py::function &table, bool computed) {
   const auto &all = blocks.cast<const code::Blocks &>();
   const py::ssize_t count = code->opcode.size();
   if (roles.size() != count || addresses.size() != count || sizes.size() != count ||
@@ -151,18 +153,12 @@ std::unique_ptr<BoundSearch> make_search(const std::shared_ptr<BoundCode> &code,
     throw std::invalid_argument("blocks, roles and code are not of the same instructions");
   code->check_all();
   std::sort(filled.begin(), filled.end());
-  std::unordered_map<int, AddressSearch::Callees> by_block;
-  for (const auto &[block, row] : callees)
-    by_block[int(within(block, all.all.size(), "block"))] = {row.first, row.second};
   auto result = std::make_unique<BoundSearch>(
-      BoundSearch{code, blocks, addresses, sizes, roles, clobbers, slot_value, table, {}});
+      BoundSearch{code, blocks, addresses, sizes, roles, known, slot_value, table, computed});
   BoundSearch *search = result.get(); // which holds what is asked, and lives as long
   AddressWorld world;
   world.text = text;
-  world.clobbers = [search](std::optional<int64_t> function) {
-    const py::gil_scoped_acquire lock;
-    return units_of(search->clobbers(function).cast<py::bytes>());
-  };
+  world.clobbers = [search](std::optional<int64_t> function) { return search->known->clobbers(function); };
   world.slot_value = [search](uint64_t word) {
     const py::gil_scoped_acquire lock;
     return search->slot_value(word).cast<std::optional<int64_t>>();
@@ -173,36 +169,46 @@ std::unique_ptr<BoundSearch> make_search(const std::shared_ptr<BoundCode> &code,
   };
   search->search = std::make_unique<AddressSearch>(
       *code->table, AddressCode{code->code, addresses.data(), sizes.data(), roles.data()}, code->vectors,
-      code->everything, all, std::move(filled), std::move(by_block), std::move(world));
+      code->everything, all, std::move(filled), std::move(world));
   return result;
 }
 
-/// Return what the search finds in one function: resolutions by address, references, computed, escapes, values,
-/// clobbers, functions asked for, effort.
-py::tuple search_function(BoundSearch &self, const std::vector<int> &roots, const std::vector<int> &links, int64_t left,
-                          const std::optional<std::vector<int>> &followed) {
-  for (const int root : roots)
-    within(root, self.blocks.cast<const code::Blocks &>().all.size(), "block");
-  AddressSearch::Result result;
-  {
-    const Turn turn(self);
+/// Analyse functions, and return the problem if there is one.
+py::object analyse_functions(BoundSearch &self, const std::vector<int64_t> &functions, bool alone,
+                             code::Explorer &explorer, const code::Explorer::Decode &decode,
+                             const KnownFunctions::Pointed &pointed, const std::optional<std::vector<int>> &followed,
+                             int64_t left) {
+  const Turn turn(self);
+  self.work = {};
+  return code::problem_of([&] {
     const py::gil_scoped_release release;
-    result = self.search->run(roots, links, left, followed ? &*followed : nullptr);
+    self.known->analyse(*self.search, functions, alone,
+                        {explorer, decode, pointed, followed ? &*followed : nullptr,
+                         self.computed ? self.code->vectors : Units(), left},
+                        self.work);
+  });
+}
+
+/// Return the references, and the program counters that are computed, escape and are values, of all functions.
+py::tuple found_in_all(const KnownFunctions &self) {
+  std::set<CounterReference> references;
+  std::set<int64_t> computed, escapes, values;
+  for (const auto &[function, result] : self.results) {
+    references.insert(result->references.begin(), result->references.end());
+    computed.insert(result->computed.begin(), result->computed.end());
+    escapes.insert(result->escapes.begin(), result->escapes.end());
+    values.insert(result->values.begin(), result->values.end());
   }
+  return py::make_tuple(std::vector(references.begin(), references.end()), computed, escapes, values);
+}
+
+/// Return what was found in one function: resolutions, references, computed program counters, clobbers.
+py::tuple found_in(const KnownFunctions &self, int64_t function) {
+  const AddressSearch::Result &result = *self.results.at(function);
   py::dict resolutions;
-  const auto listed = [](const auto &numbers) {
-    py::tuple all(numbers.size());
-    size_t at = 0;
-    for (const auto number : numbers)
-      all[at++] = number;
-    return all;
-  };
   for (const auto &[address, resolution] : result.resolutions)
-    resolutions[py::int_(address)] =
-        py::make_tuple(resolution.is_return, listed(resolution.targets), resolution.reason,
-                       listed(resolution.references), listed(resolution.slots), resolution.direct);
-  return py::make_tuple(resolutions, result.references, result.computed, result.escapes, result.values,
-                        integer(result.clobbers), result.asked, result.spent);
+    resolutions[py::int_(address)] = code::fields_of(*resolution);
+  return py::make_tuple(resolutions, result.references, result.computed, integer(result.clobbers));
 }
 
 /// A program and its masks, with its code.
@@ -534,12 +540,29 @@ void bind_flow(py::module_ &m, const std::string &prefix) {
       .def("effects", &BoundCode::effects, py::arg("index"))
       .def("together", &BoundCode::together, py::arg("first"), py::arg("last"))
       .def("address_search", &make_search, py::arg("blocks"), py::arg("addresses"), py::arg("sizes"), py::arg("roles"),
-           py::arg("filled"), py::arg("callees"), py::arg("text").none(false), py::arg("clobbers"),
-           py::arg("slot_value"), py::arg("table"))
+           py::arg("filled"), py::arg("text").none(false), py::arg("known").none(false), py::arg("slot_value"),
+           py::arg("table"), py::arg("computed"))
       .def("flow", &make_flow, py::arg("blocks"), py::arg("functions"), py::arg("calls"), py::arg("entries"),
            py::arg("overrides"), py::arg("launched"), py::arg("unknown"), py::arg("longest"));
   py::class_<BoundSearch>(m, named("AddressSearch").c_str())
-      .def("run", &search_function, py::arg("roots"), py::arg("links"), py::arg("left"), py::arg("followed"));
+      .def_property_readonly("changed", [](const BoundSearch &self) { return self.work.changed; })
+      .def_property_readonly("spent", [](const BoundSearch &self) { return self.work.spent; })
+      .def_property_readonly("searches", [](const BoundSearch &self) { return self.work.searches; })
+      .def("analyse", &analyse_functions, py::arg("functions"), py::arg("alone"), py::arg("explorer"),
+           py::arg("decode"), py::arg("pointed"), py::arg("followed"), py::arg("left"));
+  py::class_<SearchCache, std::shared_ptr<SearchCache>>(m, named("SearchCache").c_str())
+      .def(py::init<size_t>(), py::arg("most"))
+      .def("__len__", &SearchCache::size);
+  py::class_<KnownFunctions, std::shared_ptr<KnownFunctions>>(m, named("KnownFunctions").c_str())
+      .def(py::init<std::shared_ptr<SearchCache>, std::vector<int64_t>>(), py::arg("cache"), py::arg("entries"))
+      .def(
+          "connect",
+          [](const KnownFunctions &self, code::Blocks &blocks, const code::Explorer &explorer) {
+            blocks.connect(explorer, self.resolutions);
+          },
+          py::arg("blocks"), py::arg("explorer"))
+      .def("found", &found_in_all)
+      .def("found_in", &found_in, py::arg("function"));
   py::class_<BoundFlow, std::shared_ptr<BoundFlow>>(m, named("Flow").c_str())
       .def("changed", &changed, py::arg("overrides"), py::arg("keep_lanes"))
       .def("liveness", &make_liveness, py::arg("touched"))

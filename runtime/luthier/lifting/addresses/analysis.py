@@ -1,139 +1,103 @@
-"""Forward analysis of one function that finds the targets of indirect jumps and calls, and PC-relative addresses.
+"""Forward analysis of functions that finds the targets of indirect jumps and calls, and PC-relative addresses.
 
-Values of registers are followed natively (`runtime/native/lifting/address_search.h`).
+Values of registers are followed natively (`runtime/native/lifting/address_search.h`), and so are the functions that are
+found (`known_functions.h`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable
 
 import numpy as np
-from msgspec import Struct
 
-from luthier.isa.registers import SCALAR_MASK
+from luthier import _mc
+from luthier.isa import Isa
 from luthier.lifting.addresses.operations import roles
+from luthier.lifting.addresses.slots import CodeSlots
 from luthier.lifting.code.effort import Effort
-from luthier.lifting.code.explore import Resolution
+from luthier.lifting.code.explore import Explorer
 from luthier.lifting.code.graph import Graph
-from luthier.lifting.code.text import Text
-from luthier.lifting.instructions.effects import ANY_VECTOR, Columns, EffectTable, unit_bytes
+from luthier.lifting.instructions.effects import ANY_VECTOR, Columns, EffectTable, is_wide
 from luthier.lifting.instructions.semantics import Mark
 
 GETPC_SIZE = 4
 """Size in bytes of s_getpc_b64, which is a scalar operation with one operand on every target."""
 
 
-class GetpcReference(NamedTuple):
-    """The addresses of an s_getpc_b64 and of its two additions, and the 64-bit offset that they add."""
-
-    getpc: int
-    low: int
-    high: int
-    offset: int
+Pointed = Callable[[int, str], tuple[str, list[int]] | None]
+"""Returns for an incompletely known jump or call, given by instruction and reason, the reason with what is known of
+pointers, and the functions that these lead to; None where they are not followed."""
 
 
-class FunctionAddresses(Struct, frozen=True, gc=False):
-    """Results of the analysis of one function. Instructions are given as addresses."""
-
-    resolutions: dict[int, Resolution]
-    """By address of the jump or call."""
-    references: set[GetpcReference]
-    computed: set[int]
-    """s_getpc_b64 whose value is changed in ways other than adding two literals."""
-    escapes: set[int]
-    """s_getpc_b64 whose incomplete address has uses that are not followed."""
-    values: set[int]
-    """s_getpc_b64 whose complete address has uses other than jumps, such as stores."""
-    clobbers: int
-    """Scalar units that may not hold their entry value when the function returns."""
-    asked: set[int | None]
-    """Addresses of the functions whose `World.clobbers` the result depends on."""
+def known_functions(isa: Isa, cache: _mc.SearchCache, entries: list[int]) -> _mc.KnownFunctions:
+    """Return an empty set of known functions for a kernel that the hardware enters at some addresses, its own first."""
+    return (_mc.WideKnownFunctions if is_wide(isa) else _mc.KnownFunctions)(cache, entries)
 
 
-class Clobbers(dict[int | None, bytes]):
-    """Address of a function, or None for an unknown one -> scalar units that it may change, as `unit_bytes`.
-
-    A function that has not been analysed yet counts as one that never returns: the result only ever grows.
-    """
-
-    NOTHING = unit_bytes(0)
-
-    def __init__(self) -> None:
-        super().__init__({None: unit_bytes(SCALAR_MASK)})
-
-    def __missing__(self, function: int | None) -> bytes:
-        return self.NOTHING
-
-
-class World(Struct, frozen=True):
-    """Facts about the rest of the object for the analysis of one function.
-
-    Attributes:
-        clobbers: see `Clobbers`.
-        slot_value: address of a 64-bit word in memory -> code address that it certainly holds at run time, or None.
-        table: address in memory -> address and size of the constant table of code addresses that contains it, or None.
-        text: the executable code.
-    """
-
-    clobbers: Clobbers
-    slot_value: Callable[[int], int | None]
-    table: Callable[[int], tuple[int, int] | None]
-    text: Text
+def search_cache(isa: Isa, most: int) -> _mc.SearchCache:
+    """Return an empty cache of the analyses of at most so many functions."""
+    return (_mc.WideSearchCache if is_wide(isa) else _mc.SearchCache)(most)
 
 
 class AddressAnalysis:
-    """Analysis of the functions of one graph."""
+    """Analysis of the functions of one graph.
 
-    def __init__(self, columns: Columns, graph: Graph, table: EffectTable, world: World, effort: Effort) -> None:
+    Attributes:
+        known: the functions analysed so far, and what they change. Receives the results.
+        searches: number of functions in the last `run` of which no result was kept.
+    """
+
+    def __init__(
+        self,
+        columns: Columns,
+        graph: Graph,
+        table: EffectTable,
+        explorer: Explorer,
+        slots: CodeSlots,
+        known: _mc.KnownFunctions,
+        effort: Effort,
+    ) -> None:
         self.columns = columns
-        self.graph = graph
         self.table = table
-        self._effort = effort
+        self.known = known
+        self._explorer, self._effort = explorer, effort
         code = columns.code
         computed = bool(np.count_nonzero(code.opcode < 0)) or (
             bool(graph.marks & Mark.ANY_REGISTER)
             and any(table.opcode(number).special in ANY_VECTOR for number in columns.opcodes)
         )
-        self.vectors = table.vector_universe if computed else 0
-        """The vector units of the kernel if some instruction may access any of them, otherwise 0."""
         self._native = table.code(columns).address_search(
             graph.native,
             code.addresses,
             code.size,
             roles(table.isa).of(code.opcode),
-            world.text.filled,
-            {
-                number: (jump.targets, jump.resolution is not None and bool(jump.resolution.reason))
-                for number, jump in graph.jumps.items()
-                if graph.exits[number] == "call"
-            },
-            world.text.native,
-            world.clobbers.__getitem__,
-            world.slot_value,
-            world.table,
+            explorer.text.filled,
+            explorer.text.native,
+            known,
+            slots.value,
+            slots.table,
+            computed,
         )
 
-    def run(self, entries: Iterable[int], links: Iterable[int]) -> FunctionAddresses:
-        """Analyse the function that is entered at these addresses, with its return address in the pairs `links`.
+    def run(self, entries: list[int], pointed: Pointed, *, alone: bool) -> bool:
+        """Analyse functions, and explore the targets of their jumps and calls. Return whether any result changed.
+
+        Args:
+            alone: whether the graph is of these functions and those that they call directly.
 
         Raises:
-            LiftError: the limit on the work is exceeded.
+            LiftError: the limit on the work is exceeded, or a target cannot be explored.
         """
-        roots = [self.graph.native.at(entry) for entry in entries]
-        resolutions, references, computed, escapes, values, clobbers, asked, spent = self._native.run(
-            roots, list(links), self._effort.left, self._followed()
-        )
-        self._effort.spend(spent)
-        return FunctionAddresses(
-            {address: Resolution(*fields) for address, fields in resolutions.items()},
-            {GetpcReference(*fields) for fields in references},
-            computed,
-            escapes,
-            values,
-            clobbers,
-            asked,
-        )
+        explorer, native = self._explorer, self._native
+        try:
+            problem = native.analyse(
+                entries, alone, explorer.native, explorer.decode, pointed, self._followed(), self._effort.left
+            )
+        finally:
+            self.searches = native.searches
+            self._effort.spend(native.spent)
+        explorer.check(problem)
+        return native.changed
 
     def _followed(self) -> list[int] | None:
         """Return the instructions to follow, None for those that can matter."""

@@ -6,54 +6,42 @@ Branches are followed by native code (`runtime/native/lifting/code/explorer.h`).
 from __future__ import annotations
 
 import numpy as np
-from msgspec import Struct
 
 from luthier import _mc
 from luthier.errors import LiftError
 from luthier.isa import InstructionArray
 from luthier.lifting.code.text import Extent, Text, TextRun
-from luthier.lifting.instructions.effects import Columns, register_lists
-
-_Problem = tuple[str, int, int | None, int | None]
-
-
-class Resolution(Struct, gc=False):
-    """Targets of an indirect jump or call."""
-
-    is_return: bool = False
-    targets: tuple[int, ...] = ()
-    """Addresses, all of them if `reason` is empty."""
-    reason: str = ""
-    """Reason why targets are unknown, or empty."""
-    references: tuple[int, ...] = ()
-    """Addresses of the s_getpc_b64 that flow into the target address."""
-    slots: tuple[int, ...] = ()
-    """Addresses of the memory words from which the target address may be loaded."""
-    direct: bool = False
-    """The address cannot be retargeted, so the instruction must become a direct jump or call."""
+from luthier.lifting.instructions.effects import Columns
 
 
 class Explorer:
     """Marks the reachable instructions.
 
-    Attributes:
-        entries: address of a called function, the kernel first -> first units of the link registers of its callers.
+    Args:
+        kernel: its name, for errors.
+        known: an explorer of the same text, whose decoded pieces are used.
     """
 
-    def __init__(self, text: Text, kernel: str) -> None:
+    def __init__(self, text: Text, kernel: str, known: Explorer | None = None) -> None:
         self.text = text
         self.kernel = kernel
-        self.entries: dict[int, set[int]] = {}
-        self._native = _mc.Explorer(text.native)
-        self._first_unit = register_lists(text.isa)[0]
-        self._pieces: dict[int, TextRun] = {}
+        self.native: _mc.Explorer = _mc.Explorer(text.native, None if known is None else known.native)
+        self._pieces: dict[int, TextRun] = {} if known is None else known._pieces
         self._whole: tuple[list[tuple[int, int, int]], InstructionArray, Columns] | None = None
         """Last result of `code`, with its parts."""
 
     @property
     def leaders(self) -> int:
         """Return the number of addresses at which a block begins."""
-        return self._native.leaders
+        return self.native.leaders
+
+    def counts(self) -> tuple[int, int, int]:
+        """Return how many addresses at which a block begins, functions, and link registers of these are known."""
+        return self.native.leaders, len(self.functions()), self.native.links
+
+    def functions(self, first: int = 0) -> list[int]:
+        """Return the addresses of the called functions from the one with number `first` on, the kernel first."""
+        return self.native.functions(first)
 
     def fail(self, message: str, address: int) -> LiftError:
         """Return an error at an address."""
@@ -61,7 +49,7 @@ class Explorer:
             message, object=self.text.name, kernel=self.kernel, offset=address, target=str(self.text.isa.target)
         )
 
-    def _check(self, problem: _Problem | None) -> None:
+    def check(self, problem: _mc.Problem | None) -> None:
         """Raise the error that native code reports, if any."""
         if problem is None:
             return
@@ -87,18 +75,13 @@ class Explorer:
         start = self.text.native.function(address)
         return None if start is None else self.text.functions[start]
 
-    def add_function(self, entry: int, link: int | None, caller: int) -> bool:
-        """Explore a function, and return whether it or its link register is new."""
-        if entry % 4:
-            raise self.fail(f"call to the misaligned address {entry:#x}", caller)
-        links = self.entries.get(entry)
-        new = links is None or (link is not None and link not in links)
-        if links is None:
-            links = self.entries[entry] = set()
-            self.reach(entry, caller)
-        if link is not None:
-            links.add(link)
-        return new
+    def add_functions(self, entries: list[int]) -> None:
+        """Explore functions.
+
+        Raises:
+            LiftError: as `reach`.
+        """
+        self.check(self.native.add_functions(entries, self.decode))
 
     def reach(self, address: int, origin: int) -> None:
         """Explore everything that control reaches from an address.
@@ -106,34 +89,25 @@ class Explorer:
         Raises:
             LiftError: control reaches bytes that are not code, or operations that cannot be followed.
         """
-        calls, problem = self._native.reach(address, origin, self._decode)
-        for target, start, index in calls:
-            link = self.link_of(self._pieces[start].native.first_register(index))
-            self.entries.setdefault(target, set()).update([link] if link is not None else [])
-        self._check(problem)
+        self.check(self.native.reach(address, origin, self.decode))
 
-    def _decode(self, start: int, end: int | None) -> _mc.Piece:
+    def decode(self, start: int, end: int | None) -> _mc.Piece:
         """Decode one of the text's pieces, or the code between two addresses."""
         piece = self._pieces[start] = self.text.piece(start) if end is None else self.text.decode(start, end)
         return piece.native
 
-    def link_of(self, register: int) -> int | None:
-        """Return the first unit of the registers that receive the return address of a call, by LLVM's number."""
-        first = self._first_unit[register]
-        return first if first >= 0 else None
-
     @property
     def marks(self) -> int:
         """Return the `Mark`s of all opcodes in the text that contains the reachable code together."""
-        return self._native.marks
+        return self.native.marks
 
     def sizes(self) -> dict[int, int]:
         """Return the first address of each run of text that contains reachable code -> number of instructions."""
-        return {start: count for start, count, _ in self._native.parts()}
+        return {start: count for start, count, _ in self.native.parts()}
 
     def code(self) -> tuple[InstructionArray, Columns]:
         """Return the text that contains the reachable code, as instructions and as lists."""
-        parts = self._native.parts()
+        parts = self.native.parts()
         if self._whole is None or self._whole[0] != parts:
             start, count, end = parts[0]
             first = self._pieces[start]
@@ -141,7 +115,7 @@ class Explorer:
                 self._whole = parts, first.code, first.columns
             else:
                 image = self.text.image([(start, end) for start, _, end in parts])
-                code = InstructionArray(start, image, *self._native.columns())
+                code = InstructionArray(start, image, *self.native.columns())
                 self._whole = parts, code, Columns(code)
         return self._whole[1:]
 
@@ -151,6 +125,6 @@ class Explorer:
         Raises:
             LiftError: two reachable instructions overlap.
         """
-        blocks, problem = self._native.cut(self._decode)
-        self._check(problem)
+        blocks, problem = self.native.cut(self.decode)
+        self.check(problem)
         return blocks

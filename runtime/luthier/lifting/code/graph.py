@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import cached_property, lru_cache
 
 import numpy as np
 from msgspec import Struct
@@ -12,10 +12,26 @@ from msgspec import Struct
 from luthier import _mc
 from luthier.isa import InstructionArray, Isa
 from luthier.lifting.code.effort import Effort
-from luthier.lifting.code.explore import Explorer, Resolution
+from luthier.lifting.code.explore import Explorer
 from luthier.lifting.instructions.by_opcode import ByOpcode
-from luthier.lifting.instructions.semantics import Control, Mark, marks_of
-from luthier.lifting.model import EDGE_KINDS, EXITS, BlockExit, EdgeKind
+from luthier.lifting.instructions.semantics import Mark, marks_of
+from luthier.lifting.model import EXITS, BlockExit
+
+
+class Resolution(Struct, gc=False):
+    """Targets of an indirect jump or call."""
+
+    is_return: bool = False
+    targets: tuple[int, ...] = ()
+    """Addresses, all of them if `reason` is empty."""
+    reason: str = ""
+    """Reason why targets are unknown, or empty."""
+    references: tuple[int, ...] = ()
+    """Addresses of the s_getpc_b64 that flow into the target address."""
+    slots: tuple[int, ...] = ()
+    """Addresses of the memory words from which the target address may be loaded."""
+    direct: bool = False
+    """The address cannot be retargeted, so the instruction must become a direct jump or call."""
 
 
 class Jump(Struct, gc=False):
@@ -27,23 +43,44 @@ class Jump(Struct, gc=False):
     """None for s_call_b64, and until the instruction is analysed."""
 
 
-class Graph(Struct):
-    """All blocks in address order, by number, and the blocks that each function reaches."""
+class Graph:
+    """All blocks in address order, by number, and the blocks that each function reaches.
 
-    native: _mc.Blocks
-    first: list[int]
-    """Index of the first instruction of each."""
-    last: list[int]
-    """Index of the last instruction of each (inclusive)."""
-    exits: list[BlockExit]
-    jumps: dict[int, Jump]
-    """By block."""
-    jump_at: dict[int, int]
-    """Address of each of these instructions -> its block."""
-    members: dict[int, list[int]]
-    """Entry address of a function -> its blocks in address order."""
-    marks: int
-    """The `Mark`s of all opcodes in the text together."""
+    Attributes:
+        marks: the `Mark`s of all opcodes in the text together.
+    """
+
+    def __init__(self, native: _mc.Blocks, marks: int) -> None:
+        self.native = native
+        self.marks = marks
+
+    @cached_property
+    def first(self) -> list[int]:
+        """Return the index of the first instruction of each block."""
+        return self.native.first()
+
+    @cached_property
+    def last(self) -> list[int]:
+        """Return the index of the last instruction of each block (inclusive)."""
+        return self.native.last()
+
+    @cached_property
+    def exits(self) -> list[BlockExit]:
+        """Return how control leaves each block."""
+        return [EXITS[number] for number in self.native.exits()]
+
+    @cached_property
+    def jumps(self) -> dict[int, Jump]:
+        """Return the calls and indirect jumps by block."""
+        return {
+            number: Jump(targets, None if fields is None else Resolution(*fields))
+            for number, targets, fields in self.native.jumps()
+        }
+
+    @cached_property
+    def members(self) -> dict[int, list[int]]:
+        """Return the blocks of each function in address order, by the function's address."""
+        return self.native.members()
 
     def successors(self, number: int) -> list[tuple[int, int]]:
         """Return the edges from a block as (index in `EDGE_KINDS`, block); that of a call leads to its return point."""
@@ -60,13 +97,6 @@ class Graph(Struct):
         number = bisect.bisect_right(self.first, index) - 1
         return number if number >= 0 and index <= self.last[number] else -1
 
-    def blocks_of(self, indices: list[int]) -> set[int]:
-        """Return the numbers of the blocks that contain some instructions, which may include -1."""
-        if len(indices) < _FEW:
-            return {self.block_of(index) for index in indices}
-        numbers = np.searchsorted(self.first, indices, "right") - 1
-        return set(np.where(np.array(self.last)[numbers] >= indices, numbers, -1).tolist())
-
     def marked(self, mark: Mark, code: InstructionArray, isa: Isa) -> list[int]:
         """Return the instructions of the text whose opcode has a mark."""
         return _marks(isa, mark).indices(code.opcode) if self.marks & mark else []
@@ -81,21 +111,16 @@ def _marks(isa: Isa, mark: Mark) -> ByOpcode:
 MOST_BLOCKS = 1 << 17
 """Maximum blocks of a kernel and its callees: each takes four kilobytes until liveness is known."""
 
-_FEW = 64
-"""Number of instructions up to which arrays are slower than lists."""
-_CALL, _CALL_REGISTER = int(Control.CALL), int(Control.CALL_REGISTER)
-_NODES, _MEMBERS = 64, 256
-"""Blocks created, and blocks assigned to a function, per unit of `Effort`."""
+_NODES = 64
+"""Blocks created per unit of `Effort`."""
 
 
-def build_graph(
-    explorer: Explorer, resolutions: Mapping[int, Resolution], roots: Mapping[int, list[int]], effort: Effort
-) -> Graph:
+def build_graph(explorer: Explorer, known: _mc.KnownFunctions | None, roots: list[int], effort: Effort) -> Graph:
     """Split the reachable instructions into blocks and connect them.
 
     Args:
-        resolutions: address of an indirect jump or call -> its targets.
-        roots: all entry addresses of functions with several.
+        known: has the targets of indirect jumps and calls; None: they are left out.
+        roots: addresses at which the first function is entered, if it is not at its beginning alone.
         effort: limit on the work.
 
     Raises:
@@ -104,53 +129,11 @@ def build_graph(
     if explorer.leaders > MOST_BLOCKS:
         raise explorer.fail(
             f"the kernel and its callees have {explorer.leaders} blocks: more than {MOST_BLOCKS} take too much memory",
-            next(iter(explorer.entries)),
+            explorer.functions()[0],
         )
     effort.spend(explorer.leaders // _NODES)
     blocks = explorer.cut()
-    jumps, jump_at = dict[int, Jump](), dict[int, int]()
-    for number, control, begin, address, target in blocks.jumps():
-        jump_at[address] = number
-        if control == _CALL:
-            jumps[number] = Jump((target,))
-        elif control == _CALL_REGISTER:
-            known = resolutions.get(address)
-            jumps[number] = Jump(known.targets if known is not None else (), known)
-        else:
-            jumps[number] = _register_jump(explorer, blocks, number, begin, resolutions.get(address))
-    members, alone = {}, explorer.leaders
-    for entry in explorer.entries:
-        members[entry] = blocks.reach([blocks.at(root) for root in roots.get(entry, [entry])])
-        count = len(members[entry])
-        # Shared blocks are stored once for each function, which may take much memory.
-        effort.spend(1 + count // _MEMBERS + max(0, count - alone))
-        alone = max(0, alone - count)
-    exits = [EXITS[number] for number in blocks.exits()]
-    return Graph(blocks, blocks.first(), blocks.last(), exits, jumps, jump_at, members, explorer.marks)
-
-
-def _register_jump(
-    explorer: Explorer, blocks: _mc.Blocks, number: int, begin: int, resolution: Resolution | None
-) -> Jump:
-    """Connect the jump at the end of the block that begins at address `begin`."""
-    if resolution is None or resolution.reason:
-        return Jump(() if resolution is None else resolution.targets, resolution)
-    targets = resolution.targets
-    inside = [target for target in targets if not leaves_function(explorer, begin, target)]
-    if resolution.is_return:
-        blocks.lead(number, EXITS.index("return"), 0, [])
-    elif len(inside) == len(targets):
-        kind: EdgeKind = "taken" if len(inside) == 1 else "indirect"
-        blocks.lead(number, EXITS.index("branch"), EDGE_KINDS.index(kind), inside)
-    elif not inside:
-        blocks.lead(number, EXITS.index("tail"), 0, [])
-        return Jump(targets, resolution)
-    return Jump((), resolution)
-
-
-def leaves_function(explorer: Explorer, source: int, target: int) -> bool:
-    """Return whether a jump between two addresses leads to another function, rather than being a long branch."""
-    extent = explorer.extent(source)
-    if target in explorer.text.functions:
-        return extent != explorer.text.functions[target]
-    return target in explorer.entries and (extent is None or not extent.start <= target < extent.end)
+    if known is not None:
+        known.connect(blocks, explorer.native)
+    effort.spend(blocks.find_functions(explorer.native, roots, effort.left))
+    return Graph(blocks, explorer.marks)

@@ -15,7 +15,7 @@ from luthier import _mc
 from luthier.cache.memory import BoundedCache
 from luthier.errors import LiftError, ObjectError
 from luthier.isa import InstructionArray, Isa
-from luthier.lifting.instructions.effects import ANY_VECTOR, Columns, opcode_effects
+from luthier.lifting.instructions.effects import ANY_VECTOR, Columns, opcode_effects, register_lists
 from luthier.lifting.instructions.semantics import Mark, control_of, marks_of
 from luthier.objects import CodeObject
 
@@ -93,7 +93,7 @@ class Text:
             self.functions.setdefault(kernel.entry, Extent(kernel.name, kernel.entry, kernel.entry))
         self.starts = sorted({*self.functions, *(first for first, _ in self.ranges)})
         extents = [(extent.start, extent.end) for _, extent in sorted(self.functions.items())]
-        self.native = _mc.TextMap(self.ranges, extents, self.starts)
+        self.native = _mc.TextMap(self.ranges, extents, self.starts, register_lists(isa)[0])
         """The same for the explorer."""
         self.relocations = {relocation.offset: relocation for relocation in object.relocations}
         """By the address that they change."""

@@ -332,10 +332,15 @@ def register_lists(isa: Isa) -> tuple[list[int], list[int]]:
     return first, isa.register_unit_count.tolist()
 
 
+def is_wide(isa: Isa) -> bool:
+    """Return whether the native analyses of a processor need sets of more than `NARROW_VGPRS` VGPRs."""
+    return isa.target.target.addressable_vgprs > r.NARROW_VGPRS
+
+
 @lru_cache(maxsize=64)
 def native_table(isa: Isa) -> _mc.EffectTable:
     """Return the native table of one processor; opcodes are added to it when they first occur."""
-    table = _mc.WideEffectTable if isa.target.target.addressable_vgprs > r.NARROW_VGPRS else _mc.EffectTable
+    table = _mc.WideEffectTable if is_wide(isa) else _mc.EffectTable
     return table(
         *register_lists(isa),
         isa.register_is_half.tolist(),

@@ -71,44 +71,32 @@ std::shared_ptr<Piece> make_piece(const Isa &isa, const py::bytes &code, int64_t
   return piece;
 }
 
-/// Return LLVM's number of an instruction's first operand, a register; 0 where it is none.
-int64_t first_register(const Piece &piece, int index) {
-  if (index < 0 || index >= piece.count)
-    throw py::index_error("no such instruction");
-  const auto at = size_t(piece.code->operand_start[size_t(index)]);
-  const bool is_there = at < size_t(piece.code->operand_start[size_t(index) + 1]);
-  return is_there && piece.code->operand_kind[at] == kKindRegister ? piece.code->operand_value[at] : 0;
-}
-
 std::shared_ptr<TextMap> make_text(const std::vector<std::pair<int64_t, int64_t>> &sections,
                                    const std::vector<std::pair<int64_t, int64_t>> &functions,
-                                   std::vector<int64_t> starts) {
+                                   std::vector<int64_t> starts, std::vector<int> first_unit) {
   auto text = std::make_shared<TextMap>();
   for (const auto &[first, end] : sections)
     text->sections.push_back({first, end});
   for (const auto &[first, end] : functions)
     text->functions.push_back({first, end});
   text->starts = std::move(starts);
+  text->first_unit = std::move(first_unit);
   return text;
 }
 
-/// Run `work`. @returns null, or the problem: message, address, function, number
-py::object problem_of(const std::function<void()> &work) {
-  try {
-    work();
-  } catch (const Problem &problem) {
-    return py::make_tuple(problem.message, problem.address, problem.function, problem.number);
-  }
-  return py::none();
+template <typename Numbers> py::tuple as_tuple(const Numbers &numbers) {
+  py::tuple all(numbers.size());
+  size_t at = 0;
+  for (const auto number : numbers)
+    all[at++] = number;
+  return all;
 }
 
-py::tuple reach(Explorer &explorer, int64_t address, int64_t origin, const Explorer::Decode &decode) {
-  py::object problem = problem_of([&] { explorer.reach(address, origin, decode); });
-  py::list calls;
-  for (const Explorer::Call &call : explorer.calls)
-    calls.append(py::make_tuple(call.target, call.piece, call.index));
-  explorer.calls.clear();
-  return py::make_tuple(calls, problem);
+py::object add_functions(Explorer &explorer, const std::vector<int64_t> &entries, const Explorer::Decode &decode) {
+  return problem_of([&] {
+    for (const int64_t entry : entries)
+      explorer.add_function(entry, std::nullopt, entry, decode);
+  });
 }
 
 py::list parts(Explorer &explorer) {
@@ -172,17 +160,20 @@ py::list successors(const Blocks &blocks, int number) {
   return result;
 }
 
-/// Return the contents of some blocks without the targets of their register jumps: addresses of first and last
-/// instructions, and of successors.
-py::bytes shape(const Blocks &blocks, const std::vector<int> &members) {
-  std::vector<int64_t> words;
-  for (const int member : members) {
-    const Block &block = blocks.all.at(size_t(member));
-    words.insert(words.end(), {block.address, block.last_address, int64_t(block.successors.size())});
-    for (const Block::Edge &edge : block.successors)
-      words.push_back(blocks.all[size_t(edge.to)].address);
-  }
-  return py::bytes(reinterpret_cast<const char *>(words.data()), words.size() * sizeof(int64_t));
+/// Return block, targets, and fields of the resolution of each call and register jump.
+py::list jumps(const Blocks &blocks) {
+  py::list result;
+  for (const Blocks::Jump &jump : blocks.jumps)
+    result.append(py::make_tuple(jump.block, as_tuple(jump.targets),
+                                 jump.resolution ? py::object(fields_of(*jump.resolution)) : py::object(py::none())));
+  return result;
+}
+
+py::dict members(const Blocks &blocks) {
+  py::dict result;
+  for (const Blocks::Function &function : blocks.functions)
+    result[py::int_(function.entry)] = function.members;
+  return result;
 }
 
 /// Return the blocks in the order of functions; the place of each; as luthier.lifting.model has them; and for each of
@@ -190,10 +181,9 @@ py::bytes shape(const Blocks &blocks, const std::vector<int> &members) {
 ///
 /// @param exits, kinds their names
 /// @param make_block, make_edge luthier.lifting.BasicBlock and Edge
-py::tuple arrange(const std::shared_ptr<Blocks> &blocks, std::vector<std::vector<int>> functions, int instructions,
-                  const py::tuple &exits, const py::tuple &kinds, const py::object &make_block,
-                  const py::object &make_edge) {
-  auto arranged = std::make_shared<ArrangedBlocks>(ArrangedBlocks{blocks, blocks->arrange(std::move(functions))});
+py::tuple arrange(const std::shared_ptr<Blocks> &blocks, int instructions, const py::tuple &exits,
+                  const py::tuple &kinds, const py::object &make_block, const py::object &make_edge) {
+  auto arranged = std::make_shared<ArrangedBlocks>(ArrangedBlocks{blocks, blocks->arrange()});
   const Blocks::Arrangement &arrangement = arranged->arrangement;
   py::list made(arranged->count());
   std::vector<int32_t> place_of(size_t(instructions), -1);
@@ -211,13 +201,22 @@ py::tuple arrange(const std::shared_ptr<Blocks> &blocks, std::vector<std::vector
   return py::make_tuple(arranged, arrangement.numbers, made, column(std::move(place_of)));
 }
 
-void lead(Blocks &blocks, int block, int exit, int kind, const std::vector<int64_t> &targets) {
-  if (exit < 0 || exit > int(Exit::kUnknown) || kind < 0 || kind > int(EdgeKind::kIndirect))
-    throw std::invalid_argument("no such exit, or no such kind of edge");
-  blocks.lead(block, Exit(exit), EdgeKind(kind), targets);
+} // namespace
+
+py::object problem_of(const std::function<void()> &work) {
+  try {
+    work();
+  } catch (const Problem &problem) {
+    return py::make_tuple(problem.message, problem.address, problem.function, problem.number);
+  }
+  return py::none();
 }
 
-} // namespace
+py::tuple fields_of(const Resolution &resolution) {
+  return py::make_tuple(resolution.is_return, as_tuple(resolution.targets), resolution.reason,
+                        as_tuple(resolution.references), as_tuple(resolution.slots), resolution.direct);
+}
+
 } // namespace luthier::code
 
 void luthier::code::bind_code(py::module_ &m) {
@@ -226,10 +225,9 @@ void luthier::code::bind_code(py::module_ &m) {
       .def(py::init(&make_piece), py::arg("isa"), py::arg("code"), py::arg("start"), py::arg("traits"))
       .def_readonly("end", &Piece::end)
       .def("__len__", [](const Piece &self) { return self.count; })
-      .def("columns", [](const Piece &self) { return columns(self.code); })
-      .def("first_register", &first_register, py::arg("index"));
+      .def("columns", [](const Piece &self) { return columns(self.code); });
   py::class_<TextMap, std::shared_ptr<TextMap>>(m, "TextMap")
-      .def(py::init(&make_text), py::arg("sections"), py::arg("functions"), py::arg("starts"))
+      .def(py::init(&make_text), py::arg("sections"), py::arg("functions"), py::arg("starts"), py::arg("first_unit"))
       .def(
           "function",
           [](const TextMap &self, int64_t address) {
@@ -238,9 +236,26 @@ void luthier::code::bind_code(py::module_ &m) {
           },
           py::arg("address"));
   py::class_<Explorer>(m, "Explorer")
-      .def(py::init<std::shared_ptr<TextMap>>(), py::arg("text"))
+      .def(py::init<std::shared_ptr<TextMap>, const Explorer *>(), py::arg("text"), py::arg("known"))
       .def_property_readonly("leaders", [](const Explorer &self) { return self.leaders.size(); })
-      .def("reach", &reach, py::arg("address"), py::arg("origin"), py::arg("decode"))
+      .def_property_readonly("links", [](const Explorer &self) { return self.links; })
+      .def(
+          "functions",
+          [](const Explorer &self, size_t first) {
+            std::vector<int64_t> entries;
+            for (; first < self.functions.size(); ++first)
+              entries.push_back(self.functions[first].entry);
+            return entries;
+          },
+          py::arg("first"))
+      .def("link_of", &Explorer::link_of, py::arg("register"))
+      .def("add_functions", &add_functions, py::arg("entries"), py::arg("decode"))
+      .def(
+          "reach",
+          [](Explorer &self, int64_t address, int64_t origin, const Explorer::Decode &decode) {
+            return problem_of([&] { self.reach(address, origin, decode); });
+          },
+          py::arg("address"), py::arg("origin"), py::arg("decode"))
       .def_property_readonly("marks", &marks_of)
       .def("parts", &parts)
       .def("columns", &whole)
@@ -251,20 +266,10 @@ void luthier::code::bind_code(py::module_ &m) {
       .def("last", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.last; }); })
       .def("exits", [](const Blocks &self) { return listed(self, [](const Block &block) { return block.exit; }); })
       .def("successors", &successors, py::arg("block"))
-      .def("jumps",
-           [](const Blocks &self) {
-             py::list result;
-             for (const Blocks::Jump &jump : self.jumps) {
-               const Block &block = self.all[size_t(jump.block)];
-               result.append(
-                   py::make_tuple(jump.block, int(jump.control), block.address, block.last_address, jump.target));
-             }
-             return result;
-           })
-      .def("lead", &lead, py::arg("block"), py::arg("exit"), py::arg("kind"), py::arg("targets"))
-      .def("shape", &shape, py::arg("members"))
-      .def("arrange", &arrange, py::arg("functions"), py::arg("instructions"), py::arg("exits"), py::arg("kinds"),
-           py::arg("block"), py::arg("edge"))
-      .def("at", &Blocks::at, py::arg("address"))
-      .def("reach", &Blocks::reach, py::arg("roots"));
+      .def("jumps", &jumps)
+      .def("members", &members)
+      .def("find_functions", &Blocks::find_functions, py::arg("explorer"), py::arg("roots"), py::arg("left"))
+      .def("arrange", &arrange, py::arg("instructions"), py::arg("exits"), py::arg("kinds"), py::arg("block"),
+           py::arg("edge"))
+      .def("at", &Blocks::at, py::arg("address"));
 }

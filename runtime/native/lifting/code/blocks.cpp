@@ -3,9 +3,14 @@
 #include "../../mc/interrupts.h"
 
 #include <algorithm>
+#include <stdexcept>
+#include <utility>
 
 namespace luthier::code {
 namespace {
+
+/// Blocks assigned to a function per unit of luthier.lifting.code.effort.
+constexpr int64_t kMembersOfUnit = 256;
 
 Exit exit_of(Control control) {
   switch (control) {
@@ -139,7 +144,9 @@ void Blocks::leave(const Cursor &place, Explorer &explorer, const Explorer::Deco
   const int after = at(behind);
   std::vector<Block::Edge> &successors = all.back().successors;
   if (control == Control::kCall || control == Control::kCallRegister || control == Control::kJumpRegister)
-    jumps.push_back({int(all.size()) - 1, control, target});
+    jumps.push_back({int(all.size()) - 1, control, {}, nullptr});
+  if (control == Control::kCall)
+    jumps.back().targets = {target};
   if (control == Control::kBranch || control == Control::kConditional) {
     if (at(target) < 0)
       throw Problem{"two readings of the same bytes as code", place.address()};
@@ -151,12 +158,70 @@ void Blocks::leave(const Cursor &place, Explorer &explorer, const Explorer::Deco
     successors.push_back({EdgeKind::kFallthrough, after});
 }
 
-void Blocks::lead(int block, Exit exit, EdgeKind kind, const std::vector<int64_t> &targets) {
-  Block &changed = all.at(size_t(block));
-  changed.exit = exit;
-  for (const int64_t target : targets)
-    if (const int to = at(target); to >= 0)
-      changed.successors.push_back({kind, to});
+void Blocks::connect(const Explorer &explorer, const Resolutions &known) {
+  for (Jump &jump : jumps) {
+    const auto at = known.find(all[size_t(jump.block)].last_address);
+    if (jump.control == Control::kCall || at == known.end())
+      continue;
+    jump.resolution = at->second;
+    jump.targets.assign(jump.resolution->targets.begin(), jump.resolution->targets.end());
+    if (jump.control == Control::kJumpRegister && jump.resolution->reason.empty())
+      lead(jump, explorer);
+  }
+}
+
+/// Set how control leaves a block that ends with a register jump of which all targets are known.
+void Blocks::lead(Jump &jump, const Explorer &explorer) {
+  Block &block = all[size_t(jump.block)];
+  const std::vector<int64_t> targets = std::exchange(jump.targets, {});
+  const auto leaves = [&](int64_t target) { return explorer.leaves_function(block.address, target); };
+  const auto leaving = size_t(std::count_if(targets.begin(), targets.end(), leaves));
+  if (jump.resolution->is_return) {
+    block.exit = Exit::kReturn;
+  } else if (leaving == 0) {
+    block.exit = Exit::kBranch;
+    for (const int64_t target : targets)
+      if (const int to = at(target); to >= 0)
+        block.successors.push_back({targets.size() == 1 ? EdgeKind::kTaken : EdgeKind::kIndirect, to});
+  } else if (leaving == targets.size()) {
+    block.exit = Exit::kTail;
+    jump.targets = targets;
+  }
+}
+
+int64_t Blocks::find_functions(const Explorer &explorer, const std::vector<int64_t> &roots, int64_t left) {
+  int64_t spent = 0;
+  auto alone = int64_t(all.size());
+  std::vector<size_t> seen(all.size());
+  for (const Explorer::Function &function : explorer.functions) {
+    const bool is_first = functions.empty();
+    places_.emplace(function.entry, functions.size());
+    functions.push_back({function.entry, {}});
+    functions.back().members =
+        reach(is_first && !roots.empty() ? roots : std::vector{function.entry}, seen, functions.size());
+    // Shared blocks are stored once for each function, which may take much memory.
+    const auto count = int64_t(functions.back().members.size());
+    spent += 1 + count / kMembersOfUnit + std::max<int64_t>(0, count - alone);
+    if (spent > left)
+      break;
+    alone = std::max<int64_t>(0, alone - count);
+  }
+  return spent;
+}
+
+const Blocks::Jump *Blocks::jump_of(int block) const {
+  const auto jump = std::lower_bound(jumps.begin(), jumps.end(), block,
+                                     [](const Jump &each, int wanted) { return each.block < wanted; });
+  return jump != jumps.end() && jump->block == block ? &*jump : nullptr;
+}
+
+int Blocks::block_of_jump(int64_t address) const {
+  const auto jump = std::lower_bound(jumps.begin(), jumps.end(), address, [&](const Jump &each, int64_t wanted) {
+    return all[size_t(each.block)].last_address < wanted;
+  });
+  if (jump == jumps.end() || all[size_t(jump->block)].last_address != address)
+    throw std::invalid_argument("no block ends with this jump");
+  return jump->block;
 }
 
 int Blocks::at(int64_t address) const {
@@ -164,11 +229,11 @@ int Blocks::at(int64_t address) const {
   return begin != begins_.end() && *begin == address ? int(begin - begins_.begin()) : -1;
 }
 
-Blocks::Arrangement Blocks::arrange(std::vector<std::vector<int>> functions) const {
+Blocks::Arrangement Blocks::arrange() const {
   Arrangement result;
   result.numbers.assign(all.size(), -1);
   for (size_t function = 0; function < functions.size(); ++function)
-    for (const int block : functions[function])
+    for (const int block : functions[function].members)
       if (int &number = result.numbers.at(size_t(block)); number < 0) {
         number = int(result.order.size());
         result.order.push_back(block);
@@ -181,25 +246,26 @@ Blocks::Arrangement Blocks::arrange(std::vector<std::vector<int>> functions) con
       if (known.empty() || known.back() != int(place))
         known.push_back(int(place));
     }
-  for (std::vector<int> &blocks : functions)
-    for (int &block : blocks)
-      block = result.numbers[size_t(block)];
-  result.functions = std::move(functions);
+  for (const Function &function : functions) {
+    std::vector<int> &places = result.functions.emplace_back();
+    for (const int block : function.members)
+      places.push_back(result.numbers[size_t(block)]);
+  }
   return result;
 }
 
-std::vector<int> Blocks::reach(const std::vector<int> &roots) const {
-  std::vector<uint8_t> seen(all.size());
+/// Return the blocks that control reaches from addresses, ascending.
+/// @param seen by block, the number `now` of the last search that reached it
+std::vector<int> Blocks::reach(const std::vector<int64_t> &roots, std::vector<size_t> &seen, size_t now) const {
   std::vector<int> reached, work;
   const auto find = [&](int block) {
-    if (!seen.at(size_t(block))) {
-      seen[size_t(block)] = 1;
+    if (std::exchange(seen.at(size_t(block)), now) != now) {
       reached.push_back(block);
       work.push_back(block);
     }
   };
-  for (const int root : roots)
-    find(root);
+  for (const int64_t root : roots)
+    find(at(root));
   while (!work.empty()) {
     answer_signals();
     const int block = work.back();

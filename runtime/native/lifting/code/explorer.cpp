@@ -45,7 +45,47 @@ bool TextMap::begins_function(int64_t address) const {
   return range && range->first == address;
 }
 
-Explorer::Explorer(std::shared_ptr<const TextMap> text) : text_(std::move(text)) {}
+int64_t Piece::first_register(int index) const {
+  const auto at = size_t(code->operand_start[size_t(index)]);
+  const bool is_there = at < size_t(code->operand_start[size_t(index) + 1]);
+  return is_there && code->operand_kind[at] == kKindRegister ? code->operand_value[at] : 0;
+}
+
+Explorer::Explorer(std::shared_ptr<const TextMap> text, const Explorer *known)
+    : text_(std::move(text)), pieces_(known ? known->pieces_ : std::make_shared<decltype(pieces_)::element_type>()) {}
+
+void Explorer::add_function(int64_t entry, std::optional<int> link, int64_t caller, const Decode &decode) {
+  if (entry % 4)
+    throw Problem{"call to the misaligned address", caller, {}, entry};
+  if (note_function(entry))
+    reach(entry, caller, decode);
+  note_link(entry, link);
+}
+
+/// Return whether it is new.
+bool Explorer::note_function(int64_t entry) {
+  const bool is_new = places_.emplace(entry, functions.size()).second;
+  if (is_new)
+    functions.push_back({entry, {}});
+  return is_new;
+}
+
+void Explorer::note_link(int64_t entry, std::optional<int> link) {
+  if (link)
+    links += functions[places_.at(entry)].links.insert(*link).second;
+}
+
+bool Explorer::leaves_function(int64_t source, int64_t target) const {
+  const Range *around = text_->function(source);
+  if (text_->begins_function(target))
+    return !around || around->first != target;
+  return places_.count(target) && (!around || target < around->first || target >= around->end);
+}
+
+std::optional<int> Explorer::link_of(int64_t number) const {
+  const int unit = number >= 0 && size_t(number) < text_->first_unit.size() ? text_->first_unit[size_t(number)] : -1;
+  return unit >= 0 ? std::optional(unit) : std::nullopt;
+}
 
 void Explorer::reach(int64_t address, int64_t origin, const Decode &decode) {
   go(address, origin);
@@ -68,8 +108,12 @@ void Explorer::go(int64_t address, int64_t origin) {
 
 Explorer::Part &Explorer::part_at(int64_t start, const Decode &decode) {
   Part &part = parts_[start];
-  if (!part.piece)
-    part.piece = decode(start, std::nullopt);
+  if (!part.piece) {
+    std::shared_ptr<Piece> &known = (*pieces_)[start];
+    if (!known)
+      known = decode(start, std::nullopt);
+    part.piece = known;
+  }
   return part;
 }
 
@@ -129,8 +173,10 @@ void Explorer::leave(const Piece &piece, int index, const Decode &decode) {
   if (control == Control::kBranch || control == Control::kConditional || control == Control::kCall) {
     if (target == kNoTarget)
       throw Problem{"a branch whose target LLVM does not give", address};
-    if (control == Control::kCall)
-      calls.push_back({target, piece.start, index});
+    if (control == Control::kCall) {
+      note_function(target);
+      note_link(target, link_of(piece.first_register(index)));
+    }
     go(target, address);
   }
   if (control == Control::kConditional) {

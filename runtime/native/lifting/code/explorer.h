@@ -1,5 +1,4 @@
-// Finds the reachable code, from each entry along branches and calls. luthier/lifting/code/explore.py has the entries
-// and the contents of registers.
+// Finds the reachable code, from each entry along branches and calls, and the functions that are called.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace luthier {
@@ -46,7 +46,8 @@ struct Piece {
 
   int64_t address(int index) const { return start + offset[index]; }
   int64_t behind(int index) const { return address(index) + size[index]; }
-  int index_of(int64_t address) const; ///< -1 where no instruction begins
+  int index_of(int64_t address) const;     ///< -1 where no instruction begins
+  int64_t first_register(int index) const; ///< LLVM's number of the first operand, 0 unless it is a register
 };
 
 struct Range {
@@ -58,6 +59,7 @@ struct TextMap {
   std::vector<Range> sections;
   std::vector<Range> functions; ///< ascending; `end` is `first` where it is not known
   std::vector<int64_t> starts;  ///< ascending: where pieces begin, the sections among them
+  std::vector<int> first_unit;  ///< of registers, by LLVM's number; -1 where there is none
 
   const Range *section(int64_t address) const {
     const auto holds = [&](const Range &range) { return range.first <= address && address < range.end; };
@@ -81,9 +83,10 @@ class Explorer {
 public:
   /// Decodes from an address to the next start of a piece, or up to an end.
   using Decode = std::function<std::shared_ptr<Piece>(int64_t start, std::optional<int64_t> end)>;
-  struct Call {
-    int64_t target, piece;
-    int index; ///< in the piece that begins at `piece`
+  /// A called function, or the kernel.
+  struct Function {
+    int64_t entry;
+    std::set<int> links; ///< first units of the registers in which its callers leave the return address
   };
   struct Part {
     std::shared_ptr<Piece> piece;
@@ -92,7 +95,12 @@ public:
     int count = 0;                ///< instructions up to there
   };
 
-  explicit Explorer(std::shared_ptr<const TextMap> text);
+  /// @param known an explorer of the same text, whose decoded pieces are used; may be null
+  Explorer(std::shared_ptr<const TextMap> text, const Explorer *known);
+
+  /// Explore a function, and note the register in which a caller leaves the return address.
+  /// @throws Problem as `reach`, or its address is misaligned
+  void add_function(int64_t entry, std::optional<int> link, int64_t caller, const Decode &decode);
 
   /// Explore all code that is reachable from an address, and note calls.
   /// @throws Problem control gets to bytes that are no code, or to operations that cannot be followed
@@ -103,11 +111,19 @@ public:
   /// Compilers put nothing after a call that never returns: the function ends there, or data follows.
   bool comes_back(int64_t address, int64_t following, const Decode &decode);
 
+  /// Return the function that begins at an address.
+  const Function &function_at(int64_t entry) const { return functions[places_.at(entry)]; }
+  /// Return whether a jump between two addresses leads to another function, rather than being a long branch.
+  bool leaves_function(int64_t source, int64_t target) const;
+  /// Return the first unit of a register, by LLVM's number.
+  std::optional<int> link_of(int64_t number) const;
+
   /// Return the pieces with reached instructions, ascending.
   std::vector<const Part *> parts();
 
-  std::set<int64_t> leaders; ///< addresses at which a block begins
-  std::vector<Call> calls;   ///< found since it was last emptied
+  std::set<int64_t> leaders;       ///< addresses at which a block begins
+  std::vector<Function> functions; ///< in the order in which they are found
+  size_t links = 0;                ///< of all of them
 
 private:
   struct Place {
@@ -117,6 +133,8 @@ private:
 
   Place locate(int64_t address, const Decode &decode);
   Part &part_at(int64_t start, const Decode &decode);
+  bool note_function(int64_t entry);
+  void note_link(int64_t entry, std::optional<int> link);
   void go(int64_t address, int64_t origin);
   void run(int64_t address, const Decode &decode);
   void leave(const Piece &piece, int index, const Decode &decode);
@@ -125,6 +143,8 @@ private:
   std::shared_ptr<const TextMap> text_;
   std::vector<int64_t> more_; ///< starts besides the text's, ascending: data lies before these
   std::map<int64_t, Part> parts_;
+  std::shared_ptr<std::map<int64_t, std::shared_ptr<Piece>>> pieces_; ///< those of the text, by start
+  std::unordered_map<int64_t, size_t> places_;                        ///< in `functions`, by entry
   std::vector<int64_t> work_;
 };
 

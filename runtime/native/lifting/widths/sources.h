@@ -5,6 +5,7 @@
 #include "../address_values.cpp"
 #include "../bindings.cpp"
 #include "../effects.cpp"
+#include "../known_functions.cpp"
 #include "../lane_flow.cpp"
 #include "../lane_masks.cpp"
 #include "../liveness.cpp"
