@@ -4,6 +4,7 @@
 #include "address_values.h"
 #include "effects.h"
 
+#include <map>
 #include <set>
 #include <vector>
 

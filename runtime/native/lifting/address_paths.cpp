@@ -58,6 +58,7 @@ void AddressPaths::find_blocks(const code::Blocks &blocks, const std::vector<int
   std::sort(ascending.begin(), ascending.end());
   for (size_t place = 0; place < ascending.size(); ++place)
     places[ascending[place]] = int(place);
+  blocks_.reserve(ascending.size());
   for (const int number : ascending) {
     Block &block = blocks_.emplace_back();
     block.number = number;
@@ -328,6 +329,8 @@ template <typename Each> bool AddressPaths::settle(Work &work, Each each) {
 }
 
 std::vector<AddressPaths::Way> AddressPaths::ways(const std::vector<int> &from) {
+  if (from.size() == 1 && blocks_[size_t(place_of(from.front()))].special) // as after nearly every call
+    return {{from.front(), {}, {}}};
   std::unordered_map<int, Way> before;
   Work work;
   const auto arrive = [&](int place, const Units &writes, const Units &kills) {
@@ -357,6 +360,8 @@ std::vector<AddressPaths::Way> AddressPaths::ways(const std::vector<int> &from) 
 }
 
 std::vector<AddressPaths::Use> AddressPaths::uses(const std::vector<int> &from, const Units &held) {
+  if (from.size() == 1 && blocks_[size_t(place_of(from.front()))].special)
+    return {};
   std::unordered_map<int, Units> before;
   Work work;
   const auto arrive = [&](int place, const Units &units) {

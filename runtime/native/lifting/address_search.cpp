@@ -111,10 +111,10 @@ void AddressSearch::go_on(const std::vector<AddressPaths::Way> &ways, const Addr
   }
 }
 
-/// Return a copy of the state before a block, and count the work.
-AddressState AddressSearch::before(int block) {
+/// Return the state before a block, and count the work.
+AddressState &AddressSearch::before(int block) {
   answer_signals();
-  const AddressState &state = states_.at(block);
+  AddressState &state = states_.at(block);
   const int64_t parts = int64_t(paths_->parts(block).size() + ways_.at(block).size());
   spend(1 + (1 + parts) * (kPart + int64_t(state.size())) / kUnit);
   return state;
@@ -155,7 +155,7 @@ void AddressSearch::collect(const std::vector<int> &links) {
   result_.clobbers = {};
   Notes notes;
   for (const int block : special_) {
-    AddressState state = before(block);
+    AddressState state = std::move(before(block)); // which nothing else reads any more
     for (const AddressPaths::Part &part : paths_->parts(block)) {
       if (!part.alone) {
         spend((part.last - part.first) / kUnit);

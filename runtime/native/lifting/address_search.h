@@ -64,7 +64,7 @@ private:
   std::vector<int> successors(int block) const;
   std::vector<AddressPaths::Way> ways(const std::vector<int> &from);
   void go_on(const std::vector<AddressPaths::Way> &ways, const AddressState &after, Work &work);
-  AddressState before(int block);
+  AddressState &before(int block);
   void apply(int index, AddressState &state, Notes *notes) const;
   void return_from_call(int block, AddressState &state);
   const Units &clobbers(std::optional<int64_t> function);

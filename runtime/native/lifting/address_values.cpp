@@ -22,12 +22,6 @@ const Values &entry_values(int unit) {
   return all[size_t(unit)];
 }
 
-/// Remove the entries whose key passes a test.
-template <typename Content, typename Test> void remove(std::map<AddressKey, Content> &entries, Test test) {
-  for (auto at = entries.begin(); at != entries.end();)
-    at = test(at->first) ? entries.erase(at) : std::next(at);
-}
-
 } // namespace
 
 Values values_of(std::vector<Value> values) {
@@ -47,8 +41,8 @@ void unite(Taints &into, const Taints &more) {
 }
 
 Values AddressState::operator[](AddressKey key) const {
-  if (const auto at = values_.find(key); at != values_.end())
-    return at->second;
+  if (const Values *known = values_.find(key))
+    return *known;
   return key.unit >= 0 && key.is_scalar() && !unknown_.has(key.unit) ? entry_values(key.unit) : nullptr;
 }
 
@@ -62,17 +56,17 @@ void AddressState::set(AddressKey key, Values values) {
       unknown_.add(key.unit);
   }
   if (values) {
-    values_[key] = std::move(values);
+    values_.set(key, std::move(values));
     held_.add(key.unit);
   } else {
-    values_.erase(key);
+    values_.remove([&](const AddressKey &each) { return each == key; });
   }
 }
 
 void AddressState::taint(AddressKey key, Taints taints) {
   if (key.unit < 0)
     return;
-  taints_[key] = std::move(taints);
+  taints_.set(key, std::move(taints));
   tainted_units_.add(key.unit);
 }
 
@@ -82,10 +76,10 @@ bool AddressState::join(const AddressState &other) {
     forget(other.unknown_);
   std::vector<AddressKey> keys;
   for (const auto &[key, values] : values_)
-    if (const auto at = other.values_.find(key); at == other.values_.end() || !same(values, at->second))
+    if (const Values *incoming = other.values_.find(key); !incoming || !same(values, *incoming))
       keys.push_back(key);
   for (const auto &[key, values] : other.values_)
-    if (!values_.count(key))
+    if (!values_.find(key))
       keys.push_back(key);
   for (const AddressKey key : keys) {
     const Values values = (*this)[key], incoming = other[key];
@@ -101,10 +95,10 @@ bool AddressState::join(const AddressState &other) {
     changed = true;
   }
   for (const auto &[key, taints] : other.taints_) {
-    const auto at = taints_.find(key);
-    Taints both = at == taints_.end() ? Taints() : at->second;
+    const Taints *known = taints_.find(key);
+    Taints both = known ? *known : Taints();
     unite(both, taints);
-    if (at != taints_.end() && both == at->second)
+    if (known && both == *known)
       continue;
     taint(key, std::move(both));
     changed = true;
@@ -116,7 +110,7 @@ void AddressState::forget(const Units &units) {
   unknown_ |= units & kScalars;
   if (!(units & held_))
     return;
-  remove(values_, [&](const AddressKey &key) { return units.has(key.unit); });
+  values_.remove([&](const AddressKey &key) { return units.has(key.unit); });
   held_ -= units;
 }
 
@@ -126,7 +120,7 @@ void AddressState::overwrite(const Units &units, Units replaced) {
   if (!replaced)
     return;
   tainted_units_ -= replaced;
-  remove(taints_, [&](const AddressKey &key) { return key.lane < 0 && replaced.has(key.unit); });
+  taints_.remove([&](const AddressKey &key) { return key.lane < 0 && replaced.has(key.unit); });
 }
 
 Taints AddressState::tainted(const Units &units) const {
@@ -138,10 +132,7 @@ Taints AddressState::tainted(const Units &units) const {
   return result;
 }
 
-const Taints *AddressState::taints(AddressKey key) const {
-  const auto at = taints_.find(key);
-  return at == taints_.end() ? nullptr : &at->second;
-}
+const Taints *AddressState::taints(AddressKey key) const { return taints_.find(key); }
 
 Units AddressState::changed() const {
   Units result = unknown_;

@@ -7,7 +7,7 @@
 
 #include "units.h"
 
-#include <map>
+#include <algorithm>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -68,6 +68,41 @@ using Taint = std::pair<int64_t, bool>;
 using Taints = std::vector<Taint>; ///< ascending
 void unite(Taints &into, const Taints &more);
 
+/// Few entries by ascending key, which are copied much more often than they are searched.
+template <typename Content> class SmallMap {
+public:
+  using Entries = std::vector<std::pair<AddressKey, Content>>;
+
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+  /// Return the first entry whose key is not below this one.
+  auto lower_bound(const AddressKey &key) const {
+    return std::lower_bound(entries_.begin(), entries_.end(), key,
+                            [](const auto &entry, const AddressKey &wanted) { return entry.first < wanted; });
+  }
+  /// Return the content of a key, null if there is none.
+  const Content *find(const AddressKey &key) const {
+    const auto at = lower_bound(key);
+    return at != entries_.end() && at->first == key ? &at->second : nullptr;
+  }
+  void set(const AddressKey &key, Content content) {
+    const auto at = entries_.begin() + (lower_bound(key) - entries_.begin());
+    if (at != entries_.end() && at->first == key)
+      at->second = std::move(content);
+    else
+      entries_.emplace(at, key, std::move(content));
+  }
+  /// Remove the entries whose key passes a test.
+  template <typename Test> void remove(Test test) {
+    entries_.erase(
+        std::remove_if(entries_.begin(), entries_.end(), [&](const auto &entry) { return test(entry.first); }),
+        entries_.end());
+  }
+
+private:
+  Entries entries_;
+};
+
 /// What is known at one point.
 class AddressState {
 public:
@@ -75,7 +110,7 @@ public:
   Values operator[](AddressKey key) const;
   /// Set what a unit holds, null if it is unknown. A negative unit, such as that of SGPR_NULL, holds nothing.
   void set(AddressKey key, Values values);
-  bool has(AddressKey key) const { return values_.count(key); }
+  bool has(AddressKey key) const { return values_.find(key); }
   void taint(AddressKey key, Taints taints);
   /// Merge `other`, and return whether this changed.
   bool join(const AddressState &other);
@@ -91,14 +126,14 @@ public:
   Units changed() const;
   /// Return the number of values, their loads, and counters.
   size_t size() const;
-  const std::map<AddressKey, Values> &values() const { return values_; }
+  const SmallMap<Values> &values() const { return values_; }
   const Units &tainted_units() const { return tainted_units_; }
 
 private:
-  std::map<AddressKey, Values> values_;
-  Units unknown_;                       ///< scalar
-  std::map<AddressKey, Taints> taints_; ///< counters are never dropped where paths join, even if the value is unknown
-  Units held_, tainted_units_;          ///< units that have or had a key in `values_`, and in `taints_`
+  SmallMap<Values> values_;
+  Units unknown_;              ///< scalar
+  SmallMap<Taints> taints_;    ///< counters are never dropped where paths join, even if the value is unknown
+  Units held_, tainted_units_; ///< units that have or had a key in `values_`, and in `taints_`
 };
 
 } // namespace luthier::LUTHIER_FLOW
