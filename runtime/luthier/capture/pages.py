@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from luthier.capture.form import PAGE, PLACES, Capture, Pages
-from luthier.capture.place import pieces
+from luthier.capture.place import runs
 
 
 class Difference(Struct, frozen=True):
@@ -44,10 +44,11 @@ def compared(
         addresses: of the pages that may have changed.
         contents: returns the contents of the page at an address.
     """
-    before, after = by_address(capture.before), by_address(capture.after)
+    wanted_at = {*addresses, *capture.after["address"].tolist()}
+    before, after = by_address(inside(capture.before, wanted_at)), by_address(capture.after)
     first: tuple[int, int, int] | None = None
     total, written, zeros = 0, [], np.zeros(PAGE, np.uint8)
-    for address in sorted({*addresses, *after}):
+    for address in sorted(wanted_at):
         now = contents(address)
         old = capture.pages[before[address]] if address in before else zeros
         wanted = capture.pages[after[address]] if address in after else old
@@ -65,13 +66,19 @@ def compared(
     changed = np.array(written, np.uint64)
     if first is None:
         return None, changed
-    inside = next((r for r in capture.manifest.ranges if 0 <= first[0] - r[0] < r[1]), (first[0], 1))
-    return Difference(first[0], inside, first[1], first[2], total), changed
+    around = next((r for r in capture.manifest.ranges if 0 <= first[0] - r[0] < r[1]), (first[0], 1))
+    return Difference(first[0], around, first[1], first[2], total), changed
 
 
 def by_address(places: NDArray[np.void]) -> dict[int, int]:
     """Return `PLACES` as a mapping from addresses to page numbers."""
     return dict(zip(places["address"].tolist(), places["page"].tolist(), strict=True))
+
+
+def inside(places: NDArray[np.void], addresses: Collection[int]) -> NDArray[np.void]:
+    """Return the rows of `PLACES` at addresses."""
+    some: NDArray[np.void] = places[np.isin(places["address"], np.fromiter(addresses, np.uint64, len(addresses)))]
+    return some
 
 
 def with_pages(
@@ -103,9 +110,9 @@ def compact(capture: Capture) -> Capture:
     return with_pages(capture, before, after)
 
 
-def stretches(pages: Sequence[int]) -> list[tuple[int, int]]:
+def stretches(pages: NDArray[np.uint64]) -> list[tuple[int, int]]:
     """Return address and bytes of each stretch of consecutive pages; `pages` are sorted addresses."""
-    return [(begin, end - begin) for begin, end in pieces([(page, PAGE) for page in pages])]
+    return [(int(pages[first]), (end - first) * PAGE) for first, end in runs(pages)]
 
 
 def without(ranges: Sequence[tuple[int, int]], left_out: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

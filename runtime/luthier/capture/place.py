@@ -114,6 +114,14 @@ def runs(addresses: NDArray[np.uint64]) -> list[tuple[int, int]]:
     return list(zip([0, *breaks], [*breaks, len(addresses)], strict=True)) if len(addresses) else []
 
 
+def positions(known: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return the positions of values in a sorted array, and whether it contains them."""
+    rows = np.searchsorted(known, wanted)
+    inside = rows < len(known)
+    inside[inside] = known[rows[inside]] == wanted[inside]
+    return rows, inside
+
+
 def _fill(
     file: int,
     stretches: Sequence[tuple[int, int]],

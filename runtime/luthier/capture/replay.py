@@ -414,10 +414,13 @@ def reduced(capture: Capture, run: Replayed) -> tuple[Capture, Replayed]:
     Args:
         run: replay of the whole capture, without a fault, and with the contents of changed pages (`keep`).
     """
-    touched, written = set(run.touched.tolist()), set(run.written.tolist())
-    before = {a: capture.pages[p] for a, p in by_address(capture.before).items() if a in touched}
-    after = {a: capture.pages[p] for a, p in by_address(capture.after).items() if a in written}
-    left = sorted({*capture.before["address"].tolist()} - before.keys())
+    is_touched = np.isin(capture.before["address"], run.touched)
+    is_written = np.isin(capture.after["address"], run.written)
+    before, after = (
+        {address: capture.pages[page] for address, page in by_address(places).items()}
+        for places in (capture.before[is_touched], capture.after[is_written])
+    )
+    left: NDArray[np.uint64] = capture.before["address"][~is_touched]
     manifest = capture.manifest
     smaller_manifest = msgspec.structs.replace(manifest, left_out=tuple(stretches(left)), counted=True, replayed=True)
     counts = capture.counts if manifest.counted else run.counts

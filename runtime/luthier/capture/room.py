@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from luthier.capture.form import PAGE, Capture, CaptureManifest, Pages
-from luthier.capture.pages import by_address
-from luthier.capture.place import MappedMemory
+from luthier.capture.form import PAGE, PLACES, Capture, CaptureManifest, Pages
+from luthier.capture.place import MappedMemory, positions
 from luthier.emulator.running.memory import AllocationTable
 
 _ZEROS = np.zeros((1, PAGE), np.uint8)
+_NOTHING = np.zeros(0, PLACES)
 
 
 class ReplayRoom:
@@ -24,8 +24,8 @@ class ReplayRoom:
         self._ranges: tuple[tuple[int, int], ...] = ()
         self._pages: Pages = _ZEROS
         """Pages of the last capture."""
-        self._held: dict[int, int] = {}
-        """Address -> number in `_pages`, of the pages that the memory begins with; others are zeros."""
+        self._held = _NOTHING
+        """Where in `_pages` the pages are that the memory begins with; others are zeros."""
         self._table: tuple[object, AllocationTable] | None = None
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class ReplayRoom:
             self._memory.reset()
         else:
             self.close()
-            self._memory, self._ranges, self._held = MappedMemory(ranges), ranges, {}
+            self._memory, self._ranges, self._held = MappedMemory(ranges), ranges, _NOTHING
         try:
             self._write(self._memory, capture)
         except BaseException:
@@ -56,15 +56,17 @@ class ReplayRoom:
         yield
 
     def _write(self, memory: MappedMemory, capture: Capture) -> None:
-        wanted, held = by_address(capture.before), self._held
-        known = held if capture.pages is self._pages else {}
-        changed = [address for address, page in wanted.items() if known.get(address) != page]
-        gone = sorted(held.keys() - wanted.keys())
-        if changed:
-            rows = np.array([wanted[address] for address in changed], np.intp)
-            memory.write(np.array(changed, np.uint64), capture.pages[rows])
-        if gone:
-            memory.write(np.array(gone, np.uint64), np.broadcast_to(_ZEROS, (len(gone), PAGE)))
+        wanted, held = capture.before, self._held
+        changed = wanted
+        if capture.pages is self._pages:
+            rows, known = positions(held["address"], wanted["address"])
+            known[known] = held["page"][rows[known]] == wanted["page"][known]
+            changed = wanted[~known]
+        gone = held["address"][~np.isin(held["address"], wanted["address"])]
+        if len(changed):
+            memory.write(changed["address"], capture.pages[changed["page"]])
+        if len(gone):
+            memory.write(gone, np.broadcast_to(_ZEROS, (len(gone), PAGE)))
         self._pages, self._held = capture.pages, wanted
 
     def table(self, manifest: CaptureManifest, ranges: Iterator[tuple[int, int]]) -> AllocationTable:
