@@ -152,6 +152,7 @@ def test_what_does_not_fit_in_memory_is_replayed_from_files(
             captures = Captures(folder, Selection(), 1 << 40, hold=True, most_held=most)
             assert run_program([str(program)], parse_devices("emu:gfx90a"), captures=captures) == 0
             assert len(captures.held) == (len(captures.files) if most else 0)
+            assert not captures._stores  # the program has ended
             kept = [read_capture(path) for path in reduce(captures)]
             assert not captures.refused
             assert not captures.held

@@ -6,8 +6,9 @@ import random
 
 import msgspec
 import numpy as np
+import pytest
 from luthier.capture.form import COUNTS, PAGE, PLACES, Capture, CaptureManifest
-from luthier.capture.page_store import ROOM, PageStore
+from luthier.capture.page_store import AT_ONCE, ROOM, PageStore, StoredPages
 from numpy.typing import NDArray
 
 Contents = dict[int, bytes]
@@ -51,28 +52,78 @@ def test_a_page_is_kept_once_while_it_stays_the_same() -> None:
     store, sizes, captures = PageStore(), [], []
     for _ in range(100):
         changed = {choose.choice(list(memory)): choose.randbytes(PAGE)}
-        captures.append((dict(memory), changed, *store.shared(launch(memory, changed))))
-        sizes.append(captures[-1][3] // PAGE)
+        captures.append((dict(memory), changed, store.shared(launch(memory, changed))))
+        sizes.append(store.growth() // PAGE)
         memory |= changed
     assert sizes == [31] + [1] * 99
-    assert len({id(shared.pages) for _, _, shared, _ in captures}) == 1
-    for before, after, shared, _ in captures:
+    assert len({id(shared.pages) for _, _, shared in captures}) == 1
+    for before, after, shared in captures:
         assert contents(shared) == (before, after)
 
 
 def test_a_full_array_is_followed_by_another() -> None:
     store, size = PageStore(), ROOM // 3
     made = []
-    for number in range(4):
+    for number in range(8):
         pages = {PAGE * (1 + at): (number * size + at + 1).to_bytes(PAGE, "little") for at in range(size)}
-        made.append((pages, store.shared(launch(pages, {}))[0]))
+        made.append((pages, store.shared(launch(pages, {}))))
     assert len({id(shared.pages) for _, shared in made}) == 2
     for pages, shared in made:
         assert contents(shared) == (pages, {})
 
 
-def test_what_is_too_large_stays_alone() -> None:
-    capture = launch({PAGE * (1 + at): bytes([1]) * PAGE for at in range(ROOM + 1)}, {})
-    shared, added = PageStore().shared(capture)
-    assert shared is capture
-    assert added == capture.pages.nbytes
+def test_a_large_launch_is_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only changed pages of memory that is larger than the room for changes are added, and compared in few steps."""
+    memory = {PAGE * (1 + at): (at + 1).to_bytes(PAGE, "little") for at in range(3 * ROOM)}
+    store, captures = PageStore(), []
+    calls: list[int] = []
+    add = PageStore.add
+
+    def counting(store: PageStore, addresses: NDArray[np.uint64], pages: NDArray[np.uint8]) -> NDArray[np.intp]:
+        calls.append(1)
+        return add(store, addresses, pages)
+
+    monkeypatch.setattr(PageStore, "add", counting)
+    for number in range(3):
+        changed = {PAGE * (5 + number): b"new".ljust(PAGE, b"\0")}
+        captures.append((dict(memory), changed, store.shared(launch(memory, changed))))
+        memory |= changed
+        assert store.growth() // PAGE == (1 if number else 1 + 3 * ROOM)
+    assert len({id(shared.pages) for _, _, shared in captures}) == 1
+    assert len(calls) == 3 * (3 * ROOM // AT_ONCE + 1)
+    for before, after, shared in captures:
+        assert contents(shared) == (before, after)
+
+
+def test_more_changes_than_there_is_room_for() -> None:
+    """The array grows while a launch is looked at; the numbers of its pages before stay valid."""
+    store = PageStore()
+    store.begin(4)
+    addresses = PAGE * np.arange(1, 2 * ROOM + 1, dtype=np.uint64)
+    pages = np.arange(1, 2 * ROOM * PAGE // 8 + 1, dtype=np.uint64).view(np.uint8).reshape(-1, PAGE)
+    before = StoredPages(addresses[:4], store.add(addresses[:4], pages[-4:]))
+    blocks = [slice(first, first + AT_ONCE) for first in range(0, len(pages), AT_ONCE)]
+    after = StoredPages(addresses, np.concatenate([store.add(addresses[some], pages[some]) for some in blocks]))
+    changes = before.changes_to(after)
+    assert np.array_equal(changes["address"], addresses)
+    assert np.array_equal(store.pages[changes["page"]], pages)
+    assert np.array_equal(store.pages[before.numbers], pages[-4:])
+
+
+def test_zeros_are_changes() -> None:
+    """A page that becomes zero, one that disappears, one of zeros that appears, and one that changes back."""
+    store = PageStore()
+    store.begin(3)
+    addresses = PAGE * np.array([1, 2, 3], np.uint64)
+    filled = np.full((3, PAGE), 7, np.uint8)
+    before = StoredPages(addresses, store.add(addresses, filled))
+    store.add(addresses[:1], filled[:1] + 1)
+    later = np.stack([filled[0], 0 * filled[0], 0 * filled[0]])
+    places = PAGE * np.array([1, 2, 4], np.uint64)
+    after = StoredPages(places, store.add(places, later))
+    changes = before.changes_to(after)
+    contents = {int(address): store.pages[page].any() for address, page in changes.tolist()}
+    assert {address: filled for address, filled in contents.items() if not filled} == {2 * PAGE: False, 3 * PAGE: False}
+    assert store.read(before, 2 * PAGE - 1, 3) == b"\7" * 3
+    assert store.read(after, 2 * PAGE - 1, 2) == b"\7\0"
+    assert len(after.places()) == 1

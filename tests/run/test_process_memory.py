@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pytest
 from luthier.capture.form import PAGE
+from luthier.capture.page_store import PageStore, StoredPages
 from luthier.errors import DeviceError
-from luthier.run.process_memory import ProcessMemory, ProcessPages, Room, _read_each, _shared, read_memory
+from luthier.run.process_memory import ProcessMemory, _read_each, _shared, read_memory
+from numpy.typing import NDArray
 
 PAGES = 600
 """More than are compared at once."""
@@ -67,8 +69,12 @@ def mapping(pages: int, flags: int = mmap.MAP_PRIVATE) -> tuple[mmap.mmap, int]:
     return made, np.frombuffer(made, np.uint8).ctypes.data
 
 
-def contents(memory: ProcessPages) -> dict[int, bytes]:
-    return {int(address): page.tobytes() for address, page in zip(memory.addresses, memory.pages, strict=True)}
+def contents(store: PageStore, places: NDArray[np.void]) -> dict[int, bytes]:
+    return {address: store.pages[page].tobytes() for address, page in places.tolist()}
+
+
+def changed(memory: ProcessMemory, before: StoredPages, store: PageStore) -> dict[int, bytes]:
+    return contents(store, before.changes_to(memory.after(store)))
 
 
 def page(text: bytes) -> bytes:
@@ -93,23 +99,22 @@ def test_what_changes_is_found(start: Callable[[Sequence[Change]], Child]) -> No
     child = start([change])
     ranges = [(at, 290 * PAGE), (at + 290 * PAGE + 8, (PAGES - 290) * PAGE - 8)]
     memory = ProcessMemory(child.pid, ranges, [(ALIAS, 2 * PAGE, host)], MOST)
-    before = memory.before(Room())
+    store = PageStore()
+    before = memory.before(store)
     wanted = {at + PAGE * number: page(b"old") for number in range(300)} | {ALIAS: page(b"alias")}
     wanted[at + 290 * PAGE] = bytes(PAGE)
-    assert {address: held for address, held in contents(before).items() if any(held)} == {
-        address: held for address, held in wanted.items() if any(held)
-    }
-    assert contents(memory.changed(before)) == {}
+    assert contents(store, before.places()) == {address: held for address, held in wanted.items() if any(held)}
+    assert changed(memory, before, store) == {}
     child.go_on()
-    assert contents(memory.changed(before)) == {
+    assert changed(memory, before, store) == {
         at + 5 * PAGE: page(b"new"),
         at + 7 * PAGE: bytes(PAGE),
         at + 280 * PAGE: page(b"NEW"),
         at + 500 * PAGE: page(b"made"),
         ALIAS + PAGE: page(b"b"),
     }
-    assert before.read(ALIAS + 1, 3) == b"lia"
-    assert before.read(at - 2, 4) == b"\0\0ol"
+    assert store.read(before, ALIAS + 1, 3) == b"lia"
+    assert store.read(before, at - 2, 4) == b"\0\0ol"
 
 
 def test_shared_memory_that_others_have_written(start: Callable[[Sequence[Change]], Child]) -> None:
@@ -117,11 +122,12 @@ def test_shared_memory_that_others_have_written(start: Callable[[Sequence[Change
     shared, at = mapping(3, mmap.MAP_SHARED)
     child = start([])
     memory = ProcessMemory(child.pid, [(at, 3 * PAGE)], [], MOST)
-    before = memory.before(Room())
+    store = PageStore()
+    before = memory.before(store)
     shared[PAGE : PAGE + 4] = b"ours"
-    assert contents(memory.changed(before)) == {at + PAGE: page(b"ours")}
+    assert changed(memory, before, store) == {at + PAGE: page(b"ours")}
     with pytest.raises(DeviceError, match="shared memory"):
-        ProcessMemory(child.pid, [(at, 3 * PAGE)], [], 2 * PAGE).before(Room())
+        ProcessMemory(child.pid, [(at, 3 * PAGE)], [], 2 * PAGE).before(PageStore())
 
 
 def test_older_kernels_tell_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,7 +151,8 @@ def test_memory_that_the_process_may_not_read(start: Callable[[Sequence[Change]]
     child = start([lambda: protect(at + PAGE, PAGE, 0)])
     child.go_on()
     memory = ProcessMemory(child.pid, [(at, 4 * PAGE)], [], MOST)
-    assert contents(memory.before(Room())) == {at + PAGE * number: page(b"held") for number in range(4)}
+    store = PageStore()
+    assert contents(store, memory.before(store).places()) == {at + PAGE * number: page(b"held") for number in range(4)}
 
 
 def test_what_is_too_large_or_gone_is_refused(start: Callable[[Sequence[Change]], Child]) -> None:
@@ -153,11 +160,11 @@ def test_what_is_too_large_or_gone_is_refused(start: Callable[[Sequence[Change]]
     own[:] = page(b"held") * 4
     child = start([])
     with pytest.raises(DeviceError, match="--most"):
-        ProcessMemory(child.pid, [(at, 4 * PAGE)], [], 3 * PAGE).before(Room())
+        ProcessMemory(child.pid, [(at, 4 * PAGE)], [], 3 * PAGE).before(PageStore())
     with pytest.raises(DeviceError, match="several pages"):
-        ProcessMemory(child.pid, [(at, 2 * PAGE)], [(at, PAGE, at + 2 * PAGE)], MOST).before(Room())
+        ProcessMemory(child.pid, [(at, 2 * PAGE)], [(at, PAGE, at + 2 * PAGE)], MOST).before(PageStore())
     with pytest.raises(DeviceError, match="cannot be read"):
-        ProcessMemory(1 << 22, [(at, 4 * PAGE)], [], MOST).before(Room())
+        ProcessMemory(1 << 22, [(at, 4 * PAGE)], [], MOST).before(PageStore())
 
 
 @pytest.mark.parametrize("most", [1, 4095, 4096, 10_000, 3 * PAGE])

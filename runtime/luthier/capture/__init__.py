@@ -4,7 +4,7 @@
 | --- | --- |
 | `form` | a capture as data, and its file (docs/capture.md) |
 | `pages` | contents of pages by address, and differences |
-| `page_store` | pages of captures in memory, equal ones of launches once |
+| `page_store` | pages of captures in memory, those that stay the same once |
 | `grid` | parts of a launch's grid |
 | `place` | memory of this process at the addresses of a capture |
 | `program` | the code that runs |

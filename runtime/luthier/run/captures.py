@@ -6,7 +6,8 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,14 +25,14 @@ from luthier.capture.form import (
     room_for,
     write_capture,
 )
-from luthier.capture.page_store import PageStore
+from luthier.capture.page_store import PageStore, StoredPages
 from luthier.capture.pages import compact
 from luthier.emulator import layout
 from luthier.emulator.running.worker import get_field
 from luthier.errors import DeviceError, LackError, LuthierError
 from luthier.objects import Kernel
 from luthier.run.planner import KernelPlan, Planner
-from luthier.run.process_memory import ProcessMemory, ProcessPages, Room
+from luthier.run.process_memory import ProcessMemory
 from luthier.run.selection import Selection
 from luthier.run.virtual_gpus import VirtualGpu
 from luthier.support.losses import note_loss
@@ -71,9 +72,8 @@ class _RunningCapture(Struct):
     target: str
     number: int
     accessible: _AccessibleMemory
-    room: Room
-    before: ProcessPages
-    """Contents of the room."""
+    store: PageStore
+    before: StoredPages
     time: float
     """Start time, by `time.monotonic`."""
 
@@ -108,12 +108,10 @@ class Captures(Struct):
     """Bytes of pages of held captures."""
     _added: dict[Path, int] = field(default_factory=dict)
     """Bytes of pages that each held capture added."""
-    _store: PageStore = field(default_factory=PageStore)
-    """Pages of held captures."""
+    _stores: dict[int, PageStore] = field(default_factory=dict)
+    """Pages of captures, by process; 0: of those that are read elsewhere."""
     _memories: dict[int, tuple[bytes, bytes, _AccessibleMemory]] = field(default_factory=dict)
     """Ranges and aliases of the last captured launch of a process, and what they mean."""
-    _rooms: list[Room] = field(default_factory=list)
-    """Rooms that are not in use."""
     _running: dict[int, _RunningCapture] = field(default_factory=dict)
     _numbers: Counter[tuple[int, int]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -145,14 +143,14 @@ class Captures(Struct):
                 raise DeviceError("its code object is unknown: the kernel exists in memory only")
             self.check_room()
             accessible = self._accessible(pid, wanted)
-            room = self._rooms.pop() if self._rooms else Room()
-            before = accessible.memory.before(room)
+            store = self._stores.setdefault(pid, PageStore())
+            before = accessible.memory.before(store)
         except LuthierError as problem:
             self.refuse(name, problem)
             return False
         now = time.monotonic()
         parts, target = PACKET.unpack(wanted.packet), devices[wanted.gpu].target.target.name
-        self._running[pid] = _RunningCapture(wanted, parts, plan, target, number, accessible, room, before, now)
+        self._running[pid] = _RunningCapture(wanted, parts, plan, target, number, accessible, store, before, now)
         return True
 
     def _accessible(self, pid: int, wanted: CaptureRequest) -> _AccessibleMemory:
@@ -193,11 +191,16 @@ class Captures(Struct):
                     "kernels that wait for each other cannot be captured"
                 )
             first, last = (_tally(counts, begun.plan.code.number) for counts in (captured.before, captured.after))
-            self.take(_made(begun, _counts(begun.plan, first, last)), ended - begun.time)
+            capture = checked(_made(begun, _counts(begun.plan, first, last)))
+            with self._lock:
+                self._hold(capture, begun.store.growth(), ended - begun.time)
         except LuthierError as problem:
             self.refuse(name, problem)
-        finally:
-            self._rooms.append(begun.room)
+
+    def forget(self, pid: int) -> None:
+        """Forget the memory of a process that has ended."""
+        self._stores.pop(pid, None)
+        self._memories.pop(pid, None)
 
     def refuse(self, name: str, problem: LuthierError) -> None:
         """Record that a launch is not captured; if the system lacked resources, as a loss."""
@@ -226,16 +229,24 @@ class Captures(Struct):
         """
         checked(capture)
         with self._lock:
-            name = f"{len(self.took):06}-{_plain(capture.manifest.kernel)}-{capture.manifest.number}.lcap"
-            path = self.folder / name if path is None else path
-            self.files.append(path)
-            self.took[path] = seconds
-            held, added = self._store.shared(capture)
-            added += held.before.nbytes + held.after.nbytes + held.counts.nbytes + _MANIFEST
-            self.held[path], self._added[path] = held, added
-            self._holding += self._added[path]
-            if not self.hold or self._holding > self.most_held:
-                self.write([*self.held])
+            store = self._stores.setdefault(0, PageStore())
+            self._hold(store.shared(capture), store.growth(), seconds, path)
+
+    def _hold(self, capture: Capture, added: int, seconds: float, path: Path | None = None) -> None:
+        """Add a capture; if it cannot be held, write it, and those that are held.
+
+        Args:
+            added: bytes of pages that the launches before do not have.
+        """
+        name = f"{len(self.took):06}-{_plain(capture.manifest.kernel)}-{capture.manifest.number}.lcap"
+        path = self.folder / name if path is None else path
+        self.files.append(path)
+        self.took[path] = seconds
+        added += capture.before.nbytes + capture.after.nbytes + capture.counts.nbytes + _MANIFEST
+        self.held[path], self._added[path] = capture, added
+        self._holding += added
+        if not self.hold or self._holding > self.most_held:
+            self.write([*self.held])
 
     def write(self, paths: Iterable[Path]) -> None:
         """Write captures that are held; refuse those that cannot be written."""
@@ -308,6 +319,7 @@ def _counts(plan: KernelPlan, first: dict[int, tuple[int, int]], last: dict[int,
 def _made(begun: _RunningCapture, counts: NDArray[np.void]) -> Capture:
     """Return the capture of a launch that has ended. Several of its pages may be equal."""
     wanted, packet, kernel, code = begun.wanted, begun.packet, begun.plan.kernel, begun.plan.code
+    before, after = begun.before, begun.accessible.memory.after(begun.store)
     assert code.object is not None  # such a launch was refused
     private, group, descriptor, kernarg = packet[9], packet[10], packet[11], packet[12]
     manifest = CaptureManifest(
@@ -327,26 +339,19 @@ def _made(begun: _RunningCapture, counts: NDArray[np.void]) -> Capture:
         kernarg=kernarg,
         load_address=descriptor - kernel.descriptor_address,
         id=wanted.id,
-        arguments=arguments_in(kernel, begun.before, kernarg),
+        arguments=arguments_in(kernel, partial(begun.store.read, before), kernarg),
         ranges=begun.accessible.ranges,
     )
-    return assembled(manifest, code.object.data, begun.before, begun.accessible.memory.changed(begun.before), counts)
+    return Capture(manifest, code.object.data, begun.store.pages, before.places(), before.changes_to(after), counts)
 
 
-def assembled(
-    manifest: CaptureManifest, object: bytes, before: ProcessPages, changed: ProcessPages, counts: NDArray[np.void]
-) -> Capture:
-    """Return a capture from the memory before a launch and the pages that it changed."""
-    before = before.filled()
-    pages = np.concatenate([before.pages, changed.pages])
-    return Capture(manifest, object, pages, before.places(0), changed.places(len(before)), counts)
+def arguments_in(kernel: Kernel, read: Callable[[int, int], bytes], kernarg: int) -> tuple[CapturedArgument, ...]:
+    """Read the arguments of a kernel from memory.
 
-
-def arguments_in(kernel: Kernel, memory: ProcessPages, kernarg: int) -> tuple[CapturedArgument, ...]:
-    """Read the arguments of a kernel from memory."""
+    Args:
+        read: return so many bytes at an address.
+    """
     return tuple(
-        CapturedArgument(
-            a.name, a.type_name, a.value_kind, a.offset, a.size, memory.read(kernarg + a.offset, a.size).hex()
-        )
+        CapturedArgument(a.name, a.type_name, a.value_kind, a.offset, a.size, read(kernarg + a.offset, a.size).hex())
         for a in kernel.arguments
     )

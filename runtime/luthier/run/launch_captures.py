@@ -10,11 +10,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from luthier.capture.form import COUNTS, PAGE, SCHEMA, CaptureManifest
+from luthier.capture.form import COUNTS, PAGE, PLACES, SCHEMA, Capture, CaptureManifest, Pages
 from luthier.errors import DeviceError, LuthierError
 from luthier.objects import Kernel
-from luthier.run.captures import PACKET, Captures, arguments_in, assembled, joined
-from luthier.run.process_memory import ProcessPages
+from luthier.run.captures import PACKET, Captures, arguments_in, joined
 from luthier.run.sessions import Session, SessionKernel
 from luthier.tool.observation import Launch
 from luthier.wire.structures import ProtocolError
@@ -24,6 +23,37 @@ _FIRST_FREE = 1 << 32
 """Lowest address for the packet; programs use no memory there."""
 
 
+class _LaunchPages(Struct, frozen=True):
+    """Pages by device address."""
+
+    addresses: NDArray[np.uint64]
+    """Sorted."""
+    pages: Pages
+
+    def __len__(self) -> int:
+        return len(self.addresses)
+
+    def places(self, first: int) -> NDArray[np.void]:
+        """Return `PLACES` of the pages, numbered from `first`."""
+        table = np.zeros(len(self), PLACES)
+        table["address"], table["page"] = self.addresses, np.arange(first, first + len(self))
+        return table
+
+    def filled(self) -> _LaunchPages:
+        """Return a copy without the pages that are all zeros."""
+        some = self.pages.any(axis=1)
+        return _LaunchPages(self.addresses[some], self.pages[some])
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return bytes; zeros outside of the pages."""
+        held = bytearray()
+        for page in range(address // PAGE * PAGE, address + size, PAGE):
+            at = int(np.searchsorted(self.addresses, np.uint64(page)))
+            is_present = at < len(self) and int(self.addresses[at]) == page
+            held += self.pages[at].tobytes() if is_present else bytes(PAGE)
+        return bytes(held[address % PAGE :][:size])
+
+
 class _RunningLaunch(Struct):
     """A launch that is running."""
 
@@ -31,7 +61,7 @@ class _RunningLaunch(Struct):
     """Its name in messages."""
     sent: LaunchMemory
     target: str
-    before: ProcessPages
+    before: _LaunchPages
     ranges: tuple[tuple[int, int], ...]
     time: float
     """Start time, by `time.monotonic`."""
@@ -102,7 +132,7 @@ class LaunchCaptures:
         for begun in self._begun.values():
             self.captures.refused.append(f"{begun.name}: the program ended before it")
 
-    def _end(self, begun: _RunningLaunch, launched: SessionKernel, launch: Launch, after: ProcessPages) -> None:
+    def _end(self, begun: _RunningLaunch, launched: SessionKernel, launch: Launch, after: _LaunchPages) -> None:
         seconds = time.monotonic() - begun.time
         kernel, sent = launched.kernel, begun.sent
         packet = _free_page(begun.ranges)
@@ -124,21 +154,30 @@ class LaunchCaptures:
             kernarg=sent.kernarg,
             load_address=sent.load_address,
             id=sent.id,
-            arguments=arguments_in(kernel, before, sent.kernarg),
+            arguments=arguments_in(kernel, before.read, sent.kernarg),
             ranges=joined([*begun.ranges, (packet, PAGE)]),
             counted=False,
         )
         changed = _changed(begun.before, after)
         counts = np.zeros(0, COUNTS)
         path = None if launch.captured is True else launch.captured or None
-        self.captures.take(assembled(manifest, launched.object.data, before, changed, counts), seconds, path)
+        self.captures.take(_assembled(manifest, launched.object.data, before, changed, counts), seconds, path)
+
+
+def _assembled(
+    manifest: CaptureManifest, object: bytes, before: _LaunchPages, changed: _LaunchPages, counts: NDArray[np.void]
+) -> Capture:
+    """Return a capture from the memory before a launch and the pages that it changed."""
+    before = before.filled()
+    pages = np.concatenate([before.pages, changed.pages])
+    return Capture(manifest, object, pages, before.places(0), changed.places(len(before)), counts)
 
 
 def _name(launch: Launch) -> str:
     return f"launch {launch.number} of {launch.kernel.name} in process {launch.pid}"
 
 
-def _memory(table: NDArray[np.void], file: int) -> ProcessPages:
+def _memory(table: NDArray[np.void], file: int) -> _LaunchPages:
     """Return the pages of ranges from a file, with zeros outside of the ranges.
 
     Raises:
@@ -173,25 +212,25 @@ def _read(file: int, place: int, size: int) -> NDArray[np.uint8]:
     return contents
 
 
-def _as_memory(pages: dict[int, NDArray[np.uint8]]) -> ProcessPages:
+def _as_memory(pages: dict[int, NDArray[np.uint8]]) -> _LaunchPages:
     addresses = sorted(pages)
     contents = np.stack([pages[one] for one in addresses]) if addresses else np.zeros((0, PAGE), np.uint8)
-    return ProcessPages(np.array(addresses, np.uint64), contents)
+    return _LaunchPages(np.array(addresses, np.uint64), contents)
 
 
-def _with_page(memory: ProcessPages, address: int, contents: bytes) -> ProcessPages:
+def _with_page(memory: _LaunchPages, address: int, contents: bytes) -> _LaunchPages:
     """Return memory with a page added."""
     page = np.zeros((1, PAGE), np.uint8)
     page[0, : len(contents)] = np.frombuffer(contents, np.uint8)
     at = int(np.searchsorted(memory.addresses, np.uint64(address)))
     addresses = np.insert(memory.addresses, at, np.uint64(address))
-    return ProcessPages(addresses, np.concatenate([memory.pages[:at], page, memory.pages[at:]]))
+    return _LaunchPages(addresses, np.concatenate([memory.pages[:at], page, memory.pages[at:]]))
 
 
-def _changed(before: ProcessPages, after: ProcessPages) -> ProcessPages:
+def _changed(before: _LaunchPages, after: _LaunchPages) -> _LaunchPages:
     """Return the pages that changed."""
     other = (before.pages != after.pages).any(axis=1)
-    return ProcessPages(after.addresses[other], after.pages[other])
+    return _LaunchPages(after.addresses[other], after.pages[other])
 
 
 def _free_page(ranges: Sequence[tuple[int, int]]) -> int:

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import numpy as np
-from msgspec import Struct
 from numpy.typing import NDArray
 
-from luthier.capture.form import PAGE, PLACES, Pages
-from luthier.capture.place import pieces, present, runs
+from luthier.capture.form import PAGE, Pages
+from luthier.capture.page_store import AT_ONCE, PageStore, StoredPages
+from luthier.capture.place import pieces, positions, present, runs
 from luthier.errors import DeviceError
 
 _SHARED = re.compile(rb"([0-9a-f]+)-([0-9a-f]+) ...s ")
@@ -28,8 +28,6 @@ _LONGEST_SHARED = 40
 _QUERY, _QUERY_SIZE, _NEXT_SHARED = 0xC0686611, 13 * 8, 0x18
 """PROCMAP_QUERY of linux/fs.h: request, size of its structure (size, flags, address, begin, end, …), and flags for the
 first shared mapping that ends after an address."""
-_AT_ONCE = 256
-"""Pages compared at once: two copies fit in the cache of a core."""
 _END = 1 << 63
 """Upper limit of addresses of process memory."""
 
@@ -37,58 +35,6 @@ Ranges = Sequence[tuple[int, int]]
 """Address and size of each."""
 Aliases = Sequence[tuple[int, int, int]]
 """Device address, size and process address of each."""
-
-
-class ProcessPages(Struct, frozen=True):
-    """Pages by device address."""
-
-    addresses: NDArray[np.uint64]
-    """Sorted."""
-    pages: Pages
-
-    def __len__(self) -> int:
-        return len(self.addresses)
-
-    def places(self, first: int) -> NDArray[np.void]:
-        """Return `PLACES` of the pages, numbered from `first`."""
-        table = np.zeros(len(self), PLACES)
-        table["address"], table["page"] = self.addresses, np.arange(first, first + len(self))
-        return table
-
-    def filled(self) -> ProcessPages:
-        """Return a copy without the pages that are all zeros."""
-        some = self.pages.any(axis=1)
-        return ProcessPages(self.addresses[some], self.pages[some])
-
-    def without(self, rows: NDArray[np.intp]) -> ProcessPages:
-        """Return the pages without those of these numbers, which must be distinct."""
-        if len(rows) == len(self):
-            return ProcessPages(self.addresses[:0], self.pages[:0])
-        kept = np.ones(len(self), np.bool_)
-        kept[rows] = False
-        return ProcessPages(self.addresses[kept], self.pages[kept])
-
-    def read(self, address: int, size: int) -> bytes:
-        """Return bytes; zeros outside of the pages."""
-        held = bytearray()
-        for page in range(address // PAGE * PAGE, address + size, PAGE):
-            at = int(np.searchsorted(self.addresses, np.uint64(page)))
-            is_present = at < len(self) and int(self.addresses[at]) == page
-            held += self.pages[at].tobytes() if is_present else bytes(PAGE)
-        return bytes(held[address % PAGE :][:size])
-
-
-class Room:
-    """Buffer for pages, reused by launches, since the system takes longer to provide memory than to copy it."""
-
-    def __init__(self) -> None:
-        self._pages = np.empty((0, PAGE), np.uint8)
-
-    def take(self, count: int) -> Pages:
-        """Return a buffer for this number of pages, which invalidates the previous one."""
-        if len(self._pages) < count:
-            self._pages = np.empty((count, PAGE), np.uint8)
-        return self._pages[:count]
 
 
 class ProcessMemory:
@@ -108,38 +54,32 @@ class ProcessMemory:
         self._own = np.array(pieces(own), np.uint64).reshape(-1, 2)
         self._elsewhere = elsewhere
 
-    def before(self, room: Room) -> ProcessPages:
-        """Return its pages, with zeros outside of the ranges, valid until the room is reused.
+    def before(self, store: PageStore) -> StoredPages:
+        """Add its pages to a store before a launch, with zeros outside of the ranges.
 
         Raises:
             DeviceError: they cannot be read, or exceed the limit.
         """
         addresses, places = self._present()
-        pages = room.take(len(addresses))
-        self._read(addresses, places, pages)
-        return ProcessPages(addresses, pages)
+        store.begin(len(addresses))
+        return self._stored(addresses, places, store)
 
-    def changed(self, before: ProcessPages) -> ProcessPages:
-        """Return the pages whose contents differ from `before`.
+    def after(self, store: PageStore) -> StoredPages:
+        """Add its pages to a store after the launch; the numbers of `before` stay valid.
 
         Raises:
             DeviceError: pages cannot be read, or exceed the limit.
         """
-        addresses, places = self._present()
-        rows, known = _places(before.addresses, addresses)
-        gone = before.without(rows[known]).filled()
-        changed, contents = [gone.addresses], [np.zeros_like(gone.pages)]
-        now = np.empty((_AT_ONCE, PAGE), np.uint8)
-        for first in range(0, len(addresses), _AT_ONCE):
-            some = slice(first, first + _AT_ONCE)
-            read = now[: len(addresses[some])]
+        return self._stored(*self._present(), store)
+
+    def _stored(self, addresses: NDArray[np.uint64], places: NDArray[np.uint64], store: PageStore) -> StoredPages:
+        numbers = np.empty(len(addresses), np.intp)
+        for first in range(0, len(addresses), AT_ONCE):
+            some = slice(first, first + AT_ONCE)
+            read = store.block[: len(addresses[some])]
             self._read(addresses[some], places[some], read)
-            other = _differing(read, before.pages, rows[some], known[some])
-            changed.append(addresses[some][other])
-            contents.append(read[other])
-        all_addresses, all_pages = np.concatenate(changed), np.concatenate(contents)
-        order = np.argsort(all_addresses)
-        return ProcessPages(all_addresses[order], all_pages[order])
+            numbers[some] = store.add(addresses[some], read)
+        return StoredPages(addresses, numbers)
 
     def _present(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Return the device addresses of existing pages, sorted, and their process addresses.
@@ -204,9 +144,10 @@ class ProcessMemory:
             except OSError as problem:
                 raise _unreadable(self._pid, problem) from None
         if self._edges:
-            for at, address in enumerate(addresses.tolist()):
-                if address in self._edges:
-                    pages[at][~self._edges[address]] = 0
+            rows, inside = positions(addresses, np.fromiter(self._edges, np.uint64, len(self._edges)))
+            for row, is_inside, kept in zip(rows.tolist(), inside.tolist(), self._edges.values(), strict=True):
+                if is_inside:
+                    pages[row][~kept] = 0
 
 
 def read_memory(pid: int, address: int, size: int) -> bytes:
@@ -234,31 +175,6 @@ def _edges(ranges: Ranges) -> Iterator[tuple[int, NDArray[np.bool_]]]:
         for address, size in ranges:
             inside[max(0, address - page) : max(0, address + size - page)] = True
         yield page, inside
-
-
-def _places(known: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Return the positions of values in a sorted array, and whether it contains them."""
-    places = np.searchsorted(known, wanted)
-    inside = places < len(known)
-    inside[inside] = known[places[inside]] == wanted[inside]
-    return places, inside
-
-
-def _differing(now: Pages, before: Pages, rows: NDArray[np.intp], known: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """Return the numbers of the pages that changed.
-
-    Args:
-        rows: number of each page in `before`.
-        known: whether it was there; otherwise it was zero.
-    """
-    if known.all() and rows[-1] - rows[0] == len(rows) - 1:
-        old = before[rows[0] : rows[-1] + 1]
-    else:
-        old = np.zeros_like(now)
-        old[known] = before[rows[known]]
-    if np.array_equal(now.view(np.uint64), old.view(np.uint64)):
-        return np.zeros(0, np.intp)
-    return np.flatnonzero((now.view(np.uint64) != old.view(np.uint64)).any(axis=1))
 
 
 def _read_at_once(pid: int, stretches: Ranges, pages: Pages) -> bool:

@@ -179,6 +179,8 @@ class Service:
         finally:
             self._unshare(process.shared)
             process.ended = time.monotonic()
+            if self._captures is not None:
+                self._captures.forget(pid)
             if process not in self._counting:  # otherwise its codes are needed at the end
                 self._planner.let_go(process.held)
             if self._instrumentation is not None and process.session is not None:
