@@ -87,7 +87,8 @@ def test_words() -> None:
     default = SETS["default"]
     assert checks() == checks("default") == default
     assert set(checks("-race")) == set(default) - {"race"}
-    assert set(checks("all", "-fp")) == CHECKS.keys() - {"fp"}
+    assert set(checks("all", "-fp")) == CHECKS.keys() - {"fp", "in-flight"}
+    assert set(checks("all", "in-flight")) == CHECKS.keys()
     assert checks("memory", "races", "memory") == ("memory", "race")
     assert set(checks("fast")) < set(default)
     assert chosen_checks(["-race"]).named == frozenset()

@@ -186,6 +186,10 @@ class Finding(Struct):
     """The call that allocated the memory; None if unknown. Also the location of a leak."""
     freed: ApiCallSite | None = None
     """The call that freed the memory; None if there was none, or it is unknown."""
+    accessed: ApiCallSite | None = None
+    """The instruction or call of the host that uses memory of an operation in flight."""
+    enqueued: ApiCallSite | None = None
+    """The call that enqueued that operation."""
     launch: FailedLaunch | None = None
     """What failed, for functions that launch."""
     rule: str = ""
@@ -193,8 +197,8 @@ class Finding(Struct):
     wait."""
     detail: str = ""
     """The rule with its requirement; why a float is exceptional; what an address without memory is; what stopped a
-    kernel; the error that a HIP function returned; or the bytes of arguments that a launch passes and its kernel
-    takes."""
+    kernel; the error that a HIP function returned; the bytes of arguments that a launch passes and its kernel
+    takes; or what uses memory of an operation in flight."""
     count: int = 1
     """Number of lanes and times; for `WATCHED` kinds of launches."""
     first_launch: int = 0
@@ -222,6 +226,16 @@ class Finding(Struct):
         """Return the key that findings of the same defect share across launches and processes."""
         other = () if self.other is None else (self.other.offset,)
         return self.kind, self.offset, self.rule, self.access if self.in_lds or self.size else "", *other
+
+    @property
+    def host_calls(self) -> dict[str, ApiCallSite | None]:
+        """Return the fields that are places in the host's code, by name."""
+        return {
+            "accessed": self.accessed,
+            "enqueued": self.enqueued,
+            "allocated": self.allocated,
+            "freed": self.freed,
+        }
 
     @property
     def check(self) -> str:
@@ -273,7 +287,7 @@ class Finding(Struct):
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""
         kept = {**msgspec.to_builtins(self), **_plain(self.frames)}
-        for name, about in (("other", self.other), ("allocated", self.allocated), ("freed", self.freed)):
+        for name, about in (("other", self.other), *self.host_calls.items()):
             if about is not None:
                 kept[name] |= _plain(about.frames)
             if isinstance(about, ApiCallSite):
@@ -309,6 +323,8 @@ class Finding(Struct):
             where = f", {self.size} bytes at {self.address:#x}{self._place()}" if self.size else ""
             why = f": {self.launch.reason}" if self.launch is not None and self.launch.reason else ""
             return f"{self.call}{what}{where}{why}"
+        if not self.kernel and self.detail:
+            return f"{self.detail}: {self.address:#x}{self._place()}"
         if not self.kernel:
             of = "" if self.allocation is None else f", in {self.allocation.title}"
             return f"{meaning}: {self.address:#x}{of}"

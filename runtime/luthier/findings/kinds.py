@@ -148,6 +148,18 @@ class FindingKind(enum.IntEnum):
         *(40, "unsafe-atomic", "memory"),
         "float atomic of fine-grained memory, which the hardware may leave out",
     )
+    WRITE_IN_FLIGHT = (
+        *(41, "write-in-flight", "in-flight"),
+        "the host writes the source of an asynchronous copy before it synchronises with the copy",
+    )
+    ACCESS_IN_FLIGHT = (
+        *(42, "access-in-flight", "in-flight"),
+        "the host reads or writes the destination of an asynchronous copy before it synchronises with the copy",
+    )
+    FREE_IN_FLIGHT = (
+        *(43, "free-in-flight", "in-flight"),
+        "memory is freed in a stream that does not wait for an asynchronous copy of it in another stream",
+    )
 
 
 KIND_OF_NUMBER = {int(kind): kind for kind in FindingKind}
@@ -166,6 +178,8 @@ class CheckFacts(Struct, frozen=True):
     """Whether it runs if the user names no check: it is quiet on right programs."""
     observes: bool = True
     """Whether it observes the instructions of launches, so that single launches can be left out."""
+    in_all: bool = True
+    """Whether it belongs to the set of all checks: right programs have no findings, or those are warnings."""
 
 
 CHECKS = {
@@ -185,16 +199,19 @@ CHECKS = {
         "errors of HIP functions, failed launches, copies out of bounds, streams destroyed while busy",
         *(1.0, True, False),
     ),
+    "in-flight": CheckFacts(
+        "memory that the host uses while an asynchronous copy may use it", 1.0, observes=False, in_all=False
+    ),
 }
 """Check -> facts about it."""
-DEVICE_CHECKS = tuple(check for check in CHECKS if check not in ("leak", "host"))
+DEVICE_CHECKS = tuple(check for check in CHECKS if check not in ("leak", "host", "in-flight"))
 """Checks of an emulated device, and of captured launches; the others are about a whole program."""
 _CHEAP = 1.2
 ALL, DEFAULT, FAST = "all", "default", "fast"
 SETS = {
     DEFAULT: tuple(check for check, facts in CHECKS.items() if facts.in_default),
     FAST: tuple(check for check, facts in CHECKS.items() if facts.in_default and facts.cost <= _CHEAP),
-    ALL: tuple(CHECKS),
+    ALL: tuple(check for check, facts in CHECKS.items() if facts.in_all),
 }
 """Name of a set of checks -> the checks."""
 INIT = "reads"
@@ -314,6 +331,7 @@ WARNINGS = _labels([FindingKind.LEAK, FindingKind.UNORDERED_READ, FindingKind.MI
 OF_ALLOCATIONS = (
     kinds_of_check("memory")
     | kinds_of_check("init")
+    | kinds_of_check("in-flight")
     | _labels([FindingKind.OUTSIDE_COPY, FindingKind.FREED_COPY, FindingKind.UNDEFINED_COPY])
 )
 """Kinds that are shown with the calls that allocated and freed the memory."""

@@ -16,6 +16,12 @@ _OTHERS = {
     "missing-wait": "the operation that is not waited for",
     "hazard": "the earlier instruction",
 }
+_CALLS = {
+    "accessed": "the access",
+    "enqueued": "where the operation is enqueued",
+    "allocated": "the allocation",
+    "freed": "where it is freed",
+}
 _MEANINGS = {name: kind.meaning for name, kind in KINDS.items()}
 
 
@@ -66,7 +72,7 @@ def _result(finding: Finding, is_error: Callable[[Finding], bool]) -> dict[str, 
     if other is not None and other.line:
         message = {"text": _OTHERS.get(finding.kind, "the other instruction")}
         result["relatedLocations"] = [{"physicalLocation": _physical(other), "message": message}]
-    calls = ("the allocation", finding.allocated), ("where it is freed", finding.freed)
+    calls = [(_CALLS[name], call) for name, call in finding.host_calls.items()]
     for text, call in calls:
         if call is not None and finding.kind in OF_ALLOCATIONS and call.frames and call.frames[0].line:
             where = {"physicalLocation": _physical(call.frames[0]), "message": {"text": text}}

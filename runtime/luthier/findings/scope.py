@@ -67,7 +67,10 @@ class CheckedScope(Struct, frozen=True):
                 f"checked: {_named(observing, kinds)}: {self.observed} of {counted(self.launches, 'launch')}; "
                 f"{self.launches - self.observed} left out{why}"
             )
-        missing = [f"{', '.join(_not_run(chosen))} (--check all)"] if _not_run(chosen) else []
+        not_run = _not_run(chosen)
+        of_all = [check for check in not_run if CHECKS[check].in_all]
+        missing = [f"{', '.join(of_all)} (--check all)"] if of_all else []
+        missing += [f"{check} (--check all,{check})" for check in not_run if not CHECKS[check].in_all]
         if words := _init_not_run(chosen, kinds):
             missing.append(f"init of {' and '.join(words)} (--init {','.join(INIT_WORDS)})")
         if missing:

@@ -48,16 +48,16 @@ def lines_of(finding: Finding, prefix: str = "") -> Iterator[str]:
         yield from _in_kernel(finding)
     elif finding.object:
         yield from _source(finding.frames, finding.object)
-        at = finding.allocated if finding.kind == "leak" else None
+        at = finding.allocated if finding.kind == "leak" else finding.accessed
         if not finding.is_python:
-            what = "allocated" if finding.kind == "leak" else "called"
-            yield f"    {what} at {finding.offset:#x} of {finding.object}"
+            what = "allocated at" if finding.kind == "leak" else "at" if finding.accessed else "called at"
+            yield f"    {what} {finding.offset:#x} of {finding.object}"
         yield from _callers(at)
         if finding.count > 1:
             yield f"    {counted(finding.count, 'time')} in all"
     if finding.kind in OF_ALLOCATIONS:
-        for what, call in (("allocated", finding.allocated), ("freed", finding.freed)):
-            if call is not None:
+        for what, call in finding.host_calls.items():
+            if call is not None and call is not finding.accessed:
                 yield f"    {what} at {call.place}"
                 yield from _callers(call)
     if finding.origin is not None:

@@ -230,6 +230,7 @@ class Service:
             barriers=not self._wanted.isdisjoint(kinds_of_check("barrier") | kinds_of_check("early-exit")),
             floats_flow=has_flow(self._wanted),
             undefined=self._undefined,
+            in_flight=not self._wanted.isdisjoint(kinds_of_check("in-flight")),
             findings=self._findings is not None,
             projected=self._sampler is not None,
             constants=inline_bytes(),
@@ -327,6 +328,13 @@ class Service:
     def _found_call(self, process: Process, report: requests.FoundCall) -> None:
         memory, origin = _memory(report.memory), self._origin(report.origins)
         self._collector().add_call(process.pid, report.sighting, *_call(report), memory, origin)
+
+    @handles(requests.FoundInFlight)
+    def _found_in_flight(self, process: Process, report: requests.FoundInFlight) -> None:
+        words = str(report.function), str(report.operation)
+        self._collector().add_in_flight(
+            process.pid, report.sighting, *words, _sites(report.calls), _sites(report.enqueued), _memory(report.memory)
+        )
 
     def _watching(self, kernel: int) -> Watching:
         """Return the watching of a kernel's waits and hazards, by the number of its plan."""

@@ -8,6 +8,7 @@ from luthier.wire.messages import (
     ChosenLaunches,
     CodeCounts,
     HostCall,
+    InFlightSighting,
     MemoryFile,
     OriginStore,
     Progress,
@@ -50,6 +51,7 @@ class Setup(Message, frozen=True):
     barriers: bool  # check for barriers that waves or lanes miss
     floats_flow: bool  # report exceptional floats also for exceptional operands
     undefined: bool  # track undefined values
+    in_flight: bool  # check for the host's uses of memory that operations in flight use
     findings: bool  # findings of any check are wanted
     projected: bool  # launches are measured for projections
     constants: bytes  # inline constants of instructions
@@ -254,6 +256,18 @@ class FoundCopy(Message, frozen=True):
     function: PathText  # HIP function that copies
     symbol: PathText  # symbol that contains its call
     file: PathText
+
+
+@request(37)
+class FoundInFlight(Message, frozen=True):
+    """The host's use of memory that an operation in flight uses."""
+
+    sighting: InFlightSighting
+    calls: tuple[HostCall, ...]  # the access, and the calls that lead to it, innermost first
+    function: PathText  # that uses the memory for the program; "": an instruction of the program
+    operation: PathText  # HIP function that enqueued the operation
+    enqueued: tuple[HostCall, ...]  # its calls, innermost first
+    memory: AllocationHistory
 
 
 class SampledPart(Message, frozen=True):

@@ -219,3 +219,24 @@ class CallSighting(Message, frozen=True):
     """Maximum work-items of a work-group."""
     most_groups: int = 0
     """Work-groups of a cooperative launch that fit on the device at once."""
+
+
+class InFlightSighting(Message, frozen=True):
+    """The host's use of memory that an operation in flight uses: enqueued, and not known to have ended."""
+
+    kind: int
+    """`luthier.findings.kinds.FindingKind`."""
+    address: int
+    """First byte that the host uses."""
+    size: int
+    """Number of bytes, of a call; 0: unknown, an instruction accesses it."""
+    writes: bool
+    """Whether the host writes them."""
+    base: int
+    """Address of the allocation in which they are; 0: unknown."""
+    extent: int
+    """Its bytes, as requested by the program."""
+    stream: int
+    """Handle of the operation's stream; 0: the null stream."""
+    operation_size: int
+    """Bytes that the operation copies."""

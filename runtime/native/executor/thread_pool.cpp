@@ -9,6 +9,7 @@ namespace luthier {
 std::thread quiet_thread(std::function<void()> work) {
   sigset_t all, before;
   sigfillset(&all);
+  sigdelset(&all, SIGSEGV); // or a fault would end the process, without the handler that lifts the protection of pages
   pthread_sigmask(SIG_SETMASK, &all, &before);
   std::thread made(std::move(work));
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

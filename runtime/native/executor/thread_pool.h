@@ -11,7 +11,7 @@
 
 namespace luthier {
 
-// Start a thread that blocks all signals: those are the application's.
+// Start a thread that blocks all signals but SIGSEGV: those are the application's.
 std::thread quiet_thread(std::function<void()> work);
 
 class ThreadPool {

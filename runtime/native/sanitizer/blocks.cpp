@@ -186,8 +186,12 @@ std::optional<Known> known_around(const void *address) {
       continue;
     const auto &[base, block] = *std::prev(after);
     if (number(wanted) - number(base) < block.size)
-      return Known{number(base), block.size, blocks == &all.freed,
-                   block.kind == Kind::kDevice || block.kind == Kind::kAsync};
+      return Known{number(base),
+                   block.size,
+                   blocks == &all.freed,
+                   block.kind == Kind::kDevice || block.kind == Kind::kAsync,
+                   block.kind == Kind::kHost || block.kind == Kind::kManaged,
+                   true};
   }
   return std::nullopt;
 }

@@ -12,6 +12,7 @@
 
 #include "agreement.h"
 #include "call_site.h"
+#include "in_flight.h"
 #include "sanitizer.h"
 
 extern "C" {
@@ -35,11 +36,6 @@ using wire::FindingKind;
 constexpr int kNotReady = 600;
 constexpr int kFileNotFound = 301;
 constexpr int kNotFound = 500;
-
-// Passed in the C ABI as HIP's own type is.
-struct Dim3 {
-  uint32_t x, y, z;
-};
 
 // Bytes that a call accesses, and the allocation that they begin in.
 struct Reach {
@@ -169,20 +165,6 @@ struct Pending {
 thread_local Pending pending;
 // The compiler's stub of `kernel<<<...>>>` has just taken the sizes of the launch, which it makes next.
 thread_local bool in_stub = false;
-
-// Call HIP's own function for the program.
-template <typename... Types> int call(const char *name, const void *site, Types... arguments) {
-  auto *own = next<int(Types...)>(name);
-  if (inside)
-    return own(arguments...);
-  int result;
-  {
-    Inside now;
-    result = own(arguments...);
-  }
-  note_result(name, result, site);
-  return result;
-}
 
 // Call HIP's own function that launches.
 template <typename... Types>
@@ -348,21 +330,33 @@ template <typename Done> void look_at_waiting(Done done) {
     look_at_handed(each.second);
 }
 
-// Make a copy that is done when HIP's function returns.
-template <typename... Types> int copy_now(const Copy &copy, Types... arguments) {
-  look_at_copy(copy);
-  const int result = call(copy.function, copy.site, arguments...);
-  if (!inside && result == kSuccess)
-    look_at_handed(copy);
-  return result;
-}
-
 void copies_later(const Copy &copy, const void *stream) {
   Waiting &all = waiting();
   std::lock_guard lock(all.mutex);
   all.copies.emplace_back(stream, copy);
   if (all.copies.size() > Waiting::kMost)
     all.copies.pop_front();
+}
+
+// Make a copy in a stream that is done when HIP's function returns.
+template <typename... Types> int copy_now(const Copy &copy, void *stream, Types... arguments) {
+  look_at_copy(copy);
+  const int result = call(copy.function, copy.site, arguments...);
+  if (!inside && result == kSuccess)
+    look_at_handed(copy);
+  in_flight::synchronised(stream);
+  return result;
+}
+
+// Make a copy that may not be done when HIP's function returns.
+template <typename... Types> int copy_later(const Copy &copy, void *stream, Types... arguments) {
+  look_at_copy(copy);
+  const uint64_t number = in_flight::begin_copy(copy.function, copy.to, copy.from, copy.size, stream);
+  const int result = call(copy.function, copy.site, arguments..., stream);
+  in_flight::end_copy(number, stream, result == kSuccess);
+  if (!inside && result == kSuccess)
+    copies_later(copy, stream);
+  return result;
 }
 
 } // namespace
@@ -399,8 +393,14 @@ void look_at_copies(const void *stream) {
   look_at_waiting([stream](const void *its) { return its == stream; });
 }
 
-void look_at_all_copies() {
+void stream_is_done(void *stream) {
+  look_at_copies(stream);
+  stream ? in_flight::synchronised(stream) : in_flight::all_synchronised();
+}
+
+void all_streams_are_done() {
   look_at_waiting([](const void *) { return true; });
+  in_flight::all_synchronised();
 }
 
 } // namespace luthier
@@ -455,37 +455,34 @@ int hipModuleLaunchKernel(void *function, unsigned x, unsigned y, unsigned z, un
 }
 
 int hipMemcpy(void *to, const void *from, size_t size, int kind) {
-  return copy_now({"hipMemcpy", SITE, to, from, size, kind}, to, from, size, kind);
+  return copy_now({"hipMemcpy", SITE, to, from, size, kind}, nullptr, to, from, size, kind);
 }
 
 int hipMemcpyAsync(void *to, const void *from, size_t size, int kind, void *stream) {
-  const Copy copy{"hipMemcpyAsync", SITE, to, from, size, kind};
-  look_at_copy(copy);
-  const int result = call("hipMemcpyAsync", SITE, to, from, size, kind, stream);
-  if (!inside && result == kSuccess)
-    copies_later(copy, stream);
-  return result;
+  return copy_later({"hipMemcpyAsync", SITE, to, from, size, kind}, stream, to, from, size, kind);
 }
 
 int hipMemcpyWithStream(void *to, const void *from, size_t size, int kind, void *stream) {
-  return copy_now({"hipMemcpyWithStream", SITE, to, from, size, kind}, to, from, size, kind, stream);
+  return copy_now({"hipMemcpyWithStream", SITE, to, from, size, kind}, stream, to, from, size, kind, stream);
 }
 
 int hipMemcpyHtoD(void *to, void *from, size_t size) {
-  return copy_now({"hipMemcpyHtoD", SITE, to, from, size, kHostToDevice}, to, from, size);
+  return copy_now({"hipMemcpyHtoD", SITE, to, from, size, kHostToDevice}, nullptr, to, from, size);
 }
 
 int hipMemcpyDtoH(void *to, void *from, size_t size) {
-  return copy_now({"hipMemcpyDtoH", SITE, to, from, size, kDeviceToHost}, to, from, size);
+  return copy_now({"hipMemcpyDtoH", SITE, to, from, size, kDeviceToHost}, nullptr, to, from, size);
 }
 
 int hipMemcpyDtoD(void *to, void *from, size_t size) {
-  return copy_now({"hipMemcpyDtoD", SITE, to, from, size, kDeviceToDevice}, to, from, size);
+  return copy_now({"hipMemcpyDtoD", SITE, to, from, size, kDeviceToDevice}, nullptr, to, from, size);
 }
 
 int hipMemset(void *to, int value, size_t size) {
   look_at_fill("hipMemset", SITE, to, size);
-  return call("hipMemset", SITE, to, value, size);
+  const int result = call("hipMemset", SITE, to, value, size);
+  in_flight::synchronised(nullptr);
+  return result;
 }
 
 int hipMemsetAsync(void *to, int value, size_t size, void *stream) {
@@ -503,20 +500,21 @@ int hipStreamDestroy(void *stream) {
     if (answer == kNotReady)
       complain(FindingKind::kBusyStream, "hipStreamDestroy", kSuccess, SITE);
   }
+  in_flight::destroyed_stream(stream);
   return call("hipStreamDestroy", SITE, stream);
 }
 
 int hipDeviceSynchronize() {
   const int result = call("hipDeviceSynchronize", SITE);
   if (!inside && result == kSuccess)
-    look_at_all_copies();
+    all_streams_are_done();
   return result;
 }
 
 int hipStreamSynchronize(void *stream) {
   const int result = call("hipStreamSynchronize", SITE, stream);
   if (!inside && result == kSuccess)
-    look_at_copies(stream);
+    stream_is_done(stream);
   return result;
 }
 
@@ -526,15 +524,31 @@ int hipStreamCreateWithFlags(void **stream, unsigned flags) {
   return call("hipStreamCreateWithFlags", SITE, stream, flags);
 }
 int hipStreamWaitEvent(void *stream, void *event, unsigned flags) {
-  return call("hipStreamWaitEvent", SITE, stream, event, flags);
+  const int result = call("hipStreamWaitEvent", SITE, stream, event, flags);
+  if (result == kSuccess)
+    in_flight::stream_waits(stream, event);
+  return result;
 }
 int hipEventCreate(void **event) { return call("hipEventCreate", SITE, event); }
 int hipEventCreateWithFlags(void **event, unsigned flags) {
   return call("hipEventCreateWithFlags", SITE, event, flags);
 }
-int hipEventRecord(void *event, void *stream) { return call("hipEventRecord", SITE, event, stream); }
-int hipEventSynchronize(void *event) { return call("hipEventSynchronize", SITE, event); }
-int hipEventDestroy(void *event) { return call("hipEventDestroy", SITE, event); }
+int hipEventRecord(void *event, void *stream) {
+  const int result = call("hipEventRecord", SITE, event, stream);
+  if (result == kSuccess)
+    in_flight::recorded(event, stream);
+  return result;
+}
+int hipEventSynchronize(void *event) {
+  const int result = call("hipEventSynchronize", SITE, event);
+  if (result == kSuccess)
+    in_flight::event_passed(event);
+  return result;
+}
+int hipEventDestroy(void *event) {
+  in_flight::destroyed_event(event);
+  return call("hipEventDestroy", SITE, event);
+}
 int hipModuleLoad(void **module, const char *file) { return call("hipModuleLoad", SITE, module, file); }
 int hipModuleLoadData(void **module, const void *image) { return call("hipModuleLoadData", SITE, module, image); }
 int hipModuleGetFunction(void **function, void *module, const char *name) {

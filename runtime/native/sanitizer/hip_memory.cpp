@@ -4,6 +4,7 @@
 #include <set>
 
 #include "blocks.h"
+#include "in_flight.h"
 #include "listeners.h"
 #include "sanitizer.h"
 
@@ -66,15 +67,6 @@ int pass(const char *function, const void *site, int result) {
   return result;
 }
 
-// Passed in the C ABI as HIP's hipExtent, by value, and hipPitchedPtr are.
-struct Box {
-  size_t width, height, depth;
-};
-struct Pitched {
-  void *address;
-  size_t pitch, width, height;
-};
-
 // Allocate memory of rows, by `make(rows)`, with one more row in each layer. HIP pads the rows.
 template <typename Make> int allocate_rows(void **address, size_t *pitch, size_t rows, size_t layers, Make make) {
   if (inside || !listeners::any() || !address || !pitch || !rows || !layers || rows == SIZE_MAX)
@@ -108,7 +100,7 @@ int give_back(void *address, const char *function) {
     Inside now;
     next<int()>("hipDeviceSynchronize")();
   }
-  look_at_all_copies();
+  all_streams_are_done();
   if (free_later(address))
     return kSuccess;
   return is_wrong(address) ? kInvalidValue : own();
@@ -208,7 +200,19 @@ int hipMipmappedArrayCreate(void **array, void *wanted, unsigned levels) { retur
 int hipMemMap(void *address, size_t size, size_t offset, void *handle, unsigned long long flags) {
   return BY_PAGES(address, size, offset, handle, flags);
 }
-int hipHostRegister(void *address, size_t size, unsigned flags) { return BY_PAGES(address, size, flags); }
+int hipHostRegister(void *address, size_t size, unsigned flags) {
+  const int result = BY_PAGES(address, size, flags);
+  if (result == kSuccess)
+    in_flight::registered(address, size);
+  return result;
+}
+// HIP waits for the device.
+int hipHostUnregister(void *address) {
+  const int result =
+      pass("hipHostUnregister", __builtin_return_address(0), next<int(void *)>("hipHostUnregister")(address));
+  in_flight::unregistered(address);
+  return result;
+}
 int hipExternalMemoryGetMappedBuffer(void **address, void *memory, const void *wanted) {
   return BY_PAGES(address, memory, wanted);
 }
@@ -237,6 +241,7 @@ int hipFreeHost(void *address) {
 // Earlier work of the stream may still use the memory, so wait for it.
 int hipFreeAsync(void *address, void *stream) {
   if (!inside && listeners::any() && address) {
+    in_flight::freed_in(stream, address);
     {
       Inside now;
       next<int(void *)>("hipStreamSynchronize")(stream);
@@ -258,6 +263,7 @@ int hipDeviceReset() {
     std::lock_guard lock(begun().mutex);
     begun().devices.clear();
   }
+  in_flight::all_synchronised();
   return next<int()>("hipDeviceReset")();
 }
 }

@@ -16,6 +16,18 @@ inline constexpr int kSuccess = 0, kInvalidValue = 1;
 inline constexpr const char *kHsaLibrary = "libhsa-runtime64", *kOpenClLibrary = "libOpenCL",
                             *kOpenMpLibrary = "libgomp";
 
+// Passed in the C ABI as HIP's dim3, hipExtent, by value, and hipPitchedPtr are.
+struct Dim3 {
+  uint32_t x, y, z;
+};
+struct Box {
+  size_t width, height, depth;
+};
+struct Pitched {
+  void *address;
+  size_t pitch, width, height;
+};
+
 // Memory that is allocated inside of a HIP function of this library is that function's own.
 inline thread_local bool inside = false;
 
@@ -42,11 +54,13 @@ CallTrace calls_here();
 // Return whether an address is in the code of this library.
 bool is_own_code(const void *address);
 
-// An allocation as the program requested it.
+// An allocation as the program requested it, or memory that it has registered.
 struct Known {
   uint64_t address, size;
   bool freed;
-  bool device; // the host must not access it
+  bool device;                // the host must not access it
+  bool pinned = false;        // memory of the host that copies use directly
+  bool is_allocation = false; // else registered: other memory may share its pages
 };
 // Return the known allocation that an address is in, if there is one.
 std::optional<Known> known_around(const void *address);
@@ -54,11 +68,27 @@ std::optional<Known> known_around(const void *address);
 // Report a HIP function that the program has called from `site`, unless another HIP function called it.
 void note_result(const char *function, int result, const void *site);
 
+// Call HIP's own function for the program.
+template <typename... Types> int call(const char *name, const void *site, Types... arguments) {
+  auto *own = next<int(Types...)>(name);
+  if (inside)
+    return own(arguments...);
+  int result;
+  {
+    Inside now;
+    result = own(arguments...);
+  }
+  note_result(name, result, site);
+  return result;
+}
+
 // Report, once, that memory from a function of a runtime is known only in pages. `site` is the program's call of it.
 void note_pages(const char *function, const void *site);
 
-// The work of a stream, or of all, is done: check what its copies have written to the host.
+// The work of a stream's copies is done as far as the device is concerned: check what they have written to the host.
 void look_at_copies(const void *stream);
-void look_at_all_copies();
+// The program has waited for the work of a stream (null: of all), or of all.
+void stream_is_done(void *stream);
+void all_streams_are_done();
 
 } // namespace luthier

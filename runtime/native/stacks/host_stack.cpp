@@ -86,17 +86,11 @@ public:
     made.ranges.assign(ranges.begin(), ranges.end());
     frames.clear();
     size_t inner = 0, outer = 0; // where the interpreter's functions begin and end
-    for (size_t number = 0; number < native.count; ++number) {
-      const CodePlace *place = known(returns[number]);
-      if (frames.size() == 1 && frames.front().code->is_runtime && place->is_runtime)
-        frames.front() = {place}; // a runtime that calls itself
-      else
-        frames.push_back({place});
-      if (place->is_interpreter) {
+    for (size_t number = 0; number < native.count; ++number)
+      if (add(frames, returns[number])->is_interpreter) {
         inner = outer ? inner : frames.size() - 1;
         outer = frames.size();
       }
-    }
     if (!functions)
       return kept(made, is_new);
     if (outer)
@@ -109,10 +103,36 @@ public:
     return kept(made, is_new);
   }
 
+  CallTrace of(std::span<const void *const> returns) {
+    const LoadedObjects objects = loaded_objects();
+    std::lock_guard lock(mutex_);
+    if (objects.removed != removed_) {
+      places_.clear();
+      removed_ = objects.removed;
+    }
+    scratch_.is_whole = false;
+    scratch_.ranges.clear();
+    scratch_.frames.clear();
+    for (const void *each : returns)
+      add(scratch_.frames, each);
+    bool ignored = false;
+    return kept(scratch_, ignored);
+  }
+
 private:
   Stacks() {
     // A child process has the memory of its parent: no other thread of that may be in the middle of a change.
     pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); }, [] { get().mutex_.unlock(); });
+  }
+
+  // Add the call that returns to an address to a stack.
+  const CodePlace *add(std::vector<HostFrame> &frames, const void *returns) {
+    const CodePlace *place = known(returns);
+    if (frames.size() == 1 && frames.front().code->is_runtime && place->is_runtime)
+      frames.front() = {place}; // a runtime that calls itself
+    else
+      frames.push_back({place});
+    return place;
   }
 
   const CodePlace *known(const void *returns) {
@@ -177,6 +197,8 @@ CallTrace stack_here(std::span<const uint32_t> ranges, bool *is_new) {
   bool ignored = false;
   return Stacks::get().here(ranges, is_new ? *is_new : ignored);
 }
+
+CallTrace stack_of(std::span<const void *const> returns) { return Stacks::get().of(returns); }
 
 void find_interpreter() { find_python(loaded_objects().added); }
 

@@ -39,6 +39,10 @@ using CallTrace = const HostStack *;
 // Return the stack of this thread's calls, and whether it is met for the first time; null if too many were met.
 CallTrace stack_here(std::span<const uint32_t> ranges = {}, bool *is_new = nullptr);
 
+// Return the stack of calls that return to these addresses, innermost first, without functions of Python; null if too
+// many stacks were met.
+CallTrace stack_of(std::span<const void *const> returns);
+
 // Find the Python interpreter of this process if it is loaded. `stack_here` otherwise does so at the first call, which
 // waits for threads that load libraries: they may wait for locks of the caller.
 void find_interpreter();

@@ -1,7 +1,9 @@
 // Packets of the copy engines, as ROCr writes them for GFX9 and later (Linux, vega10_sdma_pkt_open.h; boxes of GFX12:
 // ROCr, sdma_registers.h).
+#include <atomic>
 #include <cstdio>
 
+#include "exported.h"
 #include "queue.h"
 
 namespace luthier {
@@ -20,6 +22,10 @@ enum Operation : unsigned {
   kTimestamp = 13,
   kCaches = 17,
 };
+
+// Of the library that stands before HIP's functions: called when bytes are written.
+using CopyListener = void (*)(uint64_t to, uint64_t size);
+std::atomic<CopyListener> copy_listener = nullptr;
 
 uint64_t number(const uint32_t *words) { return words[0] | uint64_t{words[1]} << 32; }
 
@@ -125,6 +131,8 @@ char *SdmaQueue::reach_published(const char *what, uint64_t place, uint64_t size
 
 // Note that a copy, or, without a source, a fill, has ended.
 void SdmaQueue::ended(const char *from, const RangeTable::Piece &to) {
+  if (const CopyListener listener = copy_listener.load())
+    listener(reinterpret_cast<uint64_t>(to.host), to.size);
   room_.order.end(member_, {{reinterpret_cast<uint64_t>(from), from ? to.size : 0},
                             {reinterpret_cast<uint64_t>(to.host), to.size}});
 }
@@ -265,3 +273,8 @@ bool SdmaQueue::poll(const uint32_t *p) {
 }
 
 } // namespace luthier
+
+// Called by the library that stands before HIP's functions, to be called by each copy that has written bytes.
+LUTHIER_EXPORT void luthier_when_copied(void (*function)(uint64_t to, uint64_t size)) {
+  luthier::copy_listener = function;
+}

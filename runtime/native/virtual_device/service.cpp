@@ -166,6 +166,12 @@ void Service::found(const wire::CallSighting &sighting, std::string_view functio
   ask(wire::FoundCall{sighting, function, symbol, file, history_of(sighting.base, sighting.extent), origins.all()});
 }
 
+void Service::found(const wire::InFlightSighting &sighting, std::string_view function, std::string_view operation,
+                    CallTrace calls, CallTrace enqueued) {
+  ask(wire::FoundInFlight{sighting, sites_of(calls), function, operation, sites_of(enqueued),
+                          history_of(sighting.base, sighting.extent)});
+}
+
 uint64_t Service::follow(const wire::Follow &wanted, layout::Transition *made) {
   const std::string steps = ask(wanted);
   const size_t count = steps.size() / sizeof *made;

@@ -34,6 +34,10 @@ public:
   // The same of a call of a HIP function: its name, and the symbol and the file that the call is in.
   void found(const wire::CallSighting &sighting, std::string_view function, std::string_view symbol,
              std::string_view file);
+  // The same of the host's use of memory that an operation in flight uses: the function that uses it for the program,
+  // the one that enqueued the operation, and the calls that led to both.
+  void found(const wire::InFlightSighting &sighting, std::string_view function, std::string_view operation,
+             CallTrace calls, CallTrace enqueued);
   // Compute the steps of the hazard automaton for a state of a wave and a record: at least one.
   uint64_t follow(const wire::Follow &wanted, layout::Transition *made);
 

@@ -240,3 +240,22 @@ LUTHIER_EXPORT void luthier_complain_of_launch(const void *sighting, const char 
       std::fprintf(stderr, "luthier: a finding is lost: %s\n", problem.what());
     }
 }
+
+// Return whether the host's uses of memory that operations in flight use are wanted.
+LUTHIER_EXPORT bool luthier_checks_in_flight() {
+  const auto *system = system_of_checks();
+  return system && system->service.setup().in_flight;
+}
+
+// Report such a use; `sighting` is a wire::InFlightSighting.
+LUTHIER_EXPORT void luthier_complain_in_flight(const void *sighting, const char *function, const char *operation,
+                                               luthier::CallTrace calls, luthier::CallTrace enqueued) {
+  using namespace luthier;
+  if (System *system = system_of_checks())
+    try {
+      system->service.found(*static_cast<const wire::InFlightSighting *>(sighting), function, operation, calls,
+                            enqueued);
+    } catch (const std::exception &problem) {
+      std::fprintf(stderr, "luthier: a finding is lost: %s\n", problem.what());
+    }
+}

@@ -7,7 +7,7 @@ from functools import partial
 
 from luthier.emulator.inspection.value_sources import loads_before
 from luthier.errors import DeviceError
-from luthier.findings.calls import AllocationSites, Sites, frames_of_host
+from luthier.findings.calls import AllocationSites, Sites, first_call, frames_of_host
 from luthier.findings.collector import (
     UNKNOWN_MEMORY,
     FindingSet,
@@ -25,7 +25,7 @@ from luthier.run.findings.variables import Variables
 from luthier.run.host_places import host_place
 from luthier.run.planner import KernelPlan
 from luthier.run.selection import Selection, is_of_runtime
-from luthier.wire.messages import CallSighting, Sighting
+from luthier.wire.messages import CallSighting, InFlightSighting, Sighting
 
 _OUTSIDE = FindingKind.OUTSIDE.label
 _VARIABLES = "bounds of the variables of the code object"
@@ -146,6 +146,42 @@ class Collector(FindingSet):
         finding.origin = origin
         self.keep(finding)
 
+    def add_in_flight(
+        self,
+        process: int,
+        seen: InFlightSighting,
+        function: str,
+        operation: str,
+        calls: Sites,
+        enqueued: Sites,
+        memory: AllocationSites = UNKNOWN_MEMORY,
+    ) -> None:
+        """Add a use of memory by the host while an operation in flight uses it.
+
+        Args:
+            function: function that uses the memory for the program; "" for an instruction of the program.
+            operation: HIP function that enqueued the operation.
+            calls: the access, and the calls that lead to it.
+            enqueued: the calls that lead to the operation.
+            memory: the allocation.
+
+        Raises:
+            DeviceError: the kind is unknown.
+        """
+        kind = self.wanted(seen.kind)
+        if kind is None:
+            return
+        finding = Finding(kind, process, address=seen.address)
+        finding.detail = _in_flight(kind, seen, function, operation)
+        if seen.base:
+            finding.allocation = NearbyAllocation(seen.base, seen.extent, 0)
+        finding.belongs_to(memory)
+        finding.accessed, finding.enqueued = first_call(calls), first_call(enqueued)
+        if (at := finding.accessed) is not None:
+            finding.object, finding.is_python, finding.frames = at.object, at.is_python, at.frames
+            finding.offset = 0 if at.is_python else at.offset
+        self.keep(finding)
+
     def allocation(self, process: int, seen: Sighting) -> NearbyAllocation | None:
         """Return the allocation or variable of a sighting; None if unknown."""
         if not seen.is_variable:
@@ -155,6 +191,17 @@ class Collector(FindingSet):
     def place_of(self, process: int, address: int) -> str:
         """Describe an address of a process; "" if nothing is known about it."""
         return host_place(process, address)
+
+
+def _in_flight(kind: str, seen: InFlightSighting, function: str, operation: str) -> str:
+    """Describe who uses memory, and the operation in flight that uses it."""
+    stream = f"stream {seen.stream:#x}" if seen.stream else "the null stream"
+    copy = f"{operation} of {seen.operation_size} bytes in {stream}"
+    if kind == FindingKind.FREE_IN_FLIGHT.label:
+        return f"{function} does not wait for {copy}, which uses the memory"
+    does = "reads" if kind == FindingKind.WRITE_IN_FLIGHT.label else "writes"
+    access = "writes" if seen.writes else "reads"
+    return f"{function or 'the host'} {access} memory before it synchronises with {copy}, which {does} it"
 
 
 def code_of(plan: KernelPlan) -> KernelCode:
