@@ -289,7 +289,7 @@ void copied(uint64_t to, uint64_t size) {
 }
 
 bool is_captured(void *stream) {
-  auto *const own = next_function<int(void *, int *)>("hipStreamIsCapturing", "libamdhip64");
+  static auto *const own = next_function<int(void *, int *)>("hipStreamIsCapturing", "libamdhip64");
   int status = 0;
   Inside now;
   return own && own(stream, &status) == kSuccess && status;

@@ -44,7 +44,7 @@ std::array<Slot, kSlots> slots;
 size_t used = 0; // slots before this one may be in use
 std::atomic<size_t> protections = 0;
 std::array<PageProtection::Access, kAccesses> accesses;
-size_t accessed = 0;
+std::atomic<size_t> accessed = 0;
 // Pages that were released a short time ago: another thread may have met their protection before.
 std::array<Slot, kReleased> released;
 size_t next_released = 0;
@@ -212,9 +212,11 @@ uint64_t PageProtection::lift(uint64_t address, uint64_t size, bool writes) {
 
 std::vector<PageProtection::Access> PageProtection::take() {
   std::vector<Access> all;
+  if (!accessed.load(std::memory_order_acquire))
+    return all;
   all.reserve(kAccesses);
   std::lock_guard lock(spin);
-  all.assign(accesses.begin(), accesses.begin() + static_cast<std::ptrdiff_t>(accessed));
+  all.assign(accesses.begin(), accesses.begin() + static_cast<std::ptrdiff_t>(accessed.load()));
   accessed = 0;
   return all;
 }
