@@ -26,6 +26,7 @@ AGREEMENT, DEVICE_HEADER = "luthier.emulator.agreement", "luthier.wire.device_he
 VIRTUAL_DEVICE = Path("runtime/native/virtual_device")
 KFD_SHIM = Path("runtime/native/kfd_shim")
 SANITIZER = Path("runtime/native/sanitizer")
+SYSTEM_CALLS = Path("runtime/native/system_calls")
 TOOL_LIBRARY = Path("runtime/native/tool_library")
 WIRE = Path("runtime/native/wire")
 STACKS = Path("runtime/native/stacks")
@@ -33,12 +34,14 @@ EXECUTOR = Path("runtime/native/executor")
 IN_PROCESS = EXECUTOR / "inprocess.cpp"
 KFD = "luthier.run.native.libluthier_kfd"
 SANITIZE = "luthier.run.native.libluthier_sanitizer"
+CALLS = "luthier.run.native.libluthier_system_calls"
 TOOLS = "luthier.run.native.libluthier_tools"
 EXECUTE = "luthier.emulator.native.libluthier_executor"
 FILES = {
     KFD: "libluthier_kfd.so",
     TOOLS: "libluthier_tools.so",
     SANITIZE: "libluthier_sanitizer.so",
+    CALLS: "libluthier_system_calls.so",
     EXECUTE: "libluthier_executor.so",
 }
 """Libraries that are not Python modules."""
@@ -289,6 +292,17 @@ setup(
             extra_link_args=[
                 "-Wl,-soname,libluthier_sanitizer.so",
                 f"-Wl,--version-script={SANITIZER}/exports.map",
+                "-Wl,-s",
+            ],
+        ),
+        Extension(
+            CALLS,
+            [str(SYSTEM_CALLS / "system_calls.cpp")],
+            language="c++",
+            extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
+            extra_link_args=[
+                "-Wl,-soname,libluthier_system_calls.so",
+                f"-Wl,--version-script={SYSTEM_CALLS}/exports.map",
                 "-Wl,-s",
             ],
         ),

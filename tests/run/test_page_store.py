@@ -110,20 +110,34 @@ def test_more_changes_than_there_is_room_for() -> None:
     assert np.array_equal(store.pages[before.numbers], pages[-4:])
 
 
+def test_growth_counts_what_earlier_captures_keep() -> None:
+    """A launch that changes more than there is room for gets a new array; captures before it keep the old one."""
+    store, count, kept = PageStore(), 4 * ROOM, []
+    addresses = PAGE * np.arange(1, count + 1, dtype=np.uint64)
+    for launch_number in (1, 2):
+        store.begin(count)
+        for first in range(0, count, AT_ONCE):
+            store.add(addresses[first : first + AT_ONCE], np.full((AT_ONCE, PAGE), launch_number, np.uint8))
+        kept.append((store.pages, store.used, store.growth()))
+    (former, former_used, first_growth), (pages, used, second_growth) = kept
+    assert pages is not former
+    assert (first_growth, second_growth) == (count * PAGE, (former_used + count) * PAGE)
+    assert used == former_used + count
+
+
 def test_zeros_are_changes() -> None:
-    """A page that becomes zero, one that disappears, one of zeros that appears, and one that changes back."""
+    """A page that becomes zero, one that disappears, and one of zeros that appears."""
     store = PageStore()
     store.begin(3)
     addresses = PAGE * np.array([1, 2, 3], np.uint64)
     filled = np.full((3, PAGE), 7, np.uint8)
     before = StoredPages(addresses, store.add(addresses, filled))
-    store.add(addresses[:1], filled[:1] + 1)
     later = np.stack([filled[0], 0 * filled[0], 0 * filled[0]])
     places = PAGE * np.array([1, 2, 4], np.uint64)
     after = StoredPages(places, store.add(places, later))
     changes = before.changes_to(after)
-    contents = {int(address): store.pages[page].any() for address, page in changes.tolist()}
-    assert {address: filled for address, filled in contents.items() if not filled} == {2 * PAGE: False, 3 * PAGE: False}
+    contents = {int(address): bool(store.pages[page].any()) for address, page in changes.tolist()}
+    assert contents == {2 * PAGE: False, 3 * PAGE: False}
     assert store.read(before, 2 * PAGE - 1, 3) == b"\7" * 3
     assert store.read(after, 2 * PAGE - 1, 2) == b"\7\0"
     assert len(after.places()) == 1

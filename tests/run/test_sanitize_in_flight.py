@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import run_luthier
 from rocm_stacks import stack
 
 from .sanitized import findings_of, marked_line
@@ -24,6 +26,7 @@ WRONG = {
     "writes by read": ("write-in-flight", "takes in", "to device", "read writes"),
     "writes after another stream": ("write-in-flight", "writes", "to device", "the host writes"),
     "writes after an early event": ("write-in-flight", "writes", "to device", "the host writes"),
+    "writes in a host function": ("write-in-flight", "writes", "to device", "the host writes"),
     "reads": ("access-in-flight", "reads", "to host", "the host reads"),
     "reads by write": ("access-in-flight", "passes out", "to host", "write reads"),
     "writes what is written": ("access-in-flight", "writes", "to host", "the host writes"),
@@ -32,6 +35,7 @@ WRONG = {
 RIGHT = (
     *("frees in order", "reads what is read", "stream", "device", "event", "event of a stream that waits", "query"),
     *("copy of the null stream", "host function", "pageable", "round trip", "freed at once", "own handler"),
+    "event that is recorded in another way",
 )
 MEMORY = ("allocated", "registered", "managed")
 TARGETS = ("gfx90a", "gfx1030")
@@ -78,6 +82,15 @@ def test_free_in_another_stream(build_program: Build, tmp_path: Path, target: st
 @pytest.mark.parametrize("use", RIGHT)
 def test_right_use(build_program: Build, tmp_path: Path, use: str, memory: str, target: str) -> None:
     assert found_by(build_program, tmp_path / "log", use, memory, target) == []
+
+
+def test_copies_beyond_the_limit_are_reported(build_program: Build, tmp_path: Path) -> None:
+    program, log = build_program("in_flight", "-g"), tmp_path / "log"
+    words = ["sanitize", "--check", "in-flight", "--device", "emu:gfx90a", "--json", log, "--", program, "crowd"]
+    done = run_luthier(*words, "allocated")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "not checked: copies in flight: 4,096 later ones were in flight" in done.stderr
+    assert "copies in flight" in {row["what"] for row in json.loads(log.read_text())["not_checked"]}
 
 
 @pytest.mark.rocm(RELEASE)

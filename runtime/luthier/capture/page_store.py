@@ -60,7 +60,7 @@ class PageStore:
     def __init__(self) -> None:
         self._last = StoredPages(np.zeros(0, np.uint64), np.zeros(0, np.intp))
         self.pages: Pages = np.empty((0, PAGE), np.uint8)
-        self.used = self._added = 0
+        self.used = self._added = self._earlier = 0
         self.block, self._old = (np.empty((AT_ONCE, PAGE), np.uint8) for _ in range(2))
 
     def begin(self, count: int) -> None:
@@ -68,8 +68,10 @@ class PageStore:
 
         A launch that changes most of its memory needs a larger array in any case (`add`).
         """
+        self._earlier = self.used
         if len(self.pages) - self.used > min(count, _for_changes(count)) // 2:
             return
+        self._earlier = 0
         self._last = StoredPages(np.zeros(0, np.uint64), np.zeros(0, np.intp))
         self.pages = self.pages[:0].copy()  # frees the old array before the new one, if no capture needs it
         self.pages = np.empty((1 + count + _for_changes(count), PAGE), np.uint8)
@@ -91,6 +93,8 @@ class PageStore:
                 more = np.empty((self.used + count + _for_changes(self.used), PAGE), np.uint8)
                 more[: self.used] = self.pages[: self.used]
                 self.pages = more
+                self._added += self._earlier  # captures of earlier launches keep the old array
+                self._earlier = 0
             self.pages[self.used : self.used + count] = pages[other[filled]]
             numbers[other] = _ZERO
             numbers[other[filled]] = np.arange(self.used, self.used + count)
@@ -131,7 +135,7 @@ class PageStore:
         return self.pages[numbers].tobytes()[address - first :][:size]
 
     def growth(self) -> int:
-        """Return the bytes of the pages that were added since the last call."""
+        """Return the bytes of memory that were added since the last call."""
         added, self._added = self._added, 0
         return added * PAGE
 

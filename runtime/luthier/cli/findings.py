@@ -45,7 +45,7 @@ FOUND = 1
 """Default exit code if something was found."""
 HELP = (
     "; ".join(f"{check}: {facts.purpose}" for check, facts in CHECKS.items())
-    + f"; {DEFAULT}: {', '.join(SETS[DEFAULT])}; {FAST}: {', '.join(SETS[FAST])}; {ALL}: all of them; "
+    + f"; {DEFAULT}: {', '.join(SETS[DEFAULT])}; {FAST}: {', '.join(SETS[FAST])}; {ALL}: all of them but in-flight; "
     f"{WITHOUT}race: all of {DEFAULT} but race"
 )
 """Help on the checks."""
@@ -199,7 +199,9 @@ class Findings:
         from luthier.findings.finding import Unchecked
 
         nothing = Unchecked(0, "", "launches", f"no kernel of the program ran on {self._where}")
-        return [*self.collector.unchecked, *([] if self.collector.scope().launches else [nothing])]
+        unchecked = self.collector.unchecked
+        is_explained = self.collector.scope().launches or any(each.what == nothing.what for each in unchecked)
+        return [*unchecked, *([] if is_explained else [nothing])]
 
     def is_error(self, finding: Finding) -> bool:
         """Return whether a finding makes the exit code that of findings: a warning does only if its check is named."""
@@ -283,7 +285,7 @@ class Findings:
         wrong = {one.check for one in findings if self.is_error(one)}
         out = io.BytesIO()
         scope = self.collector.scope()
-        looked = {check: scope.observed if CHECKS[check].observes else scope.launches for check in self.chosen.checks}
+        looked = {check: scope.observed if scope.observes(check) else scope.launches for check in self.chosen.checks}
         passed = [check for check, launches in looked.items() if launches and check not in wrong]
         left_out = [f"not checked: {note}" for note in notes]
         write_results(Results(results, left_out), out, command="luthier sanitize", passed=passed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from luthier.run.findings.collector import Collector
 
 
+_OBSERVED = "launches that checks observe (on virtual devices memory, leak, host: always all)"
+
+
 class SanitizeOptions(CommandOptions):
     """Options of ``luthier sanitize``."""
 
@@ -35,10 +38,10 @@ class SanitizeOptions(CommandOptions):
         help="as for `luthier run` or, for captures, `replay`; on GPUs of the machine (hip) hooks check memory, race "
         "(in LDS) and fp",
     )
-    chosen: LaunchOptions = group(LaunchOptions, title="launches that checks observe (memory, leak, host: always all)")
+    chosen: LaunchOptions = group(LaunchOptions, title=_OBSERVED)
     budget: float | None = option(
         "--budget",
-        title="launches that checks observe (memory, leak, host: always all)",
+        title=_OBSERVED,
         type=seconds,
         metavar="SECONDS",
         help="observe the first launch of each kernel and size, and of the others a fixed selection, fewer and fewer, "
@@ -86,17 +89,19 @@ def run(args: argparse.Namespace) -> int:
         raise LuthierError("no program given: name it after the options")
     if options.json:
         json_file(options.json)
-    unfinished = Unfinished()
+    unfinished, check_tools = Unfinished(), None
     if are_captures(command):
         findings = _findings_of_captures(options)
         code = _captures(options, command, findings.collector)
     else:
-        findings, code = _checked_program(options, command, unfinished)
+        findings, code, check_tools = _checked_program(options, command, unfinished)
     status = findings.tell(unfinished.what)
     if options.json:
         data = {"schema": 1, "exit_code": code, **findings.to_json()}
         data |= {"ended_before": unfinished.what or None, "unfinished": unfinished.to_json()}
         put_json(options.json, data, stream=sys.stderr)
+    if check_tools is not None:
+        check_tools()
     return status or end_as(code)
 
 
@@ -105,8 +110,12 @@ def are_captures(words: Sequence[str]) -> bool:
     return all(Path(word).is_dir() or is_capture(word) for word in words)
 
 
-def _checked_program(options: SanitizeOptions, command: list[str], unfinished: Unfinished) -> tuple[Findings, int]:
-    """Run a program and collect findings and what was cut short; return them, and its exit code."""
+_Checked = tuple[Findings, int, Callable[[], None] | None]
+"""Findings of a program, its exit code, and what raises the errors of tools after the findings are printed."""
+
+
+def _checked_program(options: SanitizeOptions, command: list[str], unfinished: Unfinished) -> _Checked:
+    """Run a program, and collect findings and what was cut short."""
     from luthier.run import MachineGpus, devices_for, run_program
 
     if options.scheduler is not None:
@@ -126,18 +135,18 @@ def _checked_program(options: SanitizeOptions, command: list[str], unfinished: U
             "every launch: leave them out, or add another check"
         )
     seconds, collector = options.time_limit, findings.collector
-    return findings, run_program(command, devices, findings=collector, seconds=seconds, unfinished=unfinished)
+    return findings, run_program(command, devices, findings=collector, seconds=seconds, unfinished=unfinished), None
 
 
 def _checked_by_hooks(
     options: SanitizeOptions, command: list[str], devices: MachineGpus, unfinished: Unfinished
-) -> tuple[Findings, int]:
+) -> _Checked:
     """Do the same on GPUs of the machine, under the tools that check with hooks.
 
     Raises:
-        LuthierError: an option or a named check needs virtual devices, or a tool is missing or fails.
+        LuthierError: an option or a named check needs virtual devices, or a tool is missing.
     """
-    from luthier.run import Later, run_program
+    from luthier.run import Later, results, run_program
     from luthier.run.hook_checks import NOT_ON_GPUS, collect, hook_tools
     from luthier.run.instrumentation import Instrumentation
     from luthier.tool import parse_tools
@@ -161,7 +170,7 @@ def _checked_by_hooks(
     instrumentation = later.get()
     instrumentation.end()
     collect(instrumentation, findings.collector)
-    return findings, code
+    return findings, code, partial(results.check_tools, instrumentation)
 
 
 def _findings_of_captures(options: SanitizeOptions) -> Findings:

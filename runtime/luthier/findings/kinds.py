@@ -234,6 +234,8 @@ class ChosenChecks(Struct, frozen=True):
     """What `init` reports: words for `kinds_of_init`, separated by commas."""
     impossible: tuple[str, ...] = ()
     """Checks of a chosen set that cannot run there."""
+    unknown: frozenset[str] = frozenset()
+    """All checks that cannot run there, chosen or not."""
 
 
 def _labels(kinds: Collection[FindingKind]) -> frozenset[str]:
@@ -301,7 +303,8 @@ def chosen_checks(words: Collection[str], known: Collection[str] = tuple(CHECKS)
     checks = tuple(check for check in chosen if check in known)
     if not checks:
         raise LuthierError(f"--check {','.join(words)} leaves no check to run; choose from {', '.join(known)}")
-    return ChosenChecks(checks, frozenset(named), init, tuple(check for check in chosen if check not in known))
+    impossible = tuple(check for check in chosen if check not in known)
+    return ChosenChecks(checks, frozenset(named), init, impossible, frozenset(CHECKS.keys() - {*known}))
 
 
 FLOATS = {"nan": FLOAT_NAN, "infinity": FLOAT_INFINITY, "denormal": FLOAT_DENORMAL}

@@ -29,6 +29,12 @@ class CheckedScope(Struct, frozen=True):
     allocations: int = 0
     bytes: int = 0
     """Bytes of these allocations."""
+    by_hooks: bool = False
+    """Whether hooks made all checks: then the launches that were not observed were not checked at all."""
+
+    def observes(self, check: str) -> bool:
+        """Return whether a check looked at the observed launches only."""
+        return self.by_hooks or CHECKS[check].observes
 
     def to_json(self, chosen: ChosenChecks, kinds: Collection[str]) -> dict[str, Any]:
         """Return it as plain data, with the checks that ran; arguments as for `lines`."""
@@ -53,8 +59,8 @@ class CheckedScope(Struct, frozen=True):
             kinds: kinds of findings that they looked for.
         """
         checks = chosen.checks
-        observing = [check for check in checks if CHECKS[check].observes]
-        always = [check for check in checks if not CHECKS[check].observes]
+        observing = [check for check in checks if self.observes(check)]
+        always = [check for check in checks if not self.observes(check)]
         memory = f"; {counted(self.allocations, 'allocation')} of {self.bytes} bytes" if self.allocations else ""
         launches = f"{counted(self.launches, 'launch')} of {counted(self.kernels, 'kernel')}"
         if self.observed == self.launches or not observing:
@@ -92,7 +98,7 @@ def _named(checks: Collection[str], kinds: Collection[str]) -> str:
 
 
 def _not_run(chosen: ChosenChecks) -> list[str]:
-    return [check for check in CHECKS if check not in (*chosen.checks, *chosen.impossible)]
+    return [check for check in CHECKS if check not in chosen.checks and check not in chosen.unknown]
 
 
 def _init_not_run(chosen: ChosenChecks, kinds: Collection[str]) -> list[str]:

@@ -247,6 +247,8 @@ class Captures(Struct):
         self._holding += added
         if not self.hold or self._holding > self.most_held:
             self.write([*self.held])
+            if sum(store.pages.nbytes for store in self._stores.values()) > self.most_held:
+                self._stores.clear()
 
     def write(self, paths: Iterable[Path]) -> None:
         """Write captures that are held; refuse those that cannot be written."""

@@ -17,10 +17,11 @@ from luthier.run.findings.collector import Collector
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.selection import is_of_runtime
 from luthier.run.view import KernelResult
+from luthier.tool.tool import failed
 
 HOOK_TOOLS = MappingProxyType({"memory": "memcheck", "race": "lds_race", "fp": "fp_check"})
 """Check -> the tool that makes it."""
-_NEEDS = "hooks cannot see it; virtual devices (--device emu:TARGET) can"
+_NEEDS = "only virtual devices (--device emu:TARGET) can see this"
 NOT_ON_GPUS = MappingProxyType(
     {
         check: "`luthier check` looks for them in the code" if check in ("waits", "hazards") else _NEEDS
@@ -56,16 +57,18 @@ def hook_tools(kinds: Collection[str]) -> list[str]:
 def collect(instrumentation: Instrumentation, collector: Collector) -> None:
     """Move what the tools of a run have found, and could not check, to a collector.
 
-    Raises:
-        ToolCodeError: a tool's own code failed.
+    A tool that fails is a fault of the run, and does not affect others.
     """
     for tool in instrumentation.tools.tools:
         run = instrumentation.view(tool)
-        for finding in tool.findings(run):
-            if finding.kind in collector.kinds:
-                collector.keep(finding)
-        for unchecked in tool.unchecked(run):
-            collector.leave(unchecked)
+        try:
+            for finding in tool.findings(run):
+                if finding.kind in collector.kinds:
+                    collector.keep(finding)
+            for unchecked in tool.unchecked(run):
+                collector.leave(unchecked)
+        except Exception as problem:  # whatever a tool's own code raises
+            instrumentation.fail(failed(tool, "findings", problem))
     for check, gap in _UNSEEN.items():
         if kinds_of_check(check) & collector.kinds:
             collector.leave(Unchecked(0, "", *gap))
@@ -74,9 +77,13 @@ def collect(instrumentation: Instrumentation, collector: Collector) -> None:
         _leave_uninstrumented(kernel, collector)
     for fault in instrumentation.faults:
         collector.leave(Unchecked(0, "", "launches", fault))
-    launches, instrumented = (sum(getattr(kernel, name) for kernel in kernels) for name in ("launches", "instrumented"))
-    collector.scope = partial(CheckedScope, launches, instrumented, kernels=len(kernels))
-    results.check_tools(instrumentation)
+    if not instrumentation.sessions:
+        why = "no process of the program loaded ROCr (libhsa-runtime64.so.1), with which programs use AMD GPUs"
+        collector.leave(Unchecked(0, "", "launches", why))
+    launches = sum(kernel.launches for kernel in kernels)
+    # A kernel without an access that a tool checks is examined by that.
+    observed = sum(kernel.launches if kernel.patched.idle else kernel.instrumented for kernel in kernels)
+    collector.scope = partial(CheckedScope, launches, observed, kernels=len(kernels), by_hooks=True)
 
 
 def _leave_uninstrumented(kernel: KernelResult, findings: FindingSet) -> None:

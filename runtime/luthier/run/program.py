@@ -46,6 +46,7 @@ ENDED = 124
 LIBRARY = "libluthier_kfd.so"
 TOOL_LIBRARY = "libluthier_tools.so"
 SANITIZER_LIBRARY = "libluthier_sanitizer.so"
+SYSTEM_CALL_LIBRARY = "libluthier_system_calls.so"
 _LIBRARIES, _SERVICE, _TOOLS_SERVICE, _DRIVER = "libraries", "service", "tools", "driver"
 """Names in the private folder of a run."""
 _MOST_COMPILED = 256 << 20
@@ -61,7 +62,7 @@ def library_folder() -> Path:
         DeviceError: a library is missing.
     """
     folder = Path(__file__).parent / "native"
-    for library in (LIBRARY, TOOL_LIBRARY, SANITIZER_LIBRARY):
+    for library in (LIBRARY, TOOL_LIBRARY, SANITIZER_LIBRARY, SYSTEM_CALL_LIBRARY):
         if not (folder / library).exists():
             needs = "it needs libhsa-runtime-dev and g++"
             raise DeviceError(f"{folder / library} is missing: build it with `make setup` ({needs})")
@@ -75,6 +76,7 @@ def environment(
     virtual: bool = True,
     tools: bool,
     checked: bool = False,
+    in_flight: bool = False,
     ranges: bool = False,
     memory: bool = False,
 ) -> dict[str, str]:
@@ -85,6 +87,7 @@ def environment(
         virtual: whether its devices are virtual; otherwise there is no shim.
         tools: whether ROCr loads the tool library.
         checked: whether the program's allocations are reported for checks.
+        in_flight: whether the host's accesses of memory in flight are.
         ranges: whether its marks and ranges (roctx) are wanted.
         memory: whether allocations are reported to tools.
     """
@@ -93,6 +96,7 @@ def environment(
     first = [
         *([LIBRARY] if virtual else []),
         *([SANITIZER_LIBRARY] if checked or memory else []),
+        *([SYSTEM_CALL_LIBRARY] if in_flight else []),
         *([TOOL_LIBRARY] if ranges or memory else []),
     ]
     ours = [str(folder / _LIBRARIES / library) for library in first]
@@ -188,6 +192,7 @@ def run_program(
                 virtual=bool(virtual),
                 tools=tools is not None,
                 checked=findings is not None,
+                in_flight=findings is not None and _watches_copies(findings),
                 ranges=ranges,
                 memory=tools is not None and tools.watches_memory,
             ),
@@ -208,6 +213,13 @@ def run_program(
         if was_ended or received:
             unfinished.take(launches, is_program=was_ended)
         return ENDED if code is None else code
+
+
+def _watches_copies(findings: Collector) -> bool:
+    """Return whether the check `in-flight` is wanted."""
+    from luthier.findings.kinds import kinds_of_check  # runs without checks do without it
+
+    return not findings.kinds.isdisjoint(kinds_of_check("in-flight"))
 
 
 @dataclass

@@ -18,12 +18,15 @@ public:
   /// Return the result that was put there last, null if there is none any more.
   Result use(const std::string &key);
   void put(const std::string &key, Result result);
-  size_t size() const { return latest_.size(); }
+  size_t size() const {
+    std::lock_guard lock(lock_);
+    return latest_.size();
+  }
 
 private:
   using Latest = std::list<std::pair<std::string, Result>>;
 
-  std::mutex lock_;
+  mutable std::mutex lock_;
   const size_t most_;
   Latest latest_; ///< the latest used one first
   std::unordered_map<std::string_view, Latest::iterator> by_key_;

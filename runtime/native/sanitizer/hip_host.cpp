@@ -344,7 +344,8 @@ template <typename... Types> int copy_now(const Copy &copy, void *stream, Types.
   const int result = call(copy.function, copy.site, arguments...);
   if (!inside && result == kSuccess)
     look_at_handed(copy);
-  in_flight::synchronised(stream);
+  if (result == kSuccess)
+    in_flight::synchronised(stream);
   return result;
 }
 
@@ -481,7 +482,8 @@ int hipMemcpyDtoD(void *to, void *from, size_t size) {
 int hipMemset(void *to, int value, size_t size) {
   look_at_fill("hipMemset", SITE, to, size);
   const int result = call("hipMemset", SITE, to, value, size);
-  in_flight::synchronised(nullptr);
+  if (result == kSuccess)
+    in_flight::synchronised(nullptr);
   return result;
 }
 

@@ -60,12 +60,13 @@ int add_callback(const char *name, const void *site, void *stream, Callback *fun
 // Call a function after which the null stream's work is done.
 template <typename... Types> int call_and_wait(const char *name, const void *site, Types... arguments) {
   const int result = call(name, site, arguments...);
-  in_flight::synchronised(nullptr);
+  if (result == kSuccess)
+    in_flight::synchronised(nullptr);
   return result;
 }
 
 int record_anywhere(int result, void *event) {
-  if (event)
+  if (event && result == kSuccess)
     in_flight::recorded_anywhere(event);
   return result;
 }

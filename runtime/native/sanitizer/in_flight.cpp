@@ -1,10 +1,12 @@
 #include "in_flight.h"
 
 #include <algorithm>
+#include <atomic>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <pthread.h>
 #include <string>
 #include <vector>
 
@@ -80,7 +82,7 @@ struct Operation {
 struct State {
   std::mutex mutex;
   std::map<void *, Line> lines;
-  std::vector<Line> gone; // of destroyed streams
+  Clock gone; // the work of destroyed streams that wait for the null stream
   std::map<void *, Clock> events;
   Clock known; // to the host
   std::map<uint64_t, Clock> moments;
@@ -150,19 +152,45 @@ bool is_of_c(const std::string &file) {
   return file.starts_with("libc.so") || file.starts_with("libc-") || file.starts_with("libstdc++");
 }
 
+// What cannot be checked, each reported once, when it first happens.
+enum Loss : unsigned { kLostProtections, kLostCopies, kLostAccesses, kLostStacks, kLosses };
+std::atomic<bool> lost[kLosses];
+
+void report_losses() {
+  static constexpr struct {
+    const char *what, *why;
+  } kTexts[kLosses] = {
+      {"pages of copies in flight", "4,096 ranges were protected already, or the system protects no more"},
+      {"copies in flight", "4,096 later ones were in flight"},
+      {"accesses of memory in flight", "256 came between two calls of HIP functions"},
+      {"accesses of memory in flight without a stack of calls", "65,536 stacks are kept"},
+  };
+  static std::atomic<bool> is_told[kLosses];
+  lost[kLostProtections] = lost[kLostProtections] || PageProtection::has_lost_protections();
+  lost[kLostAccesses] = lost[kLostAccesses] || PageProtection::has_lost_accesses();
+  for (unsigned loss = 0; loss < kLosses; ++loss) {
+    if (!lost[loss] || !luthier_complain_in_flight || is_told[loss].exchange(true))
+      continue;
+    wire::InFlightSighting sighting{};
+    sighting.kind = static_cast<uint64_t>(FindingKind::kOnlyPages);
+    luthier_complain_in_flight(&sighting, kTexts[loss].what, kTexts[loss].why, nullptr, nullptr);
+  }
+}
+
 // Return the calls that lead to an access, from the program's code on; null if a runtime or the device does it.
 CallTrace calls_of(const PageProtection::Access &access) {
-  size_t first = access.count;
-  for (size_t at = access.count; at-- > 0;) {
+  for (size_t at = 0; at < access.count; ++at) {
     const std::string file = library_of(static_cast<const char *>(access.returns[at]) - 1);
-    const bool is_code = call_site(access.returns[at]).file[0];
+    if (!call_site(access.returns[at]).file[0] || is_of_c(file))
+      continue;
     if (is_runtime(file))
       return nullptr;
-    if (is_code && !is_of_c(file))
-      first = at;
+    const CallTrace calls = stack_of({access.returns.data() + at, access.returns.data() + access.count});
+    if (!calls)
+      lost[kLostStacks] = true;
+    return calls;
   }
-  return first == access.count ? nullptr
-                               : stack_of({access.returns.data() + first, access.returns.data() + access.count});
+  return nullptr;
 }
 
 // Report the accesses to protected memory so far.
@@ -184,9 +212,27 @@ void report_accesses() {
       report(*use);
     }
   }
+  report_losses();
+}
+
+void before_fork() {
+  state().mutex.lock();
+  PageProtection::before_fork();
+}
+
+void after_fork_in_parent() {
+  PageProtection::after_fork(false);
+  state().mutex.unlock();
+}
+
+void after_fork_in_child() {
+  PageProtection::after_fork(true);
+  state().operations.clear();
+  state().mutex.unlock();
 }
 
 struct AtExit {
+  AtExit() { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); }
   ~AtExit() { report_accesses(); }
 } at_exit;
 
@@ -245,9 +291,7 @@ Line &line_of(State &all, void *stream) {
     for (const auto &[other, its] : all.lines)
       if (its.is_blocking && other)
         join(line.before, its.clock());
-    for (const Line &its : all.gone)
-      if (its.is_blocking)
-        join(line.before, its.clock());
+    join(line.before, all.gone);
   } else if (const auto null = all.lines.find(nullptr); line.is_blocking && null != all.lines.end()) {
     join(line.before, null->second.clock());
   }
@@ -257,6 +301,7 @@ Line &line_of(State &all, void *stream) {
 // The host knows that everything before a moment is done.
 void learn(State &all, const Clock &clock) {
   join(all.known, clock);
+  std::erase_if(all.gone, [&](const auto &each) { return each.second <= number_in(all.known, each.first); });
   std::erase_if(all.operations, [&](const Operation &each) {
     const bool is_known = each.place <= number_in(all.known, each.line);
     if (is_known)
@@ -332,6 +377,7 @@ uint64_t begin_copy(const char *function, const void *to, const void *from, size
   made.written_memory = pinned(all, made.writes);
   constexpr size_t kMost = 4096; // if the program never waits, the oldest are dropped
   if (all.operations.size() == kMost) {
+    lost[kLostCopies] = true;
     PageProtection::release(all.operations.front().number);
     all.operations.pop_front();
   }
@@ -380,8 +426,13 @@ void recorded_anywhere(void *event) {
 
 void stream_waits(void *stream, void *event) {
   change([&](State &all) {
-    if (const auto entry = all.events.find(event); entry != all.events.end())
-      join(line_of(all, stream).before, entry->second);
+    Line &line = line_of(all, stream);
+    if (const auto entry = all.events.find(event); entry != all.events.end()) {
+      join(line.before, entry->second);
+      return;
+    }
+    for (const auto &[other, its] : all.lines) // recorded anywhere
+      join(line.before, its.clock());
   });
 }
 
@@ -395,7 +446,8 @@ void event_passed(void *event) {
 void destroyed_stream(void *stream) {
   change([stream](State &all) {
     if (const auto entry = all.lines.find(key_of(stream)); entry != all.lines.end()) {
-      all.gone.push_back(entry->second);
+      if (entry->second.is_blocking)
+        join(all.gone, entry->second.clock());
       all.lines.erase(entry);
     }
   });
@@ -452,12 +504,17 @@ void freed_in(void *stream, const void *address) {
     report(use);
 }
 
-void used_by_call(const char *function, const void *address, size_t size, bool writes) {
-  if (!PageProtection::is_used() || !size || !is_wanted())
+} // namespace luthier::in_flight
+
+using namespace luthier;
+using namespace luthier::in_flight;
+
+extern "C" void luthier_used_by_call(const char *function, const void *address, size_t size, bool writes) {
+  if (!PageProtection::is_used() || !size)
     return;
   const Bytes bytes{number(address), size};
   const uint64_t lifted = PageProtection::lift(bytes.address, bytes.size, writes);
-  if (!lifted)
+  if (!lifted || !is_wanted())
     return;
   Inside now;
   const CallTrace calls = calls_here();
@@ -474,5 +531,3 @@ void used_by_call(const char *function, const void *address, size_t size, bool w
     report(*use);
   }
 }
-
-} // namespace luthier::in_flight

@@ -36,7 +36,9 @@ void unregistered(void *address);
 // Memory is about to be freed in the order of a stream.
 void freed_in(void *stream, const void *address);
 
-// A function uses memory for the program. Returns quickly if nothing is protected.
-void used_by_call(const char *function, const void *address, size_t size, bool writes);
-
 } // namespace luthier::in_flight
+
+extern "C" {
+// A function uses memory for the program. Returns quickly if nothing is protected.
+void luthier_used_by_call(const char *function, const void *address, size_t size, bool writes);
+}

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <mutex>
 #include <sched.h>
@@ -24,17 +25,27 @@ struct Slot {
   bool has(uint64_t address) const { return operation && address >= begin && address < end; }
 };
 
-// No thread accesses protected memory, nor waits for another, while it holds this lock.
+// No thread accesses protected memory, waits for another, or is interrupted by a handler while it holds this lock.
 class SpinLock {
 public:
   void lock() {
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (flag_.test_and_set(std::memory_order_acquire))
       sched_yield();
+    before_ = before;
   }
-  void unlock() { flag_.clear(std::memory_order_release); }
+  void unlock() {
+    const sigset_t before = before_;
+    flag_.clear(std::memory_order_release);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
 
 private:
   std::atomic_flag flag_;
+  sigset_t before_{}; // of the thread that holds it
 };
 
 constexpr size_t kSlots = 4096, kAccesses = 256, kReleased = 256;
@@ -45,14 +56,25 @@ size_t used = 0; // slots before this one may be in use
 std::atomic<size_t> protections = 0;
 std::array<PageProtection::Access, kAccesses> accesses;
 std::atomic<size_t> accessed = 0;
+std::atomic<bool> lost_protections = false, lost_accesses = false;
 // Pages that were released a short time ago: another thread may have met their protection before.
 std::array<Slot, kReleased> released;
 size_t next_released = 0;
 struct sigaction previous{};
 const void *restorer = nullptr; // to which a handler that the kernel calls returns
 
-void set(const Slot &slot, int protection) {
-  mprotect(reinterpret_cast<void *>(slot.begin), slot.end - slot.begin, protection); // NOLINT(*-no-int-to-ptr)
+// Set the protection of a slot's pages; return whether the system did.
+bool set(const Slot &slot, int protection) {
+  void *const begin = reinterpret_cast<void *>(slot.begin); // NOLINT(*-no-int-to-ptr)
+  return mprotect(begin, slot.end - slot.begin, protection) == 0;
+}
+
+// Protect the pages again that slots in use have in common with one that no longer is.
+void protect_common(const Slot &lifted) {
+  for (size_t at = 0; at < used; ++at)
+    if (const Slot &other = slots[at];
+        other.operation && !other.is_lifted && other.begin < lifted.end && lifted.begin < other.end)
+      set(other, other.is_readable ? PROT_READ : PROT_NONE);
 }
 
 // Lift the protection of all slots that have bytes of a range and forbid the access. Return the last such operation.
@@ -62,9 +84,12 @@ uint64_t lift_slots(uint64_t begin, uint64_t end, bool writes) {
     Slot &slot = slots[at];
     if (!slot.operation || slot.is_lifted || slot.begin >= end || slot.end <= begin || (slot.is_readable && !writes))
       continue;
-    set(slot, PROT_READ | PROT_WRITE);
+    if (!set(slot, PROT_READ | PROT_WRITE))
+      continue;
     slot.is_lifted = true;
     operation = slot.operation;
+    if (!writes)
+      protect_common(slot);
   }
   return operation;
 }
@@ -102,19 +127,27 @@ _Unwind_Reason_Code step(_Unwind_Context *context, void *data) {
 bool resolve(uint64_t address, bool writes, uint64_t instruction) {
   thread_local uint64_t last = 0;
   thread_local unsigned repeats = 0;
-  std::lock_guard lock(spin);
-  if (const uint64_t operation = lift_slots(address, address + 1, writes)) {
-    if (!inside && accessed < accesses.size()) {
-      PageProtection::Access &access = accesses[accessed++];
-      access.operation = operation;
-      access.address = address;
-      access.writes = writes;
-      access.count = 0;
-      Walk walk{&access, instruction, false};
-      _Unwind_Backtrace(step, &walk);
-    }
+  uint64_t operation;
+  {
+    std::lock_guard lock(spin);
+    operation = lift_slots(address, address + 1, writes);
+  }
+  if (operation) {
+    if (inside)
+      return true;
+    PageProtection::Access access{operation, address, writes, 0, {}};
+    Walk walk{&access, instruction, false};
+    _Unwind_Backtrace(step, &walk); // without the lock: it may meet protected pages
+    if (!access.count)
+      access.returns[access.count++] = reinterpret_cast<const void *>(instruction + 1); // NOLINT(*-no-int-to-ptr)
+    std::lock_guard lock(spin);
+    if (accessed < accesses.size())
+      accesses[accessed++] = access;
+    else
+      lost_accesses = true;
     return true;
   }
+  std::lock_guard lock(spin);
   constexpr unsigned kMostRepeats = 16; // else the program has protected the page itself
   repeats = last == address ? repeats + 1 : 0;
   last = address;
@@ -124,11 +157,22 @@ bool resolve(uint64_t address, bool writes, uint64_t instruction) {
 // Call the handler that was there before, which may not return. `is_back`: that handler has passed the signal back.
 void pass_on(int signal, siginfo_t *info, void *context, bool is_back) {
   const struct sigaction handler = previous;
+  const bool is_sent = info->si_code <= 0; // by a process, not by an instruction that faults again
+  if (is_sent && handler.sa_handler == SIG_IGN)
+    return;
   if (is_back || handler.sa_handler == SIG_DFL || handler.sa_handler == SIG_IGN) {
     struct sigaction end{};
-    end.sa_handler = SIG_DFL; // the instruction faults again
+    end.sa_handler = SIG_DFL;
     sigaction(signal, &end, nullptr);
-  } else if (handler.sa_flags & SA_SIGINFO) {
+    if (is_sent)
+      raise(signal);
+    return;
+  }
+  if (handler.sa_flags & static_cast<int>(SA_RESETHAND)) {
+    previous.sa_handler = SIG_DFL;
+    previous.sa_flags = 0;
+  }
+  if (handler.sa_flags & SA_SIGINFO) {
     handler.sa_sigaction(signal, info, context);
   } else {
     handler.sa_handler(signal);
@@ -139,8 +183,11 @@ void on_fault(int signal, siginfo_t *info, void *context) {
   constexpr long long kWrite = 2; // of the page fault's error code
   const auto &registers = static_cast<const ucontext_t *>(context)->uc_mcontext.gregs;
   const auto address = reinterpret_cast<uint64_t>(info->si_addr);
-  if (info->si_code != SEGV_ACCERR ||
-      !resolve(address, registers[REG_ERR] & kWrite, static_cast<uint64_t>(registers[REG_RIP])))
+  const int error = errno;
+  const bool is_resolved = info->si_code == SEGV_ACCERR &&
+                           resolve(address, registers[REG_ERR] & kWrite, static_cast<uint64_t>(registers[REG_RIP]));
+  errno = error;
+  if (!is_resolved)
     pass_on(signal, info, context, __builtin_return_address(0) != restorer);
 }
 
@@ -169,20 +216,21 @@ void prepare_unwinder() {
 
 } // namespace
 
-bool PageProtection::protect(uint64_t operation, uint64_t begin, uint64_t size, bool is_readable) {
+void PageProtection::protect(uint64_t operation, uint64_t begin, uint64_t size, bool is_readable) {
   prepare_unwinder();
   handle_faults();
   std::lock_guard lock(spin);
   size_t at = 0;
   while (at < used && slots[at].operation)
     ++at;
-  if (at == slots.size())
-    return false;
+  const Slot wanted{operation, begin, begin + size, is_readable, false};
+  if (at == slots.size() || !set(wanted, is_readable ? PROT_READ : PROT_NONE)) {
+    lost_protections = true;
+    return;
+  }
   used = std::max(used, at + 1);
-  slots[at] = {operation, begin, begin + size, is_readable, false};
+  slots[at] = wanted;
   ++protections;
-  set(slots[at], is_readable ? PROT_READ : PROT_NONE);
-  return true;
 }
 
 void PageProtection::release(uint64_t operation) {
@@ -196,10 +244,7 @@ void PageProtection::release(uint64_t operation) {
     const Slot before = std::exchange(slot, {});
     --protections;
     released[next_released++ % released.size()] = before;
-    for (size_t each = 0; each < used; ++each)
-      if (const Slot &other = slots[each];
-          other.operation && !other.is_lifted && other.begin < before.end && before.begin < other.end)
-        set(other, other.is_readable ? PROT_READ : PROT_NONE);
+    protect_common(before);
   }
   while (used && !slots[used - 1].operation)
     --used;
@@ -222,5 +267,22 @@ std::vector<PageProtection::Access> PageProtection::take() {
 }
 
 bool PageProtection::is_used() { return protections.load(std::memory_order_relaxed); }
+
+bool PageProtection::has_lost_protections() { return lost_protections.load(std::memory_order_relaxed); }
+
+bool PageProtection::has_lost_accesses() { return lost_accesses.load(std::memory_order_relaxed); }
+
+void PageProtection::before_fork() { spin.lock(); }
+
+void PageProtection::after_fork(bool is_child) {
+  for (size_t at = 0; is_child && at < used; ++at)
+    if (Slot &slot = slots[at]; slot.operation) {
+      set(slot, PROT_READ | PROT_WRITE);
+      slot = {};
+    }
+  if (is_child)
+    used = 0, protections = 0, accessed = 0;
+  spin.unlock();
+}
 
 } // namespace luthier

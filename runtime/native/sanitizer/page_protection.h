@@ -20,9 +20,8 @@ public:
     std::array<const void *, 48> returns;
   };
 
-  // Protect whole pages for an operation: from writes, or, unless `is_readable`, from all accesses. Return whether
-  // there was room for them.
-  static bool protect(uint64_t operation, uint64_t begin, uint64_t size, bool is_readable);
+  // Protect whole pages for an operation: from writes, or, unless `is_readable`, from all accesses.
+  static void protect(uint64_t operation, uint64_t begin, uint64_t size, bool is_readable);
   // End the protection for an operation.
   static void release(uint64_t operation);
   // End the protection of these bytes before the kernel, or a runtime, accesses them for the program. Return an
@@ -32,6 +31,12 @@ public:
   static std::vector<Access> take();
   // Return whether pages are protected.
   static bool is_used();
+  // Return whether pages could not be protected, or accesses not be kept.
+  static bool has_lost_protections();
+  static bool has_lost_accesses();
+  // A child of a fork has no protected pages.
+  static void before_fork();
+  static void after_fork(bool is_child);
 };
 
 } // namespace luthier

@@ -1,6 +1,8 @@
 // What the host does with memory while an asynchronous copy may use it: one thing a run.
 #include "check.h"
 
+#include <hip/hip_ext.h>
+
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -94,6 +96,13 @@ const std::map<std::string, std::function<void(Buffers &)>> kRuns = {
        HIP(hipEventSynchronize(of.event));
        writes(of.host);
      }},
+    {"writes in a host function",
+     [](Buffers &of) {
+       to_device(of);
+       HIP(hipStreamAddCallback(
+           of.other, [](hipStream_t, hipError_t, void *host) { writes(static_cast<int *>(host)); }, of.host, 0));
+       HIP(hipStreamSynchronize(of.other));
+     }},
     {"reads", [](Buffers &of) { to_host(of), reads(of.host); }},
     {"reads by write", [](Buffers &of) { to_host(of), passes_out(of.host); }},
     {"writes what is written", [](Buffers &of) { to_host(of), writes(of.host); }},
@@ -161,6 +170,21 @@ const std::map<std::string, std::function<void(Buffers &)>> kRuns = {
        doubles<<<kCount / 64, 64, 0, of.stream>>>(of.for_kernels()); // the device may go on with it
        HIP(hipStreamSynchronize(of.stream));
        EXPECT(of.host[0] == 8);
+     }},
+    {"crowd",
+     [](Buffers &of) {
+       for (int turn = 0; turn < 4200; ++turn)
+         HIP(hipMemcpyAsync(of.device, of.host, 64, hipMemcpyHostToDevice, of.stream));
+     }},
+    {"event that is recorded in another way",
+     [](Buffers &of) {
+       to_host(of);
+       void *arguments[] = {&of.device};
+       HIP(hipExtLaunchKernel(reinterpret_cast<const void *>(doubles), 1, 64, arguments, 0, of.stream, nullptr,
+                              of.event, 0));
+       HIP(hipStreamWaitEvent(of.other, of.event, 0));
+       HIP(hipStreamSynchronize(of.other));
+       sets(of.host);
      }},
     {"freed at once", [](Buffers &of) { to_device(of), (void)hipFree(of.device), of.device = nullptr; }},
     {"own handler",

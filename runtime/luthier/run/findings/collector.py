@@ -156,11 +156,12 @@ class Collector(FindingSet):
         enqueued: Sites,
         memory: AllocationSites = UNKNOWN_MEMORY,
     ) -> None:
-        """Add a use of memory by the host while an operation in flight uses it.
+        """Add a use of memory by the host while an operation in flight uses it, or what could not be checked.
 
         Args:
-            function: function that uses the memory for the program; "" for an instruction of the program.
-            operation: HIP function that enqueued the operation.
+            function: function that uses the memory for the program; "" for an instruction of the program. For
+                `FindingKind.ONLY_PAGES`: what could not be checked.
+            operation: HIP function that enqueued the operation; for `FindingKind.ONLY_PAGES`: why.
             calls: the access, and the calls that lead to it.
             enqueued: the calls that lead to the operation.
             memory: the allocation.
@@ -168,6 +169,9 @@ class Collector(FindingSet):
         Raises:
             DeviceError: the kind is unknown.
         """
+        if seen.kind == FindingKind.ONLY_PAGES:
+            self.leave(Unchecked(process, "", function, operation))
+            return
         kind = self.wanted(seen.kind)
         if kind is None:
             return
