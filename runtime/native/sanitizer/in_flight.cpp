@@ -232,7 +232,7 @@ void after_fork_in_child() {
 }
 
 struct AtExit {
-  AtExit() { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); }
+  AtExit() noexcept { pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child); }
   ~AtExit() { report_accesses(); }
 } at_exit;
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from luthier.findings.scope import CheckedScope
 from luthier.run.shared_memory import SharedMemory
 from luthier.wire.memory import CHECK_TALLY
@@ -33,4 +35,4 @@ class LaunchTally:
         names = "launches", "observed", "left", "allocations", "bytes"
         counts = {name: int(self._head[name][0]) for name in names}
         seconds = int(self._head["nanoseconds"][0]) * _NANOSECONDS
-        return CheckedScope(**counts, kernels=len(self.kernels), seconds=seconds)
+        return replace(CheckedScope(kernels=len(self.kernels), seconds=seconds), **counts)
