@@ -299,6 +299,7 @@ setup(
             CALLS,
             [str(SYSTEM_CALLS / "system_calls.cpp")],
             language="c++",
+            depends=[str(SYSTEM_CALLS / "exports.map")],
             extra_compile_args=["-std=c++20", "-O2", "-Wall", "-Wextra"],
             extra_link_args=[
                 "-Wl,-soname,libluthier_system_calls.so",

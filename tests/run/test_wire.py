@@ -175,7 +175,7 @@ def answers(asked: list[tuple[int, bytes]], devices: int = 1) -> tuple[list[str]
     service = Service.__new__(Service)  # no request reaches its other attributes
     service._instrumentation = instrumentation
     service._devices, service._findings = cast(Any, range(devices)), None
-    service._counting = []
+    service._counting, service._captures = [], None
     service._planner = cast(Any, SimpleNamespace(let_go=lambda held: None))
     ours, theirs = socket.socketpair()
     ours.settimeout(30)
