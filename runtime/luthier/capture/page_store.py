@@ -155,7 +155,7 @@ class PageStore:
 
 
 def _for_changes(count: int) -> int:
-    """Return for how many changed pages an array has room that begins with so many pages."""
+    """Return the number of changed pages for which an array has room, besides its first `count` pages."""
     return max(ROOM, count // 4)
 
 

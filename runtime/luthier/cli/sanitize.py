@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from luthier.run.findings.collector import Collector
 
 
-_OBSERVED = "launches that checks observe (on virtual devices memory, leak, host: always all)"
+_OBSERVED = "launches that checks observe (on virtual devices memory, leak, host, in-flight: always all)"
 
 
 class SanitizeOptions(CommandOptions):

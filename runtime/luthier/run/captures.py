@@ -351,7 +351,7 @@ def arguments_in(kernel: Kernel, read: Callable[[int, int], bytes], kernarg: int
     """Read the arguments of a kernel from memory.
 
     Args:
-        read: return so many bytes at an address.
+        read: `read(address, size)` returns the bytes of memory there.
     """
     return tuple(
         CapturedArgument(a.name, a.type_name, a.value_kind, a.offset, a.size, read(kernarg + a.offset, a.size).hex())

@@ -17,6 +17,7 @@ from luthier.run.findings.collector import Collector
 from luthier.run.instrumentation import Instrumentation
 from luthier.run.selection import is_of_runtime
 from luthier.run.view import KernelResult
+from luthier.support.wording import counted
 from luthier.tool.tool import failed
 
 HOOK_TOOLS = MappingProxyType({"memory": "memcheck", "race": "lds_race", "fp": "fp_check"})
@@ -98,5 +99,5 @@ def _leave_uninstrumented(kernel: KernelResult, findings: FindingSet) -> None:
     for count, refusal in by_kind(patched.report.refusals).values():
         findings.leave(Unchecked(0, kernel.name, "instructions", f"{refusal.message} ({count})"))
     if patched.report.unknown_calls:
-        why = f"it is called from places with unknown targets ({patched.report.unknown_calls})"
-        findings.leave(Unchecked(0, kernel.name, "code", why))
+        why = f"{counted(patched.report.unknown_calls, 'call')} with unknown targets may reach code without hooks"
+        findings.leave(Unchecked(0, kernel.name, "called functions", why))

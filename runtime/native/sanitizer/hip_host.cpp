@@ -548,7 +548,7 @@ int hipEventSynchronize(void *event) {
   return result;
 }
 int hipEventDestroy(void *event) {
-  in_flight::destroyed_event(event);
+  in_flight::forget_event(event);
   return call("hipEventDestroy", SITE, event);
 }
 int hipModuleLoad(void **module, const char *file) { return call("hipModuleLoad", SITE, module, file); }

@@ -67,7 +67,7 @@ template <typename... Types> int call_and_wait(const char *name, const void *sit
 
 int record_anywhere(int result, void *event) {
   if (event && result == kSuccess)
-    in_flight::recorded_anywhere(event);
+    in_flight::forget_event(event);
   return result;
 }
 

@@ -420,7 +420,7 @@ void recorded(void *event, void *stream) {
   change([&](State &all) { all.events[event] = line_of(all, stream).clock(); });
 }
 
-void recorded_anywhere(void *event) {
+void forget_event(void *event) {
   change([event](State &all) { all.events.erase(event); });
 }
 
@@ -451,10 +451,6 @@ void destroyed_stream(void *stream) {
       all.lines.erase(entry);
     }
   });
-}
-
-void destroyed_event(void *event) {
-  change([event](State &all) { all.events.erase(event); });
 }
 
 uint64_t moment(void *stream) {

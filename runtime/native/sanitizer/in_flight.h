@@ -17,13 +17,12 @@ void synchronised(void *stream);
 void all_synchronised();
 
 void recorded(void *event, void *stream);
-// An event is recorded in a way that is not followed: whoever waits for it waits for everything.
-void recorded_anywhere(void *event);
+// An event is destroyed, or recorded in a way that is not followed: whoever waits for it waits for everything.
+void forget_event(void *event);
 void stream_waits(void *stream, void *event);
 void event_passed(void *event);
 
 void destroyed_stream(void *stream);
-void destroyed_event(void *event);
 
 // HIP will call a function of the program after the work of a stream so far. Return the number of that moment, for
 // `reached`, which that call begins with.

@@ -88,8 +88,7 @@ uint64_t lift_slots(uint64_t begin, uint64_t end, bool writes) {
       continue;
     slot.is_lifted = true;
     operation = slot.operation;
-    if (!writes)
-      protect_common(slot);
+    protect_common(slot); // those that have the bytes, too, are lifted later in this loop
   }
   return operation;
 }

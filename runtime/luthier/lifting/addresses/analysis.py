@@ -35,7 +35,7 @@ def known_functions(isa: Isa, cache: _mc.SearchCache, entries: list[int]) -> _mc
 
 
 def search_cache(isa: Isa, most: int) -> _mc.SearchCache:
-    """Return an empty cache of the analyses of at most so many functions."""
+    """Return an empty cache, which keeps the analyses of `most` functions."""
     return (_mc.WideSearchCache if is_wide(isa) else _mc.SearchCache)(most)
 
 
